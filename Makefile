@@ -7,14 +7,14 @@
 # make locks        takes each extension away from a copy of the code: the rest still works
 # make docs         writes the pages that are made from the code
 # make bench        this proxy beside its peers (docs/performance.md)
-# make reliability  a soak with faults (docs/reliability.md)
+# make reliability  a soak with faults (docs/evidence/reliability.md)
 # make evaluate     what repairs and a model's corrections are worth: ENDPOINT=http://.../v1 MODEL=name (docs/correction.md)
 # make soak         attacks and healthy calls side by side for ten minutes
 # make attack       the fuzzers, each with a seed and a bound
 # make corpora      replays collections of real calls, kept beside the repository
 # make pictures     takes the README's pictures of the console
 # make vendor       fetches the libraries of the console's pages, with npm
-# make cluster      a real single-node Kubernetes here, and the chart tried on it (docs/kubernetes-tried.md)
+# make cluster      a real single-node Kubernetes here, and the chart tried on it (docs/evidence/kubernetes-tried.md)
 # make release      the signed image for several architectures and the signed chart, sent to a registry (docs/release.md)
 # make lock         pins what is installed
 # make clean        removes everything that was made here
@@ -90,7 +90,7 @@ corpora: $(VENV)/test.stamp
 	@test -d $(CORPORA) || { echo 'No folder $(CORPORA): say make corpora CORPORA=/path/to/data' >&2; exit 2; }
 	$(BIN)/python -m tests.corpora.run_all $(CORPORA)
 
-# Ten minutes of faults, and every hostile request of the collection: writes docs/reliability.md.
+# Ten minutes of faults, and every hostile request of the collection: writes docs/evidence/reliability.md.
 SOAK ?= 600
 
 reliability: $(VENV)/test.stamp

@@ -124,11 +124,11 @@ def add_a_repair_rule(copy: Copy) -> None:
 
 ''',
     )
-    copy.insert("proxy/core/rules/rules.py", "    yes_no,\n", "    word_number,\n")
     copy.insert(
         "proxy/core/rules/rules.py",
         '    Rule("yes_no"',
-        '    Rule("word_number", "lenient", "value", "`two` -> `2`", "a spelt number", word_number, tier=2),\n',
+        '    Rule("word_number", "lenient", "value", "`two` -> `2`", "a spelt number", '
+        "proposals.word_number, tier=2),\n",
     )
     copy.insert(
         "proxy/config/files/config.schema.json",
@@ -217,7 +217,7 @@ print([asyncio.run(store.reserve("cap", 1, 60)) for _ in range(2)])
 def add_a_tool_error_dialect(copy: Copy) -> None:
     copy.insert(
         "proxy/core/tool_errors/dialects.py",
-        '    Dialect(\n        "fastapi",',
+        '    Dialect("fastapi",',
         '    Dialect("teapot", make_items_reader(needs=("spout", "brew"), place=("spout",), words=("brew",)), '
         '("teapot.json",)),\n',
     )

@@ -40,7 +40,7 @@ from proxy.core.explain.explain import explain_unknown_tool, find_failing_places
 from proxy.core.json.jsontext import TextLimits, dumps
 from proxy.core.model import codes
 from proxy.core.model.values import Decision, Document, Failure, Forward, Reject, ToolCall, Violation, value_class
-from proxy.core.model.work import HERE, share_work
+from proxy.core.model.work import ON_EVENT_LOOP, share_work
 from proxy.offload.pool import GaveUp, Limit, OffloadPool
 
 
@@ -272,7 +272,7 @@ def decide_here(call: ToolCall, policy: ToolPolicy) -> Decision | None:
     """The decision on a light call. None: it is not light, or takes more work than others may wait for."""
     if not is_light(call, policy):
         return None
-    with share_work(HERE) as budget:
+    with share_work(ON_EVENT_LOOP) as budget:
         decision = decide(call, policy)
     return decision if budget.left > 0 or not isinstance(call.arguments, Document) else None
 

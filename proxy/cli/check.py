@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from proxy.cli.check_formats import WRITERS, CheckReport
 from proxy.cli.options import HelpText, add_header_option
 
 if TYPE_CHECKING:
@@ -23,12 +24,13 @@ _EPILOG = """\
 examples:
   toolcall-proxy check config.yaml
   toolcall-proxy check guarded/config.yaml --live
+  toolcall-proxy check config.yaml --format sarif > check.sarif
 
 Each mistake is printed as  file:line:col  section  message  (what to write instead)  so that editors and CI systems can
 jump to it. Nothing is served and nothing is contacted; ${NAME} is looked up in the environment,
 and the modules of hooks are imported.
 
-With --live the sources of an import (docs/import.md) are asked, and what has changed there since is told, tool by tool.
+With --live the sources of an import (docs/http-apis.md) are asked, and their changes since are told, tool by tool.
 
 With --config-only nothing has to be there but the config and the files beside it: what ${NAME} and ${file:...} stand
 for, certificates elsewhere and the modules of hooks may be missing. A pipeline checks so, and a chart before a release.
@@ -36,6 +38,9 @@ With --digest the hash over those files is printed; a running proxy shows it as 
 
 With --second-opinion the examples and defaults of each tool's schema, and values made from it, are judged by jsonschema
 or fastjsonschema as well (docs/engine.md); a value on which they differ is printed with the keyword's place.
+
+--format json prints one object (schemas/verbs/check.schema.json), sarif a SARIF 2.1.0 log for code scanning, github the
+workflow commands that mark lines of a pull request; all of them to standard output, with the same exit codes.
 
 exit codes: 0 the config can be served, 1 a source has changed (--live) or the judges differ (--second-opinion), 2 it
 cannot be served, or a source not asked
@@ -60,6 +65,7 @@ def register(subparsers: Any) -> None:
         action="store_true",
         help="judge the config alone: variables, secrets, modules of hooks and files outside its folder may be missing",
     )
+    parser.add_argument("--format", choices=("text", *WRITERS), default="text", help="how it is told (default: text)")
     parser.add_argument("--digest", action="store_true", help="print the config's hash alone, over its files")
     parser.add_argument("-q", "--quiet", action="store_true", help="print mistakes only")
     parser.add_argument(
@@ -74,27 +80,66 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Checks the config of `args`. Prints mistakes to stderr and the summary to stdout; gives the exit code."""
+    """Checks the config of `args` and prints what was found; gives the exit code, which no format changes."""
+
+    if args.format in ("sarif", "github") and args.digest:
+        print("check: --digest is printed as text or with --format json", file=sys.stderr)
+        return EXIT_MISTAKES
+    report = CheckReport(args.path or args.config)
+    loaded = _read(report, args)
+    if loaded is not None and args.second_opinion:
+        from proxy.cli.second_opinion import compare_judges
+
+        report.differences = compare_judges(loaded)
+        report.exit_code = max(report.exit_code, EXIT_DRIFT * bool(report.differences))
+    if loaded is not None and args.live:
+        report.exit_code = max(report.exit_code, _check_live(report, args))
+    if args.format == "text":
+        _print_text(report, loaded, args)
+    elif text := WRITERS[args.format](replace(report, notes=[]) if args.quiet else report):
+        print(text)
+    return report.exit_code
+
+
+def _read(report: CheckReport, args: argparse.Namespace) -> Loaded | None:
+    """Reads the config and puts what it serves into the report, or its mistakes and None."""
     from proxy.config.load import load
     from proxy.config.mistakes import ConfigError
 
-    path = args.path or args.config
     try:
-        loaded = load(path, os.environ, config_only=args.config_only)
+        loaded = load(report.path, os.environ, config_only=args.config_only)
         if loaded.config.hooks and not args.config_only and (mistakes := _check_hooks(loaded)):
             raise ConfigError(mistakes)
     except ConfigError as error:
-        for mistake in error.mistakes:
-            print(_make_relative(mistake, path), file=sys.stderr)
-        count = len(error.mistakes)
-        print(f"{path}: {count} mistake{'s' * (count != 1)}; nothing would be served", file=sys.stderr)
-        return EXIT_MISTAKES
+        report.mistakes = tuple(_make_relative(mistake, report.path) for mistake in error.mistakes)
+        report.exit_code = EXIT_MISTAKES
+        return None
+    report.notes = list_notes(loaded)
+    report.served = show_served(loaded)
+    return loaded
+
+
+def _print_text(report: CheckReport, loaded: Loaded | None, args: argparse.Namespace) -> None:
+    """Prints the report for people: mistakes and problems to stderr, the rest to stdout."""
+    if loaded is None:
+        for mistake in report.mistakes:
+            print(mistake, file=sys.stderr)
+        counted = _count(len(report.mistakes), "mistake")
+        print(f"{report.path}: {counted}; nothing would be served", file=sys.stderr)
+        return
     if args.digest:
         print(loaded.files_digest)
     elif not args.quiet:
-        print("\n".join(summarize(loaded, path)))
-    differs = _print_second_opinion(loaded, args) if args.second_opinion else 0
-    return max(differs, _check_live(Path(path).parent, args) if args.live else 0)
+        print("\n".join(summarize(loaded, report.path)))
+    for line in report.differences:
+        print(f"second opinion: {line}")
+    if args.second_opinion and not report.differences and not args.quiet:
+        print("second opinion: no difference")
+    for lines, has_changed in report.sources:
+        if has_changed or not args.quiet:
+            print("\n".join(lines))
+    if report.problem:
+        print(report.problem, file=sys.stderr)
 
 
 def _make_relative(mistake: Mistake, path: str) -> Mistake:
@@ -105,32 +150,18 @@ def _make_relative(mistake: Mistake, path: str) -> Mistake:
     return replace(mistake, file=os.path.relpath(Path(path).parent / mistake.file))
 
 
-def _print_second_opinion(loaded: Loaded, args: argparse.Namespace) -> int:
-    """Prints where the two judges differ on examples of every tool."""
-    from proxy.cli.second_opinion import compare_judges
-
-    lines = compare_judges(loaded)
-    for line in lines:
-        print(f"second opinion: {line}")
-    if not lines and not args.quiet:
-        print("second opinion: no difference")
-    return EXIT_DRIFT if lines else 0
-
-
-def _check_live(folder: Path, args: argparse.Namespace) -> int:
-    """Asks the sources of imported tools, and prints what has changed."""
+def _check_live(report: CheckReport, args: argparse.Namespace) -> int:
+    """Asks the sources of imported tools and puts what has changed into the report; gives the exit code for that."""
     from proxy.importing.harvest import ImportProblem
     from proxy.importing.live import describe_drift, look_live
 
     try:
-        drifts = asyncio.run(look_live(folder, tuple(args.header)))
+        drifts = asyncio.run(look_live(Path(report.path).parent, tuple(args.header)))
     except ImportProblem as problem:
-        print(f"check --live: {problem}", file=sys.stderr)
+        report.problem = f"check --live: {problem}"
         return EXIT_MISTAKES
-    for found in drifts:
-        if found.is_found or not args.quiet:
-            print("\n".join(describe_drift(found)))
-    return EXIT_DRIFT if any(found.is_found for found in drifts) else 0
+    report.sources = [(list(describe_drift(found)), found.is_found) for found in drifts]
+    return EXIT_DRIFT * any(found.is_found for found in drifts)
 
 
 def _check_hooks(loaded: Loaded) -> list[Mistake]:
@@ -157,11 +188,41 @@ def summarize(loaded: Loaded, name: str) -> list[str]:
         f"  {','.join(left.methods):<6} {left.path:<{width}}  {'refused':<11}  {left.why}"
         for left in loaded.config.left_out
     ]
-    lines += [f"note: {note}" for note in loaded.config.notes]
+    return lines + [f"note: {note}" for note in list_notes(loaded)]
+
+
+def list_notes(loaded: Loaded) -> list[str]:
+    """What is worth knowing about a usable config."""
+    from proxy.routing import build_routes
+
+    notes = list(loaded.config.notes)
+    table = build_routes(loaded.config)
     if unjudged := [f"'{route.name}'" for route in table.routes if route.forwards_unjudged_query]:
-        hint = "`query: refuse` takes none"
-        lines.append(f"note: query strings reach the tool unjudged on {', '.join(unjudged)} ({hint})")
-    return lines
+        notes.append(f"query strings reach the tool unjudged on {', '.join(unjudged)} (`query: refuse` takes none)")
+    return notes
+
+
+def show_served(loaded: Loaded) -> dict[str, Any]:
+    """What a usable config serves, as `schemas/verbs/check.schema.json` has it."""
+    from proxy.routing import build_routes
+
+    return {
+        "files_digest": loaded.files_digest,
+        "routes": [
+            {
+                "name": route.name,
+                "path": route.path,
+                "methods": sorted(route.methods),
+                "kind": route.kind,
+                "tools": list(route.tools or route.operations),
+                "upstream": route.upstream or None,
+            }
+            for route in build_routes(loaded.config).routes
+        ],
+        "left_out": [
+            {"path": left.path, "methods": list(left.methods), "why": left.why} for left in loaded.config.left_out
+        ],
+    }
 
 
 def _describe_goal(route: Any) -> str:

@@ -32,7 +32,7 @@ examples:
   toolcall-proxy import mcp http://127.0.0.1:8000/mcp --header "Authorization: Bearer $TOKEN"
   toolcall-proxy import mcpservers claude_desktop_config.json
 
-The config that is written is a config like any other: edit it, check it, serve it (docs/import.md).
+The config that is written is a config like any other: edit it, check it, serve it (docs/http-apis.md).
 exit codes: 0 written, 1 the source has nothing to judge, 2 it could not be read or written
 """
 

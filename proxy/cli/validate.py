@@ -10,9 +10,11 @@ from textwrap import indent
 from typing import TYPE_CHECKING, Final
 
 from proxy.cli.options import HelpText, add_header_option
+from proxy.cli.unusable import print_unusable
 
 if TYPE_CHECKING:
     from proxy.cli.dryrun import Verdict
+    from proxy.core.model.values import JsonValue
     from proxy.routing import DryTarget, Route, RouteTable
 
 EPILOG: Final = """\
@@ -23,6 +25,7 @@ examples:
   echo '{"lat": 48.85}' | toolcall-proxy validate --config config.yaml --route /weather -
 
 Nothing is sent and nothing is remembered: the call is judged as the first of its conversation.
+--format json prints one object (schemas/verbs/validate.schema.json), with the same exit codes.
 
 exit codes: 0 the call would be forwarded, 1 it would be refused, 2 the config or the route is wrong
 """
@@ -47,6 +50,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "-X", "--method", metavar="METHOD", default="", help="the request's method, where a path has several"
     )
     add_header_option(verb, "a header of the request, for operations with header parameters; may be repeated", "-H")
+    verb.add_argument("--format", choices=("text", "json"), default="text", help="how it is told (default: text)")
     verb.add_argument(
         "body", metavar="BODY", nargs="?", default="", help="the body of the request; - reads it from standard input"
     )
@@ -62,18 +66,16 @@ def run(args: argparse.Namespace) -> int:
     try:
         table = build_routes(load(args.config, os.environ).config)
     except ConfigError as error:
-        print(error, file=sys.stderr)
-        return 2
+        return print_unusable(args.format, str(error), error.mistakes)
     found = _find_target(table, args.route, args.tool, args.method.upper())
     if isinstance(found, str):
-        print(f"validate: {found}", file=sys.stderr)
-        return 2
+        return print_unusable(args.format, f"validate: {found}")
     route = found.route
     body = sys.stdin.buffer.read() if args.body == "-" else args.body.encode("utf-8", "surrogateescape")
     with DryRun() as dry:
         request = found.request(body, {"tool": args.tool} if args.tool else {}, tuple(args.header))
         verdict = dry.judge(request, route.adapter, route.shape, route.tools)
-    return _show(route, verdict)
+    return _SHOW[args.format](route, verdict)
 
 
 def _find_target(table: RouteTable, wanted: str, tool: str | None, method: str) -> DryTarget | str:
@@ -110,8 +112,8 @@ def find_checking_target(table: RouteTable, wanted: str, method: str = "") -> Dr
     return found
 
 
-def _show(route: Route, verdict: Verdict) -> int:
-    """Prints the result of the call and gives the exit code."""
+def _show_text(route: Route, verdict: Verdict) -> int:
+    """Prints the result of the call for people and gives the exit code."""
     from proxy.adapters import find_adapter
     from proxy.cli.dryrun import ForwardedCall, list_repairs
     from proxy.core.envelope.feedback import write_feedback
@@ -130,3 +132,40 @@ def _show(route: Route, verdict: Verdict) -> int:
     print(f"answer: HTTP {reply.status}")
     print(json.dumps(json.loads(reply.body), indent=2, ensure_ascii=False))
     return 1
+
+
+def _show_json(route: Route, verdict: Verdict) -> int:
+    """Prints the result as one JSON object (`schemas/verbs/validate.schema.json`) and gives the exit code."""
+    from proxy.adapters import find_adapter
+    from proxy.cli.dryrun import ForwardedCall, list_repairs, read_answer
+    from proxy.core.envelope.feedback import write_feedback
+    from proxy.core.json.jsontext import dumps, parse
+    from proxy.core.model.values import JsonProblem
+
+    shown: dict[str, JsonValue]
+    if isinstance(verdict, ForwardedCall):
+        value = parse(verdict.arguments)
+        shown = {
+            "decision": "forward",
+            "route": route.name,
+            "upstream": route.upstream or None,
+            "arguments": verdict.arguments.decode("utf-8", "replace") if isinstance(value, JsonProblem) else value,
+            "repairs": [{"rule": rule, "path": path} for rule, path in list_repairs(verdict.repairs)],
+        }
+    else:
+        reply = find_adapter(route.adapter).encode(verdict, route.envelope, route.error_status, detail=route.detail)
+        told = read_answer(verdict)["error"]["errors"]
+        errors = [{key: each[key] for key in ("code", "path", "message")} for each in told]
+        shown = {
+            "decision": "reject",
+            "route": route.name,
+            "code": verdict.failure.code.name,
+            "errors": errors,
+            "content": write_feedback(verdict),
+            "answer": {"status": reply.status, "body": parse(reply.body)},
+        }
+    print(dumps(shown).decode())
+    return 0 if shown["decision"] == "forward" else 1
+
+
+_SHOW: Final = {"text": _show_text, "json": _show_json}

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 from proxy.core.check.validation import Check
@@ -55,7 +54,7 @@ _TOO_LONG: Final = Violation(codes.CONSTRAINT, (), "The arguments are too large 
 _EMBEDDED: Final = "embedded_json"
 _TEXT: Final = TextLimits()
 
-# A constant, because CPython 3.11 looks up a member of an enum more slowly than it calls a function.
+# Constants, because each call reads them and a look-up of an enum's member is slow.
 _ENFORCED: Final = Mode.ENFORCE
 _AS_SCHEMA: Final = UnknownKeys.SCHEMA
 _REFUSE: Final = UnknownKeys.REFUSE
@@ -83,20 +82,14 @@ def prepare(policy: ToolPolicy) -> None:
     """Writes the code that judges a tool's calls and its answers. Takes milliseconds, or a second
     for a very large schema, so it runs in a thread."""
     if policy.check is not None:
-        everywhere = bool(policy.repair.rules)
-        policy.check.once(("written", everywhere), partial(_write, policy.check, everywhere=everywhere))
+        policy.check.prepare(everywhere=bool(policy.repair.rules))
     if policy.answer is not None:
         policy.answer.check.prepare(everywhere=False)
 
 
-def _write(check: Check, *, everywhere: bool) -> bool:
-    check.prepare(everywhere=everywhere)
-    return True
-
-
 def is_ready(policy: ToolPolicy) -> bool:
     """Whether the code that `prepare` writes exists already."""
-    return (policy.check is None or policy.check.has(("written", bool(policy.repair.rules)))) and (
+    return (policy.check is None or policy.check.is_prepared(everywhere=bool(policy.repair.rules))) and (
         policy.answer is None or policy.answer.check.ready
     )
 
@@ -150,7 +143,7 @@ class _UnreadCall(CheckedCall):
         return made
 
     def __getattr__(self, name: str) -> JsonValue:
-        # Python asks here for a slot that is empty, as `value` is until now.
+        # Python asks here for an empty slot.
         if name != "value":
             raise AttributeError(name)
         document = self.call.arguments
@@ -180,7 +173,7 @@ class _UnreadFailure(Failure):
         return made
 
     def __getattr__(self, name: str) -> JsonValue:
-        # Python asks here for a slot that is empty, as `sent` is until now.
+        # Python asks here for an empty slot.
         if name != "sent":
             raise AttributeError(name)
         value: JsonValue = self._document.value
@@ -194,8 +187,10 @@ def complete_decision(call: ToolCall, policy: ToolPolicy, decision: Decision) ->
         decision = _add_violations(call, policy.channels.judge(call.params, call.query), decision)
     if policy.operation is not None:
         decision = _judge_request(call, policy.operation, decision)
-        if policy.operation.by_name and isinstance(decision, Reject) and _unsendable(call, policy.operation):
-            return decision
+        if policy.operation.by_name and isinstance(decision, Reject):
+            sent = call.arguments.value if isinstance(call.arguments, Document) else ABSENT
+            if policy.operation.find_unwritable(sent):  # no request at all can be made of the call as it came
+                return decision
     if policy.mode is _ENFORCED or (isinstance(decision, Forward) and not decision.checked.repairs):
         return decision
     return _report(call, decision)
@@ -247,12 +242,6 @@ def _judge_request(call: ToolCall, operation: OperationRule, decision: Decision)
     return _add_violations(call, found, decision) if found else decision
 
 
-def _unsendable(call: ToolCall, operation: OperationRule) -> bool:
-    """Whether no request at all can be made of a call as it came."""
-    value = call.arguments.value if isinstance(call.arguments, Document) else ABSENT
-    return bool(operation.find_unwritable(value))
-
-
 def _add_violations(call: ToolCall, found: tuple[Violation, ...], decision: Decision) -> Decision:
     """The decision on the arguments, extended by what is wrong in the request around them."""
     if isinstance(decision, Forward):
@@ -261,7 +250,7 @@ def _add_violations(call: ToolCall, found: tuple[Violation, ...], decision: Deci
         return Forward(replace(decision.checked, warnings=decision.checked.warnings + found)) if found else decision
     if decision.failure.code is not codes.INVALID_ARGUMENTS:
         return decision
-    spelt = {(one.limit,) for one in found if one.keyword == OTHER_SPELLING}  # told already, as what they are
+    spelt = {(one.limit,) for one in found if one.keyword == OTHER_SPELLING}  # reported already by their own violation
     own = [
         one for one in decision.failure.violations if one.code is not codes.REQUIRED_MISSING or one.path not in spelt
     ]
@@ -273,37 +262,30 @@ def _validate(call: ToolCall, document: Document, policy: ToolPolicy, check: Che
     if document.text == b"" and "empty_arguments" not in policy.repair.rules:
         return Reject(_failure(call, (explain_invalid_json(JsonProblem("no arguments", 1, 1)),)))
     repaired = _repair_document(document, policy, check)
-    leaks = policy.leaked_markup is not _NOT_GUARDED and _may_hold_markup(document.text)
-    if repaired.accepted and not leaks and _has_nothing_to_say(policy, check):
-        found: tuple[Violation, ...] = ()
-    else:
+    # A text without `<`, plain or escaped, holds no markup: this spares most calls the search.
+    leaks = policy.leaked_markup is not _NOT_GUARDED and (
+        document.text.find(b"<") >= 0 or document.text.find(b"\\u003") >= 0
+    )
+    found: tuple[Violation, ...] = ()
+    # An accepted value has no finding where no key is unknown or deprecated.
+    is_open = policy.unknown_keys in (_AS_SCHEMA, _FORWARD) and "deprecated" not in check.schemas.mentioned
+    if leaks or not is_open or not repaired.accepted:
         found = tuple(_findings(check, repaired, policy, leaks=leaks))
     if found and any(violation.severity is _ERROR for violation in found):
         failure = _failure(call, found, _TOO_MUCH if repaired.exhausted else "")
         return Reject(replace(failure, mended=repaired.value) if repaired.repairs else failure)
-    text = _write_text(document, repaired)
-    if repaired.repairs and len(text) > policy.max_body:
-        return Reject(_failure(call, (_TOO_LONG,), _TOO_MUCH))
+    text = document.text
+    if repaired.repairs:
+        is_respelt = text and all(made.rule == RESPELT for made in repaired.repairs)
+        text = respell_text(text, repaired.value, repaired.repairs) if is_respelt else dumps_known(repaired.value)
+        if len(text) > policy.max_body:
+            return Reject(_failure(call, (_TOO_LONG,), _TOO_MUCH))
     return Forward(CheckedCall(call, text, repaired.value, document.repairs + repaired.repairs, found))
-
-
-def _may_hold_markup(text: bytes) -> bool:
-    """Whether a JSON text can hold markup at all: a look at its bytes, which spares most calls the search."""
-    return text.find(b"<") >= 0 or text.find(b"\\u003") >= 0
 
 
 def is_clean(value: JsonValue, policy: ToolPolicy) -> bool:
     """Whether the schema alone decides what becomes of a value, and accepts it."""
     return policy.check is not None and policy.unknown_keys in (_AS_SCHEMA, _FORWARD) and policy.check.accepts(value)
-
-
-def _write_text(document: Document, repaired: Repaired) -> bytes:
-    """The text to send: as it came except for numbers respelt as integers, or written anew."""
-    if not repaired.repairs:
-        return document.text
-    if document.text and all(made.rule == RESPELT for made in repaired.repairs):
-        return respell_text(document.text, repaired.value, repaired.repairs)
-    return dumps_known(repaired.value)
 
 
 def _repair_document(document: Document, policy: ToolPolicy, check: Check) -> Repaired:
@@ -322,11 +304,6 @@ def _repair_document(document: Document, policy: ToolPolicy, check: Check) -> Re
     if not acts and acts_by_argument(check.root, repaired.value):  # it stood in a wrapper or was spelt otherwise
         repaired = repair(check, value, policy.select_repairs(acts=True), tool=policy.tool)
     return replace(repaired, repairs=renames + repaired.repairs) if renames else repaired
-
-
-def _has_nothing_to_say(policy: ToolPolicy, check: Check) -> bool:
-    """Whether there is nothing to say of a value that the schema accepts: no key is unknown or deprecated."""
-    return policy.unknown_keys in (_AS_SCHEMA, _FORWARD) and "deprecated" not in check.schemas.mentioned
 
 
 def _findings(check: Check, repaired: Repaired, policy: ToolPolicy, *, leaks: bool) -> Iterator[Violation]:

@@ -1,4 +1,4 @@
-"""python -m tests.cluster    tries the chart on a real node and writes docs/kubernetes-tried.md (`make cluster`)
+"""python -m tests.cluster    tries the chart on a real node, writes docs/evidence/kubernetes-tried.md (make cluster)
 
 python -m tests.cluster --stop    ends what a broken run has left
 """
@@ -18,18 +18,18 @@ from tests.cluster.mistakes import Row
 from tests.cluster.node import NoCluster, Node, clean
 from tests.cluster.trials import Trials
 
-PAGE: Final = at.ROOT / "docs" / "kubernetes-tried.md"
+PAGE: Final = at.ROOT / "docs" / "evidence" / "kubernetes-tried.md"
 
 
 def write_page(rows: Sequence[Row], about: str) -> str:
-    """docs/kubernetes-tried.md with these rows; `about` says on which versions they were seen."""
+    """docs/evidence/kubernetes-tried.md with these rows; `about` says on which versions they were seen."""
     return "\n".join(_write_lines(rows, about)) + "\n"
 
 
 def _write_lines(rows: Sequence[Row], about: str) -> Iterator[str]:
     yield "# What was tried on a real cluster\n"
-    yield "The rows are those that a run of `make cluster` ([kubernetes.md](kubernetes.md#a-real-cluster)) printed, on"
-    yield f"a single node out of the real programs, in a network of its own: {about}\n"
+    yield "The rows are those that a run of `make cluster` ([kubernetes.md](kubernetes.md#a-real-cluster)) printed,"
+    yield f"on a single node out of the real programs, in a network of its own: {about}\n"
     yield "Each run writes this page anew, row by row. A trial without a row was not reached.\n"
     yield "| tried | seen | as it should be |\n|---|---|---|"
     for name, seen, right in rows:

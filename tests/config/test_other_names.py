@@ -12,7 +12,7 @@ from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
 
 ROWS = [(system, name, here) for system, names in OTHER_NAMES.items() for name, here in names.items()]
-PAGE = (Path(__file__).parents[2] / "docs" / "config.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "evidence" / "other-systems.md").read_text(encoding="utf-8")
 CONFIG = """
 version: 1
 listen: 127.0.0.1:0

@@ -226,3 +226,23 @@ def test_an_x_null_that_means_nothing_is_a_mistake(tmp_path: Path) -> None:
     (said,) = mistakes(tmp_path, {"type": "object", "properties": {"a": {"type": "string", "x-null": "keep"}}})
     assert "x-null is neither drop nor refuse: 'keep'" in said
     assert "say `drop` or `refuse`" in said
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ("{required: true}", "/properties/y/required: true is not of type 'array'"),
+        ("{minLength: null}", "/properties/y/minLength: null is not of type 'integer'"),
+        ("{pattern: 3.50}", "/properties/y/pattern: 3.50 is not of type 'string'"),
+        ("{enum: {a: true}}", "/properties/y/enum: {\"a\":true} is not of type 'array'"),
+        ("{type: [null, 3]}", "/properties/y/type/0: null is not one of ['array', "),
+    ],
+)
+def test_a_mistake_shows_the_written_value_as_json(schema: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text(
+        f"version: 1\nroutes: [{{path: /a, upstream: none, tool: a, schema: {{properties: {{y: {schema}}}}}}}]\n"
+    )
+    with pytest.raises(ConfigError) as refused:
+        load(path, {})
+    assert message in str(refused.value)

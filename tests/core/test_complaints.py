@@ -32,13 +32,13 @@ from proxy.core.model.values import (
 )
 from proxy.core.rules.facts import list_required
 from proxy.core.tool_errors.complaints import (
-    DIALECTS,
     RULE_PATTERNS,
     STATUSES,
     TYPE_PATTERNS,
     Complaint,
     read_complaints,
 )
+from proxy.core.tool_errors.dialects import DIALECTS
 from proxy.core.tool_errors.error_body import find_json_type
 from proxy.core.tool_errors.places import read_steps
 from tests.core.values import SECRETS

@@ -1,4 +1,4 @@
-"""Makes docs/defaults.md out of the constants of the code.
+"""Makes docs/evidence/defaults.md out of the constants of the code.
 
 python -m tests.docs.defaults    writes the page (`make docs`)
 """
@@ -19,13 +19,13 @@ from proxy.server.admin import port as admin
 from proxy.server.workers import supervisor as worker_pool
 from proxy.telemetry.recent import mistake_counts, ring
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "defaults.md"
+PAGE: Final = Path(__file__).parents[2] / "docs" / "evidence" / "defaults.md"
 
 _HEAD: Final = """\
 # Bounds that are not keys
 
 What the code bounds by a constant; a test holds the page against it. The default of every key stands beside it in
-[config.md](config.md), held against `schemas/config.schema.json`, which is what the proxy itself enforces.
+[config.md](../config.md), held against `schemas/config.schema.json`, which is what the proxy itself enforces.
 
 | what | value |
 |---|---|

@@ -1,6 +1,6 @@
-"""Makes docs/metrics.md from the table of metrics.
+"""Makes the metrics of docs/runbook.md, which stand below its alerts, from the table of metrics.
 
-python -m tests.docs.metrics    writes the page (`make docs`)
+python -m tests.docs.metrics    writes that part (`make docs`)
 """
 
 from __future__ import annotations
@@ -12,31 +12,29 @@ from typing import Final
 from proxy.telemetry.metric_table import LABELS, OF_THE_PROCESS, Label, MetricRow, list_metrics
 from proxy.telemetry.watches import EVERY
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "metrics.md"
+PAGE: Final = Path(__file__).parents[2] / "docs" / "runbook.md"
 # Longer lists of values stand on pages of their own, which the label's meaning links to.
 _MOST_LISTED: Final = 12
 
+START: Final = "## Every metric\n"
+
 _HEAD: Final = f"""\
-# Metrics
+{START}
+Made by `make docs` from `proxy/telemetry/metric_table.py`, as the metrics themselves are. `/metrics` stands on the
+operator's port and on the probes'.
 
-Everything `/metrics` shows, on the operator's port and on the probes'. Made from
-`proxy/telemetry/metric_table.py`, which the metrics themselves are made from; `make docs` writes this page and a test
-holds it against the code. The dashboard (`helm/dashboards/toolcall-proxy.json`) and the alerts
-(`helm/alerts/toolcall-proxy.yaml`, [runbook.md](runbook.md)) use
-these names alone, which a test checks as well.
-
-- Units are base units: seconds, bytes. Counters end in `_total`. The two HTTP histograms bear OpenTelemetry's names.
-- Label values come from the config or from the tables below. A tool's name or a method that a client makes up counts
-  as `_other`; no conversation, path or value of a call is ever a label. So the config bounds the number of series.
-- A counter has no series before it first counts.
-- The event loop's lag is looked at every {EVERY:g} s.
-- Several workers show one page: [operations.md](operations.md#several-workers) says how it is summed.
+- Units are seconds and bytes. Counters end in `_total`. The two HTTP histograms bear OpenTelemetry's names.
+- Label values come from the config or from the tables below; a tool or method that a client makes up counts as
+  `_other`, and no conversation, path or value of a call is ever a label. So the config bounds the number of series.
+- A counter has no series before it first counts. The event loop's lag is looked at every {EVERY:g} s.
+- Several workers show one page, summed: [operations.md](operations.md#several-workers).
 
 | metric | type | labels | meaning |
 |---|---|---|---|
 """
 
-# GoMind's metrics ("Observability", "Metrics for Layer 3"), and what tells the same here.
+# GoMind's metrics ("Observability", "Metrics for Layer 3"), and what tells the same here
+# (docs/evidence/other-systems.md).
 GOMIND: Final = {
     "type_coercion.applied": "toolproxy_coerced_calls_total",
     "validation_feedback.attempts": 'toolproxy_corrections_total{event="validation_feedback_started"}',
@@ -54,21 +52,11 @@ GOMIND: Final = {
     "semantic_retry.llm_latency_ms": 'toolproxy_correction_seconds_bucket{layer="semantic_retry"}',
 }
 
-_GOMIND: Final = """
-## GoMind's names
-
-Each counts what it counts there: calls with a value that was converted (`toolproxy_repairs_total` counts the values, by
-rule), and questions that were asked, whose reason to fail is their `outcome`.
-
-| `orchestration.` | here |
-|---|---|
-"""
-
 _PROCESS: Final = """\
 
 Beside these the client library's own, of the process: {}.
 
-## Labels
+### Labels
 
 What the same label tells everywhere, then what it tells of one metric.
 
@@ -77,12 +65,16 @@ What the same label tells everywhere, then what it tells of one metric.
 """
 
 
-def page() -> str:
-    """The whole page."""
+def part() -> str:
+    """All of the page from `START` on."""
     process = _PROCESS.format(", ".join(f"`{name}`" for name in OF_THE_PROCESS))
-    gomind = [f"| `{name}` | `{ours}` |" for name, ours in GOMIND.items()]
-    parts = (_HEAD, *map(row, list_metrics().values())), (process, *labels()), (_GOMIND, *gomind)
-    return "\n".join("".join(line.strip("\n") + "\n" for line in part) for part in parts)
+    parts = (_HEAD, *map(row, list_metrics().values())), (process, *labels())
+    return "\n".join("".join(line.strip("\n") + "\n" for line in lines) for lines in parts)
+
+
+def gomind() -> list[str]:
+    """The rows of GoMind's metrics."""
+    return [f"| `{name}` | `{ours}` |" for name, ours in GOMIND.items()]
 
 
 def row(metric: MetricRow) -> str:
@@ -107,4 +99,5 @@ def _label(name: str, of: str, label: Label) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    alerts = PAGE.read_text(encoding="utf-8").partition(START)[0]
+    PAGE.write_text(alerts + part(), encoding="utf-8")

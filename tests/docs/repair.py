@@ -1,6 +1,6 @@
-"""Makes docs/repair.md out of the rule table, the published schema of the config and the cases of the never list.
+"""Makes docs/repair.md out of the rule table, and docs/evidence/repairs.md out of the cases that the tests hold.
 
-python -m tests.docs.repair    writes the page (`make docs`)
+python -m tests.docs.repair    writes both pages (`make docs`)
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tests.corpora.run_repair import count_rules
 
 DATA: Final = Path(__file__).parents[1] / "data"
 PAGE: Final = Path(__file__).parents[2] / "docs" / "repair.md"
+EVIDENCE: Final = PAGE.parent / "evidence" / "repairs.md"
 
 _HEAD: Final = """\
 # Repairs: what may happen to a call's arguments
@@ -117,7 +118,11 @@ parameters apart.
 Each row ends with a call that the rule leaves to the refusal; more cases: `tests/core/test_rules.py`.
 """
 
-_USES: Final = """
+_USES: Final = """\
+# Repairs: what the rules did, and what none does
+
+The rules: [repair.md](../repair.md).
+
 ## What each rule did
 
 Uses of each rule at `lenient` over the sets of `tests/data` whose right arguments are known: reported failures,
@@ -159,6 +164,11 @@ dropped or moved. The result must parse strictly. They apply to JSON text inside
 A call whose repair needs more than {work:,} steps (about a second, hundreds of times the largest ordinary call) is
 refused as it was sent, and the answer says so.
 
+What each rule did on collected calls, and what is refused at every level: [evidence/repairs.md](evidence/repairs.md).
+"""
+
+
+_NEVER: Final = """
 ## Never
 
 Cases of `tests/core/test_never.py`, refused at every level unless a rule above says else:
@@ -240,13 +250,21 @@ def _levels() -> str:
 
 
 def page() -> str:
-    """The whole page."""
+    """The page of the rules."""
     parts = [
         _HEAD.format(listed=", ".join(_only_listed()), levels=_levels()) + _UNKNOWN.format(leaks=_LEAKS).rstrip("\n"),
         *_rules(),
+        _UNIONS.format(work=REPAIRING).rstrip("\n"),
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def evidence() -> str:
+    """The page of what the rules did over the collections, and of what none of them does."""
+    parts = [
         _USES.rstrip("\n"),
         *_uses(),
-        _UNIONS.format(work=REPAIRING).rstrip("\n") + "\n",
+        _NEVER.rstrip("\n") + "\n",
         *_listed(REFUSED),
         "\nForwarded as the very bytes that came:\n",
         *_listed(UNTOUCHED),
@@ -256,3 +274,4 @@ def page() -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
+    EVIDENCE.write_text(evidence(), encoding="utf-8")

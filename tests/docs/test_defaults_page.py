@@ -1,4 +1,4 @@
-"""docs/defaults.md is what the code says."""
+"""docs/evidence/defaults.md is what the code says."""
 
 from __future__ import annotations
 

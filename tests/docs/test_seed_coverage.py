@@ -1,4 +1,4 @@
-"""docs/seed-coverage.md names tests that exist and show what the row says, and leaves no numbered requirement out."""
+"""docs/evidence/seed-coverage.md names tests that exist and show what the row says, and leaves no requirement out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "seed-coverage.md").read_text()
+PAGE = (ROOT / "docs" / "evidence" / "seed-coverage.md").read_text()
 ROWS = [
     tuple(cell.strip() for cell in line.strip("|").split("|", 2))
     for line in PAGE.split("\n")

@@ -1,4 +1,4 @@
-"""docs/kubernetes-tried.md has the form that `make cluster` gives it, row by row."""
+"""docs/evidence/kubernetes-tried.md has the form that `make cluster` gives it, row by row."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def test_the_page_is_what_the_runner_writes_of_its_rows() -> None:
     text = PAGE.read_text(encoding="utf-8")
     rows = re.findall(r"^\| (.+?) \| (.+) \| (yes|\*\*no\*\*) \|$", text, re.MULTILINE)
     (about,) = re.findall(
-        r"^a single node out of the real programs, in a network of its own: (.*)$", text, re.MULTILINE
+        r"^on a single node out of the real programs, in a network of its own: (.*)$", text, re.MULTILINE
     )
 
     assert write_page([(name, seen, right == "yes") for name, seen, right in rows], about) == text

@@ -1,4 +1,4 @@
-"""`make reliability`: a soak with faults, and hostile requests; writes docs/reliability.md.
+"""`make reliability`: a soak with faults, and hostile requests; writes docs/evidence/reliability.md.
 
 upstream.py   a tool that judges each call by itself and writes down what reached it; is killed and started again
 clients.py    callers that know what has to come of each call; slow ones; ones that cut the connection

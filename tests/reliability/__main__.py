@@ -1,4 +1,4 @@
-"""python -m tests.reliability [--seconds N] [--no-page]: measures, and writes docs/reliability.md.
+"""python -m tests.reliability [--seconds N] [--no-page]: measures, and writes docs/evidence/reliability.md.
 
 Exit code 1: a promise was broken.
 """
@@ -23,7 +23,7 @@ def main() -> int:
     """Runs both measurements; gives the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.reliability", description="Measures and writes the page.")
     parser.add_argument("--seconds", type=float, default=600.0, help="how long the soak takes (default 600)")
-    parser.add_argument("--no-page", action="store_true", help="do not write docs/reliability.md")
+    parser.add_argument("--no-page", action="store_true", help="do not write docs/evidence/reliability.md")
     args = parser.parse_args()
     measured = asyncio.run(soak(args.seconds, say))
     results = asyncio.run(replay(cases()))

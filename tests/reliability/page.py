@@ -1,4 +1,4 @@
-"""docs/reliability.md out of what was measured."""
+"""docs/evidence/reliability.md out of what was measured."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from tests.reliability.soak import CALLERS, DISTURBERS, Measured
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "reliability.md"
+PAGE: Final = Path(__file__).parents[2] / "docs" / "evidence" / "reliability.md"
 
 _TEXT: Final = """\
 # Reliability, measured

@@ -1,9 +1,9 @@
 """Raw requests against the running proxy in front of an upstream that records what reaches it.
 
 `replay(cases)` writes each case on a socket of its own and says what came of it; `table(results)` is what
-docs/reliability.md shows. A case may end in two ways: refused by the proxy (in JSON, with a request id, counted), or
-forwarded, and then the upstream sees as many requests as `plainhttp` reads in the bytes, framed as it frames them.
-Anything else is a finding. On a terminal: `python -m tests.serving.hostile`.
+docs/evidence/reliability.md shows. A case may end in two ways: refused by the proxy (in JSON, with a request id,
+counted), or forwarded, and then the upstream sees as many requests as `plainhttp` reads in the bytes, framed as it
+frames them. Anything else is a finding. On a terminal: `python -m tests.serving.hostile`.
 """
 
 from __future__ import annotations

@@ -63,10 +63,12 @@ class Server:
         self.wait()
 
     def wait(self) -> None:
-        """Waits until the port takes connections."""
+        """Waits until it answers: by then it listens at all its ports and sockets, not at the first of them alone."""
         for _ in range(3000):
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 10):
-                return
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 10) as asking:
+                asking.sendall(b"PING\r\n")
+                if asking.recv(1):  # also -NOAUTH, from a server with passwords
+                    return
             time.sleep(0.02)
         raise AssertionError((self.folder / f"{self.port}.log").read_text())
 

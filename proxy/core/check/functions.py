@@ -81,19 +81,13 @@ def write_function(program: Program, kind: str, node: Node) -> str:
         write_collector(writer, node, kind)
         return f"def {name}(v, m, s):\n" + "\n".join(writer.lines or ["    pass"]) + "\n"
     report = kind in "rR"
-    writer = Writer(
-        program,
-        _KEYWORDS,
-        report=report,
-        base="p" if kind == "r" else "",
-        level=2 if kind in "AR" else 1,
-        entry=kind == "A",
-    )
+    base, level = "p" if kind == "r" else "", 2 if kind in "AR" else 1
+    writer = Writer(program, _KEYWORDS, report=report, base=base, level=level, entry=kind == "A")
     if kind in "AR" and (program.graph.recursive(node) or program.graph.remembers(node)):
         writer.call(node, Spot("v"))
     else:
         writer.body(node, Spot("v"))
-    if all(line.lstrip().startswith("#") for line in writer.lines):
+    if writer.is_silent(0):
         writer.line("pass")
     body = "\n".join(writer.lines)
     if kind == "A":
@@ -114,17 +108,18 @@ def write_function(program: Program, kind: str, node: Node) -> str:
 def _write_properties(writer: Writer, node: Node, spot: Spot) -> None:
     if spot.known in (None, "object"):
         with writer.block(f"if {spot.type} is dict:"):
-            _judge_rest(writer, node, spot, "unevaluatedProperties", "k")
+            _judge_rest(writer, node, spot, "k")
 
 
 def _write_items(writer: Writer, node: Node, spot: Spot) -> None:
     if spot.known in (None, "array"):
         with writer.block(f"if {spot.type} is list:"):
-            _judge_rest(writer, node, spot, "unevaluatedItems", "i")
+            _judge_rest(writer, node, spot, "i")
 
 
-def _judge_rest(writer: Writer, node: Node, spot: Spot, keyword: str, kind: str) -> None:
+def _judge_rest(writer: Writer, node: Node, spot: Spot, kind: str) -> None:
     """Judges the parts of a value that no other keyword has evaluated."""
+    keyword = COLLECTORS[kind]
     inner = node.inner(keyword)
     if inner is None or not (inner.never or inner.keywords):
         return
@@ -141,38 +136,28 @@ def _judge_rest(writer: Writer, node: Node, spot: Spot, keyword: str, kind: str)
 
 def write_collector(writer: Writer, node: Node, kind: str) -> None:
     """The body of a collector: adds the parts of `v` that `node` evaluates to `s`, without its own `unevaluated*`."""
-    _collect_own(writer, node, kind)
+    everything = "s.update(v)" if kind == "k" else "s.update(range(len(v)))"
+    if (node.additional if kind == "k" else node.items) is not None:
+        writer.line(everything)
+    elif kind == "k":
+        _collect_keys(writer, node)
+    else:
+        _collect_indexes(writer, node)
     for test, inner in _list_counted(writer, node):
         if inner.keywords:
-            with writer.block(f"if {test}:"):
-                _into(writer, inner, kind)
+            with writer.block(f"if {test}:"):  # a subschema with an `unevaluated*` keyword itself evaluates everything
+                whole = inner.inner(COLLECTORS[kind]) is not None
+                writer.line(everything if whole else f"{writer.program.call(kind, inner)}(v, m, s)")
 
 
-def _into(writer: Writer, inner: Node, kind: str) -> None:
-    """Collects what an in-place subschema evaluates: everything, where it has an `unevaluated*` keyword itself."""
-    if inner.inner(COLLECTORS[kind]) is not None:
-        writer.line("s.update(v)" if kind == "k" else "s.update(range(len(v)))")
-    else:
-        writer.line(f"{writer.program.call(kind, inner)}(v, m, s)")
-
-
-def _collect_own(writer: Writer, node: Node, kind: str) -> None:
-    if kind == "i":
-        _own_indexes(writer, node)
-        return
-    if node.additional is not None:
-        writer.line("s.update(v)")
-        return
+def _collect_keys(writer: Writer, node: Node) -> None:
     if node.properties:
         writer.line(f"s.update({writer.program.constant('keys', frozenset(node.properties))})")
     for pattern in node.pattern_properties:
         writer.line(f"s.update(filter({writer.program.pattern(pattern)[0]}, v))")
 
 
-def _own_indexes(writer: Writer, node: Node) -> None:
-    if node.items is not None:
-        writer.line("s.update(range(len(v)))")
-        return
+def _collect_indexes(writer: Writer, node: Node) -> None:
     if node.prefix_items:
         writer.line(f"s.update(range({len(node.prefix_items)}))")
     contains = node.inner("contains")

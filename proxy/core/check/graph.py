@@ -182,7 +182,13 @@ def _components(nodes: list[Node], successors: Callable[[Node], list[Node]]) -> 
         work.append((start, iter(successors(start))))
         while work:
             node, rest = work[-1]
-            following = next((inner for inner in rest if inner not in order or _lower(node, inner, low, on_path)), None)
+            following = None
+            for inner in rest:
+                if inner not in order:
+                    following = inner
+                    break
+                if inner in on_path:
+                    low[node] = min(low[node], low[inner])
             if following is not None:
                 _open(following, order, low, path, on_path)
                 work.append((following, iter(successors(following))))
@@ -202,13 +208,6 @@ def _open(node: Node, order: dict[Node, int], low: dict[Node, int], path: list[N
     order[node] = low[node] = len(order)
     path.append(node)
     on_path.add(node)
-
-
-def _lower(node: Node, inner: Node, low: dict[Node, int], on_path: set[Node]) -> bool:
-    """Follows an edge to a node that was seen before; gives False, so that the search continues."""
-    if inner in on_path:
-        low[node] = min(low[node], low[inner])
-    return False
 
 
 # --- branches that exclude each other ---------------------------------------------------------------------------------
@@ -256,17 +255,11 @@ def list_types(node: Node) -> frozenset[str]:
     if node.never:
         return frozenset()
     if node.choices is not None:
-        return frozenset(map(_name_type, node.choices))
+        names = {type(None): "null", bool: "boolean", str: "string", dict: "object", list: "array"}
+        return frozenset(names.get(type(value), "number") for value in node.choices)
     if node.types is not None:
         return frozenset("number" if name == "integer" else name for name in node.types)
     return ALL_KINDS
-
-
-def _name_type(value: object) -> str:
-    if value is None:
-        return "null"
-    names = {bool: "boolean", str: "string", dict: "object", list: "array"}
-    return names.get(type(value), "number")
 
 
 def find_discriminator(branches: tuple[Node, ...]) -> Discriminator | None:
@@ -299,10 +292,12 @@ def _find_pin(branch: Node, key: str) -> Pin | None:
 def are_exclusive(branches: tuple[Node, ...]) -> bool:
     """Whether no value can satisfy two of the branches."""
     objects = tuple(branch for branch in branches if list_types(branch) == {"object"})
-    told_apart = find_discriminator(objects) is not None
+    is_discriminated = find_discriminator(objects) is not None
     for index, left in enumerate(branches):
         for right in branches[index + 1 :]:
-            if not (list_types(left) & list_types(right)) or (told_apart and left in objects and right in objects):
+            if not (list_types(left) & list_types(right)) or (
+                is_discriminated and left in objects and right in objects
+            ):
                 continue
             return False
     return True

@@ -64,9 +64,7 @@ def read_digits(value: JsonValue) -> Digits:
 
 
 def _int_digits(value: int) -> Digits:
-    text = str(Decimal(abs(value))) if abs(value).bit_length() > 14_000 else str(abs(value))
-    if "E" in text:
-        text = format(Decimal(abs(value)), "f")
+    text = format(Decimal(abs(value)), "f") if abs(value).bit_length() > 14_000 else str(abs(value))
     stripped = text.rstrip("0")
     if not stripped:
         return Digits(False, "", 0)
@@ -182,9 +180,6 @@ def _modulo(digits: str, divisor: int) -> int:
 # larger int is replaced by its text, whose hash cannot be predicted from outside.
 PLAIN_INT = 2**60
 
-_TRUE = ("true",)
-_FALSE = ("false",)
-
 
 def make_equality_key(value: JsonValue) -> Hashable:
     """A hashable stand-in for a JSON value. Strings, ints below `PLAIN_INT` and None stand for themselves."""
@@ -195,7 +190,7 @@ def make_equality_key(value: JsonValue) -> Hashable:
         own: Hashable = value
         return own
     if kind is bool:
-        return _TRUE if value else _FALSE
+        return ("true",) if value else ("false",)
     if kind is dict:
         return ("object", frozenset((name, make_equality_key(item)) for name, item in value.items()))
     if kind is list:

@@ -306,12 +306,8 @@ def deeper(function: Callable[[JsonValue], Any], value: JsonValue, refused: Any)
 
 def refusal(error: SearchGivenUp, value: JsonValue, node: Node) -> BrokenKeyword:
     """The broken keyword for a pattern that ran into its limit within a union or under `not`, with its place."""
-    holder = next((inner for inner in _holders(node) if inner.get("pattern") == error.pattern), node)
+    holder = next((inner for inner in node.schemas.nodes() if inner.get("pattern") == error.pattern), node)
     return BrokenKeyword("pattern", _place_of(error.text, value) or (), holder)
-
-
-def _holders(node: Node) -> list[Node]:
-    return list(node.schemas.nodes())
 
 
 def _place_of(text: str, value: JsonValue) -> Pointer | None:
@@ -332,20 +328,8 @@ def _place_of(text: str, value: JsonValue) -> Pointer | None:
 
 # The global names of generated code.
 SPACE: Final[dict[str, Any]] = {
-    "B": BrokenKeyword,
-    "new": _new,
-    "Decimal": Decimal,
-    "INEXACT": INEXACT,
-    "NUMBERS": NUMBERS,
-    "integral": is_integral_number,
-    "integer_spelling": is_spelled_as_integer,
-    "key": make_equality_key,
-    "unique": are_unique,
-    "State": State,
-    "Refused": SearchGivenUp,
-    "branches": branches,
-    "choose_branch": choose_branch,
-    "deeper": deeper,
-    "refusal": refusal,
-    "bounded": search_for_report,
-}
+    "B": BrokenKeyword, "new": _new, "Decimal": Decimal, "INEXACT": INEXACT, "NUMBERS": NUMBERS,
+    "integral": is_integral_number, "integer_spelling": is_spelled_as_integer, "key": make_equality_key,
+    "unique": are_unique, "State": State, "Refused": SearchGivenUp, "branches": branches,
+    "choose_branch": choose_branch, "deeper": deeper, "refusal": refusal, "bounded": search_for_report,
+}  # fmt: skip

@@ -19,12 +19,7 @@ from proxy.core.schema.nodes import Draft, Node
 Condition = Callable[[Program, Node, JsonValue, str, str], str]
 
 # The Python type that a value must have for a group of keywords to apply to it. {t} is the expression of its type.
-GUARDS: Final = {
-    "object": "{t} is dict",
-    "array": "{t} is list",
-    "string": "{t} is str",
-    "number": "{t} in NUMBERS",
-}
+GUARDS: Final = {"object": "{t} is dict", "array": "{t} is list", "string": "{t} is str", "number": "{t} in NUMBERS"}
 
 _TYPE_TESTS: Final = {
     **GUARDS,
@@ -34,7 +29,7 @@ _TYPE_TESTS: Final = {
 }
 
 
-def type_condition(program: Program, node: Node, named: JsonValue, v: str, t: str) -> str:
+def _type(program: Program, node: Node, named: JsonValue, v: str, t: str) -> str:
     """`type`: one of the named types. Draft 4 goes by the spelling of a number, later drafts by its value."""
     del program
     names = [named] if isinstance(named, str) else list(dict.fromkeys(named))
@@ -57,8 +52,7 @@ def _write_listed(program: Program, node: Node, values: list[JsonValue], v: str,
         tests.append(f"{v} == {next(iter(strings))!r}")
     elif strings:
         tests.append(f"{t} is str and {v} in {program.constant('among', strings)}")
-    singles = {"None": None, "True": True, "False": False}
-    tests.extend(f"{v} is {name}" for name, item in singles.items() if any(item is other for other in others))
+    tests += [f"{v} is {item}" for item in (None, True, False) if any(item is other for other in others)]
     rest = [item for item in others if item is not None and type(item) is not bool]
     if rest and all(type(item) is int and abs(item) < PLAIN_INT for item in rest):
         ints = program.constant("among", frozenset(rest))
@@ -70,22 +64,8 @@ def _write_listed(program: Program, node: Node, values: list[JsonValue], v: str,
     return " or ".join(tests) if tests else "False"
 
 
-def enum_condition(program: Program, node: Node, listed: JsonValue, v: str, t: str) -> str:
-    """`enum`."""
-    return _write_listed(program, node, listed, v, t)
-
-
-def const_condition(program: Program, node: Node, value: JsonValue, v: str, t: str) -> str:
-    """`const`."""
-    return _write_listed(program, node, [value], v, t)
-
-
 def _length(comparison: str) -> Condition:
-    def write(program: Program, node: Node, limit: JsonValue, v: str, t: str) -> str:
-        del program, node, t
-        return f"len({v}) {comparison} {read_digits(limit).whole}"
-
-    return write
+    return lambda _program, _node, limit, v, _t: f"len({v}) {comparison} {read_digits(limit).whole}"
 
 
 def _limit(comparison: str, edge: str) -> Condition:
@@ -128,15 +108,10 @@ def _format(program: Program, node: Node, name: JsonValue, v: str, t: str) -> st
     return "" if check is None else f"{check}({v})"
 
 
-def _unique(program: Program, node: Node, wanted: JsonValue, v: str, t: str) -> str:
-    del program, node, t
-    return f"unique({v})" if wanted is True else ""
-
-
 CONDITIONS: Final[dict[str, tuple[str, Condition]]] = {
-    "type": ("", type_condition),
-    "enum": ("", enum_condition),
-    "const": ("", const_condition),
+    "type": ("", _type),
+    "enum": ("", _write_listed),
+    "const": ("", lambda program, node, value, v, t: _write_listed(program, node, [value], v, t)),
     "minLength": ("string", _length(">=")),
     "maxLength": ("string", _length("<=")),
     "pattern": ("string", _pattern),
@@ -148,7 +123,7 @@ CONDITIONS: Final[dict[str, tuple[str, Condition]]] = {
     "multipleOf": ("number", _multiple),
     "minItems": ("array", _length(">=")),
     "maxItems": ("array", _length("<=")),
-    "uniqueItems": ("array", _unique),
+    "uniqueItems": ("array", lambda _program, _node, wanted, v, _t: f"unique({v})" if wanted is True else ""),
     "minProperties": ("object", _length(">=")),
     "maxProperties": ("object", _length("<=")),
 }

@@ -25,10 +25,10 @@ WIDE: Final = 100
 # --- objects --------------------------------------------------------------------------------------------------------
 def _object(writer: Writer, node: Node, spot: Spot) -> None:
     """`required`, `properties`, `patternProperties` and `additionalProperties` together (judge)."""
+    v = spot.v
     if len(node.properties) > WIDE or len(node.required) > WIDE:
         _wide_object(writer, node, spot)
         return
-    v = spot.v
     required = dict.fromkeys(node.required)
     closed = node.additional is not None and node.additional.never and not node.pattern_properties
     for key in required:
@@ -67,9 +67,9 @@ def _object(writer: Writer, node: Node, spot: Spot) -> None:
 
 def _wide_object(writer: Writer, node: Node, spot: Spot) -> None:
     """Judges like `_object`, for an object with many properties."""
-    v, program = spot.v, writer.program
     if node.required:
-        with writer.block(f"if not {v}.keys() >= {program.constant('keys', frozenset(node.required))}:"):
+        required = writer.program.constant("keys", frozenset(node.required))
+        with writer.block(f"if not {spot.v}.keys() >= {required}:"):
             writer.line("return False")
     _wide_properties(writer, node, spot)
     _other_keys(writer, node, spot)
@@ -127,7 +127,10 @@ def _other_keys(writer: Writer, node: Node, spot: Spot) -> None:
     """`patternProperties`, and `additionalProperties` for all keys that are not declared otherwise."""
     additional = node.additional
     if additional is not None and additional.never:
-        _no_other_keys(writer, node, spot)
+        key, extra = writer.name("k"), writer.name("e")
+        writer.line(f"{extra} = [{key} for {key} in {spot.v} if {_write_unnamed(writer, node, key)}]")
+        with writer.block(f"if {extra}:"):
+            writer.fail(node, "additionalProperties", spot, extra)
         additional = None
     if not node.pattern_properties and (additional is None or not additional.keywords):
         return
@@ -157,13 +160,6 @@ def _write_unnamed(writer: Writer, node: Node, key: str) -> str:
     if node.properties:
         tests.insert(0, f"{key} in {program.constant('keys', frozenset(node.properties))}")
     return " and ".join(f"not {test}" for test in tests) or "True"
-
-
-def _no_other_keys(writer: Writer, node: Node, spot: Spot) -> None:
-    key, extra = writer.name("k"), writer.name("e")
-    writer.line(f"{extra} = [{key} for {key} in {spot.v} if {_write_unnamed(writer, node, key)}]")
-    with writer.block(f"if {extra}:"):
-        writer.fail(node, "additionalProperties", spot, extra)
 
 
 def _property_names(writer: Writer, node: Node, spot: Spot) -> None:
@@ -221,8 +217,8 @@ def _contains(writer: Writer, node: Node, spot: Spot) -> None:
     inner = node.inner("contains")
     if inner is None:
         return
-    least = _count(node, "minContains", 1)
-    most = _count(node, "maxContains", None)
+    least = read_digits(node.get("minContains")).whole if node.has("minContains") else 1
+    most = read_digits(node.get("maxContains")).whole if node.has("maxContains") else None
     if least == 0 and most is None:
         return
     n, x = writer.name("n"), writer.name("x")
@@ -241,13 +237,6 @@ def _contains(writer: Writer, node: Node, spot: Spot) -> None:
     if most is not None:
         with writer.block(f"if {n} > {most}:"):
             writer.fail(node, "maxContains", spot)
-
-
-def _count(node: Node, keyword: str, default: int | None) -> int | None:
-    value = node.get(keyword)
-    if value is None:
-        return default
-    return read_digits(value).whole
 
 
 # --- the same value -------------------------------------------------------------------------------------------------
@@ -272,11 +261,13 @@ def _condition(writer: Writer, node: Node, spot: Spot) -> None:
     if node.condition is None:
         return
     test, then, otherwise = node.condition
-    writer.write_condition(
-        writer.truth(test, spot.v),
-        lambda: writer.node(then, spot) if then is not None else None,
-        lambda: writer.node(otherwise, spot) if otherwise is not None else None,
-    )
+    holds, start = writer.truth(test, spot.v), len(writer.lines)
+    if then is not None:
+        with writer.block(f"if {holds}:"):
+            writer.node(then, spot)
+    if otherwise is not None:
+        with writer.block("else:" if len(writer.lines) > start else f"if not ({holds}):"):
+            writer.node(otherwise, spot)
 
 
 def _any_of(writer: Writer, node: Node, spot: Spot) -> None:
@@ -302,7 +293,10 @@ def _union(writer: Writer, node: Node, spot: Spot, keyword: str, branches: tuple
         accepted = " or ".join(f"({test})" for test in tests)
         complex_ones = [branch for branch in branches if writer.simple(branch, spot.v) is None]
         if not writer.report and len(complex_ones) == 1:
-            _one_complex(writer, spot, branches, complex_ones[0])
+            # Simple branches and one other, such as `anyOf: [{...}, {"type": "null"}]`, need no call.
+            simple = [f"({writer.truth(branch, spot.v)})" for branch in branches if branch is not complex_ones[0]]
+            with writer.block(f"if not ({' or '.join(simple)}):") if simple else nullcontext():
+                writer.refer(follow_reference(complex_ones[0]), spot)
             return
         accepted = f"not ({accepted})"
     else:
@@ -314,16 +308,6 @@ def _union(writer: Writer, node: Node, spot: Spot, keyword: str, branches: tuple
 def _reports(writer: Writer, spot: Spot, branches: tuple[Node, ...]) -> str:
     names = ", ".join(writer.program.call("r", branch) for branch in branches)
     return f"branches({spot.v}, {writer.path(spot)}, m, ({names},))"
-
-
-def _one_complex(writer: Writer, spot: Spot, branches: tuple[Node, ...], only: Node) -> None:
-    """A judge of simple branches and one other, such as `anyOf: [{...}, {"type": "null"}]`. It needs no call."""
-    tests = [writer.truth(branch, spot.v) for branch in branches if branch is not only]
-    if not tests:
-        writer.refer(follow_reference(only), spot)
-        return
-    with writer.block(f"if not ({' or '.join(f'({test})' for test in tests)}):"):
-        writer.refer(follow_reference(only), spot)
 
 
 def _dispatch(
@@ -358,12 +342,12 @@ def _named_branch(writer: Writer, node: Node, spot: Spot, keyword: str, number: 
         writer.refer(follow_reference(branch), replace(spot, known="object", settled=settled))
         return
     others = Others(pins[0].key, tuple((pin.keyword, pin.node) for pin in pins), keeps=writer.countable(spot))
-    place, program, told = writer.path(spot), writer.program, writer.name("b")
+    place, program, broken = writer.path(spot), writer.program, writer.name("b")
     functions = f"{program.call('a', branch)}, {program.call('r', branch)}"
     kept = program.constant("others", others, (node, place))
-    writer.line(f"{told} = choose_branch({spot.v}, {place}, m, {functions}, {number}, {kept})")
-    with writer.block(f"if {told} is not None:"):
-        writer.fail(node, keyword, spot, branches=told)
+    writer.line(f"{broken} = choose_branch({spot.v}, {place}, m, {functions}, {number}, {kept})")
+    with writer.block(f"if {broken} is not None:"):
+        writer.fail(node, keyword, spot, branches=broken)
 
 
 SHAPES: Final[dict[str, ShapeRow]] = {

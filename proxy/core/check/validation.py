@@ -47,17 +47,7 @@ class Check:
     itself once that is written: this is the hot path, and a method around it would add a third to a small verdict.
     """
 
-    __slots__ = (
-        "_at",
-        "_engine",
-        "_made",
-        "_report",
-        "_writing",
-        "accepts",
-        "formats",
-        "linear",
-        "schemas",
-    )
+    __slots__ = ("_at", "_engine", "_made", "_report", "_writing", "accepts", "formats", "linear", "schemas")
 
     accepts: Callable[[JsonValue], bool]
 
@@ -100,10 +90,9 @@ class Check:
 
     def _judge_at(self, node: Node) -> Callable[[JsonValue], bool]:
         with self._writing:
-            judge = self._at.get(node)
-            if judge is None:
-                judge = self._at[node] = self._judge(node)
-            return judge
+            if node not in self._at:
+                self._at[node] = self._judge(node)
+            return self._at[node]
 
     def list_broken(self, value: JsonValue) -> list[BrokenKeyword]:
         """Every keyword that the value breaks, in the order of the schema; empty exactly where `accepts` is true."""
@@ -134,16 +123,21 @@ class Check:
         """Whether the code that judges and reports is written."""
         return self._report is not None
 
+    def is_prepared(self, *, everywhere: bool) -> bool:
+        """Whether `prepare` has been called with the same argument."""
+        return ("prepared", everywhere) in self._made
+
     def prepare(self, *, everywhere: bool) -> None:
         """Writes and compiles the code now (2 to 10 ms; a second for thousands of properties). Run it in a thread.
 
         `everywhere`: also writes the code that judges at each node, which the repair engine uses.
         """
         with self._writing:
-            if everywhere:
-                for node in self.schemas.nodes():
+            if not self.is_prepared(everywhere=everywhere):
+                for node in self.schemas.nodes() if everywhere else ():
                     self._judge_at(node)
-            self._write()
+                self._write()
+                self._made["prepared", everywhere] = True
 
     def _write(self) -> None:
         with self._writing:
@@ -180,9 +174,15 @@ def compile_check(
     never ends, or is beyond a bound.
     """
     schemas = Schemas(schema, documents, base)
-    check_schema(_drop_dialect(schema) if schemas.own_dialect else schema, schemas.draft)
+    # A schema with a meta-schema of its own is checked against its draft's.
+    checked = {key: value for key, value in schema.items() if key != "$schema"} if schemas.own_dialect else schema
+    check_schema(checked, schemas.draft)
     schemas.check_references()
-    _check_targets(schemas)
+    for node in schemas.nodes() if schemas.has_references else ():
+        for target in node.references:
+            is_checked = target.place.document == schemas.base and target.declared
+            if not is_checked and not target.place.document.startswith(META_SCHEMAS):
+                check_schema(target.raw, target.draft, target.path)
     linear = _check_patterns(schemas, is_trusted=is_trusted)
     graph = Graph(schemas)
     graph.check_cycles()
@@ -198,20 +198,6 @@ def check_schema(schema: JsonValue, draft: Draft, path: Pointer = ()) -> None:
     fault = find_fault(schema, draft)
     if fault is not None:
         raise SchemaError(fault.message, (*path, *fault.path))
-
-
-def _drop_dialect(schema: JsonValue) -> JsonValue:
-    """A schema without the meta-schema of its own that it names; it is checked against its draft's meta-schema."""
-    return {keyword: value for keyword, value in schema.items() if keyword != "$schema"}
-
-
-def _check_targets(schemas: Schemas) -> None:
-    """Checks the targets of references outside of the checked document against their meta-schema."""
-    for node in schemas.nodes() if schemas.has_references else ():
-        for target in node.references:
-            is_checked = target.place.document == schemas.base and target.declared
-            if not is_checked and not target.place.document.startswith(META_SCHEMAS):
-                check_schema(target.raw, target.draft, target.path)
 
 
 def _check_patterns(schemas: Schemas, *, is_trusted: bool) -> bool:

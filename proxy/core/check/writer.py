@@ -74,13 +74,25 @@ class Shapes(NamedTuple):
     closing: Mapping[str, Shape]
 
 
-class FunctionText:
-    """The lines of one generated function, at a present indentation of `level` steps."""
+class Writer:
+    """The text of one function, at a present indentation of `level` steps. `report` is True for a report, False for a
+    judge."""
 
-    def __init__(self, level: int) -> None:
+    def __init__(
+        self, program: Program, shapes: Shapes, *, report: bool, base: str, level: int, entry: bool = False
+    ) -> None:
         self.lines: list[str] = []
         self._level = level
+        self.program = program
+        self._shapes = shapes
+        self.report = report
+        # The entry of a judge reads KeyError as False, so it may read a required key without looking for it first.
+        self.misses = entry and not report
+        self._base = base
+        self._depth = 0
+        self._variables = 0
 
+    # --- text -------------------------------------------------------------------------------------------------------
     def line(self, text: str) -> None:
         """Adds one line at the present indentation."""
         self.lines.append("    " * self._level + text)
@@ -100,24 +112,6 @@ class FunctionText:
         """Whether the lines from `start` on do nothing."""
         return all(line.lstrip().startswith("#") for line in self.lines[start:])
 
-
-class Writer(FunctionText):
-    """The text of one function. `report` is True for a report, False for a judge."""
-
-    def __init__(
-        self, program: Program, shapes: Shapes, *, report: bool, base: str, level: int, entry: bool = False
-    ) -> None:
-        super().__init__(level)
-        self.program = program
-        self._shapes = shapes
-        self.report = report
-        # The entry of a judge reads KeyError as False, so it may read a required key without looking for it first.
-        self.misses = entry and not report
-        self._base = base
-        self._depth = 0
-        self._variables = 0
-
-    # --- text -------------------------------------------------------------------------------------------------------
     def indent_lines(self, *texts: str) -> list[str]:
         """The lines that `line` would add."""
         return ["    " * self._level + text for text in texts]
@@ -148,10 +142,8 @@ class Writer(FunctionText):
             self.line("return False")
         elif not self._base and branches == "()" and _literal(detail, *spot.steps):
             # The result is the same each time, so it is made once.
-            steps, told = (
-                [ast.literal_eval(parse_expression(text)) for text in texts] for texts in (spot.steps, [detail])
-            )
-            made = BrokenKeyword(keyword, tuple(steps), node, *told)
+            *steps, found = (ast.literal_eval(parse_expression(text)) for text in (*spot.steps, detail))
+            made = BrokenKeyword(keyword, tuple(steps), node, found)
             self.line(f"add({self.program.constant('broken', made, (node, keyword, spot.steps, detail))})")
         else:
             parts = f"{keyword!r}, {self.path(spot)}, {self.constant(node)}, {detail}, {branches}"
@@ -280,14 +272,6 @@ class Writer(FunctionText):
                 test = f"not ({GUARDS[about].format(t=f'type({v})')}) or ({test})"
             tests.append(test)
         return " and ".join(f"({test})" for test in tests if test) or "True"
-
-    def write_condition(self, test: str, then: Callable[[], None], otherwise: Callable[[], None]) -> None:
-        """An `if` with both sides, either of which may be empty."""
-        start = len(self.lines)
-        with self.block(f"if {test}:"):
-            then()
-        with self.block("else:" if len(self.lines) > start else f"if not ({test}):"):
-            otherwise()
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,20 +63,14 @@ def read_document(text: bytes, limits: TextLimits, classes: frozenset[str]) -> D
     value = parse(text, limits)
     if not isinstance(value, JsonProblem):
         return Document(text, value)
-    repaired = _repaired_before(text, limits, classes) if type(text) is KnownText else repair_text(text, classes)
+    is_known = type(text) is KnownText and text.repairs == classes and text.holds_under(limits)
+    repaired = text.repaired if is_known and isinstance(text, KnownText) else repair_text(text, classes)
     if repaired is None:
         return value
     again = parse(repaired[0], limits)
     if isinstance(again, JsonProblem):
         return value
     return Document(repaired[0], again, tuple(Repair(name, ()) for name in repaired[1]))
-
-
-def _repaired_before(
-    text: KnownText, limits: TextLimits, classes: frozenset[str]
-) -> tuple[bytes, tuple[str, ...]] | None:
-    is_same = text.repairs == classes and text.holds_under(limits)
-    return text.repaired if is_same else repair_text(text, classes)
 
 
 def examine_text(text: bytes, limits: TextLimits, classes: frozenset[str]) -> KnownText:

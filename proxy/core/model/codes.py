@@ -23,12 +23,9 @@ class Category(StrEnum):
 
 # GoMind `HTTPStatusForCategory`.
 STATUS_OF_CATEGORY = {
-    Category.INPUT_ERROR: 400,
-    Category.NOT_FOUND: 404,
-    Category.AUTH_ERROR: 401,
-    Category.RATE_LIMIT: 429,
+    Category.INPUT_ERROR: 400, Category.NOT_FOUND: 404, Category.AUTH_ERROR: 401, Category.RATE_LIMIT: 429,
     Category.SERVICE_ERROR: 503,
-}
+}  # fmt: skip
 
 
 class Severity(StrEnum):
@@ -77,138 +74,82 @@ class ViolationCode:
         return self.name
 
 
+_INPUT, _NOT_FOUND, _AUTH, _RATE_LIMIT, _SERVICE = Category
+
+
 def _input(name: str, status: int, retryable: bool, meaning: str, remedy: str) -> ErrorCode:
-    return ErrorCode(name, Category.INPUT_ERROR, status, retryable, ErrorType.TOOL, meaning, remedy)
+    return ErrorCode(name, _INPUT, status, retryable, ErrorType.TOOL, meaning, remedy)
 
 
 def _service(name: str, status: int, meaning: str, remedy: str) -> ErrorCode:
-    return ErrorCode(name, Category.SERVICE_ERROR, status, True, ErrorType.TOOL, meaning, remedy)
+    return ErrorCode(name, _SERVICE, status, True, ErrorType.TOOL, meaning, remedy)
 
 
 # --- calls the model can mend -------------------------------------------------------------------------------------
-INVALID_ARGUMENTS = ErrorCode(
-    "INVALID_ARGUMENTS", Category.INPUT_ERROR, 400, True, ErrorType.VALIDATION,
-    "The arguments break the tool's schema.",
-    "Please correct these errors and call the tool again.",
-)  # fmt: skip
-CONTAINER_INVOCATION = ErrorCode(
-    "CONTAINER_INVOCATION", Category.INPUT_ERROR, 400, True, ErrorType.CONTAINER,
+INVALID_ARGUMENTS = ErrorCode("INVALID_ARGUMENTS", _INPUT, 400, True, ErrorType.VALIDATION,
+    "The arguments break the tool's schema.", "Please correct these errors and call the tool again.")  # fmt: skip
+CONTAINER_INVOCATION = ErrorCode("CONTAINER_INVOCATION", _INPUT, 400, True, ErrorType.CONTAINER,
     "A container was called with parameters.",
-    "Call the container with no arguments first, then call the function you need.",
-)  # fmt: skip
-CONTAINER_NOT_EXPANDED = ErrorCode(
-    "CONTAINER_NOT_EXPANDED", Category.INPUT_ERROR, 400, True, ErrorType.CONTAINER,
+    "Call the container with no arguments first, then call the function you need.")  # fmt: skip
+CONTAINER_NOT_EXPANDED = ErrorCode("CONTAINER_NOT_EXPANDED", _INPUT, 400, True, ErrorType.CONTAINER,
     "A function was called before its container was expanded.",
-    "Call the container with no arguments first, then call this function again.",
-)  # fmt: skip
-UNKNOWN_TOOL = ErrorCode(
-    "UNKNOWN_TOOL", Category.NOT_FOUND, 404, True, ErrorType.VALIDATION,
-    "No tool of this name is known.",
-    "Call one of the known tools by its exact name.",
-)  # fmt: skip
-UPSTREAM_REJECTED_ARGUMENTS = ErrorCode(
-    "UPSTREAM_REJECTED_ARGUMENTS", Category.INPUT_ERROR, 400, True, ErrorType.VALIDATION,
-    "The tool itself refused the arguments.",
-    "Please correct these errors and call the tool again.",
-)  # fmt: skip
+    "Call the container with no arguments first, then call this function again.")  # fmt: skip
+UNKNOWN_TOOL = ErrorCode("UNKNOWN_TOOL", _NOT_FOUND, 404, True, ErrorType.VALIDATION,
+    "No tool of this name is known.", "Call one of the known tools by its exact name.")  # fmt: skip
+UPSTREAM_REJECTED_ARGUMENTS = ErrorCode("UPSTREAM_REJECTED_ARGUMENTS", _INPUT, 400, True, ErrorType.VALIDATION,
+    "The tool itself refused the arguments.", "Please correct these errors and call the tool again.")  # fmt: skip
 
 # --- limits of a conversation -------------------------------------------------------------------------------------
-ATTEMPTS_EXHAUSTED = ErrorCode(
-    "ATTEMPTS_EXHAUSTED", Category.INPUT_ERROR, 400, False, ErrorType.ESCALATION,
+ATTEMPTS_EXHAUSTED = ErrorCode("ATTEMPTS_EXHAUSTED", _INPUT, 400, False, ErrorType.ESCALATION,
     "The same tool was called wrongly too often in this conversation.",
-    "Stop calling this tool and ask the user for guidance.",
-)  # fmt: skip
-CALL_CAP_EXCEEDED = ErrorCode(
-    "CALL_CAP_EXCEEDED", Category.INPUT_ERROR, 400, False, ErrorType.BUDGET,
+    "Stop calling this tool and ask the user for guidance.")  # fmt: skip
+CALL_CAP_EXCEEDED = ErrorCode("CALL_CAP_EXCEEDED", _INPUT, 400, False, ErrorType.BUDGET,
     "The tool was called as often as this conversation may call it.",
-    "Go on without this tool: use what you already have, or ask the user.",
-)  # fmt: skip
-TOOL_ERROR_BUDGET = ErrorCode(
-    "TOOL_ERROR_BUDGET", Category.INPUT_ERROR, 400, False, ErrorType.BUDGET,
+    "Go on without this tool: use what you already have, or ask the user.")  # fmt: skip
+TOOL_ERROR_BUDGET = ErrorCode("TOOL_ERROR_BUDGET", _INPUT, 400, False, ErrorType.BUDGET,
     "The tool answered with errors as often as this conversation may have them.",
-    "Go on without this tool: use what you already have, or tell the user what went wrong.",
-)  # fmt: skip
+    "Go on without this tool: use what you already have, or tell the user what went wrong.")  # fmt: skip
 
 # --- the operator's own rules (docs/hooks.md) ---------------------------------------------------------------------
-CALL_NOT_ALLOWED = ErrorCode(
-    "CALL_NOT_ALLOWED", Category.AUTH_ERROR, 403, False, ErrorType.TOOL,
+CALL_NOT_ALLOWED = ErrorCode("CALL_NOT_ALLOWED", _AUTH, 403, False, ErrorType.TOOL,
     "A hook of the operator does not allow this call.",
-    "This cannot be mended by another call: tell the user.",
-)  # fmt: skip
-HOOK_FAILED = ErrorCode(
-    "HOOK_FAILED", Category.SERVICE_ERROR, 503, True, ErrorType.TOOL,
-    "A hook of the operator failed, and without it no call is let through.",
-    "Try again in a moment.",
-)  # fmt: skip
+    "This cannot be mended by another call: tell the user.")  # fmt: skip
+HOOK_FAILED = _service("HOOK_FAILED", 503,
+    "A hook of the operator failed, and without it no call is let through.", "Try again in a moment.")  # fmt: skip
 
 # --- requests that are not calls -----------------------------------------------------------------------------------
 BAD_REQUEST = _input(
     "BAD_REQUEST", 400, False, "The HTTP request is malformed.", "Send a well-formed HTTP/1.1 request."
 )
-ROUTE_NOT_FOUND = ErrorCode(
-    "ROUTE_NOT_FOUND", Category.NOT_FOUND, 404, False, ErrorType.TOOL,
-    "No route has this path.", "Check the URL against the configured routes.",
-)  # fmt: skip
-METHOD_NOT_ALLOWED = _input(
-    "METHOD_NOT_ALLOWED",
-    405,
-    False,
-    "The route does not take this HTTP method.",
-    "Use one of the methods in the Allow header.",
-)
-OPERATION_LEFT_OUT = _input(
-    "OPERATION_LEFT_OUT",
-    501,
-    False,
+ROUTE_NOT_FOUND = ErrorCode("ROUTE_NOT_FOUND", _NOT_FOUND, 404, False, ErrorType.TOOL,
+    "No route has this path.", "Check the URL against the configured routes.")  # fmt: skip
+METHOD_NOT_ALLOWED = _input("METHOD_NOT_ALLOWED", 405, False,
+    "The route does not take this HTTP method.", "Use one of the methods in the Allow header.")  # fmt: skip
+OPERATION_LEFT_OUT = _input("OPERATION_LEFT_OUT", 501, False,
     "The service has this operation, but its calls cannot be judged here.",
-    "The operator can let it through unjudged: `relay: true` on its route.",
-)
-HOST_NOT_SERVED = ErrorCode(
-    "HOST_NOT_SERVED", Category.NOT_FOUND, 421, False, ErrorType.TOOL,
-    "The request names a host that is not served here.", "Use one of the names this proxy is configured for.",
-)  # fmt: skip
-TOKEN_REQUIRED = ErrorCode(
-    "TOKEN_REQUIRED", Category.AUTH_ERROR, 401, False, ErrorType.TOOL,
-    "The proxy asks for a bearer token that it knows.", "This cannot be mended by another call: tell the user.",
-)  # fmt: skip
-ORIGIN_NOT_ALLOWED = ErrorCode(
-    "ORIGIN_NOT_ALLOWED", Category.AUTH_ERROR, 403, False, ErrorType.TOOL,
-    "Pages of this origin may not call this route.", "Ask the operator to list the origin under `cors`.",
-)  # fmt: skip
-BODY_TOO_LARGE = ErrorCode(
-    "BODY_TOO_LARGE", Category.INPUT_ERROR, 413, True, ErrorType.VALIDATION,
+    "The operator can let it through unjudged: `relay: true` on its route.")  # fmt: skip
+HOST_NOT_SERVED = ErrorCode("HOST_NOT_SERVED", _NOT_FOUND, 421, False, ErrorType.TOOL,
+    "The request names a host that is not served here.",
+    "Use one of the names this proxy is configured for.")  # fmt: skip
+TOKEN_REQUIRED = ErrorCode("TOKEN_REQUIRED", _AUTH, 401, False, ErrorType.TOOL,
+    "The proxy asks for a bearer token that it knows.",
+    "This cannot be mended by another call: tell the user.")  # fmt: skip
+ORIGIN_NOT_ALLOWED = ErrorCode("ORIGIN_NOT_ALLOWED", _AUTH, 403, False, ErrorType.TOOL,
+    "Pages of this origin may not call this route.", "Ask the operator to list the origin under `cors`.")  # fmt: skip
+BODY_TOO_LARGE = ErrorCode("BODY_TOO_LARGE", _INPUT, 413, True, ErrorType.VALIDATION,
     "The body is larger than the route takes.",
-    "Send less: shorten the longest argument or split the work over several calls.",
-)  # fmt: skip
-UNSUPPORTED_MEDIA_TYPE = _input(
-    "UNSUPPORTED_MEDIA_TYPE",
-    415,
-    False,
-    "Arguments must come as JSON.",
-    "Send the header Content-Type: application/json and a JSON body.",
-)
-EXPECTATION_FAILED = _input(
-    "EXPECTATION_FAILED",
-    417,
-    False,
-    "The Expect header names something other than 100-continue.",
-    "Leave the Expect header out.",
-)
+    "Send less: shorten the longest argument or split the work over several calls.")  # fmt: skip
+UNSUPPORTED_MEDIA_TYPE = _input("UNSUPPORTED_MEDIA_TYPE", 415, False,
+    "Arguments must come as JSON.", "Send the header Content-Type: application/json and a JSON body.")  # fmt: skip
+EXPECTATION_FAILED = _input("EXPECTATION_FAILED", 417, False,
+    "The Expect header names something other than 100-continue.", "Leave the Expect header out.")  # fmt: skip
 HEADERS_TOO_LARGE = _input(
     "HEADERS_TOO_LARGE", 431, False, "The request's headers are too large.", "Send fewer or shorter headers."
 )
-INTERNAL_ERROR = ErrorCode(
-    "INTERNAL_ERROR", Category.SERVICE_ERROR, 500, False, ErrorType.TOOL,
-    "The proxy itself failed.", "Report the request id to the operator.",
-)  # fmt: skip
-
-HEADER_MISMATCH = _input(
-    "HEADER_MISMATCH",
-    400,
-    False,
-    "The request's headers and its body do not say the same.",
-    "Send in the headers what the body says.",
-)
+INTERNAL_ERROR = ErrorCode("INTERNAL_ERROR", _SERVICE, 500, False, ErrorType.TOOL,
+    "The proxy itself failed.", "Report the request id to the operator.")  # fmt: skip
+HEADER_MISMATCH = _input("HEADER_MISMATCH", 400, False,
+    "The request's headers and its body do not say the same.", "Send in the headers what the body says.")  # fmt: skip
 
 # --- the way to the tool ------------------------------------------------------------------------------------------
 UPSTREAM_TIMEOUT = _service("UPSTREAM_TIMEOUT", 504, "The tool did not answer in time.", "Try again later.")
@@ -221,16 +162,12 @@ UPSTREAM_BAD_ANSWER = _service(
 SCHEMA_UNKNOWN = _service(
     "SCHEMA_UNKNOWN", 503, "What the tool takes could not be found out, so its call was not sent.", "Try again later."
 )
-UPSTREAM_UNFIT_ANSWER = ErrorCode(
-    "UPSTREAM_UNFIT_ANSWER", Category.SERVICE_ERROR, 502, False, ErrorType.TOOL,
+UPSTREAM_UNFIT_ANSWER = ErrorCode("UPSTREAM_UNFIT_ANSWER", _SERVICE, 502, False, ErrorType.TOOL,
     "The tool ran, but its answer breaks its response schema.",
-    "Do not repeat the call: tell the user that the tool's answer cannot be used.",
-)  # fmt: skip
-NOT_CONFIRMED = ErrorCode(
-    "NOT_CONFIRMED", Category.SERVICE_ERROR, 503, False, ErrorType.TOOL,
+    "Do not repeat the call: tell the user that the tool's answer cannot be used.")  # fmt: skip
+NOT_CONFIRMED = ErrorCode("NOT_CONFIRMED", _SERVICE, 503, False, ErrorType.TOOL,
     "The tool's schema accepts the arguments, but the second judge did not confirm it, so the call was not sent.",
-    "Do not repeat the call: tell the user, who can report the request id to the operator.",
-)  # fmt: skip
+    "Do not repeat the call: tell the user, who can report the request id to the operator.")  # fmt: skip
 RESTARTING = _service("RESTARTING", 503, "The proxy is shutting down.", "Try again in a moment.")
 OVERLOADED = _service("OVERLOADED", 503, "Too many calls to this tool are under way.", "Try again in a moment.")
 CIRCUIT_OPEN = _service(
@@ -238,86 +175,28 @@ CIRCUIT_OPEN = _service(
 )
 
 # --- what tools say, in GoMind's words (Intelligent Error Handling, "Common Tool Error Codes") ----------------------
-INVALID_REQUEST = _input(
-    "INVALID_REQUEST",
-    400,
-    True,
-    "The tool refused the request.",
-    "Read the tool's own words, change the arguments and call it again.",
-)
-LOCATION_NOT_FOUND = ErrorCode(
-    "LOCATION_NOT_FOUND",
-    Category.NOT_FOUND,
-    404,
-    True,
-    ErrorType.TOOL,
-    "The tool knows no such location.",
-    "Try another spelling, such as 'City, Country'.",
-)
+INVALID_REQUEST = _input("INVALID_REQUEST", 400, True,
+    "The tool refused the request.", "Read the tool's own words, change the arguments and call it again.")  # fmt: skip
+LOCATION_NOT_FOUND = ErrorCode("LOCATION_NOT_FOUND", _NOT_FOUND, 404, True, ErrorType.TOOL,
+    "The tool knows no such location.", "Try another spelling, such as 'City, Country'.")  # fmt: skip
 SYMBOL_NOT_FOUND = ErrorCode(
-    "SYMBOL_NOT_FOUND",
-    Category.NOT_FOUND,
-    404,
-    True,
-    ErrorType.TOOL,
-    "The tool knows no such symbol.",
-    "Try another symbol.",
+    "SYMBOL_NOT_FOUND", _NOT_FOUND, 404, True, ErrorType.TOOL, "The tool knows no such symbol.", "Try another symbol."
 )
-RESOURCE_NOT_FOUND = ErrorCode(
-    "RESOURCE_NOT_FOUND",
-    Category.NOT_FOUND,
-    404,
-    True,
-    ErrorType.TOOL,
-    "The tool did not find what was asked for.",
-    "Try another name or id.",
-)
+RESOURCE_NOT_FOUND = ErrorCode("RESOURCE_NOT_FOUND", _NOT_FOUND, 404, True, ErrorType.TOOL,
+    "The tool did not find what was asked for.", "Try another name or id.")  # fmt: skip
 MISSING_REQUIRED_FIELD = _input(
     "MISSING_REQUIRED_FIELD", 400, True, "The tool misses a field.", "Add the field and call the tool again."
 )
-INVALID_FORMAT = _input(
-    "INVALID_FORMAT",
-    400,
-    True,
-    "The tool refused the format of a value.",
-    "Change the value's format and call the tool again.",
-)
-API_KEY_MISSING = ErrorCode(
-    "API_KEY_MISSING",
-    Category.AUTH_ERROR,
-    401,
-    False,
-    ErrorType.TOOL,
-    "The tool lacks an API key.",
-    "This cannot be mended by another call: tell the user.",
-)
-API_KEY_INVALID = ErrorCode(
-    "API_KEY_INVALID",
-    Category.AUTH_ERROR,
-    401,
-    False,
-    ErrorType.TOOL,
-    "The tool's API key is refused.",
-    "This cannot be mended by another call: tell the user.",
-)
-UNAUTHORIZED = ErrorCode(
-    "UNAUTHORIZED",
-    Category.AUTH_ERROR,
-    401,
-    False,
-    ErrorType.TOOL,
-    "The tool refused access.",
-    "This cannot be mended by another call: tell the user.",
-)
-RATE_LIMIT_EXCEEDED = ErrorCode(
-    "RATE_LIMIT_EXCEEDED",
-    Category.RATE_LIMIT,
-    429,
-    True,
-    ErrorType.TOOL,
-    "The tool is called too often.",
-    "Wait, then make the same call again.",
-)
+INVALID_FORMAT = _input("INVALID_FORMAT", 400, True,
+    "The tool refused the format of a value.", "Change the value's format and call the tool again.")  # fmt: skip
+API_KEY_MISSING = ErrorCode("API_KEY_MISSING", _AUTH, 401, False, ErrorType.TOOL,
+    "The tool lacks an API key.", "This cannot be mended by another call: tell the user.")  # fmt: skip
+API_KEY_INVALID = ErrorCode("API_KEY_INVALID", _AUTH, 401, False, ErrorType.TOOL,
+    "The tool's API key is refused.", "This cannot be mended by another call: tell the user.")  # fmt: skip
+UNAUTHORIZED = ErrorCode("UNAUTHORIZED", _AUTH, 401, False, ErrorType.TOOL,
+    "The tool refused access.", "This cannot be mended by another call: tell the user.")  # fmt: skip
+RATE_LIMIT_EXCEEDED = ErrorCode("RATE_LIMIT_EXCEEDED", _RATE_LIMIT, 429, True, ErrorType.TOOL,
+    "The tool is called too often.", "Wait, then make the same call again.")  # fmt: skip
 SERVICE_UNAVAILABLE = _service(
     "SERVICE_UNAVAILABLE", 503, "The tool's service has a fault.", "The same call may work later."
 )

@@ -29,7 +29,7 @@ _CHARACTERS: Final = 100
 
 # The budget of a call that is judged on the event loop, at most 50 ms: one that takes more is judged anew in a child
 # process.
-HERE: Final = 20_000
+ON_EVENT_LOOP: Final = 20_000
 # The budget of the largest call: two to four seconds of an ordinary machine, within the time that a child process has
 # for it.
 CALL: Final = 2_000_000

@@ -50,8 +50,8 @@ def describe_gaps(check: Check) -> str:
         for node, message, remedy in list_unsatisfiable(check)
         if not is_conditional(node.path)
     ]
-    told = [f"{format_pointer(path)}: {remark}"[:300] for path, remark in remarks[:3]]
-    return "; ".join(told) + (f"; and {len(remarks) - 3} more" if len(remarks) > 3 else "")
+    shown = [f"{format_pointer(path)}: {remark}"[:300] for path, remark in remarks[:3]]
+    return "; ".join(shown) + (f"; and {len(remarks) - 3} more" if len(remarks) > 3 else "")
 
 
 def list_unsatisfiable(check: Check) -> Iterator[tuple[Node, str, str]]:
@@ -68,11 +68,8 @@ def list_unsatisfiable(check: Check) -> Iterator[tuple[Node, str, str]]:
             if node.choices is not None:
                 yield node, "no value can satisfy it, the type and the listed values exclude each other", _remedy(node)
             elif all(read_facts(part).site.types for part in parts[1:]):
-                yield (
-                    node,
-                    "no value can satisfy it, its types exclude each other",
-                    "name one type that all of them allow",
-                )
+                message = "no value can satisfy it, its types exclude each other"
+                yield node, message, "name one type that all of them allow"
         elif node.choices is not None and not _is_any_accepted(check, node):
             message = "no value can satisfy it, the keywords beside the listed values refuse each of them"
             yield node, message, "change the listed values or the keywords beside them"
@@ -93,13 +90,8 @@ def _list_contrary_counts(node: Node) -> Iterator[tuple[Node, str, str]]:
         message = f"no object can satisfy it, `maxProperties` is {most} and the number of required keys {required}"
         yield node, message, "change one of the two"
     declared = sum(not child.never for child in node.properties.values())
-    if (
-        isinstance(least, int)
-        and "object" in types
-        and _is_closed(node)
-        and not node.pattern_properties
-        and declared < least
-    ):
+    is_bounded = "object" in types and _is_closed(node) and not node.pattern_properties
+    if isinstance(least, int) and is_bounded and declared < least:
         message = f"no object can satisfy it, `minProperties` is {least} and the number of allowed keys {declared}"
         yield node, message, "change one of the two"
     closed = node.items is not None and node.items.never
@@ -141,12 +133,10 @@ def _is_any_accepted(check: Check, node: Node) -> bool:
 
 # Keywords that exclude each other where the first is above the second, and the types they speak of.
 _LIMITS: Final = (
-    ("minimum", "maximum", ("number", "integer")),
-    ("minLength", "maxLength", ("string",)),
-    ("minItems", "maxItems", ("array",)),
-    ("minContains", "maxContains", ("array",)),
+    ("minimum", "maximum", ("number", "integer")), ("minLength", "maxLength", ("string",)),
+    ("minItems", "maxItems", ("array",)), ("minContains", "maxContains", ("array",)),
     ("minProperties", "maxProperties", ("object",)),
-)
+)  # fmt: skip
 _EXCLUSIVE: Final = {"minimum": "exclusiveMinimum", "maximum": "exclusiveMaximum"}
 # The largest limit that is rounded to an integer.
 _ROUNDED: Final = 10**18
@@ -186,10 +176,8 @@ def _list_contrary_limits(node: Node, parts: list[Node]) -> Iterator[str]:
 
 def _read_limits(part: Node, keyword: str) -> Iterator[_Limit]:
     exclusive = _EXCLUSIVE.get(keyword, "")
-    for name, excludes in (
-        (keyword, part.get(exclusive) is True),
-        (exclusive, True),
-    ):  # `true` is how draft 4 spells it
+    # `exclusiveMinimum: true` beside `minimum` is draft 4's spelling.
+    for name, excludes in ((keyword, part.get(exclusive) is True), (exclusive, True)):
         value = part.get(name)
         if isinstance(value, (int, *FRACTIONS)) and not isinstance(value, bool):
             yield _Limit(make_decimal(value), excludes, f"`{name}: {show(value)}`")

@@ -52,7 +52,7 @@ class Facts:
 # Recognises a text that holds JSON by its media type, format, description or name.
 _JSON_TYPE: Final = re.compile(r"[/+]json\b", re.IGNORECASE)
 _JSON_WORD: Final = re.compile(r"\bjson\b", re.IGNORECASE)
-_JSON_TOLD: Final = re.compile(
+_JSON_WORDED: Final = re.compile(
     r"\b(?:as|in|valid|raw|of)\s+json\b(?!\s*(?:file|path|pointer|schema|url))"
     r"|\bjson[- ](?:string|object|text|encoded|array|document|format|payload|body|data)\b"
     r"|\bstringified\b|^\s*json\.?\s*$",
@@ -149,26 +149,23 @@ def _work_out(node: Node, above: frozenset[int], memo: dict[int, Facts]) -> Fact
         examples += [text for text in shown if isinstance(text, str)]
     name = str(node.path[-1]) if node.path[-2:-1] == ("properties",) else ""
     json_text = json_text or name in _JSON_NAMES or split_words(name)[-1:] == ("json",)
-    site = Site(
-        types,
-        free_text and "string" in types,
-        choices,
-        name,
-        tuple(descriptions),
-        json_text,
-        formats=frozenset(formats),
-        examples=tuple(examples),
-    )
+    free_text = free_text and "string" in types
+    shown_texts, named = tuple(examples), frozenset(formats)
+    site = Site(types, free_text, choices, name, tuple(descriptions), json_text, formats=named, examples=shown_texts)
     return Facts(site, allowed, null)
 
 
 def _says_json(part: Node) -> bool:
     """Whether a schema says that a text holds JSON."""
-    media, known, told = part.get("contentMediaType"), part.get("format"), part.get("description")
+    media, known, described = part.get("contentMediaType"), part.get("format"), part.get("description")
     return (
         (isinstance(media, str) and _JSON_TYPE.search(media) is not None)
         or (isinstance(known, str) and _JSON_WORD.search(known.replace("-", " ")) is not None)
-        or (isinstance(told, str) and _JSON_TOLD.search(told) is not None and _NEGATED.search(told) is None)
+        or (
+            isinstance(described, str)
+            and _JSON_WORDED.search(described) is not None
+            and _NEGATED.search(described) is None
+        )
     )
 
 
@@ -216,7 +213,9 @@ def list_member_schemas(nodes: Iterable[Node], step: str | int, work: Work) -> l
     TooMuchWorkError.
     """
     nodes = nodes if isinstance(nodes, tuple) else tuple(nodes)
-    work.spend(1 + len(nodes))
+    work.left -= 1 + len(nodes)  # counted in place: most refused members come by here
+    if work.left < 0:
+        raise TooMuchWorkError
     if len(nodes) == 1:
         node = nodes[0]
         if isinstance(step, str) and not node.pattern_properties and step in node.properties:
@@ -322,23 +321,9 @@ _SINGLE_FORMATS: Final = frozenset(
 
 # Texts of several values; a pattern that takes one of them does not pin what one value is.
 _SEVERAL: Final = (
-    "one two",
-    "One Two",
-    "ONE TWO",
-    "one,two",
-    "one and two",
-    "One, Two",
-    "1 2",
-    "1,2",
-    "one-two",
-    "one/two",
-    "ONE-TWO",
-    "One-Two",
-    "one:two",
-    "one+two",
-    "one|two",
-    "one;two",
-)
+    "one two", "One Two", "ONE TWO", "one,two", "one and two", "One, Two", "1 2", "1,2", "one-two", "one/two",
+    "ONE-TWO", "One-Two", "one:two", "one+two", "one|two", "one;two",
+)  # fmt: skip
 
 
 def _is_pinned(part: Node) -> bool:

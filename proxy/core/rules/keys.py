@@ -28,7 +28,8 @@ from proxy.core.rules.proposals import NULL_WORDS
 from proxy.core.schema.nodes import Node
 
 Accepts = Callable[[Node, JsonValue], bool]
-Made = tuple[JsonValue, tuple[Repair, ...]]
+# The object after a rule (the same one where nothing changed), and the repairs made.
+Changed = tuple[JsonValue, tuple[Repair, ...]]
 
 # Rules that give a key another name; each relates keys in its own way (`_meanings`).
 KEY_RULES: Final = frozenset({"key_case", "key_quotes", "key_prefix", "key_markup", "key_word", "dotted_keys"})
@@ -45,7 +46,7 @@ def rename_one_key(
     tool: str,
     accepts: Accepts,
     work: Work,
-) -> Made:
+) -> Changed:
     """Renames keys that differ only in spelling from one absent declared key, and removes those in `drop` and those
     that name the tool itself.
 
@@ -73,7 +74,7 @@ def rename_one_key(
     return rename_keys(value, path, dict.fromkeys(dropped, ("drop_unknown", None)))
 
 
-def rename_keys(value: dict[str, JsonValue], path: Pointer, names: Mapping[str, tuple[str, str | None]]) -> Made:
+def rename_keys(value: dict[str, JsonValue], path: Pointer, names: Mapping[str, tuple[str, str | None]]) -> Changed:
     """The object with new names for keys (None: removed), in its order. `names`: key -> (rule, new name)."""
     if not names:
         return value, ()
@@ -138,17 +139,15 @@ _MARKUP: Final = re.compile(r"<?(?:parameter|param|arg)(?:_key)?(?: name)?=[\"']
 # A prefix that a wrapper leaves before all keys. `input_` is none: it may tell an input from an output.
 _PREFIX: Final = re.compile(r"(?:(?:params?|parameters?|args?|arguments?|kwargs)[_./:-])+")
 # Words that distinguish parameters; nothing is renamed or moved by them.
-TELLING_WORDS: Final = frozenset(
-    ["min", "max", "minimum", "maximum", "start", "end", "begin", "from", "to", "old", "new", "source", "target",
-     "src", "dst", "not", "no", "non", "exclude", "excluded", "except", "without", "ignore", "ignored", "hide",
-     "hidden",
-     "avoid", "skip", "deny", "block", "blocked", "omit", "remove", "delete", "before", "after", "first", "last",
-     "prev",
-     "previous", "next", "parent", "child", "in", "out", "dry", "undo", "example", "unless", "negative", "else",
-     "otherwise", "replacement", "fallback", "backup", "default", "alternative", "alternate", "blacklist", "blocklist",
-     "denylist", "denied", "forbidden", "banned", "disabled", "disallowed", "rejected", "failed", "error", "removed",
-     "deleted", "never", "anti"]
-)  # fmt: skip
+TELLING_WORDS: Final = frozenset([
+    "min", "max", "minimum", "maximum", "start", "end", "begin", "from", "to", "old", "new", "source", "target", "src",
+    "dst", "not", "no", "non", "exclude", "excluded", "except", "without", "ignore", "ignored", "hide", "hidden",
+    "avoid", "skip", "deny", "block", "blocked", "omit", "remove", "delete", "before", "after", "first", "last", "prev",
+    "previous", "next", "parent", "child", "in", "out", "dry", "undo", "example", "unless", "negative", "else",
+    "otherwise", "replacement", "fallback", "backup", "default", "alternative", "alternate", "blacklist", "blocklist",
+    "denylist", "denied", "forbidden", "banned", "disabled", "disallowed", "rejected", "failed", "error", "removed",
+    "deleted", "never", "anti",
+])  # fmt: skip
 
 
 def _meanings(
@@ -173,8 +172,11 @@ def _meanings(
     if "key_word" in rules and len(unknown) == len(missing) == 1:
         sent, target = unknown[0], min(missing)
         kin = {name for name in known if split_words(name)[-1:] == split_words(sent)[-1:]}
-        told = [text for node in nodes if target in node.properties for text in _describe(node.properties[target])]
-        yield "key_word", {sent: target} if kin == missing and _is_same_word(sent, target, told, tool) else {}
+        parts = [
+            part for node in nodes if target in node.properties for part in applies_always(node.properties[target])
+        ]
+        texts = [text for part in parts if isinstance(text := part.get("description"), str)]
+        yield "key_word", {sent: target} if kin == missing and _is_same_word(sent, target, texts, tool) else {}
 
 
 def explain_keys(unknown: Iterable[str], known: Iterable[str]) -> dict[str, str]:
@@ -211,12 +213,6 @@ def _behind_prefix(unknown: list[str], known: set[str]) -> dict[str, str]:
     return {key: key[prefix.end() :] for key in unknown}
 
 
-def _describe(node: Node) -> Iterator[str]:
-    for part in applies_always(node):
-        if isinstance(text := part.get("description"), str):
-            yield text
-
-
 # Words of tools and descriptions by which a path is not a file's.
 _OF_FOLDERS: Final = frozenset(
     ["dir", "dirs", "directory", "directories", "folder", "folders", "list", "ls", "tree", "scan", "walk", "glob",
@@ -224,7 +220,7 @@ _OF_FOLDERS: Final = frozenset(
 )  # fmt: skip
 
 
-def _is_same_word(sent: str, target: str, told: list[str], tool: str) -> bool:
+def _is_same_word(sent: str, target: str, texts: list[str], tool: str) -> bool:
     """Whether two names end in the same word and what the longer one has more is said elsewhere: it is what the tool's
     name says it works on (`id` on `get_user` is `user_id`), or the target's description begins with it ("The company
     name"), or it says nothing more (the path of a file)."""
@@ -236,12 +232,12 @@ def _is_same_word(sent: str, target: str, told: list[str], tool: str) -> bool:
     if not extra or more[len(extra) :] != less:
         return False
     if more is one and (extra, less) == (("file",), ("path",)):
-        return _OF_FOLDERS.isdisjoint((*split_words(tool), *split_words(" ".join(told).lower())))
+        return _OF_FOLDERS.isdisjoint((*split_words(tool), *split_words(" ".join(texts).lower())))
     works_on = split_words(tool)[1:]
     if extra == works_on or (len(extra) == len(works_on) == 1 and f"{extra[0]}s" == works_on[0]):
         return True
     begins = re.compile(rf"(?:the |a |an |your )?{' '.join(extra)}(?:'s)? {' '.join(less)}\b(?! or\b|/)", re.IGNORECASE)
-    return more is one and any(begins.match(text) for text in told)
+    return more is one and any(begins.match(text) for text in texts)
 
 
 # --- which keys are touched -------------------------------------------------------------------------------------------
@@ -289,7 +285,7 @@ def drop_refused(
 
 def fill_optional(
     node: Node, nodes: tuple[Node, ...], value: dict[str, JsonValue], path: Pointer, accepts: Accepts
-) -> Made:
+) -> Changed:
     """Adds the one missing optional key whose `default` makes the object acceptable. Raises TooMuchWorkError."""
     wanted = list_required(nodes)
     found: dict[str, JsonValue] = {}
@@ -308,34 +304,27 @@ def fill_optional(
 
 def fill_required(
     node: Node, nodes: tuple[Node, ...], value: dict[str, JsonValue], path: Pointer, accepts: Accepts
-) -> Made:
+) -> Changed:
     """The object with its missing required keys at their defaults, where it is accepted so. Nothing is assumed where
     the key may have been sent under another name, or in another place. Raises TooMuchWorkError."""
     known = list_declared(nodes)
     absent = [key for key in list_required(nodes) if key not in value]
-    if not absent or any(key not in known for key in value) or any(_holds(item, absent) for item in value.values()):
+    inside = [item for item in value.values() if isinstance(item, dict)]
+    if not absent or any(key not in known for key in value) or any(key in item for item in inside for key in absent):
         return value, ()
     given: dict[str, JsonValue] = {}
     for key in sorted(absent):
-        defaults = [schema.properties[key].get("default") for schema in nodes if _has_default(schema, key)]
+        members = [schema.properties[key] for schema in nodes if key in schema.properties]
+        defaults = [member.get("default") for member in members if member.has("default")]
         if not defaults or any(not are_equal(defaults[0], other) for other in defaults[1:]):
             return value, ()
         if isinstance(defaults[0], str) and changes_something(defaults[0]):  # no default changes or removes anything
             return value, ()
         given[key] = defaults[0]
     whole = {**value, **given}
-    return (
-        (whole, tuple(Repair("fill_required", (*path, key)) for key in given)) if accepts(node, whole) else (value, ())
-    )
-
-
-def _has_default(schema: Node, key: str) -> bool:
-    member = schema.properties.get(key)
-    return member is not None and member.has("default")
-
-
-def _holds(item: JsonValue, keys: list[str]) -> bool:
-    return isinstance(item, dict) and any(key in item for key in keys)
+    if not accepts(node, whole):
+        return value, ()
+    return whole, tuple(Repair("fill_required", (*path, key)) for key in given)
 
 
 def drop_members(value: dict[str, JsonValue]) -> dict[str, JsonValue]:

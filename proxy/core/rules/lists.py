@@ -39,10 +39,10 @@ _SPAN: Final = re.compile(
 )
 _LANGUAGE: Final = re.compile(r"[a-z]{2,3}-(?:[A-Z]{2}|[A-Z][a-z]{3})")
 # Words that join two values, in the languages that join them by a word: between the words of `rice_and_beans`.
-_JOINING: Final = frozenset(
-    ["and", "or", "und", "oder", "et", "ou", "y", "o", "e", "och", "og", "eller", "ve", "veya", "vs", "versus", "with",
-     "mit", "avec", "con", "to", "bis", "plus", "minus", "through", "thru", "nor", "n", "i", "и", "или"]
-)  # fmt: skip
+_JOINING: Final = frozenset([
+    "and", "or", "und", "oder", "et", "ou", "y", "o", "e", "och", "og", "eller", "ve", "veya", "vs", "versus", "with",
+    "mit", "avec", "con", "to", "bis", "plus", "minus", "through", "thru", "nor", "n", "i", "и", "или",
+])  # fmt: skip
 # Words of one small family each: two of them, joined by a hyphen, are two values.
 _FAMILIES: Final = tuple(
     frozenset(words.split())
@@ -58,35 +58,34 @@ _FAMILIES: Final = tuple(
 )
 # The last words of names whose values hold a slash.
 _FILE: Final = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,7}\Z|\*")
-_PATHS: Final = frozenset(
-    ["paths", "files", "filenames", "dirs", "directories", "folders", "repos", "repositories", "urls", "uris", "links",
-     "routes", "topics", "images", "globs", "patterns", "zones", "timezones", "refs", "branches", "models", "packages"]
-)  # fmt: skip
+_PATHS: Final = frozenset([
+    "paths", "files", "filenames", "dirs", "directories", "folders", "repos", "repositories", "urls", "uris", "links",
+    "routes", "topics", "images", "globs", "patterns", "zones", "timezones", "refs", "branches", "models", "packages",
+])  # fmt: skip
 # Words of nothing, and of more than one: neither is an item.
-_NO_ITEM: Final = frozenset(
-    ["none", "null", "nil", "undefined", "nan", "na", "n/a", "n.a.", "nothing", "no", "empty", "unknown", "tbd", "tba",
-     "tbc", "unspecified", "unset", "nobody", "nowhere", "never", "keine", "kein", "keiner", "niemand", "nichts",
-     "aucun", "aucune", "rien", "personne", "ninguno", "ninguna", "ningún", "nada", "nadie", "nessuno", "nessuna",
-     "niente", "nenhum", "nenhuma", "ninguém", "geen", "niets", "нет", "ничего", "никто", "brak", "nic", "nikt",
-     "ingen", "inget", "yok", "žádný",
-     "all", "any", "both", "every", "everything", "everyone", "everybody", "everywhere", "anything", "anyone",
-     "anybody", "someone", "somebody", "something", "each", "either", "neither", "alle", "alles", "beide", "tous",
-     "toutes", "tout", "todos", "todas", "todo", "ambos", "ambas", "tutti", "tutte", "tutto", "entrambi", "все",
-     "всё", "оба", "wszyscy", "wszystko", "hepsi", "alla", "allemaal", "multiple", "several", "various", "many", "some",
-     "few", "most", "default", "same", "ditto", "idem", "etc", "other", "others", "rest", "remaining", "whatever",
-     "auto", "*"]
-)  # fmt: skip
+_NO_ITEM: Final = frozenset([
+    "none", "null", "nil", "undefined", "nan", "na", "n/a", "n.a.", "nothing", "no", "empty", "unknown", "tbd", "tba",
+    "tbc", "unspecified", "unset", "nobody", "nowhere", "never", "keine", "kein", "keiner", "niemand", "nichts",
+    "aucun", "aucune", "rien", "personne", "ninguno", "ninguna", "ningún", "nada", "nadie", "nessuno", "nessuna",
+    "niente", "nenhum", "nenhuma", "ninguém", "geen", "niets", "нет", "ничего", "никто", "brak", "nic", "nikt", "ingen",
+    "inget", "yok", "žádný", "all", "any", "both", "every", "everything", "everyone", "everybody", "everywhere",
+    "anything", "anyone", "anybody", "someone", "somebody", "something", "each", "either", "neither", "alle", "alles",
+    "beide", "tous", "toutes", "tout", "todos", "todas", "todo", "ambos", "ambas", "tutti", "tutte", "tutto",
+    "entrambi", "все", "всё", "оба", "wszyscy", "wszystko", "hepsi", "alla", "allemaal", "multiple", "several",
+    "various", "many", "some", "few", "most", "default", "same", "ditto", "idem", "etc", "other", "others", "rest",
+    "remaining", "whatever", "auto", "*",
+])  # fmt: skip
 # Words of names of which one value is one end, or one part: of these nothing is wrapped.
-_PARTED: Final = frozenset(
-    ["range", "ranges", "pair", "pairs", "position", "positions", "dimension", "dimensions", "bounds", "bound",
-     "limits", "interval", "intervals", "span", "spans", "window", "between", "margin", "margins", "padding",
-     "paddings", "offset", "offsets", "threshold", "thresholds", "shape", "dims", "dim", "minmax", "grid",
-     "coordinates", "coordinate", "coords", "coord", "point", "points", "box", "bbox", "rect", "rectangle",
-     "resolution", "vector", "axis", "axes", "extent", "latlng", "latlon", "lnglat", "xy", "ratio", "aspect",
-     "endpoints", "ends", "corners", "matrix", "rgb", "period", "edge", "segment", "versus", "matchup"]
-)  # fmt: skip
+_PARTED: Final = frozenset([
+    "range", "ranges", "pair", "pairs", "position", "positions", "dimension", "dimensions", "bounds", "bound", "limits",
+    "interval", "intervals", "span", "spans", "window", "between", "margin", "margins", "padding", "paddings", "offset",
+    "offsets", "threshold", "thresholds", "shape", "dims", "dim", "minmax", "grid", "coordinates", "coordinate",
+    "coords", "coord", "point", "points", "box", "bbox", "rect", "rectangle", "resolution", "vector", "axis", "axes",
+    "extent", "latlng", "latlon", "lnglat", "xy", "ratio", "aspect", "endpoints", "ends", "corners", "matrix", "rgb",
+    "period", "edge", "segment", "versus", "matchup",
+])  # fmt: skip
 # A description that tells the parts: how many, or by names of the first and another one.
-_PARTS_TOLD: Final = re.compile(
+_PARTS_NAMED: Final = re.compile(
     r"\[\s*[a-z_]\w*\s*,\s*[a-z_]\w*\s*[\],]|\b(?:pair|pairs|tuple|couple|both|triple)\b"
     r"|\b(?:two|three)\b(?![- ](?:letter|digit|char|word))|\bexactly [2-9]\b"
     r"|\b(?:from|lower|lowest|low|min|minimum|start|starting|begin|beginning|first|open|opening|origin|source|home|base"
@@ -97,18 +96,18 @@ _PARTS_TOLD: Final = re.compile(
     r"|longitude|green|new|right|vertical|latest)\b",
     re.IGNORECASE,
 )
-# Told of numbers alone: a range of prices may be the words `low` and `mid` as well.
-_RANGE_TOLD: Final = re.compile(r"\brange\b", re.IGNORECASE)
+# Named of numbers alone: a range of prices may be the words `low` and `mid` as well.
+_RANGE_NAMED: Final = re.compile(r"\brange\b", re.IGNORECASE)
 # Only quoted parts are split at commas, or three or more plain words; two only where they are ids.
 _WORDS: Final = re.compile(r"[\w-]+(?:(?:,[\w-]+){2,}|(?:, [\w-]+){2,})", re.ASCII)
 _IDS: Final = re.compile(r"[\w-]+(?:,[\w-]+)+", re.ASCII)
 # The last words of names whose single value may hold commas.
-_WITH_COMMAS: Final = frozenset(
-    ["addresses", "locations", "places", "names", "authors", "people", "persons", "files", "paths", "points", "dates",
-     "coordinates", "cities", "numbers", "amounts", "expressions", "queries", "texts", "sentences", "lines", "stops",
-     "waypoints", "args", "argv", "arguments", "flags", "options", "params", "command", "commands", "chords", "order",
-     "by", "sort", "sorts", "sorting", "formulas", "equations", "rules"]
-)  # fmt: skip
+_WITH_COMMAS: Final = frozenset([
+    "addresses", "locations", "places", "names", "authors", "people", "persons", "files", "paths", "points", "dates",
+    "coordinates", "cities", "numbers", "amounts", "expressions", "queries", "texts", "sentences", "lines", "stops",
+    "waypoints", "args", "argv", "arguments", "flags", "options", "params", "command", "commands", "chords", "order",
+    "by", "sort", "sorts", "sorting", "formulas", "equations", "rules",
+])  # fmt: skip
 # A name of a person or place, which may hold commas, and words that say something of the word before or behind them.
 _PROPER: Final = re.compile(r"[A-Z][a-z]")
 _NO_PART: Final = _NO_ITEM | {word for word in _JOINING if len(word) > 1} | {
@@ -153,10 +152,8 @@ def _is_many(text: str, site: Site) -> bool:
     bare = text.strip()
     if bare in NULL_WORDS or bare.lower() in _NO_ITEM or (re.search(r"\w", bare) is None and bare != "*"):
         return bare not in site.item_choices
-    if site.item_choices:
-        return False  # the schema lists the items, so the judge decides
-    if site.pinned:
-        return False
+    if site.item_choices or site.pinned:
+        return False  # the schema lists or pins the items, so the judge decides
     return _is_parted(site, bare) or not _is_one(text, site)
 
 
@@ -182,9 +179,9 @@ def _is_short(parts: list[str]) -> bool:
 
 def _is_parted(site: Site, text: str = "") -> bool:
     """Whether a list is one thing of several parts: one value is one of its ends."""
-    if not _PARTED.isdisjoint(split_words(site.name)) or any(_PARTS_TOLD.search(one) for one in site.descriptions):
+    if not _PARTED.isdisjoint(split_words(site.name)) or any(_PARTS_NAMED.search(one) for one in site.descriptions):
         return True
-    return not text.isalpha() and any(_RANGE_TOLD.search(one) for one in site.descriptions)
+    return not text.isalpha() and any(_RANGE_NAMED.search(one) for one in site.descriptions)
 
 
 def _is_plural(site: Site) -> bool:

@@ -22,38 +22,34 @@ from proxy.core.schema.nodes import Node
 
 # Splits a name into words: `updateIssue`, `update_issue` and `issues.update` hold the same verb.
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-_READS: Final = frozenset(
-    ["get", "list", "search", "find", "read", "fetch", "query", "lookup", "check", "count", "describe", "show",
-     "scrape",
-     "view", "browse", "retrieve", "inspect", "compare", "look", "calculate", "compute", "estimate", "analyze",
-     "analyse", "geocode", "whois", "summarize", "translate"]
-)  # fmt: skip
+_READS: Final = frozenset([
+    "get", "list", "search", "find", "read", "fetch", "query", "lookup", "check", "count", "describe", "show", "scrape",
+    "view", "browse", "retrieve", "inspect", "compare", "look", "calculate", "compute", "estimate", "analyze",
+    "analyse", "geocode", "whois", "summarize", "translate",
+])  # fmt: skip
 # Words with which a verb of reading is another verb: `check_out`, `look_after`, `count_down`.
 _PARTICLES: Final = frozenset({"in", "out", "down", "off", "after", "aloud"})
 # The last word of a name such as `brave_web_search`.
 _READS_AT_THE_END: Final = frozenset({"search", "lookup"})
 _CREATES: Final = frozenset(["create", "add", "insert", "new", "make", "generate", "plan", "draft", "compose", "build"])
 # Words that are verbs of changing wherever they stand in a name.
-_CHANGES: Final = frozenset(
-    ["update", "patch", "edit", "set", "modify", "assign", "clear", "upsert", "save", "put", "replace",
-     "change", "reassign", "configure", "write", "append", "rename", "move", "merge", "overwrite", "increment",
-     "decrement", "enable", "disable", "toggle", "activate", "deactivate", "adjust", "apply", "restore", "revert",
-     "undo",
-     "resolve", "reject", "mark", "submit", "send", "publish", "notify", "invite", "subscribe",
-     "unsubscribe",
-     "execute", "exec", "trigger", "launch", "start", "restart", "resume", "install", "upload", "sync", "import",
-     "store",
-     "lock", "unlock", "grant", "buy", "sell", "sale", "pay", "enqueue", "hide", "mute", "share", "unassign", "switch",
-     "resize", "withdraw", "deposit", "transfer", "alter", "allow", "rotate", "migrate", "provision", "rent", "auction",
-     "rollout", "deploy", "redeem", "authorize", "approve"]
-)  # fmt: skip
-_REMOVES: Final = frozenset(
-    ["delete", "remove", "purge", "erase", "wipe", "truncate", "destroy", "cancel", "revoke", "terminate", "kill",
-     "stop", "prune", "archive", "close", "reset", "drop", "flush", "evict", "expire", "invalidate", "discard", "rid",
-     "uninstall", "unregister", "deregister", "detach", "disconnect", "suspend", "ban", "block", "kick", "shutdown",
-     "burn", "shred", "clean", "cleanup", "empty", "trash", "unlink", "decommission", "delist", "refund", "rollback",
-     "forget", "unpin", "unpublish", "unshare", "unfollow", "unset", "dismiss", "abort", "exclude"]
-)  # fmt: skip
+_CHANGES: Final = frozenset([
+    "update", "patch", "edit", "set", "modify", "assign", "clear", "upsert", "save", "put", "replace", "change",
+    "reassign", "configure", "write", "append", "rename", "move", "merge", "overwrite", "increment", "decrement",
+    "enable", "disable", "toggle", "activate", "deactivate", "adjust", "apply", "restore", "revert", "undo", "resolve",
+    "reject", "mark", "submit", "send", "publish", "notify", "invite", "subscribe", "unsubscribe", "execute", "exec",
+    "trigger", "launch", "start", "restart", "resume", "install", "upload", "sync", "import", "store", "lock", "unlock",
+    "grant", "buy", "sell", "sale", "pay", "enqueue", "hide", "mute", "share", "unassign", "switch", "resize",
+    "withdraw", "deposit", "transfer", "alter", "allow", "rotate", "migrate", "provision", "rent", "auction", "rollout",
+    "deploy", "redeem", "authorize", "approve",
+])  # fmt: skip
+_REMOVES: Final = frozenset([
+    "delete", "remove", "purge", "erase", "wipe", "truncate", "destroy", "cancel", "revoke", "terminate", "kill",
+    "stop", "prune", "archive", "close", "reset", "drop", "flush", "evict", "expire", "invalidate", "discard", "rid",
+    "uninstall", "unregister", "deregister", "detach", "disconnect", "suspend", "ban", "block", "kick", "shutdown",
+    "burn", "shred", "clean", "cleanup", "empty", "trash", "unlink", "decommission", "delist", "refund", "rollback",
+    "forget", "unpin", "unpublish", "unshare", "unfollow", "unset", "dismiss", "abort", "exclude",
+])  # fmt: skip
 # Words behind which a name tells a second thing that the tool does: `get_or_create`.
 _THEN: Final = frozenset({"and", "or", "then"})
 _NARROWS: Final = frozenset(

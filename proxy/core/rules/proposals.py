@@ -169,9 +169,8 @@ def number_to_string(value: JsonValue, site: Site) -> JsonValue:
     if not _PLAIN_NUMBER.fullmatch(text):
         whole = make_integral(make_decimal(value)) if isinstance(value, FRACTIONS) else NONE
         return str(whole) if whole is not NONE and str(whole) in (site.choices or ()) else NONE
-    told = ["".join(named).lower() for one in site.descriptions for named in _DIGITS.findall(one)]
-    told = [_DIGIT_WORDS.get(named, named) for named in told]
-    if told and str(len(text)) not in told:
+    named = ["".join(groups).lower() for one in site.descriptions for groups in _DIGITS.findall(one)]
+    if named and str(len(text)) not in [_DIGIT_WORDS.get(word, word) for word in named]:
         return NONE
     return NONE if _has_lost_zeros(text, site) else text
 
@@ -261,9 +260,8 @@ def quoted_text(value: JsonValue, site: Site) -> JsonValue:
     return proposed[0] if len(proposed) == 1 else NONE
 
 
-# A date whose year stands first, in other signs or without: `2026/01/15`, `2026-1-5`, `20260115`. Day and month of
-# other
-# orders cannot be told apart; with the year first, the month is second everywhere.
+# A date whose year stands first, in other signs or without: `2026/01/15`, `2026-1-5`, `20260115`. With the year first,
+# the month is second everywhere; other orders are ambiguous.
 _DATE: Final = re.compile(r"([12][0-9]{3})([-/])([0-9]{1,2})\2([0-9]{1,2})", re.ASCII)
 _SHORT_DATE: Final = re.compile(r"((?:19|20)[0-9]{2})([01][0-9])([0-3][0-9])", re.ASCII)
 _TIME: Final = re.compile(

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import chain, count
 from typing import Final
 
 from proxy.core.json.jsontext import JSON_TYPES, find_at_pointer, format_pointer
@@ -83,9 +84,11 @@ def find_definition(written: JsonValue) -> tuple[Pointer, tuple[str, ...]]:
     path: Pointer = ()
     if isinstance(written, dict):
         inner = [key for key in _WRAPPERS if isinstance(written.get(key), dict)]
-        if len(inner) == 1 and written.keys() <= {"type", inner[0]} and _is_tool_type(written):
+        if len(inner) == 1 and written.keys() <= {"type", inner[0]} and written.get("type", "function") in _TOOL_TYPES:
             written, path = written[inner[0]], (inner[0],)
-    if not isinstance(written, dict) or not _is_tool_type(written) or written.keys() & _SCHEMATIC:
+    if not isinstance(written, dict) or written.keys() & _SCHEMATIC:
+        return (), ()
+    if written.get("type", "function") not in _TOOL_TYPES:
         return (), ()
     places = [key for key in _SCHEMA_KEYS if isinstance(written.get(key), dict)]
     name = written.get("name", "")
@@ -98,10 +101,6 @@ def find_definition(written: JsonValue) -> tuple[Pointer, tuple[str, ...]]:
         return (), ()
     named = f"the definition of tool {name!r}" if name else "a tool's definition"
     return path, (f"{named} read as the schema under `{format_pointer(path)}`",)
-
-
-def _is_tool_type(written: dict[str, JsonValue]) -> bool:
-    return written.get("type", "function") in _TOOL_TYPES
 
 
 def find_definitions(written: JsonValue) -> tuple[Pointer, ...]:
@@ -151,17 +150,15 @@ def is_parameter_list(schema: JsonValue) -> bool:
 
 
 def _object_of(entries: list[dict[str, JsonValue]]) -> JsonValue:
-    properties = {entry["name"]: _property_of(entry) for entry in entries}
+    properties: dict[str, JsonValue] = {}
+    for entry in entries:  # an `example` (GoMind's FieldHint) becomes one of `examples`
+        made = {key: value for key, value in entry.items() if key not in ENTRY_WORDS}
+        shown = {"examples": [entry["example"]]} if "example" in entry and "examples" not in made else {}
+        properties[entry["name"]] = made | shown
     schema: dict[str, JsonValue] = {"type": "object", "properties": properties}
     if required := [entry["name"] for entry in entries if entry.get("required")]:
         schema["required"] = required
     return schema
-
-
-def _property_of(entry: dict[str, JsonValue]) -> JsonValue:
-    """One entry as a schema; its `example` (GoMind's FieldHint) becomes one of `examples`."""
-    made = {key: value for key, value in entry.items() if key not in ENTRY_WORDS}
-    return {**made, "examples": [entry["example"]]} if "example" in entry and "examples" not in made else made
 
 
 def _normalise_node(schema: JsonValue, path: Pointer, notes: list[str]) -> JsonValue:
@@ -307,46 +304,38 @@ class _Bundle:
         for keyword, value in node.keywords.items():
             old_name = keyword == "id" and node.draft is Draft.D4
             if keyword not in _LEFT_OUT and not keyword.startswith("x-") and not old_name:
-                made[keyword] = dict(value) if isinstance(value, dict) else list(value) if _is_list(value) else value
+                made[keyword] = value.copy() if isinstance(value, dict | list) else value
         for step, _ in list_subschemas(dict(node.keywords)):
             if step[0] in made:
-                self._put(made, step, self.copy(node.descend(step)))
+                child = self.copy(node.descend(step))
+                if len(step) == 1:
+                    made[str(step[0])] = child
+                else:
+                    made[str(step[0])][step[1]] = child
         if node.reference is not None:
             made["$ref"] = f"#/$defs/{self._name(node.reference)}"
         return _respell(made, node)
-
-    def _put(self, made: dict[str, JsonValue], step: tuple[str | int, ...], child: JsonValue) -> None:
-        if len(step) == 1:
-            made[str(step[0])] = child
-        else:
-            made[str(step[0])][step[1]] = child
 
     def _name(self, node: Node) -> str:
         if id(node) not in self.names:
             wanted = _NOT_IN_NAMES.sub("_", str(node.path[-1])) if node.path else "root"
             taken = {name for _, name in self.names.values()}
-            name = next(name for name in _split_number(wanted or "_") if name not in taken)
+            wanted = wanted or "_"
+            numbered = (f"{wanted}_{number}" for number in count(2))
+            name = next(name for name in chain([wanted], numbered) if name not in taken)
             self.names[id(node)] = (node, name)
         return self.names[id(node)][1]
 
 
-def _is_list(value: JsonValue) -> bool:
-    return isinstance(value, list)
-
-
-def _split_number(name: str) -> list[str]:
-    return [name, *(f"{name}_{number}" for number in range(2, 10_000))]
-
-
 def _respell(made: dict[str, JsonValue], node: Node) -> dict[str, JsonValue]:
     """Respells what earlier drafts spell differently (JSON Schema 2020-12, "Changes")."""
-    if node.draft < Draft.D2020 and _is_list(made.get("items")):
+    if node.draft < Draft.D2020 and isinstance(made.get("items"), list):
         made["prefixItems"] = made.pop("items")
         if "additionalItems" in made:
             made["items"] = made["additionalItems"]
     made.pop("additionalItems", None)
     for keyword, value in made.pop("dependencies", {}).items():
-        place = "dependentRequired" if _is_list(value) else "dependentSchemas"
+        place = "dependentRequired" if isinstance(value, list) else "dependentSchemas"
         made.setdefault(place, {})[keyword] = value
     for switch, limit in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
         if isinstance(made.get(switch), bool) and made.pop(switch) and limit in made:

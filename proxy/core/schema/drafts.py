@@ -31,30 +31,16 @@ class Draft(IntEnum):
 
 # `$schema` without its scheme and trailing '#'. A schema without `$schema` is 2020-12 (repair.md section 2).
 DRAFTS: Final[Mapping[str, Draft]] = {
-    "//json-schema.org/draft-04/schema": Draft.D4,
-    "//json-schema.org/draft-06/schema": Draft.D6,
-    "//json-schema.org/draft-07/schema": Draft.D7,
-    "//json-schema.org/draft/2019-09/schema": Draft.D2019,
+    "//json-schema.org/draft-04/schema": Draft.D4, "//json-schema.org/draft-06/schema": Draft.D6,
+    "//json-schema.org/draft-07/schema": Draft.D7, "//json-schema.org/draft/2019-09/schema": Draft.D2019,
     "//json-schema.org/draft/2020-12/schema": Draft.D2020,
-}
+}  # fmt: skip
 
 # Keywords that hold subschemas, by the shape that holds them (all drafts; a draft ignores keywords it does not know).
-SINGLE: Final = frozenset(
-    [
-        "additionalItems",
-        "additionalProperties",
-        "contains",
-        "contentSchema",
-        "else",
-        "if",
-        "items",
-        "not",
-        "propertyNames",
-        "then",
-        "unevaluatedItems",
-        "unevaluatedProperties",
-    ]
-)
+SINGLE: Final = frozenset([
+    "additionalItems", "additionalProperties", "contains", "contentSchema", "else", "if", "items", "not",
+    "propertyNames", "then", "unevaluatedItems", "unevaluatedProperties",
+])  # fmt: skip
 PATTERNS: Final = ("pattern", "patternProperties")
 REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 LISTS: Final = frozenset(["allOf", "anyOf", "items", "oneOf", "prefixItems"])
@@ -165,19 +151,13 @@ def join(base: str, reference: str, at: Pointer = ()) -> str:
 
 # --- the published meta-schemas ---------------------------------------------------------------------------------------
 META_SCHEMA: Final = {
-    Draft.D4: "http://json-schema.org/draft-04/schema#",
-    Draft.D6: "http://json-schema.org/draft-06/schema#",
-    Draft.D7: "http://json-schema.org/draft-07/schema#",
-    Draft.D2019: "https://json-schema.org/draft/2019-09/schema",
+    Draft.D4: "http://json-schema.org/draft-04/schema#", Draft.D6: "http://json-schema.org/draft-06/schema#",
+    Draft.D7: "http://json-schema.org/draft-07/schema#", Draft.D2019: "https://json-schema.org/draft/2019-09/schema",
     Draft.D2020: "https://json-schema.org/draft/2020-12/schema",
-}
+}  # fmt: skip
 _FOLDERS: Final = {
-    Draft.D4: "draft4",
-    Draft.D6: "draft6",
-    Draft.D7: "draft7",
-    Draft.D2019: "draft201909",
-    Draft.D2020: "draft202012",
-}
+    Draft.D4: "draft4", Draft.D6: "draft6", Draft.D7: "draft7", Draft.D2019: "draft201909", Draft.D2020: "draft202012",
+}  # fmt: skip
 
 
 def load_documents(uri: str) -> Mapping[str, JsonValue]:

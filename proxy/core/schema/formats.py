@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date
-from functools import cache
+from functools import cache, partial
 from ipaddress import IPv4Address, IPv6Address
 from types import ModuleType
 from typing import Final
@@ -189,6 +189,7 @@ def _is_idn_label(label: str) -> bool:
 
 
 def _is_mail(text: str, local: re.Pattern[str], is_host: Callable[[str], bool]) -> bool:
+    """RFC 5321 4.1.2 `Mailbox`; RFC 6531 `Mailbox` with the wider names and hosts."""
     name, at, host = text.rpartition("@")
     if not at or local.fullmatch(name) is None:
         return False
@@ -196,16 +197,6 @@ def _is_mail(text: str, local: re.Pattern[str], is_host: Callable[[str], bool]) 
         address = host[1:-1]
         return is_ipv6(address[5:]) if address.lower().startswith("ipv6:") else is_ipv4(address)
     return is_host(host)
-
-
-def is_email(text: str) -> bool:
-    """RFC 5321 4.1.2 `Mailbox`."""
-    return _is_mail(text, _LOCAL, is_hostname)
-
-
-def is_idn_email(text: str) -> bool:
-    """RFC 6531 `Mailbox`."""
-    return _is_mail(text, _IDN_LOCAL, lambda host: is_idn_hostname(normalize("NFC", host)))
 
 
 # --- addresses --------------------------------------------------------------------------------------------------------
@@ -217,6 +208,8 @@ def _component(further: str, *, wide: bool, query: bool = False) -> re.Pattern[s
 
 
 def _is_reference(text: str, *, wide: bool, absolute: bool) -> bool:
+    """RFC 3986 `URI-reference`, or a `URI` where it is `absolute`; RFC 3987's `IRI-reference` and `IRI` where it is
+    `wide`."""
     found = _PARTS.fullmatch(text)
     if found is None or (absolute and found["scheme"] is None):
         return False
@@ -234,36 +227,12 @@ def _is_reference(text: str, *, wide: bool, absolute: bool) -> bool:
 
 def _is_authority(text: str, *, wide: bool) -> bool:
     found = _AUTHORITY.fullmatch(text)
-    if found is None:
+    if found is None or _component(":", wide=wide).fullmatch(found["user"] or "") is None:
         return False
     host = found["host"]
     if host.startswith("["):
-        return _is_user(found["user"], wide=wide) and (is_ipv6(host[1:-1]) or _FUTURE.fullmatch(host[1:-1]) is not None)
-    return _is_user(found["user"], wide=wide) and _component("", wide=wide).fullmatch(host) is not None
-
-
-def _is_user(text: str | None, *, wide: bool) -> bool:
-    return text is None or _component(":", wide=wide).fullmatch(text) is not None
-
-
-def is_uri(text: str) -> bool:
-    """RFC 3986 `URI`."""
-    return _is_reference(text, wide=False, absolute=True)
-
-
-def is_uri_reference(text: str) -> bool:
-    """RFC 3986 `URI-reference`."""
-    return _is_reference(text, wide=False, absolute=False)
-
-
-def is_iri(text: str) -> bool:
-    """RFC 3987 `IRI`."""
-    return _is_reference(text, wide=True, absolute=True)
-
-
-def is_iri_reference(text: str) -> bool:
-    """RFC 3987 `IRI-reference`."""
-    return _is_reference(text, wide=True, absolute=False)
+        return is_ipv6(host[1:-1]) or _FUTURE.fullmatch(host[1:-1]) is not None
+    return _component("", wide=wide).fullmatch(host) is not None
 
 
 def is_uri_template(text: str) -> bool:
@@ -282,20 +251,23 @@ _FORMATS: Final[Mapping[str, tuple[Draft, Callable[[str], bool]]]] = {
     "date": (Draft.D4, is_date),
     "date-time": (Draft.D4, is_date_time),
     "duration": (Draft.D2019, _matches(_DURATION)),
-    "email": (Draft.D4, is_email),
+    "email": (Draft.D4, partial(_is_mail, local=_LOCAL, is_host=is_hostname)),
     "hostname": (Draft.D4, is_hostname),
-    "idn-email": (Draft.D4, is_idn_email),
+    "idn-email": (
+        Draft.D4,
+        partial(_is_mail, local=_IDN_LOCAL, is_host=lambda host: is_idn_hostname(normalize("NFC", host))),
+    ),
     "idn-hostname": (Draft.D7, is_idn_hostname),
     "ipv4": (Draft.D4, is_ipv4),
     "ipv6": (Draft.D4, is_ipv6),
-    "iri": (Draft.D7, is_iri),
-    "iri-reference": (Draft.D7, is_iri_reference),
+    "iri": (Draft.D7, partial(_is_reference, wide=True, absolute=True)),
+    "iri-reference": (Draft.D7, partial(_is_reference, wide=True, absolute=False)),
     "json-pointer": (Draft.D6, _matches(_POINTER)),
     "regex": (Draft.D4, is_pattern),
     "relative-json-pointer": (Draft.D7, _matches(_RELATIVE_POINTER)),
     "time": (Draft.D4, is_time),
-    "uri": (Draft.D4, is_uri),
-    "uri-reference": (Draft.D6, is_uri_reference),
+    "uri": (Draft.D4, partial(_is_reference, wide=False, absolute=True)),
+    "uri-reference": (Draft.D6, partial(_is_reference, wide=False, absolute=False)),
     "uri-template": (Draft.D6, is_uri_template),
     "uuid": (Draft.D2019, _matches(_UUID)),
 }

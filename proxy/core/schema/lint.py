@@ -103,18 +103,15 @@ def _judge_keyword(key: str, value: JsonValue, document: str, path: Pointer, dra
     if key in _KNOWN:
         first = KNOWN_BY[key]
         message = f"{key!r} is a keyword of other drafts: draft {draft.value} ignores it"
-        return Finding(
-            document, path, message, f"it belongs to drafts {first[0].value} to {first[1].value}", False, True
-        )
+        hint = f"it belongs to drafts {first[0].value} to {first[1].value}"
+        return Finding(document, path, message, hint, False, True)
     meant = find_meant_keyword(key)
     message = f"unknown keyword {key!r}, which JSON Schema ignores"
     if meant is not None:
         return Finding(document, path, message, f"did you mean {meant!r}?", True, True)
-    hint = (
-        "a property belongs under `properties`"
-        if _is_described(value)
-        else "call it `x-...` if it is a remark of yours"
-    )
+    hint = "call it `x-...` if it is a remark of yours"
+    if _is_described(value):
+        hint = "a property belongs under `properties`"
     return Finding(document, path, message, hint, False, True)
 
 
@@ -123,9 +120,7 @@ def find_meant_keyword(key: str) -> str | None:
     eight letters on, whatever the case and the separators. None for keywords that exist, and for words that people
     write on purpose."""
     folded = _fold(key)
-    if key in _KNOWN or folded in _OWN_WORDS or folded in _FOLDED_SAYING:
-        return None
-    if key in _OURS:
+    if key in _KNOWN or key in _OURS or folded in _OWN_WORDS or folded in _FOLDED_SAYING:
         return None
     if key.startswith("x-") or folded in _LETTERS_OF_OURS:
         return _find_near(folded, _FOLDED_OURS)
@@ -175,7 +170,10 @@ def _count_edits(one: str, other: str) -> int:
 def find_property_map(schema: Mapping[str, JsonValue], *, is_root: bool) -> tuple[str, ...]:
     """The keys of a schema that are properties written beside its keywords: `{lat: {type: number}}`, and
     `{lat: number}` where nothing says that it is something else. () beside `properties`."""
-    if schema.keys() & {"properties", "patternProperties"} or not _may_be_object(schema):
+    if schema.keys() & {"properties", "patternProperties"} or schema.get("type", "object") not in (
+        "object",
+        ["object"],
+    ):
         return ()
     own = [key for key in schema if key not in _KNOWN and not key.startswith("x-") and not find_meant_keyword(key)]
     bare = not schema.keys() & ASSERTING - _BESIDE_MAP
@@ -191,10 +189,6 @@ def find_property_map(schema: Mapping[str, JsonValue], *, is_root: bool) -> tupl
     if not sure or not (is_root or "type" in schema):
         return ()
     return tuple(key for key in schema if key in named or (key in _SAYING and is_root and _is_type_name(schema[key])))
-
-
-def _may_be_object(schema: Mapping[str, JsonValue]) -> bool:
-    return schema.get("type", "object") in ("object", ["object"])
 
 
 def _is_type_name(value: JsonValue) -> bool:
@@ -237,8 +231,8 @@ def word_property_map(schema: Mapping[str, JsonValue], declared: tuple[str, ...]
     if required:
         whole["required"] = list(dict.fromkeys(required))
     text = dumps(whole).decode()
-    told = len(text) <= _LONGEST_SAMPLE and not any(map(_needs_more, properties.values()))
-    sample = text if told else '{"type": "object", "properties": {' + dumps(declared[0]).decode() + ": ...}}"
+    is_shown = len(text) <= _LONGEST_SAMPLE and not any(map(_needs_more, properties.values()))
+    sample = text if is_shown else '{"type": "object", "properties": {' + dumps(declared[0]).decode() + ": ...}}"
     return (
         f"{first} stands where keywords stand, and guards nothing: a property belongs under `properties`",
         f"write {sample}",

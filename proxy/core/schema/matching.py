@@ -133,8 +133,10 @@ class Matcher:
             if len(self.pattern) <= MAX_BACKTRACKING and _count_atoms(self.pattern) <= MAX_ATOMS:
                 self.linear = False
                 return self._compile_backtracking(read)
+            said = error.args[0] if error.args else b""
+            reason = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
             raise SchemaError(
-                f"{_cut(self.pattern)} is legal but beyond the matcher: {_reason(error)}; its program may take "
+                f"{_cut(self.pattern)} is legal but beyond the matcher: {reason}; its program may take "
                 f"{MAX_MEMORY >> 20} MB, so repeat less, or count with maxLength"
             ) from None
         finally:
@@ -236,11 +238,6 @@ def _linear_engine() -> tuple[ModuleType, Any]:
     options.never_capture = True
     options.log_errors = False
     return re2, options
-
-
-def _reason(error: Exception) -> str:
-    told = error.args[0] if error.args else b""
-    return told.decode("utf-8", "replace") if isinstance(told, bytes) else str(told)
 
 
 def _count_atoms(pattern: str) -> int:

@@ -355,6 +355,18 @@ class Node:
         """Whether the node stands where keywords hold schemas, so that its document's meta-schema covers it."""
         return (self.place.document, self.place.path) in self.schemas.declared
 
+    # The members of `allOf`, the branches of `anyOf` and `oneOf`.
+    all_of: cached_property[tuple[Node, ...]] = cached_property(lambda self: self._list("allOf"))
+    any_of: cached_property[tuple[Node, ...]] = cached_property(lambda self: self._list("anyOf"))
+    one_of: cached_property[tuple[Node, ...]] = cached_property(lambda self: self._list("oneOf"))
+    # The declared keys; the patterns of keys; the schemas of every other key (`unevaluated` from 2019-09 on).
+    properties: cached_property[Mapping[str, Node]] = cached_property(lambda self: self._map("properties"))
+    pattern_properties: cached_property[Mapping[str, Node]] = cached_property(
+        lambda self: self._map("patternProperties")
+    )
+    additional: cached_property[Node | None] = cached_property(lambda self: self.inner("additionalProperties"))
+    unevaluated: cached_property[Node | None] = cached_property(lambda self: self.inner("unevaluatedProperties"))
+
     # --- what applies to the same value -----------------------------------------------------------------------------
     @cached_property
     def types(self) -> frozenset[str] | None:
@@ -387,21 +399,6 @@ class Node:
         return self.references[0] if self.references else None
 
     @cached_property
-    def all_of(self) -> tuple[Node, ...]:
-        """The members of `allOf`."""
-        return self._list("allOf")
-
-    @cached_property
-    def any_of(self) -> tuple[Node, ...]:
-        """The branches of `anyOf`."""
-        return self._list("anyOf")
-
-    @cached_property
-    def one_of(self) -> tuple[Node, ...]:
-        """The branches of `oneOf`."""
-        return self._list("oneOf")
-
-    @cached_property
     def condition(self) -> tuple[Node, Node | None, Node | None] | None:
         """(`if`, `then`, `else`) where there is an `if` and at least one of the others (draft 7 on)."""
         test = self.inner("if")
@@ -416,26 +413,6 @@ class Node:
 
     # --- objects ----------------------------------------------------------------------------------------------------
     @cached_property
-    def properties(self) -> Mapping[str, Node]:
-        """The declared keys."""
-        return self._map("properties")
-
-    @cached_property
-    def pattern_properties(self) -> Mapping[str, Node]:
-        """Regular expression -> schema of the keys it matches."""
-        return self._map("patternProperties")
-
-    @cached_property
-    def additional(self) -> Node | None:
-        """The schema of every other key (`additionalProperties`)."""
-        return self.inner("additionalProperties")
-
-    @cached_property
-    def unevaluated(self) -> Node | None:
-        """`unevaluatedProperties` (2019-09 on)."""
-        return self.inner("unevaluatedProperties")
-
-    @cached_property
     def required(self) -> tuple[str, ...]:
         """The keys that must be present."""
         listed = self._keywords.get("required")
@@ -445,9 +422,7 @@ class Node:
     @cached_property
     def prefix_items(self) -> tuple[Node, ...]:
         """The schemas of the first items (`prefixItems`, or a list under `items` before 2020-12)."""
-        if self.draft >= Draft.D2020:
-            return self._list("prefixItems")
-        return self._list("items")
+        return self._list("prefixItems" if self.draft >= Draft.D2020 else "items")
 
     @cached_property
     def items(self) -> Node | None:

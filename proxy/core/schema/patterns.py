@@ -102,14 +102,6 @@ def read_pattern(pattern: str, *, strict: bool = False) -> Pattern:
     return Pattern(sole.linear, read.backtracking, (int(counted[2]), most))
 
 
-@dataclass(slots=True)
-class _Group:
-    """An open group: where its text starts in both spellings, and how it is repeated."""
-
-    at: int
-    starts: tuple[int, int]
-
-
 class _Reader:
     """One pass over a pattern. `_linear` and `_back` are the two texts as lists of parts. The last atom of each starts
     at `_atom`, so that a quantifier finds what it repeats."""
@@ -122,10 +114,11 @@ class _Reader:
         self._back: list[str] = []
         self._atom: tuple[int, int] | None = None
         self._needs_backtracking = False
-        self._open: list[_Group] = []
-        self._closed_groups = 0
+        # Open groups: each with its place, and where its text starts in both spellings.
+        self._open: list[tuple[int, tuple[int, int]]] = []
         self._flags: frozenset[str] = frozenset()
-        names = [found["name"] for found in _groups(pattern)]
+        # Every capturing group, in order; `name` is None for one without a name.
+        names = [found["name"] for found in _CAPTURING.finditer(pattern) if found[0].startswith("(")]
         self._groups = len(names)
         self._names = {name: number for number, name in enumerate(names, 1) if name is not None}
         if len(self._names) < sum(name is not None for name in names):
@@ -135,7 +128,7 @@ class _Reader:
         while self._at < len(self._pattern):
             self._step()
         if self._open:
-            self._at = self._open[-1].at
+            self._at = self._open[-1][0]
             self._fail("a group is not closed")
         back = "".join(self._back)
         return Pattern(None if self._needs_backtracking else "".join(self._linear), back)
@@ -337,10 +330,9 @@ class _Reader:
         self._begin(opened, text)
 
     def _begin(self, opened: str, text: str) -> None:
-        group = _Group(self._at, (len(self._linear), len(self._back)))
+        self._open.append((self._at, (len(self._linear), len(self._back))))
         self._at += len(opened)
         self._write(text)
-        self._open.append(group)
 
     def _read_flags(self, found: re.Match[str]) -> None:
         flags = found[1]
@@ -359,11 +351,9 @@ class _Reader:
     def _close(self) -> None:
         if not self._open:
             self._fail("there is no group to close")
-        group = self._open[-1]
         self._at += 1
         self._write(")")
-        self._open.pop()
-        self._atom = group.starts
+        self._atom = self._open.pop()[1]
 
     def _quantifier(self) -> None:
         found = _QUANTIFIER.match(self._pattern, self._at)
@@ -386,11 +376,6 @@ class _Reader:
         self._linear[linear_start:] = [_write_repeat(linear, least, most) if is_long else linear + found[0]]
         self._back[back_start:] = [back + found[0]]
         self._atom = None
-
-
-def _groups(pattern: str) -> list[re.Match[str]]:
-    """Every capturing group of a pattern, in order; `name` is None for one without a name."""
-    return [found for found in _CAPTURING.finditer(pattern) if found[0].startswith("(")]
 
 
 _CAPTURING: Final = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|\((?!\?)|\(\?P?<(?P<name>[^\W\d]\w*)>", re.DOTALL)
@@ -438,27 +423,15 @@ def _escape_character(character: int) -> str:
 
 def _set_text(ranges: Ranges, *, negated: bool = False) -> tuple[str, str]:
     """A whole class in the spelling of both engines."""
-    head = "[^" if negated else "["
-    return f"{head}{_class_ranges(ranges)}]", f"{head}{_back_ranges(ranges)}]"
-
-
-def _class_ranges(ranges: Ranges) -> str:
-    """Ranges inside a class, for RE2, without lone surrogates."""
-    return "".join(
-        f"\\x{{{low:x}}}" if low == high else f"\\x{{{low:x}}}-\\x{{{high:x}}}" for low, high in _characters(ranges)
-    )
-
-
-def _back_ranges(ranges: Ranges) -> str:
-    """Ranges inside a class, for `regex`."""
-    return "".join(
-        _escape_character(low) if low == high else f"{_escape_character(low)}-{_escape_character(high)}"
-        for low, high in _characters(ranges)
-    )
+    head, (linear, back) = "[^" if negated else "[", _both_ranges(ranges)
+    return f"{head}{linear}]", f"{head}{back}]"
 
 
 def _both_ranges(ranges: Ranges) -> tuple[str, str]:
-    return _class_ranges(ranges), _back_ranges(ranges)
+    """Ranges inside a class, for RE2 and for `regex`, without lone surrogates."""
+    ends = [(low,) if low == high else (low, high) for low, high in _characters(ranges)]
+    linear = "".join("-".join(f"\\x{{{end:x}}}" for end in pair) for pair in ends)
+    return linear, "".join("-".join(map(_escape_character, pair)) for pair in ends)
 
 
 def _characters(ranges: Ranges) -> Ranges:

@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.core.json.jsontext import FRACTIONS, make_decimal, make_plain
+from proxy.core.json.jsontext import FRACTIONS, dumps, find_at_pointer, make_decimal, make_plain
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.schema.drafts import Draft, find_published_draft
 from proxy.core.schema.formats import KEYWORD, Formats
@@ -23,19 +23,16 @@ if TYPE_CHECKING:
     from jsonschema.protocols import Validator
 
 _NAMES: Final = {
-    Draft.D4: "Draft4Validator",
-    Draft.D6: "Draft6Validator",
-    Draft.D7: "Draft7Validator",
-    Draft.D2019: "Draft201909Validator",
-    Draft.D2020: "Draft202012Validator",
-}
+    Draft.D4: "Draft4Validator", Draft.D6: "Draft6Validator", Draft.D7: "Draft7Validator",
+    Draft.D2019: "Draft201909Validator", Draft.D2020: "Draft202012Validator",
+}  # fmt: skip
 # Groups of keywords that, in one schema, jsonschema judges by `re`, leaves out or reads differently, by draft.
 _READ_OTHERWISE: Final = (
     ("unevaluatedProperties", "patternProperties", Draft.D2019, Draft.D2020),
     ("unevaluatedProperties", "additionalProperties", Draft.D2019, Draft.D2019),
     ("unevaluatedItems", "contains", Draft.D2019, Draft.D2019),
     ("dependencies", "dependencies", Draft.D2019, Draft.D2020),
-)
+)  # fmt: skip
 # Keywords whose values are data: a `$ref` in them is no reference.
 _DATA: Final = frozenset({"const", "default", "enum", "examples"})
 # The most digits of a number that `multipleOf` is computed for.
@@ -70,7 +67,12 @@ def find_fault(schema: JsonValue, draft: Draft) -> Fault | None:
     if first is None:
         return None
     best = best_match([first])
-    return Fault(best.message, tuple(best.absolute_path), tuple(best.absolute_schema_path))
+    path = tuple(best.absolute_path)
+    shown = repr(best.instance)  # jsonschema's texts begin with Python's spelling, such as `True` or `Decimal('1.5')`
+    message = best.message
+    if message.startswith(shown):
+        message = dumps(find_at_pointer(schema, path)).decode() + message.removeprefix(shown)
+    return Fault(message, path, tuple(best.absolute_schema_path))
 
 
 class ReferenceJudge:
@@ -97,7 +99,9 @@ class ReferenceJudge:
             for uri, found in everything.items()
         ]
         keywords = {**_KEYWORDS, "format": _format_keyword(formats, draft)}
-        extended: Any = extend(known, validators=keywords, type_checker=_types(draft))  # type: ignore[no-untyped-call]
+        # `make_exact` has made an int of what the draft counts as an integer.
+        types = known.TYPE_CHECKER.redefine("integer", _is_integer)
+        extended: Any = extend(known, validators=keywords, type_checker=types)  # type: ignore[no-untyped-call]
         registry = REGISTRY.with_resources(resources).crawl()
         self._validator: Validator = extended({"$ref": base}, registry=registry)
 
@@ -114,12 +118,6 @@ def _class(draft: Draft) -> Any:
     import jsonschema
 
     return getattr(jsonschema, _NAMES[draft])
-
-
-@cache
-def _types(draft: Draft) -> Any:
-    """Draft 4 goes by the spelling of an integer, which `make_exact` keeps; later drafts by its value."""
-    return _class(draft).TYPE_CHECKER.redefine("integer", _is_integer)
 
 
 def _is_integer(_checker: object, value: object) -> bool:
@@ -160,17 +158,12 @@ def _drop_dialect(document: JsonValue, draft: Draft) -> JsonValue:
 def _refuse_what_differs(draft: Draft, documents: Iterable[JsonValue]) -> None:
     """Raises CannotTellError for keywords that jsonschema judges by `re`, or reads differently from the standard."""
     documents = list(documents)
-    keywords = _keywords(documents)
+    keywords = {key for value in _objects(documents) for key in value}
     if any(isinstance(value.get("$schema"), str) for value in _objects(documents)):
         raise CannotTellError("$schema within a schema")
     for keyword, beside, since, until in _READ_OTHERWISE:
         if keyword in keywords and beside in keywords and since <= draft <= until:
             raise CannotTellError(keyword if keyword == beside else f"{keyword} beside {beside}")
-
-
-def _keywords(documents: Iterable[JsonValue]) -> set[str]:
-    """Every key of every object in some documents."""
-    return {key for value in _objects(documents) for key in value}
 
 
 def _objects(documents: Iterable[JsonValue]) -> Iterator[dict[str, JsonValue]]:
@@ -247,11 +240,9 @@ def _error(keyword: str) -> Any:
 
 
 _KEYWORDS: Final = {
-    "pattern": _pattern,
-    "patternProperties": _pattern_properties,
-    "additionalProperties": _additional_properties,
+    "pattern": _pattern, "patternProperties": _pattern_properties, "additionalProperties": _additional_properties,
     "multipleOf": _multiple_of,
-}
+}  # fmt: skip
 
 
 def make_exact(value: JsonValue, draft: Draft) -> JsonValue:

@@ -47,20 +47,17 @@ class JsonAnswer:
 
 def read_json_answer(reply: UpstreamReply) -> JsonAnswer | None:
     """The JSON of a successful answer, or None without one."""
-    if reply.status not in _WHOLE or not isinstance(reply.body, bytes) or not _is_json(reply):
+    fields = {name.lower(): value for name, value in reversed(reply.headers)}
+    media_type = fields.get("content-type", "").split(";")[0].strip().lower()
+    is_json = media_type == "application/json" or media_type.endswith("+json")
+    if reply.status not in _WHOLE or not isinstance(reply.body, bytes) or not is_json:
         return None
-    coding = next((value for name, value in reply.headers if name.lower() == "content-encoding"), "")
+    coding = fields.get("content-encoding", "")
     text = decode(reply.body, coding, _LONGEST) if is_coded(coding) else reply.body
     if isinstance(text, Undecodable):
         return None
     value = parse(text)
     return None if isinstance(value, JsonProblem) else JsonAnswer(text, value)
-
-
-def _is_json(reply: UpstreamReply) -> bool:
-    typed = next((value for name, value in reply.headers if name.lower() == "content-type"), "")
-    media_type = typed.split(";")[0].strip().lower()
-    return media_type == "application/json" or media_type.endswith("+json")
 
 
 def find_broken_answer(reply: UpstreamReply, policy: AnswerPolicy) -> tuple[Violation, ...] | None:

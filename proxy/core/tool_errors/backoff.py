@@ -45,7 +45,7 @@ class ResendDenied(StrEnum):
 
 # --- what happened ----------------------------------------------------------------------------------------------------
 # Faults that another try may avoid. The proxy itself causes all others: an open breaker, a full queue, a bad request.
-_FAULTS: Final = frozenset({codes.UPSTREAM_UNAVAILABLE, codes.UPSTREAM_TIMEOUT, codes.UPSTREAM_BAD_ANSWER})
+UPSTREAM_FAULTS: Final = frozenset({codes.UPSTREAM_UNAVAILABLE, codes.UPSTREAM_TIMEOUT, codes.UPSTREAM_BAD_ANSWER})
 _HOPELESS_TOKENS: Final = frozenset({"proxy_configuration_error", "proxy_loop_detected"})
 # Server errors that mean that the same request cannot succeed later either (RFC 9110 sections 15.6.2 and 15.6.6).
 LASTING: Final = frozenset({501, 505})
@@ -64,21 +64,9 @@ def read_wait(failure: Failure) -> float | None:
     return read_seconds(failure.details.get("retry_after", ""))
 
 
-def _never_sent(answer: Answer, _failure: Failure, _policy: ResendPolicy, _has_key: bool) -> bool:
-    return isinstance(answer, UpstreamFault) and answer.executed is Executed.NO
-
-
-def _waits(answer: Answer, failure: Failure, policy: ResendPolicy, _has_key: bool) -> bool:
+def _waits(answer: Answer, failure: Failure, policy: ResendPolicy, _keyed: bool) -> bool:
     asked = isinstance(answer, UpstreamReply) and answer.status in _WAITING and read_wait(failure) is not None
     return policy.on_retry_after and asked
-
-
-def _idempotent(answer: Answer, _failure: Failure, policy: ResendPolicy, _has_key: bool) -> bool:
-    return policy.idempotent and _may_pass(answer)
-
-
-def _has_key(answer: Answer, _failure: Failure, _policy: ResendPolicy, keyed: bool) -> bool:
-    return keyed and _may_pass(answer)
 
 
 def _may_pass(answer: Answer) -> bool:
@@ -98,22 +86,20 @@ RULES: Final = (
     ResendRule(
         Reason.UNSENT,
         "It was provably never sent: no address, connection refused, TLS failed, no connection in time.",
-        _never_sent,
+        lambda answer, _failure, _policy, _keyed: isinstance(answer, UpstreamFault) and answer.executed is Executed.NO,
     ),
     ResendRule(
-        Reason.RETRY_AFTER,
-        "429 or 503 that says how long to wait, and `resend: {on_retry_after: on}`.",
-        _waits,
+        Reason.RETRY_AFTER, "429 or 503 that says how long to wait, and `resend: {on_retry_after: on}`.", _waits
     ),
     ResendRule(
         Reason.IDEMPOTENT,
         "A 5xx (but 501 and 505), a timeout or a reset, and the tool is `idempotent: on`.",
-        _idempotent,
+        lambda answer, _failure, policy, _keyed: policy.idempotent and _may_pass(answer),
     ),
     ResendRule(
         Reason.KEY,
         "The same, and the request carries the header of `idempotency`, the client's own or a minted one.",
-        _has_key,
+        lambda answer, _failure, _policy, keyed: keyed and _may_pass(answer),
     ),
 )
 
@@ -125,7 +111,7 @@ def find_resend_reason(answer: Answer, failure: Failure, policy: ResendPolicy, k
     """
     if not failure.may_retry or failure.code.category not in _PASSING:
         return None
-    if isinstance(answer, UpstreamFault) and (answer.code not in _FAULTS or answer.token in _HOPELESS_TOKENS):
+    if isinstance(answer, UpstreamFault) and (answer.code not in UPSTREAM_FAULTS or answer.token in _HOPELESS_TOKENS):
         return None
     return next((rule.reason for rule in RULES if rule.allows(answer, failure, policy, keyed)), None)
 

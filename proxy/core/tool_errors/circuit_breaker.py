@@ -15,9 +15,8 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from proxy.core.model import codes
 from proxy.core.model.values import UpstreamFault, UpstreamReply
-from proxy.core.tool_errors.backoff import BudgetPolicy, is_server_error
+from proxy.core.tool_errors.backoff import UPSTREAM_FAULTS, BudgetPolicy, is_server_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,13 +146,13 @@ def _count_result(breaker: Closed, failed: bool, now: float, policy: BreakerPoli
         counted = replace(breaker, in_a_row=breaker.in_a_row + 1 if failed else 0)
     else:
         turned = _drop_old_counts(breaker, now, policy.window / 2)
-        counted = replace(
-            turned,
-            in_a_row=turned.in_a_row + 1 if failed else 0,
-            calls=turned.calls + 1,
-            failures=turned.failures + failed,
-        )
-    opens = failed and (counted.in_a_row >= policy.failures or _share_too_large(counted, policy))
+        in_a_row = turned.in_a_row + 1 if failed else 0
+        counted = replace(turned, in_a_row=in_a_row, calls=turned.calls + 1, failures=turned.failures + failed)
+    opens = failed and counted.in_a_row >= policy.failures
+    if failed and policy.ratio is not None:
+        calls = counted.calls + counted.calls_before
+        failures = counted.failures + counted.failures_before
+        opens = opens or (calls >= policy.calls and failures >= policy.ratio * calls)
     return Open(breaker.epoch + 1, now + policy.open_for) if opens else counted
 
 
@@ -163,27 +162,11 @@ def _drop_old_counts(breaker: Closed, now: float, half: float) -> Closed:
     if age < half:
         return breaker
     if age < 2 * half:
-        return replace(
-            breaker,
-            begun=breaker.begun + half,
-            calls=0,
-            failures=0,
-            calls_before=breaker.calls,
-            failures_before=breaker.failures,
-        )
+        return Closed(breaker.epoch, breaker.in_a_row, breaker.begun + half, 0, 0, breaker.calls, breaker.failures)
     return Closed(breaker.epoch, breaker.in_a_row, now)
 
 
-def _share_too_large(breaker: Closed, policy: BreakerPolicy) -> bool:
-    calls = breaker.calls + breaker.calls_before
-    failures = breaker.failures + breaker.failures_before
-    return policy.ratio is not None and calls >= policy.calls and failures >= policy.ratio * calls
-
-
 # --- what an answer says of the upstream ------------------------------------------------------------------------------
-_ITS_FAULTS: Final = frozenset({codes.UPSTREAM_UNAVAILABLE, codes.UPSTREAM_TIMEOUT, codes.UPSTREAM_BAD_ANSWER})
-
-
 def has_failed(answer: UpstreamReply | UpstreamFault) -> bool | None:
     """Whether an answer counts against the upstream; None where the fault is ours, such as no free connection.
 
@@ -191,4 +174,4 @@ def has_failed(answer: UpstreamReply | UpstreamFault) -> bool | None:
     """
     if isinstance(answer, UpstreamReply):
         return is_server_error(answer.status)
-    return True if answer.code in _ITS_FAULTS else None
+    return True if answer.code in UPSTREAM_FAULTS else None

@@ -33,6 +33,7 @@ from proxy.core.model.values import (
     UpstreamFault,
     UpstreamReply,
 )
+from proxy.core.tool_errors.backoff import LASTING
 from proxy.core.tool_errors.complaints import SERVER_ERRORS, STATUSES, Complaint, read_complaints, read_server_error
 from proxy.core.tool_errors.findings import list_secrets, mask_secrets
 from proxy.core.tool_errors.own_words import MOST_WORDS, join_words, list_own_words
@@ -47,23 +48,16 @@ _MOST_DETAILS: Final = 20
 
 # Statuses with a code of their own; the others are judged by their hundreds.
 _BY_STATUS: Final = {
-    401: codes.UNAUTHORIZED,
-    403: codes.UNAUTHORIZED,
-    404: codes.RESOURCE_NOT_FOUND,
-    408: codes.REQUEST_TIMEOUT,
-    425: codes.SERVICE_UNAVAILABLE,
-    429: codes.RATE_LIMIT_EXCEEDED,
-    504: codes.REQUEST_TIMEOUT,
-}
+    401: codes.UNAUTHORIZED, 403: codes.UNAUTHORIZED, 404: codes.RESOURCE_NOT_FOUND, 408: codes.REQUEST_TIMEOUT,
+    425: codes.SERVICE_UNAVAILABLE, 429: codes.RATE_LIMIT_EXCEEDED, 504: codes.REQUEST_TIMEOUT,
+}  # fmt: skip
 # The other 4xx statuses that different arguments can resolve.
 _MENDABLE: Final = frozenset({400, 409, 422})
 
 # Statuses by which a gateway reports that it could not reach the tool.
 _LOST: Final = frozenset({502, 504})
-# The service cannot do this at all (RFC 9110 sections 15.6.2 and 15.6.6): no repetition helps.
-_FINAL: Final = frozenset({501, 505})
 # Statuses from 500 on by which a service says that it has done nothing.
-_NOT_RUN: Final = _FINAL | {503}
+_NOT_RUN: Final = LASTING | {503}
 
 # The upstream's headers that a client needs although the body is replaced.
 _KEPT_HEADERS: Final = frozenset({"retry-after", "www-authenticate"})
@@ -90,24 +84,25 @@ def classify_answer(
         return None
     status, headers = reply.status, reply.headers
     text, value = _read_body(headers, reply.body if isinstance(reply.body, bytes) else b"", named)
-    told = _read_error(value)
-    if told is None and status < 400:
+    is_bare = (error := _read_error(value)) is None  # no envelope of the tool gives a code and a message
+    if is_bare and status < 400:
         return None
     words = _Words(sent, _limits(check) if limits is None else limits)
-    said = _asked_status(told, status)
-    url = _about_url(value) if said and told is None else ()
-    found = read_complaints(said, _header(headers, "content-type"), text, check, sent, limits) if said else None
-    if idempotent and told is None and status in SERVER_ERRORS:
-        found = read_server_error(_header(headers, "content-type"), text, check, sent, limits)
-    failure = _by_status(status) if told is None else _read_enveloped(told, value, status, words)
-    failure = failure if told is not None else replace(failure, hint=words.show(_hint(value)))
-    original = words.quote(value if told is None else _without_details(value), text)
+    media_type, asked = _header(headers, "content-type"), _find_asked_status(error, status)
+    url = _about_url(value) if asked and is_bare else ()
+    found = read_complaints(asked, media_type, text, check, sent, limits) if asked else None
+    if idempotent and is_bare and status in SERVER_ERRORS:
+        found = read_server_error(media_type, text, check, sent, limits)
+    failure = _by_status(status, words.show(_hint(value))) if is_bare else _read_enveloped(error, value, status, words)
+    original = words.quote(value if is_bare else _without_details(value), text)
     if url and (found is None or not found.violations):
         failure = replace(failure, hint=words.show("; ".join(url)))
-    else:
-        failure = _with_words(failure, found, sent, told is None, original)
-    executed = {"executed": "unknown"} if _may_have_run(status, idempotent) else {}
-    details = executed | _details(failure, status, _retry_after(_header(headers, "retry-after"), wall), original)
+    elif found is not None:
+        failure = _add_complaint(failure, found, sent, is_bare, original)
+    elif is_bare and _is_short(original):
+        failure = replace(failure, message=f"{failure.message}: {original}")
+    retry_after = _retry_after(_header(headers, "retry-after"), wall)
+    details = _collect_details(failure, status, retry_after, original, idempotent)
     kept = tuple((name, item) for name, item in headers if name.lower() in _KEPT_HEADERS)
     return replace(failure, details=details, status=status, headers=kept)
 
@@ -127,23 +122,23 @@ def is_success(reply: UpstreamReply) -> bool:
     )
 
 
-def _may_have_run(status: int, idempotent: bool) -> bool:
-    """Whether an answer with a status leaves it open that the tool ran, so that its call must not be repeated."""
-    return status in _LOST or (status >= 500 and status not in _NOT_RUN and not idempotent)
-
-
 def _limits(check: Check | None) -> FeedbackLimits:
     return FeedbackLimits(secret_names=find_sensitive_names(check.schemas) if check is not None else frozenset())
 
 
-def _details(failure: Failure, status: int, retry_after: str, original: str) -> dict[str, str]:
+def _collect_details(
+    failure: Failure, status: int, retry_after: str, original: str, idempotent: bool
+) -> dict[str, str]:
     """The details of the tool's own envelope, and those of every failed answer."""
-    return {
-        **failure.details,
-        "upstream_status": str(status),
-        **({"retry_after": retry_after} if retry_after else {}),
-        **({"original_error": original} if original and "original_error" not in failure.details else {}),
-    }
+    # Where the status leaves it open whether the tool ran, its call must not be repeated.
+    may_have_run = status in _LOST or (status >= 500 and status not in _NOT_RUN and not idempotent)
+    executed = {"executed": "unknown"} if may_have_run else {}
+    details = {**executed, **failure.details, "upstream_status": str(status)}
+    if retry_after:
+        details["retry_after"] = retry_after
+    if original:
+        details.setdefault("original_error", original)
+    return details
 
 
 def make_fault_failure(fault: UpstreamFault, sends: int = 1) -> Failure:
@@ -160,35 +155,22 @@ def make_fault_failure(fault: UpstreamFault, sends: int = 1) -> Failure:
 
 
 # --- what it says about the arguments ---------------------------------------------------------------------------------
-def _asked_status(told: JsonValue, status: int) -> int | None:
+def _find_asked_status(error: JsonValue, status: int) -> int | None:
     """The status under which to look for complaints; None for an answer that is not about arguments (contract section
-    7).
+    7). An envelope that says INPUT_ERROR inside a success has no status of its own.
 
-    An envelope that says INPUT_ERROR inside a success has no status of its own.
+    An envelope's category is the one that it names, or that of its code, where that is known.
     """
-    category = _named_category(told)
+    category = None
+    if isinstance(error, dict):
+        name = error.get("code")
+        if (named := error.get("category")) in list(Category):
+            category = Category(named)
+        elif isinstance(name, str) and name in ERROR_CODES:
+            category = ERROR_CODES[name].category
     if status < 400:
         return 400 if category is Category.INPUT_ERROR else None
     return status if status in STATUSES and category in (None, Category.INPUT_ERROR) else None
-
-
-def _named_category(told: JsonValue) -> Category | None:
-    """The category that an envelope names or that its code is known for; None where it names neither."""
-    if not isinstance(told, dict):
-        return None
-    if (named := told.get("category")) in list(Category):
-        return Category(named)
-    name = told.get("code")
-    return ERROR_CODES[name].category if isinstance(name, str) and name in ERROR_CODES else None
-
-
-def _with_words(failure: Failure, found: Complaint | None, sent: JsonValue, bare: bool, original: str) -> Failure:
-    """The failure with what the tool says: its complaint, or its words behind the message."""
-    if found is not None:
-        return _add_complaint(failure, found, sent, bare, original)
-    if bare and _is_short(original):
-        return replace(failure, message=f"{failure.message}: {original}")
-    return failure
 
 
 def _is_short(original: str) -> bool:
@@ -209,14 +191,13 @@ def _add_complaint(failure: Failure, found: Complaint, sent: JsonValue, bare: bo
 
 
 # Where frameworks say that a parameter stands: FastAPI's `loc`, express-validator's `location`.
-_URL_PLACES: Final = {"path": "in the path of the URL", "query": "in the query of the URL",
-                      "params": "in the path of the URL"}  # fmt: skip
+_URL_PLACES: Final = {"path": "path", "query": "query", "params": "path"}
 
 
 def _about_url(value: JsonValue) -> tuple[str, ...]:
     """What a framework says of parameters in the URL, which no change of the arguments can mend; at most five."""
     listed = value.get("detail", value.get("errors")) if isinstance(value, dict) else None
-    told: list[str] = []
+    found: list[str] = []
     for item in listed if isinstance(listed, list) else ():
         if not isinstance(item, dict) or not isinstance(item.get("msg"), str):
             continue
@@ -224,19 +205,21 @@ def _about_url(value: JsonValue) -> tuple[str, ...]:
         place, name = (loc[0], loc[1:]) if isinstance(loc, list) and loc else (item.get("location"), [item.get("path")])
         if isinstance(place, str) and place in _URL_PLACES:
             named = ".".join(str(step) for step in name)
-            told.append(f"Parameter '{named}' stands {_URL_PLACES[place]}, not in the body: {item['msg']}")
-    return tuple(told[:5])
+            found.append(
+                f"Parameter '{named}' stands in the {_URL_PLACES[place]} of the URL, not in the body: {item['msg']}"
+            )
+    return tuple(found[:5])
 
 
 # --- by status ------------------------------------------------------------------------------------------------------
-def _by_status(status: int) -> Failure:
+def _by_status(status: int, hint: str = "") -> Failure:
     message = f"The tool answered with HTTP status {status}"
     if status >= 500:
         code = _BY_STATUS.get(status, codes.SERVICE_UNAVAILABLE)
-        return Failure(code, message, retryable=False if status in _FINAL else None)
+        return Failure(code, message, hint=hint, retryable=False if status in LASTING else None)
     if (known := _BY_STATUS.get(status)) is not None:
-        return Failure(known, message)
-    return Failure(codes.INVALID_REQUEST, message, retryable=status in _MENDABLE)
+        return Failure(known, message, hint=hint)
+    return Failure(codes.INVALID_REQUEST, message, hint=hint, retryable=status in _MENDABLE)
 
 
 def _retry_after(value: str, wall: float) -> str:
@@ -289,10 +272,6 @@ def _read_enveloped(error: JsonValue, value: JsonValue, status: int, words: _Wor
     )
 
 
-# Where tools put what to do next, best first.
-_HINTS_AT: Final = ("hint", "remediation_hint")
-
-
 def _hint(value: JsonValue, more: tuple[str, ...] = ()) -> str:
     """The tool's own words on what to do next, '' where it has none. `more`: other keys that may hold them."""
     if not isinstance(value, dict):
@@ -300,7 +279,7 @@ def _hint(value: JsonValue, more: tuple[str, ...] = ()) -> str:
     for holder in (value.get("details"), value, value.get("error")):
         if not isinstance(holder, dict):
             continue
-        for key in (*_HINTS_AT, *more):
+        for key in ("hint", "remediation_hint", *more):
             hint = holder.get(key)
             if isinstance(hint, str) and hint.strip():
                 return " ".join(hint.split())
@@ -326,16 +305,12 @@ def _flat(details: JsonValue, words: _Words) -> dict[str, str]:
     """`details` as GoMind clients decode them: text to text, bounded."""
     if not isinstance(details, dict):
         return {}
-    texts = ((key, item if isinstance(item, str) else _write_detail(item)) for key, item in details.items())
-    return {key[:64]: words.show(item) for key, item in [pair for pair in texts if pair[1]][:_MOST_DETAILS]}
-
-
-def _write_detail(item: JsonValue) -> str:
-    """A detail that is no text, as JSON; '' for one that is empty or long."""
-    if item in (None, "", [], {}):
-        return ""
-    text = dumps(item).decode("utf-8", "replace")
-    return text if len(text) <= _LONGEST_DETAIL else ""
+    texts: dict[str, str] = {}
+    for key, item in details.items():
+        text = item if isinstance(item, str) else dumps(item).decode("utf-8", "replace")
+        if item not in (None, "", [], {}) and (isinstance(item, str) or len(text) <= _LONGEST_DETAIL):
+            texts[key] = text
+    return {key[:64]: words.show(text) for key, text in list(texts.items())[:_MOST_DETAILS]}
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
@@ -347,28 +322,16 @@ def _header(headers: Headers, name: str) -> str:
     return ""
 
 
-def _readable(headers: Headers, body: bytes) -> bytes:
-    """The body without its content coding; b"" where it cannot be decoded within the bound."""
-    coding = _header(headers, "content-encoding")
-    if not is_coded(coding):
-        return body[:LOOKED_AT]
-    decoded = decode(body, coding, LOOKED_AT)
-    return b"" if isinstance(decoded, Undecodable) else decoded
-
-
 def _read_body(headers: Headers, body: bytes, named: Mapping[tuple[str, str], str]) -> tuple[bytes, JsonValue]:
-    """An error body as text and as JSON, with places in the URL as those of the arguments that they are."""
-    text = _readable(headers, body)
-    value = _json(text)
+    """An error body as text without its content coding (b"" where it cannot be decoded within the bound) and as JSON
+    (None for anything but an object or array), with places in the URL as those of the arguments that they are."""
+    coding = _header(headers, "content-encoding")
+    decoded = decode(body, coding, LOOKED_AT) if is_coded(coding) else body[:LOOKED_AT]
+    text = b"" if isinstance(decoded, Undecodable) else decoded
+    value = parse(text) if text.lstrip()[:1] in (b"{", b"[") else None
+    if isinstance(value, JsonProblem):
+        value = None
     return (dumps(value) if named and rename_url_places(value, named) else text), value
-
-
-def _json(text: bytes) -> JsonValue:
-    """The JSON value of an error body; None for anything but an object or array."""
-    if text.lstrip()[:1] not in (b"{", b"["):
-        return None
-    value = parse(text)
-    return None if isinstance(value, JsonProblem) else value
 
 
 class _Words:

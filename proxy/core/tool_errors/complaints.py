@@ -23,21 +23,10 @@ from proxy.core.display.secrets import find_sensitive_names
 from proxy.core.json.jsontext import find_at_pointer
 from proxy.core.model.codes import TYPE_MISMATCH
 from proxy.core.model.values import FeedbackLimits, JsonValue, Pointer, Violation
-from proxy.core.tool_errors.dialects import DIALECTS, Dialect
+from proxy.core.tool_errors.dialects import DIALECTS
 from proxy.core.tool_errors.error_body import ErrorBody, find_code_of_words, find_expected_type, open_body
 from proxy.core.tool_errors.findings import Tool, list_findings, list_secrets
 from proxy.core.tool_errors.places import Arguments
-
-__all__ = [
-    "DIALECTS",
-    "SERVER_ERRORS",
-    "STATUSES",
-    "Complaint",
-    "Dialect",
-    "compile_dialects",
-    "read_complaints",
-    "read_server_error",
-]
 
 # Statuses that can mean wrong arguments. All others show by themselves what is at fault.
 STATUSES: Final = frozenset({400, 404, 409, 422})
@@ -56,17 +45,10 @@ _INVALID_PARAMS: Final = -32602
 _OTHER_CATEGORIES: Final = frozenset({"NOT_FOUND", "AUTH_ERROR", "RATE_LIMIT", "SERVICE_ERROR"})
 # `isTypeRelatedError` of the seed, all three lists.
 TYPE_PATTERNS: Final = (
-    "cannot unmarshal string into",
-    "cannot unmarshal number into",
-    "cannot unmarshal bool into",
-    "json: cannot unmarshal",
-    "type mismatch",
-    "invalid type",
-    "expected number",
-    "expected string",
-    "expected boolean",
+    "cannot unmarshal string into", "cannot unmarshal number into", "cannot unmarshal bool into",
+    "json: cannot unmarshal", "type mismatch", "invalid type", "expected number", "expected string", "expected boolean",
     "invalid value",
-)
+)  # fmt: skip
 # Validation errors of the seed ("business logic").
 RULE_PATTERNS: Final = ("must be greater than", "must be positive", "is required", "cannot be empty")
 
@@ -114,18 +96,21 @@ def read_complaints(
     if status not in STATUSES or not body:
         return None
     answer = open_body(content_type, body)
-    if _says_otherwise(answer):
+    # A category of GoMind's that is not about the arguments (contract section 7).
+    if any(isinstance(value, dict) and value.get("category") in _OTHER_CATEGORIES for value in answer.values[:8]):
         return None
     if limits is None:
         limits = FeedbackLimits(secret_names=find_sensitive_names(check.schemas) if check is not None else frozenset())
     tool = Tool(Arguments(sent, check), limits, list_secrets(sent, limits), status in _DOUBTFUL)
     for dialect in DIALECTS:
-        read = list_findings(dialect, answer, tool)
-        if read is not None:
+        if (read := list_findings(dialect, answer, tool)) is not None:
             found, words = read
-            typed = any(violation.code is TYPE_MISMATCH for violation in found)
-            return Complaint(dialect.name, found, words, typed)
-    return _generic(answer, tool)
+            return Complaint(dialect.name, found, words, any(one.code is TYPE_MISMATCH for one in found))
+    if (said := read_sentence(answer)) is not None:
+        return Complaint("gomind", (), tool.show(said[0]), said[1])
+    if any(_is_invalid_params(value) for value in answer.values):
+        return Complaint("json-rpc", (), tool.show(answer.texts[0] if answer.texts else "Invalid params"), False)
+    return None
 
 
 def read_server_error(
@@ -160,26 +145,12 @@ def compile_dialects() -> None:
     find_expected_type("-")
 
 
-def _generic(answer: ErrorBody, tool: Tool) -> Complaint | None:
-    said = read_sentence(answer)
-    if said is not None:
-        return Complaint("gomind", (), tool.show(said[0]), said[1])
-    if any(_is_invalid_params(value) for value in answer.values):
-        return Complaint("json-rpc", (), tool.show(answer.texts[0] if answer.texts else "Invalid params"), False)
-    return None
-
-
 def _is_invalid_params(value: JsonValue) -> bool:
     """Whether a JSON-RPC error is about wrong arguments. MCP also answers -32602 for an unknown tool."""
     if not isinstance(value, dict) or value.get("code") != _INVALID_PARAMS:
         return False
     message = str(value.get("message", "")).lower()
     return not ("unknown tool" in message or "not found" in message or "unknown prompt" in message)
-
-
-def _says_otherwise(answer: ErrorBody) -> bool:
-    """Whether the body names a category of its own that is not about the arguments (GoMind, contract section 7)."""
-    return any(isinstance(value, dict) and value.get("category") in _OTHER_CATEGORIES for value in answer.values[:8])
 
 
 def read_sentence(answer: ErrorBody) -> tuple[str, bool] | None:

@@ -226,130 +226,60 @@ _OUTSIDE: Final = ("header", "headers", "cookie", "cookies")
 _URL: Final = (*_OUTSIDE, "path", "query", "params")
 
 _LISTS: Final = (
-    Dialect(
-        "fastapi",
-        make_items_reader(needs=("loc", "msg"), place=("loc",), words=("msg",), kind=("type",), outside=_URL),
-        ("fastapi.json",),
-    ),
-    Dialect(
-        "ajv",
-        make_items_reader(
-            needs=("keyword", "message"),
-            place=("instancePath", "dataPath"),
-            words=("message",),
-            kind=("keyword",),
-            extra=("params.missingProperty", "params.additionalProperty", "params.unevaluatedProperty"),
-        ),
-        ("ajv.json",),
-    ),
-    Dialect(
-        "joi",
-        make_items_reader(
-            needs=("path", "type", "message", "context"), place=("path",), words=("message",), kind=("type",)
-        ),
-        ("joi.json",),
-    ),
-    Dialect(
-        "zod",
-        make_items_reader(
-            needs=("code", "path", "message"), place=("path",), words=("message",), kind=("code",), extra=("keys",)
-        ),
-        ("zod.json",),
-    ),
-    Dialect(
-        "valibot",
-        make_items_reader(needs=("kind", "type", "message"), place=("path",), words=("message",), kind=("type",)),
-        ("documented.json",),
-    ),
-    Dialect(
-        "express-validator",
-        make_items_reader(needs=("msg", "location"), place=("path", "param"), words=("msg",), outside=_URL),
-        ("express-validator.json", "documented.json"),
-    ),
-    Dialect(
-        "express-openapi-validator",
-        make_items_reader(needs=("path", "errorCode"), place=("path",), words=("message",)),
-        ("express-openapi-validator.json",),
-    ),
-    Dialect(
-        "spring",
-        make_items_reader(
-            needs=("field", "defaultMessage"), place=("field",), words=("defaultMessage",), kind=("code",)
-        ),
-        ("spring.json",),
-    ),
-    Dialect(
-        "json-api",
-        make_items_reader(needs=("source",), place=("source.pointer", "source.parameter"), words=("detail", "title")),
-        ("documented.json",),
-        sure=False,
-    ),
-    Dialect(
-        "problem-details",  # RFC 9457 section 3, the example with `errors`
-        make_items_reader(needs=("pointer",), place=("pointer",), words=("detail", "message", "title"), kind=("code",)),
-        ("documented.json",),
-        sure=False,
-    ),
-    Dialect(
-        "problem-details",  # RFC 7807 section 3, the example with `invalid-params`
-        make_items_reader(needs=("name", "reason"), place=("name",), words=("reason",), kind=("code",)),
-        ("documented.json",),
-        sure=False,
-    ),
-    Dialect(
-        "problem-details",  # huma
-        make_items_reader(needs=("message", "location"), place=("location",), words=("message",), outside=_OUTSIDE),
-        ("problem-details.json",),
-        sure=False,
-    ),
-    Dialect(
-        "field-list",
-        make_items_reader(
-            needs=(),
-            place=(
-                "field",
-                "property",
-                "propertyName",
-                "propertyPath",
-                "param",
-                "parameter",
-                "attribute",
-                "fieldName",
-            ),
-            words=("message", "msg", "detail", "reason", "error", "description", "errorMessage", "code"),
-            kind=("code", "rule", "tag", "type", "errorCode"),
-            outside=_OUTSIDE,
-        ),
-        ("documented.json",),
-        sure=False,
-    ),
-)
+    Dialect("fastapi", make_items_reader(
+        needs=("loc", "msg"), place=("loc",), words=("msg",), kind=("type",), outside=_URL), ("fastapi.json",)),
+    Dialect("ajv", make_items_reader(
+        needs=("keyword", "message"), place=("instancePath", "dataPath"), words=("message",), kind=("keyword",),
+        extra=("params.missingProperty", "params.additionalProperty", "params.unevaluatedProperty")), ("ajv.json",)),
+    Dialect("joi", make_items_reader(
+        needs=("path", "type", "message", "context"), place=("path",), words=("message",), kind=("type",)),
+        ("joi.json",)),
+    Dialect("zod", make_items_reader(
+        needs=("code", "path", "message"), place=("path",), words=("message",), kind=("code",), extra=("keys",)),
+        ("zod.json",)),
+    Dialect("valibot", make_items_reader(
+        needs=("kind", "type", "message"), place=("path",), words=("message",), kind=("type",)), ("documented.json",)),
+    Dialect("express-validator", make_items_reader(
+        needs=("msg", "location"), place=("path", "param"), words=("msg",), outside=_URL),
+        ("express-validator.json", "documented.json")),
+    Dialect("express-openapi-validator", make_items_reader(
+        needs=("path", "errorCode"), place=("path",), words=("message",)), ("express-openapi-validator.json",)),
+    Dialect("spring", make_items_reader(
+        needs=("field", "defaultMessage"), place=("field",), words=("defaultMessage",), kind=("code",)),
+        ("spring.json",)),
+    Dialect("json-api", make_items_reader(
+        needs=("source",), place=("source.pointer", "source.parameter"), words=("detail", "title")),
+        ("documented.json",), sure=False),
+    # RFC 9457 section 3, the example with `errors`; RFC 7807 section 3, the one with `invalid-params`; huma.
+    Dialect("problem-details", make_items_reader(
+        needs=("pointer",), place=("pointer",), words=("detail", "message", "title"), kind=("code",)),
+        ("documented.json",), sure=False),
+    Dialect("problem-details", make_items_reader(
+        needs=("name", "reason"), place=("name",), words=("reason",), kind=("code",)),
+        ("documented.json",), sure=False),
+    Dialect("problem-details", make_items_reader(
+        needs=("message", "location"), place=("location",), words=("message",), outside=_OUTSIDE),
+        ("problem-details.json",), sure=False),
+    Dialect("field-list", make_items_reader(
+        needs=(),
+        place=("field", "property", "propertyName", "propertyPath", "param", "parameter", "attribute", "fieldName"),
+        words=("message", "msg", "detail", "reason", "error", "description", "errorMessage", "code"),
+        kind=("code", "rule", "tag", "type", "errorCode"), outside=_OUTSIDE), ("documented.json",), sure=False),
+)  # fmt: skip
 
 _MAPS: Final = (
-    Dialect(
-        "zod",
-        make_map_reader(at=("error", "errors", "issues", "details", "data"), marks=("fieldErrors", "formErrors")),
-        ("zod.json",),
-        sure=False,
-    ),
-    Dialect(
-        "valibot", make_map_reader(at=("error", "errors", "issues"), marks=("nested",)), ("valibot.json",), sure=False
-    ),
-    Dialect(
-        "zod",
-        make_map_reader(at=("error", "errors", "issues", "details"), marks=("_errors", "properties")),
-        ("zod.json",),
-        sure=False,
-    ),
+    Dialect("zod", make_map_reader(
+        at=("error", "errors", "issues", "details", "data"), marks=("fieldErrors", "formErrors")),
+        ("zod.json",), sure=False),
+    Dialect("valibot", make_map_reader(at=("error", "errors", "issues"), marks=("nested",)),
+            ("valibot.json",), sure=False),
+    Dialect("zod", make_map_reader(at=("error", "errors", "issues", "details"), marks=("_errors", "properties")),
+            ("zod.json",), sure=False),
     Dialect("zod", make_map_reader(marks=("_errors", "fieldErrors", "formErrors")), ("zod.json",), sure=False),
     Dialect("aspnet", make_map_reader(at=("errors",), marks=("traceId", "title")), ("documented.json",), sure=False),
-    Dialect(
-        "marshmallow",
-        make_map_reader(at=("errors", "messages", "error"), marks=("json", "_schema")),
-        ("marshmallow.json",),
-        sure=False,
-    ),
-)
+    Dialect("marshmallow", make_map_reader(at=("errors", "messages", "error"), marks=("json", "_schema")),
+            ("marshmallow.json",), sure=False),
+)  # fmt: skip
 
 _WORDS: Final = (
     Dialect("go-json", GO_JSON, ("go-json.json",)),
@@ -365,7 +295,7 @@ _WORDS: Final = (
     Dialect("rails", RAILS, ("documented.json",)),
     Dialect("python-text", PYTHON, ("documented.json",)),
     Dialect("json-text", JSON, ("documented.json",)),
-)
+)  # fmt: skip
 
 # Keys under which frameworks and hand-written handlers put a map of errors.
 _HOLDERS: Final = (
@@ -375,15 +305,9 @@ _HOLDERS: Final = (
 
 _LOOSE: Final = (
     Dialect("field-map", make_map_reader(at=_HOLDERS, loose=True), ("documented.json",), sure=False),
-    Dialect(
-        "sentence",
-        SENTENCE,
-        ("class-validator.json", "yup.json", "documented.json"),
-        sure=False,
-        strict=True,
-    ),
+    Dialect("sentence", SENTENCE, ("class-validator.json", "yup.json", "documented.json"), sure=False, strict=True),
     Dialect("field-map", make_map_reader(), ("django-rest.json", "marshmallow.json", "documented.json"), sure=False),
     Dialect("field-map", make_map_reader(loose=True), ("spring.json",), sure=False, strict=True),
-)
+)  # fmt: skip
 
 DIALECTS: Final[tuple[Dialect, ...]] = (*_LISTS, *_MAPS, *_WORDS, *_LOOSE)

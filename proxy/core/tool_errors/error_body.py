@@ -37,16 +37,16 @@ _DEEPEST: Final = 8
 _NESTINGS: Final = 2
 
 # Keys under which a body repeats what was sent, or describes something else than the arguments.
-_ECHOES: Final = frozenset(
-    ["input", "value", "rejectedvalue", "received", "context", "ctx", "params", "arguments", "request", "meta",
-     "stack", "stacktrace", "trace", "traceid", "exception", "url", "instance", "timestamp", "headers", "cause"]
-)  # fmt: skip
+_ECHOES: Final = frozenset([
+    "input", "value", "rejectedvalue", "received", "context", "ctx", "params", "arguments", "request", "meta", "stack",
+    "stacktrace", "trace", "traceid", "exception", "url", "instance", "timestamp", "headers", "cause",
+])  # fmt: skip
 # Keys whose texts are words about the error.
-_SPOKEN: Final = frozenset(
-    ["message", "msg", "detail", "details", "error", "errors", "errordescription", "errormessage", "errormessages",
-     "reason", "reasons", "title", "description", "text", "originalerror", "messages", "content", "result", "data",
-     "fault", "faultstring", "body", "violations", "validationerrors", "issues", "hint", "why", "summary"]
-)  # fmt: skip
+_SPOKEN: Final = frozenset([
+    "message", "msg", "detail", "details", "error", "errors", "errordescription", "errormessage", "errormessages",
+    "reason", "reasons", "title", "description", "text", "originalerror", "messages", "content", "result", "data",
+    "fault", "faultstring", "body", "violations", "validationerrors", "issues", "hint", "why", "summary",
+])  # fmt: skip
 
 _TAG: Final = re.compile(r"<[^<>]{0,300}>")
 
@@ -63,7 +63,8 @@ class ErrorBody:
 
 def open_body(content_type: str, body: bytes) -> ErrorBody:
     """Opens an error body. Looks at its first 64 KiB; never raises."""
-    text = _text(body)
+    shown = body if len(body) <= LOOKED_AT else body[: LOOKED_AT - _TORN]
+    text = shown.decode("utf-8", "replace").replace("\r\n", "\n")
     if "html" in content_type.lower() or text.lstrip()[:9].lower() in ("<!doctype", "<html"):
         import html  # imported here: its table takes a third of a MB, and few tools answer with pages
 
@@ -75,11 +76,6 @@ def open_body(content_type: str, body: bytes) -> ErrorBody:
     else:
         opened.take(value, 0)
     return ErrorBody(tuple(opened.texts), tuple(opened.values))
-
-
-def _text(body: bytes) -> str:
-    shown = body if len(body) <= LOOKED_AT else body[: LOOKED_AT - _TORN]
-    return shown.decode("utf-8", "replace").replace("\r\n", "\n")
 
 
 def _json(text: str) -> JsonValue:
@@ -118,7 +114,9 @@ class _Opened:
             return
         self.texts.append(text[:_LONGEST_TEXT])
         self.words += len(self.texts[-1])
-        if nesting < _NESTINGS and (inner := _inner_json(text)) is not None:
+        found = _JSON_START.search(text) if nesting < _NESTINGS else None
+        inner = _json(text[found.start() :].strip()) if found is not None else None
+        if isinstance(inner, dict | list):
             self.take(inner, nesting + 1)
 
 
@@ -134,14 +132,6 @@ def _inside(item: JsonValue, depth: int, spoken: bool) -> Iterator[tuple[JsonVal
 
 # The start of JSON inside a text: an object or a list of objects.
 _JSON_START: Final = re.compile(r"\[\s*\{|\{\s*\"|\[\s*\"")
-
-
-def _inner_json(text: str) -> JsonValue:
-    found = _JSON_START.search(text)
-    if found is None:
-        return None
-    value = _json(text[found.start() :].strip())
-    return value if isinstance(value, dict | list) else None
 
 
 # --- names of rules -------------------------------------------------------------------------------------------------
@@ -191,12 +181,12 @@ KINDS: Final[dict[str, ViolationCode]] = {name: code for code, names in _NAMED.i
 # Families of names, for the many that are not listed one by one (Pydantic has over a hundred).
 _FAMILIES: Final = (
     (re.compile(r"(?:date|time|datetime|timedelta|uuid|url)_(?:\w+_)?(?:parsing|type|version|scheme)$"),
-     codes.FORMAT_MISMATCH),
+        codes.FORMAT_MISMATCH),
     (re.compile(r"^value_error\.missing|^missing_"), codes.REQUIRED_MISSING),
     (re.compile(r"^value_error\.number"), codes.CONSTRAINT),
     (re.compile(r"^value_error\.(?:url|uuid|date|time|email)"), codes.FORMAT_MISMATCH),
     (re.compile(r"^type_error|_type$|_parsing$|_parsing_size$|^int_from_float$|\.base$|^is_instance_of"),
-     codes.TYPE_MISMATCH),
+        codes.TYPE_MISMATCH),
     (re.compile(r"^number\.(?:min|max|greater|less|integer|multiple|positive|negative)"), codes.CONSTRAINT),
     (re.compile(r"^array\."), codes.ARRAY_LENGTH),
     (re.compile(r"^string\."), codes.FORMAT_MISMATCH),

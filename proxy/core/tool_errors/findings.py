@@ -66,13 +66,11 @@ class Tool:
 def mask_secrets(words: str, secrets: tuple[str, ...]) -> str:
     """Words on one line with every secret in them masked. `secrets` come from `list_secrets`."""
     for secret in secrets:
-        words = words.replace(secret, MASK) if len(secret) > 5 else re.sub(_alone(secret), MASK, words)
+        if len(secret) > 5:
+            words = words.replace(secret, MASK)
+        else:  # a short one is masked only where it stands alone: it may be a part of many words
+            words = re.sub(rf"(?<![^\W_]){re.escape(secret)}(?![^\W_])", MASK, words)
     return words
-
-
-def _alone(secret: str) -> str:
-    """A pattern for one secret. A short one only matches where it stands alone, or it would match within many words."""
-    return rf"(?<![^\W_]){re.escape(secret)}(?![^\W_])"
 
 
 def list_secrets(sent: JsonValue, limits: FeedbackLimits) -> tuple[str, ...] | None:
@@ -85,14 +83,13 @@ def list_secrets(sent: JsonValue, limits: FeedbackLimits) -> tuple[str, ...] | N
             found |= {" ".join(text.split()) for text in (value, dumps(value).decode("utf-8", "replace")[1:-1])}
         elif secret and value is not None and not isinstance(value, bool | dict | list | Absent):
             found.add(dumps(value).decode())
-        queue += [(item, secret or _is_secret(step, limits)) for step, item in list_members(value)]
+        queue += [
+            (item, secret or (isinstance(step, str) and (step in limits.secret_names or is_secret_name(step))))
+            for step, item in list_members(value)
+        ]
         if len(queue) > _MOST_VALUES or len(found) > _MOST_SECRETS:
             return None
     return tuple(sorted(found, key=lambda text: (-len(text), text)))
-
-
-def _is_secret(step: str | int, limits: FeedbackLimits) -> bool:
-    return isinstance(step, str) and (step in limits.secret_names or is_secret_name(step))
 
 
 # --- from claims to violations --------------------------------------------------------------------------------------
@@ -113,7 +110,7 @@ def list_findings(dialect: Dialect, answer: ErrorBody, tool: Tool) -> tuple[tupl
     found = [finding for claim in claims if _is_believed(finding := _find(claim, tool), dialect, tool)]
     if not dialect.sure and any(_names_one(finding) for finding in found):
         # ASP.NET adds "The request field is required." to the errors of the fields of the request.
-        found = [finding for finding in found if _names_one(finding) or _says_type(finding)]
+        found = [one for one in found if _names_one(one) or (_is_whole(one) and one.code is not codes.REQUIRED_MISSING)]
     if not found:
         return None
     violations: dict[tuple[str, Pointer], Violation] = {}
@@ -130,10 +127,9 @@ def _names_one(finding: _Finding) -> bool:
     return finding.located is not None and finding.located.known and finding.located.path != ()
 
 
-def _says_type(finding: _Finding) -> bool:
-    """Whether a finding about the arguments as a whole still adds something to other findings."""
-    whole = finding.located is None or finding.located.path == ()
-    return whole and finding.code is not codes.REQUIRED_MISSING
+def _is_whole(finding: _Finding) -> bool:
+    """Whether a finding is about the arguments as a whole."""
+    return finding.located is None or finding.located.path == ()
 
 
 def _find(claim: Claim, tool: Tool) -> _Finding:
@@ -206,12 +202,8 @@ def _is_believed(finding: _Finding, dialect: Dialect, tool: Tool) -> bool:
 
 
 # The meaning of a "required" rule for a value that was sent: null, an empty text, an empty list.
-_INSTEAD_OF_MISSING: Final = {
-    "null": codes.TYPE_MISMATCH,
-    "string": codes.STRING_LENGTH,
-    "array": codes.ARRAY_LENGTH,
-}
 _LENGTHS: Final = {"string": codes.STRING_LENGTH, "array": codes.ARRAY_LENGTH}
+_INSTEAD_OF_MISSING: Final = {**_LENGTHS, "null": codes.TYPE_MISMATCH}
 
 
 def _violation(finding: _Finding, path: Pointer, tool: Tool) -> Violation:
@@ -220,16 +212,14 @@ def _violation(finding: _Finding, path: Pointer, tool: Tool) -> Violation:
     code = _settle_code(finding, value)
     asked = find_json_type(claim.expected) or find_expected_type(claim.words)
     expected = _describe_expected(code, asked, nodes, value)
-    sensitive = is_secret_path(path, tool.limits) or any(_is_sensitive(node) for node in nodes)
-    return Violation(
-        code,
-        path,
-        _message(code, path, value, expected),
-        expected,
-        f"The tool says: {said}" if (said := tool.show(claim.said or claim.words.strip())) else "",
-        value=value,
-        sensitive=sensitive,
+    sensitive = is_secret_path(path, tool.limits) or any(
+        node.get("writeOnly") is True or node.get("format") == "password" or node.get("x-sensitive") is True
+        for node in nodes
     )
+    words = tool.show(claim.said or claim.words.strip())
+    hint = f"The tool says: {words}" if words else ""
+    message = _message(code, path, value, expected)
+    return Violation(code, path, message, expected, hint, value=value, sensitive=sensitive)
 
 
 def _path(located: Located, tool: Tool) -> Pointer:
@@ -245,15 +235,14 @@ def _path(located: Located, tool: Tool) -> Pointer:
 def _settle_code(finding: _Finding, value: JsonValue) -> ViolationCode:
     """The final code, which depends on what was sent at the place."""
     code, claim = finding.code, finding.claim
-    located = finding.located
     if value is ABSENT:
-        asks = code in (None, codes.TYPE_MISMATCH) and located is not None and located.path != ()
+        asks = code in (None, codes.TYPE_MISMATCH) and not _is_whole(finding)
         return codes.REQUIRED_MISSING if asks and not isinstance(claim.quoted, str) else code or codes.CONSTRAINT
     kind = name_json_type(value)
-    if code is codes.REQUIRED_MISSING and value not in ("", [], None):
-        return codes.CONSTRAINT if located is None or located.path else code
     if code is codes.REQUIRED_MISSING:
-        return _INSTEAD_OF_MISSING.get(kind, codes.CONSTRAINT) if located is None or located.path else code
+        if finding.located is not None and finding.located.path == ():
+            return code
+        return codes.CONSTRAINT if value not in ("", [], None) else _INSTEAD_OF_MISSING.get(kind, codes.CONSTRAINT)
     if code in (codes.STRING_LENGTH, codes.ARRAY_LENGTH) or (code is codes.CONSTRAINT and is_size(claim.kind)):
         return _LENGTHS.get(kind, code)
     return code or codes.CONSTRAINT
@@ -293,7 +282,3 @@ def _message(code: ViolationCode, path: Pointer, value: JsonValue, expected: str
     if not path and code in (codes.REQUIRED_MISSING, codes.UNKNOWN_FIELD):
         return "A required field is missing" if code is codes.REQUIRED_MISSING else "An unknown field was sent"
     return _MESSAGES.get(code, "The tool refuses this value").format(name=name, expected=asked, actual=actual)
-
-
-def _is_sensitive(node: Node) -> bool:
-    return node.get("writeOnly") is True or node.get("format") == "password" or node.get("x-sensitive") is True

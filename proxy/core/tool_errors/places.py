@@ -198,7 +198,11 @@ class Arguments:
             return None
         if isinstance(self.sent, list) and got == "array":
             return Located((), known=True)
-        found = [path for path, value in self._all() if path and _fits(value, got, claim.quoted)]
+        found = [
+            path
+            for path, value in self._all()
+            if path and (not got or _is(value, got)) and (claim.quoted is None or _text(value) == str(claim.quoted))
+        ]
         return Located(found[0], known=True) if len(found) == 1 else None
 
 
@@ -289,12 +293,6 @@ def _is(value: JsonValue, got: str) -> bool:
         return False
     kind = name_json_type(value)
     return kind == got or {kind, got} <= {"integer", "number"}
-
-
-def _fits(value: JsonValue, got: str, quoted: JsonValue) -> bool:
-    if got and not _is(value, got):
-        return False
-    return quoted is None or _text(value) == str(quoted)
 
 
 def _text(value: JsonValue) -> str:

@@ -12,9 +12,10 @@ the arguments: whether a claim counts is decided when it is matched to what was 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 from typing import Final
 
 from proxy.core.model.codes import ViolationCode
@@ -71,30 +72,22 @@ def make_items_reader(
 
     def read(answer: ErrorBody) -> Iterator[Claim]:
         for value in answer.values:
-            if isinstance(value, dict) and all(key in value for key in needs):
-                yield from _item(value, place, words, kind, extra, outside)
+            if not isinstance(value, dict) or not all(key in value for key in needs):
+                continue
+            where, said = _place(_first(value, place)), _first(value, words)
+            if where is None or not isinstance(said, str):
+                continue
+            start = where[0] if isinstance(where, tuple) and where else where if isinstance(where, str) else ""
+            if str(start).split(".")[0].lower() in outside or str(value.get("location", "")).lower() in outside:
+                continue
+            named, expected = (
+                text if isinstance(text, str) else "" for text in (_first(value, kind), value.get("expected"))
+            )
+            further = [step for key in extra for step in _list_texts(_first(value, (key,)))]
+            for below in [_join_place(where, step) for step in further] or [where]:
+                yield Claim(said, below, kind=named, expected=expected)
 
     return read
-
-
-def _item(
-    value: dict[str, JsonValue], place: tuple[str, ...], words: tuple[str, ...], kind: tuple[str, ...],
-    extra: tuple[str, ...], outside: tuple[str, ...],
-) -> Iterator[Claim]:  # fmt: skip
-    where = _place(_first(value, place))
-    said = _first(value, words)
-    named = _first(value, kind)
-    if where is None or not isinstance(said, str):
-        return
-    start = where[0] if isinstance(where, tuple) and where else where if isinstance(where, str) else ""
-    if str(start).split(".")[0].lower() in outside or str(value.get("location", "")).lower() in outside:
-        return
-    rule = named if isinstance(named, str) else ""
-    expected = value.get("expected")
-    words_of_type = expected if isinstance(expected, str) else ""
-    further = [step for key in extra for step in _list_texts(_first(value, (key,)))]
-    for below in [_join_place(where, step) for step in further] or [where]:
-        yield Claim(said, below, kind=rule, expected=words_of_type)
 
 
 def _first(value: JsonValue, keys: tuple[str, ...]) -> JsonValue:
@@ -161,42 +154,32 @@ def make_map_reader(*, at: tuple[str, ...] = (), marks: tuple[str, ...] = (), lo
             if not isinstance(value, dict):
                 continue
             for held in [value.get(key) for key in at] if at else [value]:
-                if isinstance(held, dict) and (not marks or _is_marked(value, held, marks)):
+                if isinstance(held, dict) and (not marks or any(mark in value or mark in held for mark in marks)):
                     yield from _read_map(held, (), loose, 0)
 
     return read
-
-
-def _is_marked(outer: dict[str, JsonValue], held: dict[str, JsonValue], marks: tuple[str, ...]) -> bool:
-    return any(mark in outer or mark in held for mark in marks)
 
 
 def _read_map(value: JsonValue, path: tuple[str | int, ...], loose: bool, depth: int) -> Iterator[Claim]:
     """The claims of one map, its place so far being `path`."""
     if depth > _DEEPEST_MAP:
         return
-    for key, entry in _entries(value):
+    pairs = value.items() if isinstance(value, dict) else ((index, one) for index, one in enumerate(value) if one)
+    for key, entry in islice(pairs, MOST_CLAIMS):
         if key in _GROUPS and isinstance(entry, dict | list):
             yield from _read_map(entry, path, loose, depth + 1)
             continue
-        itself = key in _ITSELF or (key == "errors" and (path != () or _is_tree(value)))
+        # zod's trees keep their own errors beside `properties` or `items`.
+        is_tree = isinstance(value, dict) and not {"properties", "items"}.isdisjoint(value)
+        itself = key in _ITSELF or (key == "errors" and (path != () or is_tree))
         below = path if itself else (*path, key)
         said = _read_words(entry, loose)
         if said is not None:
-            yield from (Claim(words, _write_place(below), kind=kind) for words, kind in said)
+            # A single key may itself be spelt as a path (`place.lat`, `$.lat`).
+            place: Place = below[0] if len(below) == 1 and isinstance(below[0], str) else below
+            yield from (Claim(words, place, kind=kind) for words, kind in said)
         elif isinstance(entry, dict | list) and not (depth == 0 and key in _ECHOED):
             yield from _read_map(entry, below, loose, depth + 1)
-
-
-def _is_tree(value: JsonValue) -> bool:
-    """Whether a map is one of zod's trees, which keep their own errors beside `properties` or `items`."""
-    return isinstance(value, dict) and not {"properties", "items"}.isdisjoint(value)
-
-
-def _entries(value: JsonValue) -> Iterable[tuple[str | int, JsonValue]]:
-    if isinstance(value, dict):
-        return list(value.items())[:MOST_CLAIMS]
-    return [(index, entry) for index, entry in enumerate(value) if entry][:MOST_CLAIMS]
 
 
 def _read_words(entry: JsonValue, loose: bool) -> list[tuple[str, str]] | None:
@@ -216,13 +199,6 @@ def _read_words(entry: JsonValue, loose: bool) -> list[tuple[str, str]] | None:
         else:
             return None
     return found
-
-
-def _write_place(path: tuple[str | int, ...]) -> Place:
-    """A path of a map as a place. A single key may itself be spelt as a path (`place.lat`, `$.lat`)."""
-    if len(path) == 1 and isinstance(path[0], str):
-        return path[0]
-    return path if path else ROOT
 
 
 # --- words ------------------------------------------------------------------------------------------------------------
@@ -263,14 +239,6 @@ def _claim(match: re.Match[str], code: ViolationCode | None) -> Claim:
         place = tuple(name or int(index) for name, index in _CHAIN.findall(found["chain"]))
     elif found.get("root") is not None:
         place = ROOT
-    return Claim(
-        " ".join((found.get("words") or match[0]).split()),
-        place,
-        found.get("name") or "",
-        kind,
-        code or find_code_of_kind(kind),
-        found.get("expected") or "",
-        found.get("got") or "",
-        found.get("quoted"),
-        " ".join((found.get("said") or "").split()),
-    )
+    words, said = (" ".join(text.split()) for text in (found.get("words") or match[0], found.get("said") or ""))
+    name, expected, got = (found.get(group) or "" for group in ("name", "expected", "got"))
+    return Claim(words, place, name, kind, code or find_code_of_kind(kind), expected, got, found.get("quoted"), said)

@@ -1,4 +1,4 @@
-"""Records finished calls as the section `record` wants them (docs/console.md). A reload may change everything about it.
+"""Records finished calls as the section `record` wants them (docs/recording.md). A reload may change all of it.
 
 With several workers each has a file of its own: FILE.PID.
 """

@@ -40,7 +40,7 @@ LONGEST_SCHEMA: Final = 256 * 1024
 _NO_VALUES: Final = (
     "kept calls have no arguments: say `admin: {values: full}` (with a token), or compare over recorded calls"
 )
-_NO_RECORD: Final = "no call is recorded: say `record: {file: ...}` in the config (docs/console.md)"
+_NO_RECORD: Final = "no call is recorded: say `record: {file: ...}` in the config (docs/recording.md)"
 # The most changed places that a comparison shows.
 _FEW: Final = 50
 _MARKS: Final = (MASK, "...")

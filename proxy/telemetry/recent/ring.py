@@ -66,7 +66,7 @@ class KeptCall(NamedTuple):
 class CallFilter:
     """Which entries are wanted. An empty field lets everything through; `code` is an error code or that of a violation,
     `path` a JSON Pointer or its beginning, `conversation` a hash or its beginning; a name that begins with `~` is a
-    fragment, in either case of letters. Each word of `text` is a fragment of anything that the entry shows but values.
+    fragment, in either case of letters. Each word of `text` is part of something that the entry shows, in any case.
     `since` in seconds since the epoch; `after` and `before` are numbers: only later or earlier entries."""
 
     tool: frozenset[str] = frozenset()
@@ -226,19 +226,29 @@ def _fits(kept: KeptCall, wanted: CallFilter) -> bool:
             return False
     if not kept.conversation.startswith(wanted.conversation):
         return False
-    return _fits_places(kept, wanted) and (not wanted.text or _holds_words(kept, wanted.text))
+    return _fits_places(kept, wanted) and (not wanted.text or _shows_words(kept, wanted.text.casefold().split()))
 
 
 def _is_meant(name: str, wanted: str) -> bool:
     return wanted[1:].lower() in name.lower() if wanted.startswith("~") else name == wanted
 
 
-def _holds_words(kept: KeptCall, text: str) -> bool:
-    shown = [kept.conversation, *(_value(kept, name) for name in _FIELDS)]
-    if kept.failure is not None:
-        shown += (str(item) for row in (*kept.failure.errors, *kept.failure.repairs) for item in row.values())
-    whole = "\n".join(shown).lower()
-    return all(word in whole for word in text.lower().split())
+def _shows_words(kept: KeptCall, folded: list[str]) -> bool:
+    """Whether texts that the entry shows hold all these words, which are case-folded. Kept arguments are not
+    searched."""
+    waiting: list[Any] = [make_entry(kept)]
+    shown: list[str] = []
+    while waiting:
+        match waiting.pop():
+            case dict() as found:
+                waiting.extend(found.values())
+            case list() | tuple() as found:
+                waiting.extend(found)
+            case str() as found:
+                shown.append(found.casefold())
+            case _:
+                pass
+    return all(any(word in text for text in shown) for word in folded)
 
 
 def _fits_places(kept: KeptCall, wanted: CallFilter) -> bool:

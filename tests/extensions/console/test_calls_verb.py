@@ -33,6 +33,18 @@ async def test_a_call_is_found_by_request_id_by_rule_and_by_conversation(capsys:
     assert ("r-1", "r-2", "r-1") == tuple(entry["correlation_id"] for entry in (first, repaired, same))
 
 
+async def test_a_call_is_found_by_a_text_that_it_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    async with tool(replies(OK, OK)) as server, proxied(WEATHER, server.url) as proxy:
+        await proxy.post("/weather", b'{"lat": 1}', "X-Request-ID: r-1", "X-Conversation-Id: one")
+        await proxy.post("/weather", b'{"lat": "north"}', "X-Request-ID: r-2", "X-Conversation-Id: two")
+        found = []
+        for text in ("EXPECTED NUMBER", "R-1", "weath", "nowhere to be found"):
+            assert 0 == await run_calls(proxy, "--text", text, "--json")
+            lines = capsys.readouterr().out.splitlines()
+            found.append([json.loads(line)["correlation_id"] for line in lines])
+    assert [["r-2"], ["r-1"], ["r-1", "r-2"], []] == found
+
+
 async def test_a_tool_that_no_route_names_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     async with proxied(WEATHER) as proxy:
         assert 0 == await run_calls(proxy, "--tool", "weathr", "--tool", "weather")

@@ -1,4 +1,4 @@
-"""docs/correction.md names everything there is: outcomes, placeholders, events, variables of the seeds."""
+"""docs/correction.md names outcomes, placeholders and events; docs/evidence/corrections.md shows what is measured."""
 
 from __future__ import annotations
 
@@ -21,7 +21,12 @@ from proxy.telemetry.metric_table import CORRECTION_EVENTS, METRICS
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "correction.md").read_text()
-ROWS = [[cell.strip() for cell in line.strip("|").split("|")] for line in PAGE.split("\n") if line.startswith("| ")]
+WORTH = (ROOT / "docs" / "evidence" / "corrections.md").read_text()
+ROWS = [
+    [cell.strip() for cell in line.strip("|").split("|")]
+    for line in (PAGE + WORTH).split("\n")
+    if line.startswith("| ")
+]
 
 VARIABLES = {
     "GOMIND_AGENT_MAX_RETRIES", "GOMIND_AGENT_USE_AI_CORRECTION", "GOMIND_AGENT_RETRY_BACKOFF_MS",
@@ -88,10 +93,10 @@ def test_the_shares_without_a_model_are_those_that_are_measured(
 
 
 def test_the_case_on_the_page_is_one(tmp_path: Path) -> None:
-    (tmp_path / "mine.jsonl").write_text(re.findall(r"^```json\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[0])
+    (tmp_path / "mine.jsonl").write_text(re.findall(r"^```json\n(.*?)^```", WORTH, re.MULTILINE | re.DOTALL)[0])
     (case,) = read_cases(tmp_path / "mine.jsonl")
     assert (True, False) == (case.is_right({"limit": 5}), case.is_right(case.sent))
     counted = Counter(case.kind for case in read_bundled_cases())
     assert {"valid": 10, "types": 12, "schema": 11, "context": 5, "unknowable": 3} == counted
     for kind, number in counted.items():
-        assert re.search(rf"`{kind}`[^`]*\({number}\b", PAGE, re.DOTALL), kind
+        assert re.search(rf"`{kind}`[^`]*\({number}\b", WORTH, re.DOTALL), kind

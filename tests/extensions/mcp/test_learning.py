@@ -595,7 +595,7 @@ async def test_what_a_tool_promises_is_counted_and_its_results_stay_as_they_are(
 async def test_a_thousand_tools_and_a_hundred_sessions_cost_a_list_for_each_credential_and_keep_one() -> None:
     tools = [{**ADD, "name": f"tool_{number}"} for number in range(1_000)]
     refused = []
-    async with talk(McpServer(tools), mcp="wait: 5m") as client:
+    async with talk(McpServer(tools), mcp="wait: 5m, ttl: 1h") as client:
 
         async def one(number: int) -> None:
             for step in range(3):

@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -256,6 +257,42 @@ def test_where_a_standin_keeps_too_little_nobody_can_tell(tmp_path: Path, capsys
     assert 0 == main(["diff", *configs(tmp_path, new), "--format", "json"])
     found = json.loads(capsys.readouterr().out)
     assert (3, 0, 0) == (found["cannot_tell"], found["newly_refused"], found["newly_accepted"])
+
+
+def fits(verb: str, line: str) -> Any:
+    """The JSON object in a line, held against the published schema of a verb's output."""
+    found = json.loads(line)
+    schema = json.loads((Path(__file__).parents[3] / f"schemas/verbs/{verb}.schema.json").read_text())
+    jsonschema.Draft202012Validator(schema).validate(found)
+    return found
+
+
+def test_json_of_diff_and_replay_fits_the_published_schemas(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    new = json.loads(json.dumps(SCHEMA))
+    new["properties"]["kind"]["enum"] = ["tea"]
+    old, changed, calls = configs(tmp_path, new)
+    assert 1 == main(["diff", old, changed, calls, "--format", "json"])
+    assert 1 == fits("diff", capfd.readouterr().out)["newly_refused"]
+    assert 1 == main(["replay", "--config", changed, calls])
+    rows = [fits("replay", line) for line in capfd.readouterr().out.splitlines()]
+    assert [1, 2, 3, 4] == [row["line"] for row in rows]
+    assert 1 == main(["replay", "--config", changed, calls, "--format", "text"])
+    assert (
+        "line 3  order  reject  VAL-008 at /kind  differs from the recorded verdict"
+        == capfd.readouterr().out.splitlines()[2]
+    )
+
+
+@pytest.mark.parametrize(
+    ("calls", "message"),
+    [("missing.jsonl", "No such file or directory"), ("new.yaml", "is not recorded calls throughout")],
+)
+def test_diff_says_in_json_what_cannot_be_used(
+    calls: str, message: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    old, new, _ = configs(tmp_path, SCHEMA)
+    assert 2 == main(["diff", old, new, str(tmp_path / calls), "--format", "json"])
+    assert message in fits("diff", capfd.readouterr().out)["error"]["message"]
 
 
 # --- compared in the console ------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 from proxy.__main__ import main
@@ -250,3 +251,24 @@ def test_a_reader_that_stops_reading_is_no_error(tmp_path: Path) -> None:
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)  # noqa: S607
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith('{"id":1,"decision":"forward"')
+
+
+# --- formats ----------------------------------------------------------------------------------------------------------
+def test_a_line_of_json_fits_its_published_schema(replay: Any) -> None:
+    schema = json.loads((Path(__file__).parents[3] / "schemas/verbs/replay.schema.json").read_text())
+    _, lines, _ = replay(case(1, '{"lat": "1", "lon": 2}') + case(2, "{}") + case(3, "{}", {"type": "nope"}))
+    assert 3 == len(lines)
+    for line in lines:
+        jsonschema.Draft202012Validator(schema).validate(json.loads(line))
+
+
+def test_text_is_one_line_to_read_for_each_call_with_the_same_exit_code(replay: Any) -> None:
+    cases = case(1, '{"lat": "1", "lon": 2}', tool="weather") + case(2, '{"lat": "x"}') + "nonsense\n"
+    code, lines, said = replay(cases + case(4, '{"lat": 1, "lon": 2}'), "--format", "text")
+    assert [
+        "line 1  forward  string_to_number at /lat",
+        "line 2  reject  VAL-002 at /lat, VAL-001 at /lon",
+        "line 4  forward",
+    ] == lines
+    assert code == replay(cases)[0] == 2
+    assert "replay: line 3: no JSON" in said

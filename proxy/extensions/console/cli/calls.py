@@ -56,6 +56,7 @@ def register(subparsers: Any) -> None:
         "--conversation", metavar="HASH", help="calls of this conversation, as the log and the console show it"
     )
     verb.add_argument("--request-id", metavar="ID", help="the call with this request id")
+    verb.add_argument("--text", metavar="TEXT", help="calls that show this text anywhere, in capitals or not")
     verb.add_argument("--since", metavar="TIME", help="no older than this, such as 10m")
     verb.add_argument("-n", "--limit", metavar="N", type=int, default=20, help="how many at first (default 20)")
     verb.add_argument("--json", action="store_true", help="one JSON object per line")
@@ -69,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     except (OSError, ValueError) as error:
         print(f"calls: cannot read {args.token_file}: {error}", file=sys.stderr)
         return EXIT_USAGE
-    names = ("tool", "route", "outcome", "code", "path", "rule", "conversation", "request_id", "since")
+    names = ("tool", "route", "outcome", "code", "path", "rule", "conversation", "request_id", "text", "since")
     query = {name: value for name in names if (value := getattr(args, name))}
     try:
         status, found = port.ask("GET", f"/-/calls?{urlencode({**query, 'limit': args.limit}, doseq=True)}")

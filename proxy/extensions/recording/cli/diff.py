@@ -13,6 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.cli.options import HelpText
+from proxy.cli.unusable import print_unusable
 from proxy.extensions.recording.cli.recorded_input import RecordedLines, load_tools, open_input
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from proxy.extensions.recording.line import RecordedLine
 
 EXIT_WORSE: Final = 1
-EXIT_USAGE: Final = 2
 _FAIL_ON: Final = "newly-refused,other-arguments,no-route"
 _ALLOW: Final = re.compile(r"(?P<number>[0-9]+(\.[0-9]+)?)(?P<percent>%?)")
 _FEW: Final = 30
@@ -38,6 +38,8 @@ examples:
   git worktree add old main && toolcall-proxy diff old/config.yaml config.yaml calls.jsonl --format markdown
   toolcall-proxy diff old/config.yaml config.yaml calls.jsonl.gz --jobs 4      millions of lines, four processes
 
+--format json prints one object (schemas/verbs/diff.schema.json); every format has the same exit codes.
+
 exit codes: 0 nothing worse, 1 what --fail-on names happens more often than --allow, 2 unusable input
 """
 
@@ -54,7 +56,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     verb.add_argument("old", metavar="OLD", help="the config as it is served")
     verb.add_argument("new", metavar="NEW", help="the config as it would be")
     verb.add_argument("calls", metavar="CALLS.jsonl", help="recorded calls, also gzipped; - for standard input")
-    verb.add_argument("--format", choices=("table", "json", "markdown"), default="table", help="how it is told")
+    verb.add_argument("--format", choices=tuple(_FORMATS), default="text", help="how it is told")
     verb.add_argument("--fail-on", metavar="KINDS", default=_FAIL_ON, help=f"what exits with 1 (default: {_FAIL_ON})")
     verb.add_argument("--allow", metavar="N|N%", default="0", help="how many of these are allowed (default 0)")
     verb.add_argument("--jobs", metavar="N", type=read_jobs, default=1, help="how many processes judge (default 1)")
@@ -76,16 +78,15 @@ def run(args: argparse.Namespace) -> int:
     allowed = _ALLOW.fullmatch(args.allow)
     if allowed is None or not set(kinds) <= set(LINE_CHANGES):
         known = ", ".join(name.replace("_", "-") for name in LINE_CHANGES)
-        print(f"diff: --allow is a number or a share such as 1%; --fail-on names some of: {known}", file=sys.stderr)
-        return EXIT_USAGE
+        told = f"diff: --allow is a number or a share such as 1%; --fail-on names some of: {known}"
+        return print_unusable(args.format, told)
     try:
         old, new = load_tools(args.old), load_tools(args.new)
     except ConfigError as error:
-        print(error, file=sys.stderr)
-        return EXIT_USAGE
+        return print_unusable(args.format, str(error), error.mistakes)
     found = _compare(args, old, new)
-    if found is None:
-        return EXIT_USAGE
+    if isinstance(found, str):
+        return print_unusable(args.format, found)
     print(_FORMATS[args.format](found))
     worse = sum(found.counts[kind] for kind in kinds)
     most = float(allowed["number"]) * (found.calls / 100 if allowed["percent"] else 1)
@@ -96,20 +97,22 @@ def run(args: argparse.Namespace) -> int:
     return EXIT_WORSE
 
 
-def _compare(args: argparse.Namespace, old: ServedTools, new: ServedTools) -> ComparisonCounts | None:
+def _compare(args: argparse.Namespace, old: ServedTools, new: ServedTools) -> ComparisonCounts | str:
+    """What differs, or why nothing is said of it; lines without a call are named on stderr."""
     from proxy.extensions.recording.line import read_line
 
     try:
         source = open_input(args.calls)
     except OSError as error:
-        print(f"diff: cannot read {args.calls}: {error.strerror}", file=sys.stderr)
-        return None
+        return f"diff: cannot read {args.calls}: {error.strerror}"
     lines = RecordedLines(source, "diff", read_line)
     if args.jobs == 1:
         found = compare_lines(lines, old, new)
     else:
         found = _compare_in_processes(lines, args.old, args.new, args.jobs)
-    return None if lines.has_failed or not found.calls else found
+    if lines.has_failed:
+        return f"diff: {args.calls} is not recorded calls throughout, so nothing is compared"
+    return found if found.calls else f"diff: {args.calls} holds no recorded call"
 
 
 def compare_lines(lines: Iterable[tuple[int, RecordedLine]], old: ServedTools, new: ServedTools) -> ComparisonCounts:
@@ -169,7 +172,7 @@ def _list_rows(found: ComparisonCounts) -> Iterable[tuple[Place, int]]:
     return found.places.most_common(_FEW)
 
 
-def _write_table(found: ComparisonCounts) -> str:
+def _write_text(found: ComparisonCounts) -> str:
     from proxy.extensions.recording.comparing import LINE_CHANGES
 
     lines = [
@@ -202,4 +205,4 @@ def _write_json(found: ComparisonCounts) -> str:
     return json.dumps(found.show(_FEW), ensure_ascii=False)
 
 
-_FORMATS: Final[Mapping[str, Any]] = {"table": _write_table, "json": _write_json, "markdown": _write_markdown}
+_FORMATS: Final[Mapping[str, Any]] = {"text": _write_text, "json": _write_json, "markdown": _write_markdown}

@@ -10,6 +10,7 @@ import argparse
 import json
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
@@ -53,6 +54,9 @@ with --config each line is a recorded call (`record` in the config): it is judge
 first of its conversation, without hooks and corrections, and a table on stderr says what became of all of them:
   toolcall-proxy replay --config config.yaml calls.jsonl > judged.jsonl
 
+--format text prints a line to read for each call; the exit codes are the same, and wrong lines and tables go to stderr.
+schemas/verbs/replay.schema.json describes the lines of JSON.
+
 exit codes: 0 all lines judged, 1 a verdict differs from the recorded one (--config), or the judges differ somewhere
 (--second-opinion), 2 some line is not a case (named on stderr; the others are judged)
 """
@@ -81,6 +85,9 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--config", metavar="CONFIG", help="judge recorded calls (`record`) by this config, through their own routes"
     )
     verb.add_argument(
+        "--format", choices=("text", "json"), default="json", help="lines of JSON, or lines to read (default: json)"
+    )
+    verb.add_argument(
         "--second-opinion",
         action="store_true",
         help="judge by jsonschema or fastjsonschema too, and tell where they differ",
@@ -90,7 +97,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run(args: argparse.Namespace) -> int:
     """Decides every case of the input and gives the exit code."""
     if args.config is not None:
-        return replay_recorded(args.config, args.cases)
+        return replay_recorded(args.config, args.cases, args.format)
     from proxy.cli.dryrun import DryRun
     from proxy.config.model import RepairSettings
 
@@ -106,11 +113,11 @@ def run(args: argparse.Namespace) -> int:
     with DryRun() as dry:
         replayer = Replayer(dry, RepairSettings(args.level, switches))
         if not args.second_opinion:
-            return _replay(source, replayer, sys.stdout.buffer)
+            return _replay(source, replayer, sys.stdout.buffer, args.format)
         from proxy.cli.second_opinion import SecondOpinions
 
         with SecondOpinions() as replayer.second:
-            code = _replay(source, replayer, sys.stdout.buffer)
+            code = _replay(source, replayer, sys.stdout.buffer, args.format)
         print(f"replay: the judges differ on {replayer.differing} of the calls", file=sys.stderr)
         return code or int(replayer.differing > 0)
 
@@ -165,17 +172,35 @@ def read_case(line: bytes) -> RecordedCall | str:
     )
 
 
-def _replay(source: ReplayInput, replayer: Replayer, output: BinaryIO) -> int:
-    from proxy.core.json.jsontext import dumps
-
+def _replay(source: ReplayInput, replayer: Replayer, output: BinaryIO, form: str) -> int:
     lines = RecordedLines(source, "replay", read_case)
-    for _, case in lines:
-        output.write(dumps(replayer.judge(case)) + b"\n")
+    for number, case in lines:
+        output.write(_write_row(replayer.judge(case), number, form))
     output.flush()
     if lines.bad and lines.found_any:
         told = f"{lines.bad} of {lines.number} lines are not cases and were left out"
         print(f"replay: {told}  (toolcall-proxy replay --help shows one)", file=sys.stderr)
     return 2 if lines.has_failed else 0
+
+
+def _write_row(row: Mapping[str, Any], number: int, form: str) -> bytes:
+    """A judged call as a line of output: JSON, or a line to read with the number of the input's line, the decision and
+    each error's or repair's code and place."""
+    from proxy.core.json.jsontext import dumps
+
+    if form == "json":
+        return dumps(row) + b"\n"
+    # Cases have objects, recorded calls pairs.
+    found = [
+        tuple(each.values()) if isinstance(each, dict) else each for each in row.get("errors") or row.get("repairs", ())
+    ]
+    parts = [f"line {number}", row.get("tool", ""), row["decision"] or "not judged"]
+    parts.append(", ".join(f"{each[0]} at {each[1] or 'the root'}" for each in found))
+    if "second_opinion" in row:
+        parts.append(f"second opinion: {row['second_opinion']['verdict']} by {row['second_opinion']['judge']}")
+    if row.get("differs"):
+        parts.append("differs from the recorded verdict")
+    return "  ".join(filter(None, parts)).encode("utf-8", "replace") + b"\n"
 
 
 # --- judging ----------------------------------------------------------------------------------------------------------
@@ -275,10 +300,9 @@ EXIT_USAGE: Final = 2
 _FEW: Final = 20
 
 
-def replay_recorded(config: str, name: str) -> int:
+def replay_recorded(config: str, name: str, form: str) -> int:
     """Judges every recorded line by a config; gives the exit code: 1 where a verdict differs from the recorded one."""
     from proxy.config.mistakes import ConfigError
-    from proxy.core.json.jsontext import dumps
     from proxy.extensions.recording.line import read_line
 
     try:
@@ -293,7 +317,7 @@ def replay_recorded(config: str, name: str) -> int:
     for number, line in lines:
         row, what, place = judge_line(line, tools)
         counts[line.tool, what, place] += 1
-        sys.stdout.buffer.write(dumps({"line": number, **row}) + b"\n")
+        sys.stdout.buffer.write(_write_row({"line": number, **row}, number, form))
     sys.stdout.buffer.flush()
     print(write_table(counts), file=sys.stderr)
     differing = sum(times for (_, what, _), times in counts.items() if what.startswith("now "))

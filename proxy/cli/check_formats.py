@@ -1,0 +1,168 @@
+"""What `check` found, for programs: one JSON object, SARIF 2.1.0, or workflow commands of GitHub Actions.
+
+`CheckReport` holds everything found. Each writer takes one and gives the whole text for standard output.
+`schemas/verbs/check.schema.json` describes the JSON object.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+from urllib.parse import quote
+
+from proxy import __version__
+
+if TYPE_CHECKING:
+    from proxy.config.mistakes import Mistake
+
+# The rules of the SARIF report: id -> (level, description).
+_RULES: Final[dict[str, tuple[str, str]]] = {
+    "mistake": ("error", "The config cannot be served."),
+    "second-opinion": ("warning", "Two validators judge a value by a tool's schema differently."),
+    "source-changed": ("warning", "The source of an imported tool has changed since the import."),
+    "note": ("note", "Worth knowing about what the config serves."),
+}
+_COMMANDS: Final = {"error": "error", "warning": "warning", "note": "notice"}
+
+
+@dataclass(slots=True)
+class CheckReport:
+    """What was found about the config at `path`.
+
+    `mistakes` make the config unusable. `served` is what it serves, as `schemas/verbs/check.schema.json` has it, and
+    None for an unusable config. `differences`: where the two judges differ. `sources`: the lines about each imported
+    source, and whether it has changed. `problem`: why the sources could not be asked.
+    """
+
+    path: str
+    mistakes: tuple[Mistake, ...] = ()
+    served: dict[str, Any] | None = None
+    notes: list[str] = field(default_factory=list)
+    differences: list[str] = field(default_factory=list)
+    sources: list[tuple[list[str], bool]] = field(default_factory=list)
+    problem: str = ""
+    exit_code: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Finding:
+    """One row of a report: the id of its rule, its place and its text."""
+
+    rule: Literal["mistake", "second-opinion", "source-changed", "note"]
+    message: str
+    file: str
+    line: int = 1
+    column: int = 1
+    where: str = ""
+
+    @property
+    def level(self) -> str:
+        return _RULES[self.rule][0]
+
+
+def _list_findings(report: CheckReport) -> Iterator[_Finding]:
+    """Everything found; what has no line of its own stands at the first line of the config."""
+    for mistake in report.mistakes:
+        yield _Finding("mistake", mistake.told, mistake.file, mistake.line, mistake.column, mistake.where)
+    for text in report.differences:
+        yield _Finding("second-opinion", text, report.path)
+    for lines, has_changed in report.sources:
+        if has_changed:
+            yield _Finding("source-changed", "\n".join(lines), report.path)
+    for text in report.notes:
+        yield _Finding("note", text, report.path)
+
+
+# --- JSON -------------------------------------------------------------------------------------------------------------
+def write_json(report: CheckReport) -> str:
+    """The report as one JSON object."""
+    shown = {
+        "config": report.path,
+        "exit_code": report.exit_code,
+        "mistakes": [show_mistake(mistake) for mistake in report.mistakes],
+        "problem": report.problem or None,
+        "notes": report.notes,
+        "served": report.served,
+        "differences": report.differences,
+        "sources": [{"changed": has_changed, "text": "\n".join(lines)} for lines, has_changed in report.sources],
+    }
+    return json.dumps(shown, ensure_ascii=False, indent=2)
+
+
+def show_mistake(mistake: Mistake) -> dict[str, Any]:
+    """A mistake as a JSON object, of one shape in the output of every verb."""
+    names = ("file", "line", "column", "where", "message", "hint")
+    return {name: getattr(mistake, name) for name in names}
+
+
+# --- SARIF ------------------------------------------------------------------------------------------------------------
+def write_sarif(report: CheckReport) -> str:
+    """The report as a SARIF 2.1.0 log with one run. A `problem` is a notification of the run."""
+    ids = list(_RULES)
+    rules = [
+        {"id": name, "shortDescription": {"text": text}, "defaultConfiguration": {"level": level}}
+        for name, (level, text) in _RULES.items()
+    ]
+    invocation: dict[str, Any] = {"executionSuccessful": not report.problem, "exitCode": report.exit_code}
+    if report.problem:
+        invocation["toolExecutionNotifications"] = [{"level": "error", "message": {"text": report.problem}}]
+    run = {
+        "tool": {"driver": {"name": "toolcall-proxy", "version": __version__, "rules": rules}},
+        "columnKind": "unicodeCodePoints",
+        "invocations": [invocation],
+        "results": [_write_result(each, ids.index(each.rule)) for each in _list_findings(report)],
+    }
+    log = {"$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0", "runs": [run]}
+    return json.dumps(log, ensure_ascii=False, indent=2)
+
+
+def _write_result(found: _Finding, index: int) -> dict[str, Any]:
+    region = {"startLine": found.line, "startColumn": found.column}
+    location: dict[str, Any] = {
+        "physicalLocation": {"artifactLocation": {"uri": _write_uri(found.file)}, "region": region}
+    }
+    if found.where:
+        location["logicalLocations"] = [{"fullyQualifiedName": found.where}]
+    return {
+        "ruleId": found.rule,
+        "ruleIndex": index,
+        "level": found.level,
+        "message": {"text": found.message},
+        "locations": [location],
+    }
+
+
+def _write_uri(file: str) -> str:
+    """A file's path as a URI reference: an absolute path as `file://`, a relative one percent-encoded. A colon is
+    encoded too, since it would end a scheme."""
+    path = Path(file)
+    return path.as_uri() if path.is_absolute() else quote(path.as_posix(), safe="/")
+
+
+# --- workflow commands ------------------------------------------------------------------------------------------------
+def write_github(report: CheckReport) -> str:
+    """The report as workflow commands of GitHub Actions, one line each; an empty text where nothing was found."""
+    lines = [
+        f"::{_COMMANDS[found.level]} file={_escape_property(found.file)},line={found.line},col={found.column},"
+        f"title=toolcall-proxy {found.rule}::{_escape_data(found.message)}"
+        for found in _list_findings(report)
+    ]
+    if report.problem:
+        lines.append(f"::error title=toolcall-proxy::{_escape_data(report.problem)}")
+    return "\n".join(lines)
+
+
+def _escape_data(text: str) -> str:
+    """A command's message, escaped as the runner reads it (actions/toolkit, `escapeData`)."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _escape_property(text: str) -> str:
+    """A command's property, escaped as the runner reads it (actions/toolkit, `escapeProperty`)."""
+    return _escape_data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+WRITERS: Final = {"json": write_json, "sarif": write_sarif, "github": write_github}
