@@ -42,4 +42,4 @@ def test_the_overview_and_the_filter_write_these_names_as_words() -> None:
 
 def test_the_docs_of_the_metrics_list_them_in_the_same_order() -> None:
     listed = ", ".join(f"`{name}`" for name in NAMES)
-    assert f"| What became of the request. | {listed} |" in (DOCS / "metrics.md").read_text()
+    assert f"| What became of the request. | {listed} |" in (DOCS / "runbook.md").read_text()
