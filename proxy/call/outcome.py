@@ -170,7 +170,10 @@ async def _count_attempt(context: CallContext, failure: Failure) -> tuple[CallCo
     if not contract.is_counted(conversation, policy):
         return context, None
     if contract.may_be_parallel(conversation, policy):
+        clock = context.services.clock
+        began = clock.now()
         await context.services.pacing.sleep(_GATHERING)
+        context.record.stages["gather"] = clock.now() - began
     attempt = contract.make_failed_attempt(failure, context.digest, contract.find_resend_id(came), context.seen)
     recorded = await store.fail(context.key, attempt, contract.find_ttl(conversation, policy))
     if other is None or recorded.episode.failed > 1 or not contract.is_counted(other, policy):

@@ -38,8 +38,16 @@ def make_link(admin_url: str | None, loaded: Loaded) -> str | None:
     """The console's URL with the operator's token in it; None where there is no console."""
     from proxy.config.files.secrets import reveal
 
+    admin, address = loaded.config.admin, make_address(admin_url, loaded)
+    if admin is None or address is None:
+        return None
+    token = reveal(admin.token)
+    return address + (f"#k={token}" if token else "")
+
+
+def make_address(admin_url: str | None, loaded: Loaded) -> str | None:
+    """The console's URL without a token; None where there is no console."""
     admin = loaded.config.admin
     if admin is None or not admin.console or not admin_url or not admin_url.startswith("http"):
         return None
-    token = reveal(admin.token)
-    return f"{admin_url}/ui/" + (f"#k={token}" if token else "")
+    return f"{admin_url}/ui/"

@@ -265,6 +265,8 @@ async def _serve(loaded: Loaded, args: argparse.Namespace) -> int:
     _announce(serving)
     if args.no_config:
         _print_console_link(serving, loaded)
+    elif not args.worker:
+        _print_console_address(serving, loaded)
     looking = None
     if args.guarded is not None:
         print(f"clients use {serving.url}{loaded.config.routes[0].path}", flush=True)
@@ -285,6 +287,15 @@ def _print_console_link(serving: Serving, loaded: Loaded) -> None:
     link = make_link(serving.admin_url, loaded)
     if link is not None:
         print(f"console  {link}", flush=True)
+
+
+def _print_console_address(running: Serving | WorkerPool, loaded: Loaded) -> None:
+    """The console of a config's operator: its page asks for the config's own token, which is not printed."""
+    from proxy.cli.operator_console import make_address
+
+    address = make_address(running.admin_url, loaded)
+    if address is not None:
+        print(f"console on {address}", flush=True)
 
 
 async def _look_at(url: str, headers: tuple[tuple[str, str], ...]) -> None:
@@ -326,6 +337,7 @@ async def _serve_many(loaded: Loaded, args: argparse.Namespace) -> int:
     if _is_ended(told):
         worker_pool.signal(signal.SIGINT)
     _announce(worker_pool)
+    _print_console_address(worker_pool, loaded)
     _settle_memory()
     ended = asyncio.create_task(worker_pool.wait_ended())
     while not ended.done():

@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 
 from proxy.core.model.values import Pointer
 
+# Renames of one object's keys, sorted: (name that came, name in the schema).
+Renames = tuple[tuple[str, str], ...]
+
 
 @dataclass(slots=True)
 class CountedMistake:
@@ -39,8 +42,9 @@ class CountedMistake:
 class InventedKey:
     """A key that models send and the schema does not declare: `parent` is the place of its object.
 
-    `refused`: how many calls were refused for this key and nothing else. `instead` counts by required key that lacked
-    beside it how many calls would be right if that key had this name.
+    `refused`: how many calls were refused for this key and nothing else. `beside` counts the required keys that lacked
+    and may have been meant. `instead` counts, by renames of keys that were tried together, how many calls would be
+    right with these keys under the names of the schema.
     """
 
     parent: Pointer
@@ -49,7 +53,7 @@ class InventedKey:
     refused: int = 0
     last: float = 0.0
     beside: Counter[str] = field(default_factory=Counter)
-    instead: Counter[str] = field(default_factory=Counter)
+    instead: Counter[Renames] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,16 +17,18 @@ from proxy.core.model.values import JsonProblem, JsonValue
 from proxy.extensions.console.event_stream import follow_calls
 from proxy.server.admin.console_data import ConsoleData
 from proxy.server.admin.page import EventPage, Page, PageRequest, Readers, make_json_page, refuse_question
-from proxy.telemetry.recent.ring import STAGES, CallFilter, KeptCall, make_entry
+from proxy.telemetry.recent.ring import STAGES, CallFilter, KeptCall, make_entry, read_duration
 
 # The highest and the default number of entries in one answer (`limit`).
 MOST_ENTRIES: Final = 500
 _USUAL: Final = 200
 _SEVERAL: Final = ("tool", "route", "outcome")
 _SINGLE: Final = ("code", "path", "rule", "conversation", "request_id", "trace_id", "text")
-_KNOWN: Final = frozenset({*_SEVERAL, *_SINGLE, "since", "after", "before", "limit", "changes"})
+_KNOWN: Final = frozenset({*_SEVERAL, *_SINGLE, "since", "after", "before", "limit", "changes", "sort"})
 _SINCE: Final = re.compile(r"(?P<number>[0-9]+(\.[0-9]+)?)(?P<unit>ms|s|m|h|)")
 _PLACE: Final = re.compile(r"[0-9]{1,15}|[^.,]+\.[0-9]{1,15}(,[^.,]+\.[0-9]{1,15})*")
+# The orders in which calls are listed: newest first, or those that took longest first.
+_SORTS: Final = ("newest", "slowest")
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -43,6 +45,8 @@ async def list_calls(data: ConsoleData, question: PageRequest, readers: Readers)
     limit = _read_limit(query)
     if limit is None:
         return refuse_question(f"`limit` is a number from 1 to {MOST_ENTRIES}")
+    if _first(query, "sort") not in ("", *_SORTS):
+        return refuse_question(f"`sort` is one of: {', '.join(_SORTS)}")
     return make_json_page(list_entries(data, wanted, limit, query))
 
 
@@ -53,15 +57,23 @@ def list_entries(
 
     The answer holds the entries, the `cursor` behind the newest one, how many calls are kept (`kept`) and can be kept
     (`bound`), and how many newer calls than `after` are not in it (`missed`): they are more than `limit`, or have left
-    the ring. With `changes` it also holds the proxy's changes since that position.
+    the ring. `older` is the position that a reader sends as `before` to get the calls that follow, where `has_older`
+    says that there are some. With `changes` the answer also holds the proxy's changes since that position.
     """
-    recent, continues = data.recent, bool(query.get("after"))
-    found = list(recent.select(wanted, None if continues else limit))
+    recent, continues, slowest = data.recent, bool(query.get("after")), _first(query, "sort") == "slowest"
+    found = list(recent.select(wanted, None if continues or slowest else limit + 1))
+    if slowest:
+        found.sort(key=read_duration, reverse=True)
+    more = len(found) > limit and not slowest
     shown: dict[str, JsonValue] = {
         "calls": [name_entry(data, make_entry(kept)) for kept in found[:limit]],
         "cursor": f"{recent.boot}.{recent.last}",
         "kept": recent.size,
         "bound": recent.bound,
+        "sort": "slowest" if slowest else "newest",
+        # Above several workers, 1 is the place behind which a worker without older calls has none.
+        "older": f"{recent.boot}.{found[limit - 1].seq if more else 1}",
+        "has_older": more,
         "missed": count_missed(data, wanted.after) + len(found[limit:]) if continues else 0,
     }
     if "changes" in query:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
-from urllib.parse import parse_qs, unquote
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from proxy import __version__
 from proxy.config.model import UpstreamConfig
@@ -232,6 +232,7 @@ def show_upstreams(
         changes = data.changes.breaker_changes(name)
         row: dict[str, JsonValue] = {
             "upstream": name,
+            "address": _show_address(upstreams[name]),
             "breaker": breakers.get(name, "none"),
             "breaker_since": changes[0]["timestamp"] if changes else None,
             "requests": {labels[1]: int(number) for labels, number in sent.items() if labels[0] == name},
@@ -243,6 +244,19 @@ def show_upstreams(
         }
         shown.append(row)
     return make_json_page({"upstreams": shown})
+
+
+def _show_address(upstream: UpstreamConfig) -> str:
+    """Where an upstream listens: scheme, host and port, or the socket; no path and no credentials of its URL. Words
+    where it is a process or made of other upstreams."""
+    if upstream.command is not None:
+        return "a process of this proxy"
+    if upstream.joined is not None or upstream.operations is not None:
+        return "made of other upstreams"
+    if upstream.socket:
+        return f"unix:{upstream.socket}"
+    parts = urlsplit(upstream.url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 def _read_upstream_times(data: ConsoleData) -> Mapping[str, list[float]]:

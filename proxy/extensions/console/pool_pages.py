@@ -47,9 +47,11 @@ def merge_calls(answers: Sequence[Answer]) -> JsonValue:
     """Calls are listed newest first, counts are summed, and cursors are joined."""
     whole = dict(answers[0])
     calls = [call for answer in answers for call in answer["calls"]]
-    whole["calls"] = sorted(calls, key=lambda call: str(call["timestamp"]), reverse=True)
+    order = "duration_ms" if whole.get("sort") == "slowest" else "timestamp"
+    whole["calls"] = sorted(calls, key=lambda call: call[order], reverse=True)
+    whole["has_older"] = any(answer.get("has_older") for answer in answers)
     whole |= {name: sum(answer[name] for answer in answers) for name in ("kept", "bound", "missed")}
-    for name in ("cursor", "changes_cursor"):
+    for name in ("cursor", "older", "changes_cursor"):
         whole |= {name: ",".join(answer[name] for answer in answers)} if name in whole else {}
     if "changes" in whole:
         changes = [change for answer in answers for change in answer["changes"]]

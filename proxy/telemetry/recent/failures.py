@@ -14,6 +14,7 @@ from typing import Any, Final
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.display.preview import MASK, make_hider
 from proxy.core.display.standins import describe_value
+from proxy.core.display.suggestions import is_same_name
 from proxy.core.envelope.feedback import write_feedback
 from proxy.core.envelope.view import show_path
 from proxy.core.explain.advice import add_advice
@@ -75,6 +76,10 @@ class KeptFailure:
             found["errors"] = [dict(each) for each in self.errors]
         if self.repairs:
             found["repairs"] = [dict(each) for each in self.repairs]
+        if not self.errors and self.answer is not None:
+            found["reason"] = self.answer.failure.message[:_LONGEST]
+            if self.answer.history:
+                found["earlier"] = [line[:_LONGEST] for line in self.answer.history[-MOST_LISTED:]]
         return found
 
     def compose_answer(self) -> str:
@@ -93,7 +98,11 @@ def keep_failure(record: CallRecord) -> KeptFailure:
     violations = tuple(mask(each, limits, leaves) for each in came)
     errors = tuple(_describe_error(*pair) for pair in zip(violations, came, strict=True))
     went = record.checked.value if record.checked is not None else ABSENT
-    repairs = tuple(_describe_repair(each.rule, each.path, sent, went) for each in record.repairs[:MOST_LISTED])
+    spelt = _find_new_names(record, sent, went)
+    repairs = tuple(
+        _describe_repair(each.rule, each.path, sent, went, spelt.get(each.path))
+        for each in record.repairs[:MOST_LISTED]
+    )
     answer = None if record.result is None else _mask_result(record.result, violations, leaves)
     if answer is not None and record.code == MASK:  # the tool has named its error after a value
         answer = replace(answer, failure=replace(answer.failure, code=replace(answer.failure.code, name=MASK)))
@@ -133,9 +142,22 @@ def _describe_error(kept: Violation, came: Violation) -> Row:
     return found
 
 
-def _describe_repair(rule: str, path: Pointer, sent: JsonValue, went: JsonValue) -> Row:
+def _find_new_names(record: CallRecord, sent: JsonValue, went: JsonValue) -> dict[Pointer, Pointer]:
+    """The place of each key that a repair gave another name -> its place in what was sent on."""
+    found: dict[Pointer, Pointer] = {}
+    for path in {each.path for each in record.repairs if each.path}:
+        name, before, after = path[-1], find_value(sent, path[:-1]), find_value(went, path[:-1])
+        if isinstance(name, str) and isinstance(before, dict) and isinstance(after, dict) and name not in after:
+            same = [key for key in after if key not in before and is_same_name(key, name)]
+            found |= {path: (*path[:-1], same[0])} if len(same) == 1 else {}
+    return found
+
+
+def _describe_repair(rule: str, path: Pointer, sent: JsonValue, went: JsonValue, renamed: Pointer | None) -> Row:
     found = {"rule": rule, "path": show_path(path)}
-    before, after = find_value(sent, path), find_value(went, path)
+    if renamed is not None:
+        found["renamed"] = show_path(renamed)
+    before, after = find_value(sent, path), find_value(went, renamed or path)
     if not (isinstance(before, Absent) and isinstance(after, Absent)):
         found |= {"got": describe_value(before), "became": describe_value(after)}
     return found

@@ -17,6 +17,7 @@ from proxy.core.contract.policy import ToolPolicy
 from proxy.core.display.preview import is_secret_path
 from proxy.core.display.secrets import may_hold_secret
 from proxy.core.display.standins import make_shape
+from proxy.core.explain.misplaced import find_renames
 from proxy.core.explain.places import find_value
 from proxy.core.explain.tool_mistakes import CountedMistake, InventedKey, ToolMistakes
 from proxy.core.json.jsontext import name_json_type
@@ -32,6 +33,8 @@ MOST_MISTAKES: Final = 4000
 MOST_INVENTED: Final = 32
 MOST_SHAPES: Final = 8
 MOST_TRIED: Final = 20
+# The most sets of renames tried together that are counted for one invented key.
+MOST_RENAMES: Final = 8
 # A value is shown once this many conversations have tried it.
 TRIED_BY: Final = 3
 # The most refused calls whose next try is awaited.
@@ -178,6 +181,7 @@ class MistakeCounts:
         if policy.check is None or not isinstance(call.arguments, Document):
             return
         table = self._invented.setdefault((record.route, record.tool), {})
+        renames = find_renames(policy.check, call.arguments.value, record.violations)
         for parent in {each.path[:-1] for each in list_errors(record) if each.code in _ABOUT_KEYS and each.path}:
             holder = find_value(call.arguments.value, parent)
             if not isinstance(holder, dict):
@@ -185,14 +189,20 @@ class MistakeCounts:
             declared = {name for part in nodes_at(policy.check, parent) for name in part.properties}
             missing = [str(each.path[-1]) for each in record.violations
                        if each.code is codes.REQUIRED_MISSING and each.path[:-1] == parent]  # fmt: skip
+            meant = {str(source[-1]): str(path[-1]) for path, source in renames.items()
+                     if path[:-1] == parent and source[:-1] == parent}  # fmt: skip
+            open_names = [name for name in missing if name not in meant.values()]
             for name in [key for key in holder if key not in declared][:MOST_INVENTED]:
                 if len(name) <= _LONGEST_KEY and name.isprintable():
                     key = _count_key(table, _normalise_place(policy, parent), name)
                     key.calls, key.last = key.calls + 1, now
                     key.refused += all(each.path == (*parent, name) for each in list_errors(record))
-                    for lacking in missing:
+                    for lacking in [meant[name]] if name in meant else open_names:
                         key.beside[lacking] += 1
-                        key.instead[lacking] += _fits(policy, call.arguments.value, parent, name, lacking)
+                        tried = meant | {name: lacking}
+                        together = tuple(sorted(tried.items()))
+                        if together in key.instead or len(key.instead) < MOST_RENAMES:
+                            key.instead[together] += _fits(policy, call.arguments.value, parent, tried)
 
     def _settle(self, record: CallRecord, call: ToolCall, keys: tuple[Key, ...]) -> None:
         """Counts whether the try after a refusal was right, and remembers this refusal for the next try."""
@@ -230,19 +240,18 @@ def _count_key(table: dict[tuple[Pointer, str], InventedKey], parent: Pointer, n
     return found
 
 
-def _fits(policy: ToolPolicy, value: JsonValue, parent: Pointer, name: str, lacking: str) -> bool:
-    """Whether a call would be right with the invented key renamed to the missing one."""
-    renamed = _rename(value, parent, name, lacking)
-    return policy.check is not None and policy.check.accepts(renamed)
+def _fits(policy: ToolPolicy, value: JsonValue, parent: Pointer, names: Mapping[str, str]) -> bool:
+    """Whether a call would be right with the invented keys renamed to the missing ones."""
+    return policy.check is not None and policy.check.accepts(_rename(value, parent, names))
 
 
-def _rename(value: JsonValue, parent: Pointer, name: str, new: str) -> JsonValue:
+def _rename(value: JsonValue, parent: Pointer, names: Mapping[str, str]) -> JsonValue:
     if not parent:
-        return {new if key == name else key: item for key, item in value.items()}
+        return {names.get(key, key): item for key, item in value.items()}
     step, rest = parent[0], parent[1:]
     if isinstance(value, list) and isinstance(step, int):
-        return [_rename(item, rest, name, new) if index == step else item for index, item in enumerate(value)]
-    return {key: _rename(item, rest, name, new) if key == step else item for key, item in value.items()}
+        return [_rename(item, rest, names) if index == step else item for index, item in enumerate(value)]
+    return {key: _rename(item, rest, names) if key == step else item for key, item in value.items()}
 
 
 def _may_show(violation: Violation, record: CallRecord) -> bool:

@@ -25,7 +25,7 @@ from proxy.core.display.preview import MASK, sanitise_value
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import Document, FeedbackLimits, JsonValue
 from proxy.interfaces import CallRecord
-from proxy.telemetry.logs import build_fields
+from proxy.telemetry.logs import build_fields, round_milliseconds
 from proxy.telemetry.metric_table import WRONG
 from proxy.telemetry.recent.failures import KeptFailure, keep_failure
 
@@ -46,7 +46,7 @@ _NAMES: Final = (
 _read_usual: Final = attrgetter(*_NAMES)
 _PLACES: Final = {name: place for place, name in enumerate(_NAMES)}
 # Stages of a call, in the order in which they run, as `open_call` shows their times.
-STAGES: Final = ("read", "decode", "hooks", "decide", "correction", "upstream", "answer", "stream", "total")
+STAGES: Final = ("read", "decode", "hooks", "decide", "correction", "gather", "upstream", "answer", "stream", "total")
 
 
 class KeptCall(NamedTuple):
@@ -65,8 +65,9 @@ class KeptCall(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class CallFilter:
     """Which entries are wanted. An empty field lets everything through; `code` is an error code or that of a violation,
-    `path` a JSON Pointer or its beginning, `conversation` a hash or its beginning; `since` in seconds since the epoch;
-    `after` is a number: only later entries; `text` is part of something that the entry shows, in any case."""
+    `path` a JSON Pointer or its beginning, `conversation` a hash or its beginning; a name that begins with `~` is a
+    fragment, in either case of letters. Each word of `text` is part of something that the entry shows, in any case.
+    `since` in seconds since the epoch; `after` and `before` are numbers: only later or earlier entries."""
 
     tool: frozenset[str] = frozenset()
     route: frozenset[str] = frozenset()
@@ -177,9 +178,19 @@ def make_entry(kept: KeptCall) -> dict[str, Any]:
     entry = dict(told) if isinstance(told, dict) else build_fields(_restore(told))
     if kept.failure is not None:
         entry |= kept.failure.fields()
+    if "total" in kept.stages:  # the log's line has it of calls that reached an upstream
+        entry.setdefault("overhead_ms", round_milliseconds(kept.stages["total"]))
     if kept.conversation:
         entry["conversation"] = kept.conversation
     return {"seq": kept.seq, "timestamp": stamp, **entry}
+
+
+def read_duration(kept: KeptCall) -> float:
+    """How long a kept request took, in seconds."""
+    told = kept.told
+    if isinstance(told, dict):
+        return float(told["duration_ms"]) / 1000
+    return float(told[_PLACES["ended"]] - told[_PLACES["started"]])
 
 
 def _restore(told: tuple[Any, ...]) -> CallRecord:
@@ -208,30 +219,36 @@ def _value(kept: KeptCall, name: str) -> str:
 def _fits(kept: KeptCall, wanted: CallFilter) -> bool:
     for name in ("tool", "route", "outcome"):
         choices: frozenset[str] = getattr(wanted, name)
-        if choices and _value(kept, name) not in choices:
+        if choices and not any(_is_meant(_value(kept, name), choice) for choice in choices):
             return False
     for name in ("request_id", "trace_id"):
-        if (one := getattr(wanted, name)) and _value(kept, name) != one:
+        if (one := getattr(wanted, name)) and not _is_meant(_value(kept, name), one):
             return False
     if not kept.conversation.startswith(wanted.conversation):
         return False
-    return _fits_places(kept, wanted) and (not wanted.text or _shows_text(kept, wanted.text.casefold()))
+    return _fits_places(kept, wanted) and (not wanted.text or _shows_words(kept, wanted.text.casefold().split()))
 
 
-def _shows_text(kept: KeptCall, folded: str) -> bool:
-    """Whether a text that the entry shows holds this one, which is case-folded. Kept arguments are not searched."""
+def _is_meant(name: str, wanted: str) -> bool:
+    return wanted[1:].lower() in name.lower() if wanted.startswith("~") else name == wanted
+
+
+def _shows_words(kept: KeptCall, folded: list[str]) -> bool:
+    """Whether texts that the entry shows hold all these words, which are case-folded. Kept arguments are not
+    searched."""
     waiting: list[Any] = [make_entry(kept)]
+    shown: list[str] = []
     while waiting:
         match waiting.pop():
             case dict() as found:
                 waiting.extend(found.values())
             case list() | tuple() as found:
                 waiting.extend(found)
-            case str() as found if folded in found.casefold():
-                return True
+            case str() as found:
+                shown.append(found.casefold())
             case _:
                 pass
-    return False
+    return all(any(word in text for text in shown) for word in folded)
 
 
 def _fits_places(kept: KeptCall, wanted: CallFilter) -> bool:
@@ -240,11 +257,15 @@ def _fits_places(kept: KeptCall, wanted: CallFilter) -> bool:
         return True
     errors = kept.failure.errors if kept.failure is not None else ()
     repairs = kept.failure.repairs if kept.failure is not None else ()
-    if wanted.code and wanted.code != _value(kept, "code") and all(wanted.code != each["code"] for each in errors):
+    codes = [_value(kept, "code"), *(each["code"] for each in errors)]
+    if wanted.code and not any(_is_meant(code, wanted.code) for code in codes):
         return False
-    if wanted.rule and all(wanted.rule != each["rule"] for each in repairs):
+    if wanted.rule and not any(_is_meant(each["rule"], wanted.rule) for each in repairs):
         return False
-    return not wanted.path or any(is_below(str(each["path"]), wanted.path) for each in (*errors, *repairs))
+    paths = [str(each["path"]) for each in (*errors, *repairs)]
+    if wanted.path.startswith("~"):
+        return any(_is_meant(path, wanted.path) for path in paths)
+    return not wanted.path or any(is_below(path, wanted.path) for path in paths)
 
 
 def is_below(path: str, wanted: str) -> bool:

@@ -45,3 +45,31 @@ def test_rules_without_a_change_name_the_count_that_they_rest_on() -> None:
     (safe,) = list_improvements(check, ToolMistakes(50, mode="report", since_refusal=SAFE_AFTER))
     assert ("safe_to_enforce", 50) == (safe.rule, safe.calls)
     assert {rule.name for rule in IMPROVEMENT_RULES} >= {each.rule for each in found}
+
+
+def test_keys_that_came_under_other_names_are_paired_as_the_refusal_pairs_them_and_renamed_together() -> None:
+    number = {"type": "number"}
+    schema = {
+        "properties": {"lat": number, "lon": number},
+        "required": ["lat", "lon"],
+        "additionalProperties": False,
+    }
+    calls = [b'{"latitude": 48.85, "longitude": 2.35}'] * 12
+    (change,) = [
+        each
+        for each in list_improvements(check_of(schema), count_mistakes(schema, calls))
+        if each.rule == "key_invented"
+    ]
+    assert (12, 12) == (change.calls, change.passes)
+    assert {
+        "properties": {"latitude": number, "longitude": number},
+        "required": ["latitude", "longitude"],
+        "additionalProperties": False,
+    } == change.schema
+    assert "`lat` was missing in 12 of them. `longitude` came for `lon`." in change.text
+
+
+def test_a_rename_that_no_call_would_have_passed_with_says_so() -> None:
+    schema = {"properties": {"lat": {"type": "number"}}, "required": ["lat"], "additionalProperties": False}
+    found = list_improvements(check_of(schema), count_mistakes(schema, [b'{"latitude": []}'] * 6))
+    assert [0] == [each.passes for each in found if each.rule == "key_invented"]

@@ -235,3 +235,40 @@ def test_calls_with_long_errors_push_the_oldest_out_before_they_fill_memory() ->
         record = CallRecord("r", "/t", tool="t", call=call, outcome="refused", result=refused, violations=(wrong,))
         kept.finished(record)
     assert [(20, 4)] == [(kept.last, kept.size)]
+
+
+async def test_a_refusal_has_its_own_time_and_the_wait_for_parallel_calls_is_named() -> None:
+    async with tool(replies(OK)) as server, proxied(REMINDERS, server.url) as proxy:
+        await remind(proxy, text="tea", at="soon")
+        overview = await get(proxy, "/-/overview")
+        (entry,) = (await get(proxy, "/-/calls"))["calls"]
+        opened = await get(proxy, f"/-/calls/{entry['id']}")
+
+    times = opened["stages_ms"]
+    assert (entry["overhead_ms"], entry["overhead_ms"]) == (overview["own_p95_ms"], times["total"])
+    assert times["total"] >= times["gather"] >= 0
+
+
+async def test_a_renamed_key_is_shown_with_its_new_name_and_what_was_sent_under_it() -> None:
+    async with tool(replies(OK)) as server, proxied(REMINDERS, server.url) as proxy:
+        await remind(proxy, Text="tea", at="2026-12-01T09:00:00Z")
+        (entry,) = (await get(proxy, "/-/calls"))["calls"]
+
+    (repair,) = entry["repairs"]
+    assert ("/Text", "/text", "text of 3", "text of 3") == tuple(
+        repair[name] for name in ("path", "renamed", "got", "became")
+    )
+
+
+async def test_a_call_after_the_last_attempt_says_why_and_what_was_wrong_before() -> None:
+    async with tool(replies(OK)) as server, proxied(REMINDERS, server.url) as proxy:
+        for number in (1, 2, 3, 3):
+            await remind(proxy, text="tea", at=f"{SECRET}{number}")
+        entry = (await get(proxy, "/-/calls"))["calls"][0]
+
+    assert "ATTEMPTS_EXHAUSTED" == entry["error.code"]
+    assert "Tool 'add_reminder' is blocked in this conversation." == entry["reason"]
+    assert [
+        f"Attempt {number}: Invalid format for 'at' (expected: string (format date-time))" for number in (1, 2, 3)
+    ] == entry["earlier"]
+    assert SECRET not in json.dumps(entry)

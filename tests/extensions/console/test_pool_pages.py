@@ -26,3 +26,22 @@ def test_changes_of_all_workers_stand_in_the_order_of_time_and_the_last_twenty_o
     assert [f"2026-11-23T02:00:{second:02}Z" for second in reversed(range(20))] == [
         change["timestamp"] for change in whole["upstreams"][0]["changes"]
     ]
+
+
+def test_older_calls_of_several_workers_follow_behind_the_place_of_each() -> None:
+    one = {"calls": [{"timestamp": "2", "duration_ms": 1}], "kept": 9, "bound": 10, "missed": 0, "cursor": "a.9",
+           "older": "a.9", "has_older": True, "sort": "slowest"}  # fmt: skip
+    other = {
+        **one,
+        "calls": [{"timestamp": "1", "duration_ms": 5}],
+        "cursor": "b.3",
+        "older": "b.1",
+        "has_older": False,
+    }
+    joined = merge_calls([one, other])
+    assert isinstance(joined, dict)
+    assert ("a.9,b.1", True, [5, 1]) == (
+        joined["older"],
+        joined["has_older"],
+        [call["duration_ms"] for call in joined["calls"]],
+    )

@@ -16,7 +16,7 @@ from typing import Final
 
 from proxy.core.check.validation import Check
 from proxy.core.display.graphemes import cut, escape
-from proxy.core.explain.tool_mistakes import CountedMistake, InventedKey, ToolMistakes
+from proxy.core.explain.tool_mistakes import CountedMistake, InventedKey, Renames, ToolMistakes
 from proxy.core.json.jsontext import format_pointer
 from proxy.core.model import codes
 from proxy.core.model.values import JsonValue, Pointer
@@ -78,19 +78,36 @@ def _format_missed(check: Check, seen: ToolMistakes, least: int) -> Iterator[Imp
 
 
 def _key_invented(check: Check, seen: ToolMistakes, least: int) -> Iterator[Improvement]:
+    proposed: set[tuple[Pointer, Renames]] = set()
     for key in seen.invented:
         name, times = next(iter(key.beside.most_common(1)), ("", 0))
         if times < least:
             continue
+        one = ((key.name, name),)
+        tried = [(renames, number) for renames, number in key.instead.items() if one[0] in renames]
+        renames, passes = max(tried, key=lambda each: each[1], default=(one, 0))
+        if (key.parent, renames) in proposed:
+            continue
+        proposed.add((key.parent, renames))
         shown = _quote(key.name)
+        others = "".join(f" {_quote(sent)} came for {_quote(meant)}." for sent, meant in renames if sent != key.name)
+        what = "the parameters" if others else "the parameter"
         text = (
-            f"{shown} came {key.calls} times, and {_quote(name)} was missing in {times} of them. Name the parameter "
-            f"so, or say in its description: not {shown}."
+            f"{shown} came {key.calls} times, and {_quote(name)} was missing in {times} of them.{others} Name {what} "
+            "so, or say in the description which names are meant."
         )
-        passes, node = key.instead[name], _object_with(check, key.parent, name)
-        changed = None if node is None else rename_property(check.root.raw, node.path, name, key.name)
+        changed = _rename_properties(check, key.parent, renames)
         place = _show_place((*key.parent, name))
         yield Improvement("key_invented", place, text, times, passes if changed is not None else 0, changed)
+
+
+def _rename_properties(check: Check, parent: Pointer, renames: Renames) -> JsonValue | None:
+    """The schema with the properties of one object under the names that came; None where no single node has them."""
+    changed: JsonValue | None = check.root.raw
+    for sent, meant in renames:
+        node = _object_with(check, parent, meant)
+        changed = None if node is None or changed is None else rename_property(changed, node.path, meant, sent)
+    return changed
 
 
 def _key_refused(check: Check, seen: ToolMistakes, least: int) -> Iterator[Improvement]:

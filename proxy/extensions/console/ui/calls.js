@@ -1,29 +1,48 @@
-// The page "Calls": the last calls, updated every second, and one call in full.
+// The page "Calls": the last calls, updated every second, and one call in full. Older and sorted calls stand still: such a
+// page is read once. What is typed and is no name of the page's calls is looked for as a fragment (`~weath`).
 import { useEffect, useRef, useState } from "./vendor/hooks.js";
 import { ask, query } from "./api.js";
 import { Asking, Copy, Failed, GOOD, OUTCOMES, Rows, clean, html, json, link, ms, setParams, time, useAnswer } from "./parts.js";
 
 const SHOWN = 200;
-const FILTERS = [["tool", "tool"], ["code", "code"], ["rule", "repair rule"], ["path", "path"], ["conversation", "conversation hash"], ["request_id", "request id"], ["trace_id", "trace id"]];
-const NAMES = ["tool", "route", "outcome", "code", "rule", "path", "conversation", "request_id", "trace_id", "since"];
+const FILTERS = [["text", "any words"], ["tool", "tool"], ["code", "code"], ["rule", "repair rule"], ["path", "path"], ["conversation", "conversation hash"], ["request_id", "request id"], ["trace_id", "trace id"]];
+const NAMES = ["tool", "route", "outcome", "code", "rule", "path", "conversation", "request_id", "trace_id", "text", "since", "sort", "before"];
 
 export function Calls({ params }) {
   const wanted = Object.fromEntries(NAMES.filter((name) => params[name]).map((name) => [name, params[name]]));
   const filter = query({ ...wanted, outcome: wanted.outcome?.split(",") });
   const { calls, fresh, state, error, asking, show } = useCalls(filter, params.pause);
+  const known = useNames(calls);
+  const enter = (name, value) => setParams({ before: "", [name]: !value || name === "text" || name === "conversation" || known[name]?.has(value) || value.startsWith("~") || value.startsWith("/") ? value : `~${value}` });
   return html`<h1>Calls</h1>
     <form class="filters" onSubmit=${(event) => event.preventDefault()}>
-      ${FILTERS.map(([name, title]) => html`<label>${title}<input value=${params[name] || ""} onChange=${(event) => setParams({ [name]: event.target.value.trim() })} /></label>`)}
-      <label>outcome<select value=${params.outcome || ""} onChange=${(event) => setParams({ outcome: event.target.value })}><option value="">all</option><option value=${GOOD.join()}>right as it came</option><option value="repaired,corrected">repaired or corrected</option>${OUTCOMES.map((one) => html`<option>${one}</option>`)}</select></label>
-      <label>since<select value=${params.since || ""} onChange=${(event) => setParams({ since: event.target.value })}><option value="">all kept</option>${["1m", "5m", "15m", "1h"].map((one) => html`<option>${one}</option>`)}</select></label>
+      ${FILTERS.map(([name, title]) => html`<label>${title}<input id=${`filter-${name}`} list=${known[name] ? `names-${name}` : undefined} autocomplete="off" value=${(params[name] || "").replace(/^~/, "")} onChange=${(event) => enter(name, event.target.value.trim())} />${known[name] && html`<datalist id=${`names-${name}`}>${[...known[name]].sort().map((one) => html`<option value=${one} />`)}</datalist>`}</label>`)}
+      <label>outcome<select value=${params.outcome || ""} onChange=${(event) => setParams({ before: "", outcome: event.target.value })}><option value="">all</option><option value=${GOOD.join()}>right as it came</option><option value="repaired,corrected">repaired or corrected</option>${OUTCOMES.map((one) => html`<option>${one}</option>`)}</select></label>
+      <label>since<select value=${params.since || ""} onChange=${(event) => setParams({ before: "", since: event.target.value })}><option value="">all kept</option>${["1m", "5m", "15m", "1h"].map((one) => html`<option>${one}</option>`)}</select></label>
+      <label>order<select value=${params.sort || ""} onChange=${(event) => setParams({ before: "", sort: event.target.value })}><option value="">newest first</option><option value="slowest">slowest first</option></select></label>
       <button type="button" aria-pressed=${params.pause ? "true" : "false"} onClick=${() => setParams({ pause: params.pause ? "" : "1" })}>${params.pause ? "go on" : "pause"}</button>
       ${filter ? html`<a href="#/calls">all calls</a>` : ""}
       <span class="dim">${(state.kept ?? 0).toLocaleString()} of ${(state.bound ?? 0).toLocaleString()} calls kept${params.route ? ` · route ${clean(params.route)}` : ""}</span>
     </form><${Failed} error=${error} />
     ${fresh > 0 && html`<p><button type="button" onClick=${show}>${fresh} new</button></p>`}
-    ${calls.length ? html`<ul class="calls" aria-label="calls">${calls.map((call) => html`<${Row} key=${call.id} call=${call} open=${params.open === call.id} />`)}</ul>`
-      : asking ? html`<${Asking} />` : html`<p class="dim">No call here${filter ? " with this filter" : " yet: send one, and it is shown within a second"}.</p>`}
-    ${params.open && !calls.some((call) => call.id === params.open) && html`<${Open} id=${params.open} />`}`;
+    ${params.conversation && html`<p><a href=${link("calls", { ...params, thread: params.thread ? "" : "1", open: "" })}>${params.thread ? "as a list" : "as a thread"}</a></p>`}
+    ${params.thread && calls.length ? html`<${Thread} calls=${calls} />` : html`<${List} calls=${calls} asking=${asking} filter=${filter} open=${params.open} />`}
+    <p class="actions">${params.before && html`<a href=${link("calls", { ...params, before: "", open: "" })}>newest</a>`}${state.has_older && html`<a href=${link("calls", { ...params, before: older(calls, state, params.before), open: "" })}>older calls</a>`}</p>
+    ${params.open && !params.thread && !calls.some((call) => call.id === params.open) && html`<${Open} id=${params.open} />`}`;
+}
+
+function List({ calls, asking, filter, open }) {
+  return html`${calls.length > 0 && html`<div class="heads dim" aria-hidden="true">${["time", "tool", "outcome", "place and reason", "took, own time", "conversation"].map((title) => html`<span>${title}</span>`)}</div>`}
+    ${calls.length ? html`<ul class="calls" aria-label="calls">${calls.map((call) => html`<${Row} key=${call.id} call=${call} open=${open === call.id} />`)}</ul>`
+      : asking ? html`<${Asking} />` : html`<p class="dim">No call here${filter ? " with this filter" : " yet: send one, and it is shown within a second"}.</p>`}`;
+}
+
+// A conversation as it went: what the model sent, what it read, what it sent then.
+const MOST_IN_THREAD = 20;
+function Thread({ calls }) {
+  const shown = calls.slice(0, MOST_IN_THREAD).reverse();
+  return html`${calls.length > shown.length && html`<p class="dim">The last ${shown.length} calls of ${calls.length}.</p>`}
+    <ol class="thread" aria-label="the conversation, oldest call first">${shown.map((call) => html`<li key=${call.id}><${Open} id=${call.id} at=${time(call.timestamp)} /></li>`)}</ol>`;
 }
 
 // Reads the calls of a filter every second. While the list is paused, hovered or focused, new calls wait in `waiting`, and
@@ -33,6 +52,7 @@ function useCalls(filter, pause) {
   const [found, set] = useState(NONE);
   const list = found.filter === filter ? found : NONE;
   const still = useRef(false);
+  const once = /(^|&)(before|sort)=/.test(filter);
   useEffect(() => {
     const stop = new AbortController();
     let cursor = "", timer = 0;
@@ -47,6 +67,7 @@ function useCalls(filter, pause) {
           set((before) => {
             const waiting = first ? [] : [...answer.calls, ...before.waiting].slice(0, SHOWN);
             if (first) return { filter, calls: answer.calls, waiting, state: answer };
+            answer.has_older = before.state.has_older || before.calls.length + answer.calls.length > SHOWN;
             return still.current ? { filter, calls: before.calls, waiting, state: answer } : { filter, calls: [...waiting, ...before.calls].slice(0, SHOWN), waiting: [], state: answer };
           });
         } catch (error) {
@@ -55,7 +76,7 @@ function useCalls(filter, pause) {
           set((before) => ({ ...(before.filter === filter ? before : NONE), filter, error }));
         }
       }
-      if (!stop.signal.aborted) timer = setTimeout(look, 1000);
+      if (!stop.signal.aborted && !(once && cursor)) timer = setTimeout(look, 1000);
     };
     look();
     return () => { stop.abort(); clearTimeout(timer); };
@@ -64,12 +85,36 @@ function useCalls(filter, pause) {
   return { calls: list.calls, fresh: list.waiting.length, state: list.state, error: list.error, asking: list.state === NONE.state, show };
 }
 
+// The position behind the calls that are shown. That of an answer holds while the list stands still; a list that has moved
+// on is behind the oldest call shown of each worker, or behind all calls of a worker of which none is shown.
+function older(calls, state, still) {
+  if (still) return state.older;
+  return state.cursor.split(",").map((pair) => {
+    const [boot, last] = pair.split(".");
+    const shown = calls.filter((call) => call.id.startsWith(`${boot}.`)).map((call) => call.seq);
+    return `${boot}.${shown.length ? Math.min(...shown) : Number(last) + 1}`;
+  }).join();
+}
+
+// The names that the shown calls have, and the tools of the last hour, as suggestions for the filters.
+function useNames(calls) {
+  const { value } = useAnswer("overview?window=1h");
+  const found = { tool: new Set((value?.tools || []).map((row) => row.tool).filter(Boolean)), code: new Set(), rule: new Set(), path: new Set() };
+  for (const call of calls) {
+    if (call["gen_ai.tool.name"]) found.tool.add(call["gen_ai.tool.name"]);
+    if (call["error.code"]) found.code.add(call["error.code"]);
+    for (const error of call.errors || []) { found.code.add(error.code); found.path.add(error.path); }
+    for (const repair of call.repairs || []) { found.rule.add(repair.rule); found.path.add(repair.path); }
+  }
+  return found;
+}
+
 const short = (text) => (text.length > 60 ? `${text.slice(0, 60)}…` : text);
 export const reason = (call) => {
   const [error] = call.errors || [], [repair] = call.repairs || [];
   if (error) return `${error.path || "arguments"} ${error.code}${error.expected ? ` wants ${short(error.expected)},` : ""} got ${error.got}`;
-  if (repair) return `${repair.path || "arguments"} ${repair.rule}${repair.became ? ` (${repair.got} → ${repair.became})` : ""}`;
-  return call["error.type"] || "";
+  if (repair) return `${repair.path || "arguments"} ${repair.rule}${repair.renamed ? ` renamed to ${repair.renamed}` : repair.became ? ` (${repair.got} → ${repair.became})` : ""}`;
+  return [call["error.type"], (call.earlier || []).at(-1) || call.reason].filter(Boolean).join(": ");
 };
 const outcome = (call) => call.outcome + (call.would_refuse ? " (would refuse)" : "") + (call.retry_attempt ? ` ${Math.min(call.retry_attempt, call.max_retries)}/${call.max_retries}` : "");
 const name = (call) => call["gen_ai.tool.name"] || `${call["http.request.method"] || ""} ${call["http.route"] || "(no route)"}`;
@@ -84,35 +129,42 @@ function Row({ call, open }) {
     ${open && html`<${Open} id=${call.id} />`}</li>`;
 }
 
-function Open({ id }) {
+function Open({ id, at: stamp = "" }) {
   const { value: call, error } = useAnswer(`calls/${encodeURIComponent(id)}`);
   if (!call) return html`<div class="open"><${Failed} error=${error} /></div>`;
   const tool = { route: call["http.route"], tool: call["gen_ai.tool.name"] };
   const times = Object.entries(call.stages_ms || {});
-  return html`<section class="open" aria-label="one call"><h2>${clean(name(call))}, ${outcome(call)}</h2>
+  return html`<section class="open" aria-label="one call"><h2>${stamp} ${clean(name(call))}, ${outcome(call)}</h2>
     <div class="actions"><span class="dim">request ${clean(call.correlation_id)}${call.trace_id ? ` · trace ${clean(call.trace_id)}` : ""}</span>
       <${Copy} text=${() => JSON.stringify(call, null, 2)}>copy as JSON<//>
-      ${call.came !== undefined && html`<${Copy} text=${() => curl(call)}>copy as curl<//>`}
+      ${call.came !== undefined ? html`<${Copy} text=${() => curl(call)}>copy as curl<//>${tool.tool && html`<${Copy} text=${() => replayLine(call, tool)}>copy as replay line<//>`}`
+        : tool.tool && html`<span class="dim">To copy it as curl or replay line, set <code>admin.values</code> to preview or full.</span>`}
       ${tool.tool && html`<a href=${link("try", { ...tool, call: call.id })}>try it</a> <a href=${link("tools", tool)}>the tool</a>`}</div>
-    <${Rows} label="what came and what went" rows=${places(call)} empty="Nothing was wrong with its arguments." columns=${[
+    <${Rows} label="what came and what went" rows=${places(call)} empty=${call.reason ? "No place in its arguments is named." : "Nothing was wrong with its arguments."} columns=${[
       ["place", (row) => html`<code>${clean(row.path || "arguments")}</code>`],
       ["came", (row) => html`<span class="minus">- ${clean(row.got)}</span>`],
-      ["went", (row) => row.became ? html`<span class="plus">+ ${clean(row.became)}</span>` : html`<span class="dim">not sent</span>`],
+      ["went", (row) => row.became ? html`<span class="plus">+ ${row.renamed ? html`<code>${clean(row.renamed)}</code> ` : ""}${clean(row.became)}</span>` : html`<span class="dim">not sent</span>`],
       ["why", (row) => html`${row.rule || row.code}${row.expected ? ` wants ${clean(row.expected)}` : ""}${row.message ? html`<br /><span class="dim">${clean(row.message)}</span>` : ""}`],
     ]} />
     ${call.came !== undefined && html`<div class="two"><div><h2>Came</h2><pre tabindex="0">${json(call.came)}</pre></div>${call.went !== undefined && html`<div><h2>Went</h2><pre tabindex="0">${json(call.went)}</pre></div>`}</div>`}
+    ${call.reason && html`<h2>Why</h2><p>${clean(call.reason)}</p>${(call.earlier || []).map((line) => html`<p class="refused">${clean(line)}</p>`)}`}
     ${call.model_read && html`<h2>What the model read</h2><pre tabindex="0">${clean(call.model_read)}</pre>`}
-    <p class="dim">${times.map(([stage, took]) => `${stage} ${ms(took)}`).join(" · ")} · ${call["server.address"] ? `upstream ${clean(call["server.address"])}${call["upstream.status_code"] ? ` answered ${call["upstream.status_code"]}` : ""}` : "upstream not asked"}</p>
+    <p class="dim">${times.map(([stage, took]) => `${stage}${STAGE_WORDS[stage] || ""} ${ms(took)}`).join(" · ")} · ${call["server.address"] ? `upstream ${clean(call["server.address"])}${call["upstream.status_code"] ? ` answered ${call["upstream.status_code"]}` : ""}` : "upstream not asked"}</p>
     ${call.conversation && html`<p><a href=${link("calls", { conversation: call.conversation })}>the calls of this conversation</a> <span class="dim mono">${call.conversation.slice(0, 8)} by ${call["conversation.source"] || "?"}</span></p>`}
   </section>`;
 }
 
+const STAGE_WORDS = { gather: " (waits for parallel calls, so that they count as one attempt)", total: " (this proxy's own)" };
 const at = (value, path) => path.split("/").slice(1).reduce((inner, step) => inner?.[step.replaceAll("~1", "/").replaceAll("~0", "~")], value);
 function places(call) {
   const shown = (value, words) => (value === undefined ? words : JSON.stringify(value));
   return [
     ...(call.errors || []).map((each) => ({ ...each, got: shown(at(call.came, each.path), each.got) })),
-    ...(call.repairs || []).map((each) => ({ ...each, got: shown(at(call.came, each.path), each.got || "as it was"), became: shown(at(call.went, each.path), each.became || "changed") })),
+    ...(call.repairs || []).map((each) => ({ ...each, got: shown(at(call.came, each.path), each.got || "as it was"), became: shown(at(call.went, each.renamed || each.path), each.became || "changed") })),
   ];
+}
+async function replayLine(call, { route, tool }) {
+  const { schema } = await ask(`tools/${encodeURIComponent(route)}/${encodeURIComponent(tool)}`);
+  return JSON.stringify({ id: call.id, tool, schema, sent: JSON.stringify(call.came) });
 }
 const curl = (call) => `curl -s PROXY${call["http.route"]} -H 'Content-Type: application/json' -d '${JSON.stringify(call.came).replaceAll("'", "'\\''")}'`;

@@ -36,7 +36,7 @@ export function Upstreams() {
   return html`<h1>Upstreams</h1><${Failed} error=${error} />
     <p class="dim">Requests, 5xx and resends since the start; faults and times of the last 15 minutes.</p>
     <${Rows} label="upstreams" rows=${value?.upstreams} empty="The config has no upstream." columns=${[
-      ["upstream", (row) => clean(row.upstream)],
+      ["upstream", (row) => html`${clean(row.upstream)}<br /><span class="dim">${clean(row.address)}</span>`],
       ["breaker", (row) => row.breaker === "none" ? html`<span class="dim">none configured</span>` : html`<b class=${{ open: "bad", "half-open": "warn" }[row.breaker] || "good"}>${row.breaker.toUpperCase()}</b>`],
       ["since", (row) => time(row.breaker_since)], ["requests", (row) => sum(row.requests), true], ["5xx", (row) => row.requests["5xx"] || 0, true],
       ["faults", (row) => Object.entries(row.faults).map(([name, number]) => `${name} ${number}`).join(", ") || "none"],

@@ -21,12 +21,12 @@ export function Overview({ params }) {
 function Totals({ value, since }) {
   const all = sum(value.totals);
   const figure = (name, title, number) => html`<a href=${link("calls", { ...since, outcome: name })}><b class=${name.split(",")[0]}>${share(number, all)}</b> ${title}</a>`;
-  const rare = [["corrected", "corrected by a model"], ["upstream_error", "upstream errors"], ["client_gone", "given up by clients"]].filter(([name]) => value.totals[name]);
+  const rare = [["corrected", "corrected"], ["upstream_error", "upstream errors"], ["client_gone", "client gone"]].filter(([name]) => value.totals[name]);
   return html`<a href=${link("calls", since)}><b>${all.toLocaleString()}</b> requests</a>
     ${all > 0 && html`${figure(GOOD.join(), "right as they came", good(value.totals))} ${figure("repaired", "repaired", value.totals.repaired || 0)}
     ${figure("refused", "refused", value.totals.refused || 0)} ${figure("tool_error", "tool errors", value.totals.tool_error || 0)}
     ${rare.map(([name, title]) => figure(name, title, value.totals[name]))}
-    <span><b>${ms(value.own_p95_ms)}</b> this proxy's own time (p95)</span>`}`;
+    <span><b>${ms(value.own_p95_ms)}</b> this proxy's own time (p95, refusals included)</span>`}`;
 }
 
 const columns = (since) => {

@@ -75,7 +75,7 @@ export function Copy({ text, children }) {
   const [done, set] = useState(false);
   const timer = useRef(0);
   const copy = async () => {
-    await navigator.clipboard?.writeText(typeof text === "function" ? text() : text);
+    await navigator.clipboard?.writeText(typeof text === "function" ? await text() : text);
     set(true);
     clearTimeout(timer.current);
     timer.current = setTimeout(() => set(false), 1500);

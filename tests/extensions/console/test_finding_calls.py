@@ -1,0 +1,134 @@
+"""Finding calls, in a real browser: older ones, fragments and words, order, threads, copies, and keys."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.extensions.console.browser import page, wait_until
+from tests.extensions.console.served import READER, TOKEN, Served, served
+
+pytestmark = pytest.mark.large
+
+MANY: Final = 203
+FULL: Final = f"{{listen: 127.0.0.1:0, token: {TOKEN}, readers: {READER}, values: full}}"
+ROWS: Final = "document.querySelectorAll('.call').length"
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(Path(tmp_path_factory.mktemp("finding")), FULL) as (running, _):
+        running.call({"text": "first", "at": "soon"}, "thread")
+        running.call({"text": "first", "at": "2026-12-01T09:00:00Z"}, "thread")
+        for number in range(MANY):
+            running.call({"text": "tea", "at": "2026-12-01T09:00:00Z"}, f"c{number}")
+        yield running
+
+
+def open_page(shown: Any, started: Served, view: str) -> None:
+    shown.goto(started.link())
+    shown.get_by_role("heading", name="Overview").wait_for()
+    shown.goto(started.link(view=view))
+
+
+def test_every_kept_call_is_reached_by_older_calls_and_the_way_back_leads_to_the_newest(
+    started: Served, running: Any
+) -> None:
+    with page(running) as shown:
+        open_page(shown, started, "#/calls")
+        wait_until(shown, f"{ROWS} === 200")
+        shown.get_by_role("link", name="older calls").click()
+        wait_until(shown, f"{ROWS} === {MANY + 2 - 200}")
+        assert 0 == shown.get_by_role("link", name="older calls").count()
+        assert "refused 1/3" == shown.locator(".call span:nth-child(3)").last.inner_text()
+        shown.get_by_role("link", name="newest").click()
+        wait_until(shown, f"{ROWS} === 200")
+
+
+def test_a_fragment_of_a_name_and_free_words_find_calls(started: Served, running: Any) -> None:
+    with page(running) as shown:
+        open_page(shown, started, "#/calls")
+        wait_until(shown, f"{ROWS} === 200")
+        assert ["add_reminder"] == shown.locator("#names-tool option").evaluate_all("all => all.map(one => one.value)")
+        for label, typed, address in (("code", "val-010", "code=%7Eval-010"), ("any words", "refused /AT", "text=")):
+            shown.get_by_label(label, exact=True).fill(typed)
+            shown.keyboard.press("Enter")
+            wait_until(shown, f"location.hash.includes('{address}') && {ROWS} === 1")
+            assert typed == shown.get_by_label(label, exact=True).input_value()
+            shown.get_by_role("link", name="all calls").click()
+            wait_until(shown, f"{ROWS} === 200")
+
+
+def test_the_slowest_calls_stand_first_when_they_are_asked_for(started: Served, running: Any) -> None:
+    took = [call["duration_ms"] for call in started.ask("/-/calls?sort=slowest&limit=500")["calls"]]
+    assert (MANY + 2, sorted(took, reverse=True)) == (len(took), took)
+    with page(running) as shown:
+        open_page(shown, started, "#/calls")
+        shown.get_by_label("order").select_option("slowest")
+        wait_until(shown, f"location.hash.includes('sort=slowest') && {ROWS} === 200")
+        assert "place and reason" in shown.locator(".heads").inner_text()
+
+
+def test_a_conversation_is_read_as_a_thread(started: Served, running: Any) -> None:
+    (refused,) = started.ask("/-/calls?outcome=refused")["calls"]
+    with page(running) as shown:
+        open_page(shown, started, f"#/calls?conversation={refused['conversation']}")
+        shown.get_by_role("link", name="as a thread").click()
+        wait_until(shown, "document.querySelectorAll('.thread h2').length >= 4")
+        text = shown.locator(".thread").inner_text()
+        order = [text.index(word) for word in ('"soon"', "What the model read", '"2026-12-01T09:00:00Z"')]
+        assert sorted(order) == order
+
+
+def test_a_call_is_copied_as_a_replay_line(started: Served, running: Any) -> None:
+    with page(running, permissions=["clipboard-read", "clipboard-write"]) as shown:
+        open_page(shown, started, "#/calls?outcome=refused")
+        shown.locator(".call").first.click()
+        shown.get_by_role("button", name="copy as replay line").click()
+        shown.get_by_role("button", name="copied").wait_for()
+        line = json.loads(shown.evaluate("navigator.clipboard.readText()"))
+        assert ("add_reminder", {"text": "first", "at": "soon"}) == (line["tool"], json.loads(line["sent"]))
+        assert ["text", "at"] == line["schema"]["required"]
+
+
+def test_where_values_are_not_shown_the_page_says_what_to_switch_on(started: Served, running: Any) -> None:
+    with page(running) as shown:
+        shown.goto(started.link(READER))
+        shown.get_by_role("heading", name="Overview").wait_for()
+        shown.goto(started.link(view="#/calls?outcome=refused"))
+        shown.locator(".call").first.click()
+        shown.get_by_text("admin.values").wait_for()
+        assert 0 == shown.get_by_role("button", name="copy as curl").count()
+
+
+def test_keys_lead_to_the_filters_through_the_calls_and_to_the_list_of_keys(started: Served, running: Any) -> None:
+    with page(running) as shown:
+        open_page(shown, started, "#/calls")
+        wait_until(shown, f"{ROWS} === 200")
+        place = "[...document.querySelectorAll('.call')].indexOf(document.activeElement)"
+        for key, wanted in (("j", 0), ("j", 1), ("k", 0)):
+            shown.keyboard.press(key)
+            assert wanted == shown.evaluate(place)
+        shown.keyboard.press("?")
+        shown.get_by_role("dialog").get_by_text("previous call").wait_for()
+        shown.keyboard.press("Escape")
+        shown.keyboard.press("/")
+        assert "filter-text" == shown.evaluate("document.activeElement.id")
+
+
+def test_upstreams_show_their_address(started: Served, running: Any) -> None:
+    (row,) = started.ask("/-/upstreams")["upstreams"]
+    with page(running) as shown:
+        open_page(shown, started, "#/upstreams")
+        shown.get_by_text(row["address"]).wait_for()
+    assert row["address"].startswith("http://127.0.0.1:")
+
+
+def test_serve_prints_where_the_console_is_and_never_its_token(started: Served) -> None:
+    assert started.popen is not None
+    assert started.popen.stdout is not None
+    assert f"console on {started.ui}\n" == started.popen.stdout.readline()
