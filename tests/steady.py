@@ -80,6 +80,25 @@ async def until_still(reading: Callable[[], object]) -> None:
             before, same = now, same + 1 if now == before else 0
 
 
+async def fill(writer: asyncio.StreamWriter, data: bytes, *, most: int = 50_000_000) -> int:
+    """Writes the data again and again, until it stays here: nobody reads on, and fifty turns of the loop move nothing.
+    Returns how many bytes were handed over, which are `most` or more where somebody always reads on."""
+    handed = 0
+    while handed < most:
+        writer.write(data)
+        draining = asyncio.ensure_future(writer.drain())
+        waiting = asyncio.ensure_future(until_still(writer.transport.get_write_buffer_size))
+        await asyncio.wait([draining, waiting], return_when=asyncio.FIRST_COMPLETED)
+        over = waiting.done() and not draining.done()
+        draining.cancel()
+        waiting.cancel()
+        await asyncio.gather(draining, waiting, return_exceptions=True)
+        if over:
+            break
+        handed += len(data)
+    return handed
+
+
 async def run_others() -> None:
     """Gives everybody else on this loop fifty turns: what they would do without a further word is done then."""
     for _ in range(_STILL):
