@@ -263,10 +263,8 @@ async def _serve(loaded: Loaded, args: argparse.Namespace) -> int:
     serving.log.level = args.log_level or serving.log.level
     takes_calls = not _is_ended(told)
     _announce(serving)
-    if args.no_config:
-        _print_console_link(serving, loaded)
-    elif not args.worker:
-        _print_console_address(serving, loaded)
+    if not args.worker:
+        _print_console(serving, loaded, has_own_token=not args.no_config)
     looking = None
     if args.guarded is not None:
         print(f"clients use {serving.url}{loaded.config.routes[0].path}", flush=True)
@@ -281,21 +279,13 @@ async def _serve(loaded: Loaded, args: argparse.Namespace) -> int:
     return 0
 
 
-def _print_console_link(serving: Serving, loaded: Loaded) -> None:
-    from proxy.cli.operator_console import make_link
+def _print_console(running: Serving | WorkerPool, loaded: Loaded, *, has_own_token: bool) -> None:
+    """The console's link with the token of this run; its address where the config has a token, which is not printed."""
+    from proxy.cli.operator_console import make_address, make_link
 
-    link = make_link(serving.admin_url, loaded)
-    if link is not None:
-        print(f"console  {link}", flush=True)
-
-
-def _print_console_address(running: Serving | WorkerPool, loaded: Loaded) -> None:
-    """The console of a config's operator: its page asks for the config's own token, which is not printed."""
-    from proxy.cli.operator_console import make_address
-
-    address = make_address(running.admin_url, loaded)
-    if address is not None:
-        print(f"console on {address}", flush=True)
+    found = make_address(running.admin_url, loaded) if has_own_token else make_link(running.admin_url, loaded)
+    if found is not None:
+        print(f"console {'on' if has_own_token else ''} {found}", flush=True)
 
 
 async def _look_at(url: str, headers: tuple[tuple[str, str], ...]) -> None:
@@ -337,7 +327,7 @@ async def _serve_many(loaded: Loaded, args: argparse.Namespace) -> int:
     if _is_ended(told):
         worker_pool.signal(signal.SIGINT)
     _announce(worker_pool)
-    _print_console_address(worker_pool, loaded)
+    _print_console(worker_pool, loaded, has_own_token=True)
     _settle_memory()
     ended = asyncio.create_task(worker_pool.wait_ended())
     while not ended.done():

@@ -222,10 +222,14 @@ _WINDOW: Final = 900.0
 
 
 def show_upstreams(
-    data: ConsoleData, upstreams: Mapping[str, UpstreamConfig], breakers: Mapping[str, str], metrics: Metrics
+    data: ConsoleData,
+    upstreams: Mapping[str, UpstreamConfig],
+    breakers: Mapping[str, str],
+    connections: Mapping[str, tuple[int, int, int]],
+    metrics: Metrics,
 ) -> Page:
-    """Shows every upstream of the config. Requests and resends count since the start of the process; faults and times
-    cover the last 15 minutes."""
+    """Shows every upstream of the config. `connections` are those of its pool: open, idle, and the most. Requests and
+    resends count since the start of the process; faults and times cover the last 15 minutes."""
     times, sent, resent = _read_upstream_times(data), metrics.sent.series, metrics.resent.series
     shown = []
     for name in upstreams:
@@ -234,6 +238,7 @@ def show_upstreams(
             "upstream": name,
             "address": _show_address(upstreams[name]),
             "breaker": breakers.get(name, "none"),
+            "connections": dict(zip(("open", "idle", "most"), connections.get(name, ()), strict=False)),
             "breaker_since": changes[0]["timestamp"] if changes else None,
             "requests": {labels[1]: int(number) for labels, number in sent.items() if labels[0] == name},
             "faults": dict(data.changes.faults(name, data.wall() - _WINDOW)),
