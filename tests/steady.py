@@ -82,7 +82,8 @@ async def until_still(reading: Callable[[], object]) -> None:
 
 async def fill(writer: asyncio.StreamWriter, data: bytes, *, most: int = 50_000_000) -> int:
     """Writes the data again and again, until it stays here: nobody reads on, and fifty turns of the loop move nothing.
-    Returns how many bytes were handed over, which are `most` or more where somebody always reads on."""
+    Returns how many bytes were handed over, which are `most` or more where somebody always reads on. Raises
+    ConnectionError where the connection ends."""
     handed = 0
     while handed < most:
         writer.write(data)
@@ -92,9 +93,10 @@ async def fill(writer: asyncio.StreamWriter, data: bytes, *, most: int = 50_000_
         over = waiting.done() and not draining.done()
         draining.cancel()
         waiting.cancel()
-        await asyncio.gather(draining, waiting, return_exceptions=True)
+        await asyncio.wait([draining, waiting])
         if over:
             break
+        draining.result()
         handed += len(data)
     return handed
 
