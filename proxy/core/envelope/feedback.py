@@ -1,4 +1,7 @@
-"""The feedback: the text a model reads when its call failed (contract section 3). All wording of answers lives here.
+"""The feedback: the text a model reads when its call failed (contract section 3), put together here.
+
+A failure brings the words of its errors along. Those about arguments, the signature and the example come from
+core/explain, what is said of the whole call from `notes.py`, the closing line from `remedy.py`.
 
 The text alone has to be enough: a model that sees only this, its own call and the user's wish can send the right call
 next. It starts with a summary line (Acode FR-046), lists all errors at once as bullets (FR-047), says what the tool
@@ -256,16 +259,16 @@ def _make_blocks(shown: Iterable[Shown]) -> list[_Block]:
     """The blocks of some errors. What is expected at several places alike is written out at the first; the declared
     keys of an object stand at its first unknown key."""
     blocks: list[_Block] = []
-    told: set[Pointer] = set()
+    with_unknown_keys: set[Pointer] = set()
     places: dict[str, str] = {}
     for each in shown:
         violation, path = each.violation, each.path or "arguments"
         severity = "" if violation.severity is Severity.ERROR else f", {violation.severity}"
         place = violation.path[:-1]
         is_unknown = violation.code is codes.UNKNOWN_FIELD
-        expected = "" if is_unknown and place in told else cut(each.expected, _EXPECTED)
+        expected = "" if is_unknown and place in with_unknown_keys else cut(each.expected, _EXPECTED)
         if is_unknown:
-            told.add(place)
+            with_unknown_keys.add(place)
         elif len(expected) > _WORTH_NAMING and (first := places.setdefault(expected, path)) != path:
             expected = f"as at {first}"
         blocks.append(
