@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from math import isfinite
-from typing import Final
+from typing import Final, NamedTuple
 
 from proxy.core.display.graphemes import cut, escape, replace_surrogates
 from proxy.core.display.secrets import MASK, is_secret_name, mask_credentials, may_hold_secret, shorten_paths
@@ -23,8 +23,10 @@ from proxy.core.model.values import Absent, FeedbackLimits, JsonValue, Pointer
 
 __all__ = [
     "MASK",
+    "DisplayedValue",
     "Hider",
     "clean_text",
+    "display_value",
     "hide",
     "is_secret_name",
     "is_secret_path",
@@ -76,7 +78,7 @@ def write_preview(
     budget = max(limits.max_preview, 0)
     if isinstance(value, Absent):
         return ""
-    if value is not None and (sensitive or is_secret_path(path, limits)):
+    if value is not None and (sensitive or (path and is_secret_path(path, limits))):
         return cut(f'"{MASK}"', budget)
     if not isinstance(value, dict | list | tuple):
         return _scalar(value, budget, limits)
@@ -299,10 +301,25 @@ def make_hider(
     value: JsonValue, limits: FeedbackLimits = _DEFAULT, *, path: Pointer = (), sensitive: bool = False
 ) -> Hider:
     """The `Hider` of one value, sent at `path`; `sensitive` says that all of it is a secret."""
-    secret = sensitive or is_secret_path(path, limits)
+    secret = sensitive or (bool(path) and is_secret_path(path, limits))
     if not secret and not isinstance(value, str | dict | list | tuple):
         return _NOTHING  # a message may quote any number
     return Hider(tuple(_leaves(value, secret, limits)), limits.path_roots)
+
+
+class DisplayedValue(NamedTuple):
+    """What may be shown of one value: its preview, and the `Hider` for texts that quote it."""
+
+    preview: str
+    hider: Hider
+
+
+def display_value(
+    value: JsonValue, limits: FeedbackLimits = _DEFAULT, *, path: Pointer = (), sensitive: bool = False
+) -> DisplayedValue:
+    """The preview and the `Hider` of one value, as `write_preview` and `make_hider` give them."""
+    secret = sensitive or is_secret_path(path, limits)
+    return DisplayedValue(write_preview(value, limits, sensitive=secret), make_hider(value, limits, sensitive=secret))
 
 
 def hide(

@@ -1,4 +1,7 @@
-"""The feedback: the text a model reads when its call failed (contract section 3). All wording of answers lives here.
+"""The feedback: the text a model reads when its call failed (contract section 3), put together here.
+
+A failure brings the words of its errors along. Those about arguments, the signature and the example come from
+core/explain, what is said of the whole call from `notes.py`, the closing line from `remedy.py`.
 
 The text alone has to be enough: a model that sees only this, its own call and the user's wish can send the right call
 next. It starts with a summary line (Acode FR-046), lists all errors at once as bullets (FR-047), says what the tool
@@ -24,7 +27,7 @@ from functools import lru_cache
 from typing import Final
 
 from proxy.core.display.graphemes import cut, escape, replace_surrogates
-from proxy.core.display.preview import clean_text, hide, write_preview
+from proxy.core.display.preview import clean_text
 from proxy.core.display.secrets import mask_credentials
 from proxy.core.display.suggestions import quote_name
 from proxy.core.envelope.notes import LONGEST_NOTE, write_notes
@@ -35,7 +38,6 @@ from proxy.core.model.codes import ErrorType, Severity
 from proxy.core.model.values import (
     Absent,
     Failure,
-    FeedbackLimits,
     JsonValue,
     Pointer,
     Rung,
@@ -75,7 +77,7 @@ def render_feedback(view: FailureView) -> str:
     """The feedback of an answer whose texts are worked out already."""
     result, limits = view.result, view.result.limits
     size = max(limits.max_chars, 0)
-    opening, closing = _opening(result, limits), _closing(result)
+    opening, closing = _opening(view), _closing(result)
     room = size - len(opening) - len(closing) - 4
     sizes = [f"Accepts: {_signature(text, size)}" for text in result.accepts]
     kind = "Example" if result.example_complete else "Shape"
@@ -92,7 +94,7 @@ def render_feedback(view: FailureView) -> str:
     if room > 0:  # what is left of the room is for the errors again
         longer = _errors(view, len(errors) + room)
         room, errors = room - len(longer) + len(errors), longer
-    picture = mark_errors(result.failure, limits, room) if limits.marks else ""
+    picture = mark_errors(view, room) if limits.marks else ""
     last = "\n".join(part for part in (accepts, example, closing) if part)
     return cut(replace_surrogates("\n\n".join(part for part in (opening, errors, picture, notes, last) if part)), size)
 
@@ -130,9 +132,10 @@ _signature: Final = lru_cache(maxsize=256)(_line)
 
 
 # --- opening and closing --------------------------------------------------------------------------------------------
-def _opening(result: ToolResult, limits: FeedbackLimits) -> str:
+def _opening(view: FailureView) -> str:
+    result, limits = view.result, view.result.limits
     if result.escalated:
-        return _escalation(result, limits)
+        return _escalation(view)
     failure, tool = result.failure, quote_name(result.call.tool)
     whose = f" for tool {tool}" if result.call.tool else ""
     message = cut(escape(clean_text(failure.message, LONGEST_NOTE, limits)), LONGEST_NOTE)
@@ -161,24 +164,25 @@ def _says_nothing_new(failure: Failure) -> bool:
     return failure.code is codes.INVALID_ARGUMENTS and bool(failure.violations)
 
 
-def _escalation(result: ToolResult, limits: FeedbackLimits) -> str:
+def _escalation(view: FailureView) -> str:
     """The seed's escalation message, line for line (Acode, "Escalation Message"), then the original call (FR-043)."""
+    result = view.result
     lines = [_line(line, _LINE) for line in result.history]
     if len(lines) > _HISTORY:
         lines = [lines[0], f"... (+{len(lines) - _HISTORY} more)", *lines[1 - _HISTORY :]]
-    bound = max(limits.max_chars // 2, 0)
-    call = write_original_call(result, limits)
+    bound = max(result.limits.max_chars // 2, 0)
+    call = write_original_call(view)
     said = f"The last call was: {call}" if call else ""
     parts = (summarize_escalation(result), cut("\n".join(lines), bound), f"{_ESCALATED}\nStatus: Blocked.", said)
     return "\n\n".join(part for part in parts if part)
 
 
-def write_original_call(result: ToolResult, limits: FeedbackLimits) -> str:
+def write_original_call(view: FailureView) -> str:
     """The call as the model made it, sanitised; '' where its arguments could not be read."""
-    sent = result.failure.sent
+    sent = view.result.failure.sent
     if isinstance(sent, Absent):
         return ""
-    return f"{quote_name(result.call.tool)[1:-1]}({write_preview(sent, limits)})"
+    return f"{quote_name(view.result.call.tool)[1:-1]}({view.values.display(sent).preview})"
 
 
 def _closing(result: ToolResult) -> str:
@@ -255,16 +259,16 @@ def _make_blocks(shown: Iterable[Shown]) -> list[_Block]:
     """The blocks of some errors. What is expected at several places alike is written out at the first; the declared
     keys of an object stand at its first unknown key."""
     blocks: list[_Block] = []
-    told: set[Pointer] = set()
+    with_unknown_keys: set[Pointer] = set()
     places: dict[str, str] = {}
     for each in shown:
         violation, path = each.violation, each.path or "arguments"
         severity = "" if violation.severity is Severity.ERROR else f", {violation.severity}"
         place = violation.path[:-1]
         is_unknown = violation.code is codes.UNKNOWN_FIELD
-        expected = "" if is_unknown and place in told else cut(each.expected, _EXPECTED)
+        expected = "" if is_unknown and place in with_unknown_keys else cut(each.expected, _EXPECTED)
         if is_unknown:
-            told.add(place)
+            with_unknown_keys.add(place)
         elif len(expected) > _WORTH_NAMING and (first := places.setdefault(expected, path)) != path:
             expected = f"as at {first}"
         blocks.append(
@@ -296,34 +300,35 @@ _REMARK: Final = 120
 _ByPath = dict[Pointer, list[Violation]]
 
 
-def mark_errors(failure: Failure, limits: FeedbackLimits, room: int) -> str:
+def mark_errors(view: FailureView, room: int) -> str:
     """The arguments as indented JSON with `// ❌` behind each error; '' if unreadable, without errors or too long."""
+    failure = view.result.failure
     if isinstance(failure.sent, Absent) or not failure.violations:
         return ""
     by_path: _ByPath = {}
     for violation in failure.violations:
         by_path.setdefault(violation.path, []).append(violation)
-    text = _TITLE + "\n".join(_mark_lines("", failure.sent, (), by_path, limits, ""))
+    text = _TITLE + "\n".join(_mark_lines("", failure.sent, (), by_path, view, ""))
     return text if len(text) <= room else ""
 
 
 def _mark_lines(
-    label: str, value: JsonValue, path: Pointer, errors: _ByPath, limits: FeedbackLimits, comma: str
+    label: str, value: JsonValue, path: Pointer, errors: _ByPath, view: FailureView, comma: str
 ) -> list[str]:
     indent = "  " * len(path)
-    remark = _write_remark(errors.get(path, []), limits)
+    remark = _write_remark(errors.get(path, []), view)
     if not _is_written_out(value, path, errors):
-        return [f"{indent}{label}{write_preview(value, limits, path=path)}{comma}{remark}"]
+        return [f"{indent}{label}{view.values.display(value, path).preview}{comma}{remark}"]
     opening, closing = ("{", "}") if isinstance(value, dict) else ("[", "]")
     entries = list(value.items() if isinstance(value, dict) else enumerate(value))
     lines = [f"{indent}{label}{opening}{remark}"]
     for index, (step, item) in enumerate(entries[:_ENTRIES]):
         key = f'"{escape(clean_text(step, 60), quotes=True)}": ' if isinstance(step, str) else ""
-        lines += _mark_lines(key, item, (*path, step), errors, limits, "" if index == len(entries) - 1 else ",")
+        lines += _mark_lines(key, item, (*path, step), errors, view, "" if index == len(entries) - 1 else ",")
     if len(entries) > _ENTRIES:
         lines.append(f"{indent}  ... (+{len(entries) - _ENTRIES} more)")
     present = {(*path, step) for step, _ in entries}
-    lines += [f"{indent}  {_write_remark(found, limits).strip()}" for found in _list_missing(path, present, errors)]
+    lines += [f"{indent}  {_write_remark(found, view).strip()}" for found in _list_missing(path, present, errors)]
     lines.append(f"{indent}{closing}{comma}")
     return lines
 
@@ -339,11 +344,9 @@ def _list_missing(path: Pointer, present: set[Pointer], errors: _ByPath) -> list
     return [found for place, found in errors.items() if place[:-1] == path and place and place not in present]
 
 
-def _write_remark(violations: list[Violation], limits: FeedbackLimits) -> str:
+def _write_remark(violations: list[Violation], view: FailureView) -> str:
     if not violations:
         return ""
-    said = "; ".join(
-        hide(violation.message[:1024], violation.value, limits, path=violation.path, sensitive=violation.sensitive)
-        for violation in violations
-    )
+    hiders = [view.values.display(each.value, each.path, each.sensitive).hider for each in violations]
+    said = "; ".join(hider.hide(each.message[:1024]) for hider, each in zip(hiders, violations, strict=True))
     return "  // ❌ " + cut(escape(said), _REMARK)

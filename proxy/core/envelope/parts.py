@@ -176,7 +176,7 @@ def make_details(view: FailureView) -> dict[str, JsonValue]:
         flat["repeated"] = "true"
     if result.escalated:
         flat["status"] = choose_status(result)
-        flat["original_call"] = write_original_call(result, result.limits)
+        flat["original_call"] = write_original_call(view)
         flat["history"] = "\n".join(map(escape, result.history))
     return dict(flat)
 

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Final, Literal, NamedTuple
 
 from proxy.core.display.graphemes import cut, escape, replace_surrogates
-from proxy.core.display.preview import make_hider, write_preview
+from proxy.core.display.preview import DisplayedValue, display_value
 from proxy.core.display.secrets import mask_credentials, may_hold_secret
 from proxy.core.json.jsontext import format_pointer
 from proxy.core.model.codes import REQUIRED_MISSING, Severity
@@ -42,6 +42,22 @@ class Shown(NamedTuple):
     actual: str | None
 
 
+class DisplayedValues:
+    """What may be shown of the values of one answer, worked out once for each value."""
+
+    def __init__(self, limits: FeedbackLimits) -> None:
+        self._limits = limits
+        self._known: dict[tuple[int, Pointer, bool], tuple[JsonValue, DisplayedValue]] = {}
+
+    def display(self, value: JsonValue, path: Pointer = (), sensitive: bool = False) -> DisplayedValue:
+        """What may be shown of a value that was sent at `path`; `sensitive` says that all of it is a secret."""
+        key = (id(value), path, sensitive)
+        found = self._known.get(key)
+        if found is None:  # the value is kept as well, so that no other one gets its id
+            found = self._known[key] = (value, display_value(value, self._limits, path=path, sensitive=sensitive))
+        return found[1]
+
+
 class FailureView:
     """The content of the answer to one failed call. `shown` are its violations in order, at most `max_errors` of them,
     `left_out` says how many more there are. `full`: the part for machines repeats what the feedback says."""
@@ -52,11 +68,12 @@ class FailureView:
         violations, limits = result.failure.violations, result.limits
         self.shown: tuple[Shown, ...] = ()
         self.left_out = 0
+        self.values: Final = DisplayedValues(limits)
         self.brief_errors: list[JsonValue] | None = None  # those of the compact part, made by `parts.py`
         if violations:
             kept, self.left_out = select_violations(violations, limits.max_errors)
             clean = _all_clean(kept)
-            self.shown = tuple([_show_violation(violation, limits, clean) for violation in kept])
+            self.shown = tuple([_show_violation(violation, self.values, clean) for violation in kept])
 
     @cached_property
     def first_hint(self) -> str:
@@ -64,13 +81,14 @@ class FailureView:
         if self.shown:
             return cut(self.shown[0].hint, SHOWN)
         kept, _ = select_violations(self.result.failure.violations, 1)  # `max_errors` may be 0
-        return cut(_show_violation(kept[0], self.result.limits, clean=False).hint, SHOWN) if kept else ""
+        return cut(_show_violation(kept[0], self.values, clean=False).hint, SHOWN) if kept else ""
 
 
 def show_warnings(warnings: Iterable[Violation], limits: FeedbackLimits) -> tuple[tuple[Shown, ...], int]:
     """Warnings about a delivered call as they may be shown, at most `max_errors` of them, and how many are left out."""
     kept, left_out = select_violations(warnings, limits.max_errors)
-    return tuple([_show_violation(warning, limits, clean=False) for warning in kept]), left_out
+    values = DisplayedValues(limits)
+    return tuple([_show_violation(warning, values, clean=False) for warning in kept]), left_out
 
 
 def select_violations(violations: Iterable[Violation], max_errors: int) -> tuple[tuple[Violation, ...], int]:
@@ -97,14 +115,14 @@ def _all_clean(violations: tuple[Violation, ...]) -> bool:
     return joined.isascii() and joined.isprintable() and not may_hold_secret(joined)
 
 
-def _show_violation(violation: Violation, limits: FeedbackLimits, clean: bool) -> Shown:
+def _show_violation(violation: Violation, values: DisplayedValues, clean: bool) -> Shown:
     """`clean`: the violation's texts need neither mask nor escape of their own."""
-    value, path, sensitive = violation.value, violation.path, violation.sensitive
     texts = (violation.message[:_LOOKED_AT], violation.expected[:_LOOKED_AT], violation.hint[:_LOOKED_AT])
-    hiding = make_hider(value, limits, path=path, sensitive=sensitive)
-    message, expected, hint = texts if clean and hiding.idle else [escape(hiding.hide(text)) for text in texts]
-    actual = None if isinstance(value, Absent) else write_preview(value, limits, path=path, sensitive=sensitive)
-    return Shown(violation, show_path(path), message, expected, hint or _hint_at_missing(violation), actual)
+    displayed = values.display(violation.value, violation.path, violation.sensitive)
+    hider = displayed.hider
+    message, expected, hint = texts if clean and hider.idle else [escape(hider.hide(text)) for text in texts]
+    actual = None if isinstance(violation.value, Absent) else displayed.preview
+    return Shown(violation, show_path(violation.path), message, expected, hint or _hint_at_missing(violation), actual)
 
 
 def _hint_at_missing(violation: Violation) -> str:

@@ -207,17 +207,18 @@ def _own_words(node: Node) -> tuple[str, str]:
         return "", ""
     description = next((text for part in parts if isinstance(text := part.get("description"), str)), "")
     described = cut_sentences(" ".join(description.split()), _OWN)
-    told = []
+    sentences = []
     written = next((shown for part in parts if isinstance(shown := part.get("examples"), list) and shown), [])
     examples = [example for example in written if may_take(node, example)]
     if examples:
         shown = ", ".join(cut(write_literal(example), _SHORT) for example in examples[:_EXAMPLES])
-        told.append(f"For example {shown}.")
+        sentences.append(f"For example {shown}.")
     default = next((part.get("default") for part in parts if part.has("default")), None)
     if default is not None and not examples and may_take(node, default):
         literal = cut(write_literal(default), _SHORT)
-        told += [] if literal in described and "default" in described.lower() else [f"Its default is {literal}."]
-    return _sentence(described) if described else "", " ".join(told)
+        if literal not in described or "default" not in described.lower():
+            sentences.append(f"Its default is {literal}.")
+    return _sentence(described) if described else "", " ".join(sentences)
 
 
 def _sentence(text: str) -> str:

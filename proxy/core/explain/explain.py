@@ -101,8 +101,8 @@ def explain_invalid_json(problem: JsonProblem) -> Violation:
             codes.CONSTRAINT, problem.path, message, "a number between -1.8e308 and 1.8e308", "Send a smaller number."
         )
     where = f"{clean_text(problem.reason, 120)} at line {problem.line} column {problem.column}"
-    told = (hint for start, hint in _JSON_HINTS.items() if problem.reason.startswith(start))
-    hint = next(told, "Send one complete JSON object.")
+    hints = (hint for start, hint in _JSON_HINTS.items() if problem.reason.startswith(start))
+    hint = next(hints, "Send one complete JSON object.")
     if "surrogate" in problem.reason:
         hint = "A \\u escape stands for half a character: write the character itself, or both halves."
     elif problem.truncated:
