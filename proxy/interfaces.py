@@ -128,6 +128,14 @@ class Upstream(Protocol):
 
 
 @runtime_checkable
+class CountsConnections(Protocol):
+    """An upstream that keeps connections in a pool."""
+
+    def count_connections(self) -> tuple[int, int, int]:
+        """How many connections are open or being opened, how many of these are idle, and how many may be open."""
+
+
+@runtime_checkable
 class JoinsServers(Protocol):
     """An upstream that is several servers."""
 

@@ -263,10 +263,8 @@ async def _serve(loaded: Loaded, args: argparse.Namespace) -> int:
     serving.log.level = args.log_level or serving.log.level
     takes_calls = not _is_ended(told)
     _announce(serving)
-    if args.no_config:
-        _print_console_link(serving, loaded)
-    elif not args.worker:
-        _print_console_address(serving, loaded)
+    if not args.worker:
+        _print_console(serving, loaded, with_token=args.no_config)
     looking = None
     if args.guarded is not None:
         print(f"clients use {serving.url}{loaded.config.routes[0].path}", flush=True)
@@ -281,21 +279,13 @@ async def _serve(loaded: Loaded, args: argparse.Namespace) -> int:
     return 0
 
 
-def _print_console_link(serving: Serving, loaded: Loaded) -> None:
-    from proxy.cli.operator_console import make_link
+def _print_console(running: Serving | WorkerPool, loaded: Loaded, *, with_token: bool) -> None:
+    """Prints where the console is. The token of a config of the user's is not printed: the page asks for it."""
+    from proxy.cli.operator_console import make_address, make_link
 
-    link = make_link(serving.admin_url, loaded)
-    if link is not None:
-        print(f"console  {link}", flush=True)
-
-
-def _print_console_address(running: Serving | WorkerPool, loaded: Loaded) -> None:
-    """The console of a config's operator: its page asks for the config's own token, which is not printed."""
-    from proxy.cli.operator_console import make_address
-
-    address = make_address(running.admin_url, loaded)
-    if address is not None:
-        print(f"console on {address}", flush=True)
+    url = (make_link if with_token else make_address)(running.admin_url, loaded)
+    if url is not None:
+        print(f"console  {url}" if with_token else f"console on {url}", flush=True)
 
 
 async def _look_at(url: str, headers: tuple[tuple[str, str], ...]) -> None:
@@ -337,7 +327,7 @@ async def _serve_many(loaded: Loaded, args: argparse.Namespace) -> int:
     if _is_ended(told):
         worker_pool.signal(signal.SIGINT)
     _announce(worker_pool)
-    _print_console_address(worker_pool, loaded)
+    _print_console(worker_pool, loaded, with_token=False)
     _settle_memory()
     ended = asyncio.create_task(worker_pool.wait_ended())
     while not ended.done():

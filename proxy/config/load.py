@@ -338,6 +338,8 @@ def _mask(value: JsonValue, path: Pointer) -> JsonValue:
         return [_mask(item, (*path, index)) for index, item in enumerate(value)]
     if path == ("state", "url") and isinstance(value, str):
         return mask_url(value)
+    if path == ("admin", "readers") and isinstance(value, str) and "${" not in value:
+        return "***"
     if isinstance(value, str) and path[-1:] == ("webhook",):
         return mask_beyond_host(value)
     if isinstance(value, str) and path[-2:-1] == ("command",) and path[-1] != 0:

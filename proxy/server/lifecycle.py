@@ -17,7 +17,7 @@ from typing import Final
 from proxy.call.judging import Elsewhere
 from proxy.config.model import AdminConfig as AdminEntry
 from proxy.config.model import Config, ServerTls
-from proxy.interfaces import GuardedUpstream, Observer, Services
+from proxy.interfaces import CountsConnections, GuardedUpstream, Observer, Services
 from proxy.server.admin.console_data import list_observers, make_console_data
 from proxy.server.admin.page import Readers
 from proxy.server.handler import Handler, Snapshot
@@ -275,6 +275,15 @@ class Serving:
     def breaker_states(self) -> dict[str, str]:
         """Upstream -> closed, half-open or open; of those that have a breaker."""
         return {name: BREAKER_STATES[state] for name, state in self._pools.breaker_states().items()}
+
+    def count_connections(self) -> dict[str, tuple[int, int, int]]:
+        """Upstream -> its connections: open, idle, and how many may be open; of those that keep a pool of them."""
+        found: dict[str, tuple[int, int, int]] = {}
+        for name in self.config.upstreams:
+            upstream = self._pools.find_unguarded(name)
+            if isinstance(upstream, CountsConnections):
+                found[name] = upstream.count_connections()
+        return found
 
     def _breaker_changed(self, upstream: str, state: str) -> None:
         self.metrics.count_breaker_change(upstream, state)

@@ -8,13 +8,15 @@ sends it back as `after` to get only newer calls.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 from urllib.parse import parse_qs, unquote
 
 from proxy.core.json.jsontext import parse
 from proxy.core.model.values import JsonProblem, JsonValue
+from proxy.extensions.console.copies import describe_copies
 from proxy.extensions.console.event_stream import follow_calls
+from proxy.routing.table import Route
 from proxy.server.admin.console_data import ConsoleData
 from proxy.server.admin.page import EventPage, Page, PageRequest, Readers, make_json_page, refuse_question
 from proxy.telemetry.recent.ring import SEVERAL, SINGLE, STAGES, CallFilter, KeptCall, make_entry, read_duration
@@ -81,14 +83,18 @@ def list_entries(
     return shown
 
 
-async def show_call(data: ConsoleData, question: PageRequest) -> Page:
-    """Shows one call in full."""
+async def show_call(data: ConsoleData, question: PageRequest, routes: Iterable[Route] = ()) -> Page:
+    """Shows one call in full. `routes` are those that are served now."""
     place = unquote(question.rest)
     seq = read_place(place, data.recent.boot) if "." in place else _number(place)
     kept = None if seq is None else data.recent.find(seq)
     if kept is None:
         return refuse_question(f"no call {place[:64]!r} is kept (any more)", 404)
-    return make_json_page(open_call(data, kept, with_values=question.role == "operator"))
+    is_operator = question.role == "operator"
+    shown = open_call(data, kept, with_values=is_operator)
+    values = data.recent.values.read(kept.seq) if data.recent.values is not None else None
+    copies = describe_copies(shown, values, data.values, is_operator=is_operator, routes=routes)
+    return make_json_page({**shown, **copies})
 
 
 def open_call(data: ConsoleData, kept: KeptCall, *, with_values: bool) -> dict[str, JsonValue]:

@@ -25,7 +25,7 @@ from proxy.core.rules.rules import LEVEL_MEANINGS
 from proxy.server.admin.console_data import ConsoleData
 from proxy.server.admin.page import Page, PageRequest, make_json_page, refuse_question
 from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.recent.ring import CallFilter, make_entry
+from proxy.telemetry.recent.ring import CallFilter, read_figures
 from proxy.telemetry.recent.timeline import make_stamp
 
 WINDOWS: Final = {"1m": 60.0, "5m": 300.0, "15m": 900.0, "1h": 3600.0}
@@ -89,14 +89,13 @@ class _Times:
 
 def _read_times(data: ConsoleData, seconds: float) -> _Times:
     times = _Times()
-    for kept in data.recent.select(CallFilter(since=data.wall() - seconds)):
-        entry = make_entry(kept)
-        times.by_tool[entry["http.route"], str(entry.get("gen_ai.tool.name", ""))].append(entry["duration_ms"])
-        if "overhead_ms" in entry:
-            times.own.append(entry["overhead_ms"])
-        if entry.get("conversation.source"):
+    for figures in map(read_figures, data.recent.select(CallFilter(since=data.wall() - seconds))):
+        times.by_tool[figures.route, figures.tool].append(figures.took)
+        if figures.own is not None:
+            times.own.append(figures.own)
+        if figures.source:
             times.by_address["of"] += 1
-            times.by_address["calls"] += entry["conversation.source"] == "address"
+            times.by_address["calls"] += figures.source == "address"
     return times
 
 
@@ -222,10 +221,14 @@ _WINDOW: Final = 900.0
 
 
 def show_upstreams(
-    data: ConsoleData, upstreams: Mapping[str, UpstreamConfig], breakers: Mapping[str, str], metrics: Metrics
+    data: ConsoleData,
+    upstreams: Mapping[str, UpstreamConfig],
+    breakers: Mapping[str, str],
+    connections: Mapping[str, tuple[int, int, int]],
+    metrics: Metrics,
 ) -> Page:
-    """Shows every upstream of the config. Requests and resends count since the start of the process; faults and times
-    cover the last 15 minutes."""
+    """Shows every upstream of the config. `connections` are those of its pool: open, idle, and the most. Requests and
+    resends count since the start of the process; faults and times cover the last 15 minutes."""
     times, sent, resent = _read_upstream_times(data), metrics.sent.series, metrics.resent.series
     shown = []
     for name in upstreams:
@@ -234,6 +237,7 @@ def show_upstreams(
             "upstream": name,
             "address": _show_address(upstreams[name]),
             "breaker": breakers.get(name, "none"),
+            "connections": dict(zip(("open", "idle", "most"), connections.get(name, ()), strict=False)),
             "breaker_since": changes[0]["timestamp"] if changes else None,
             "requests": {labels[1]: int(number) for labels, number in sent.items() if labels[0] == name},
             "faults": dict(data.changes.faults(name, data.wall() - _WINDOW)),
@@ -262,8 +266,7 @@ def _show_address(upstream: UpstreamConfig) -> str:
 def _read_upstream_times(data: ConsoleData) -> Mapping[str, list[float]]:
     """Returns the durations of each upstream in ms, of the kept calls of the last 15 minutes."""
     found: defaultdict[str, list[float]] = defaultdict(list)
-    for kept in data.recent.select(CallFilter(since=data.wall() - _WINDOW)):
-        entry = make_entry(kept)
-        if "upstream.duration_ms" in entry:
-            found[str(entry["server.address"])].append(entry["upstream.duration_ms"])
+    for figures in map(read_figures, data.recent.select(CallFilter(since=data.wall() - _WINDOW))):
+        if figures.upstream:
+            found[figures.upstream].append(figures.upstream_took)
     return found

@@ -23,7 +23,9 @@ async def make_calls_page(serving: Serving, question: PageRequest) -> Page | Eve
 
 async def make_call_page(serving: Serving, question: PageRequest) -> Page:
     """One kept call in full."""
-    return _off() if serving.console is None else await show_call(serving.console, question)
+    if serving.console is None:
+        return _off()
+    return await show_call(serving.console, question, serving.handler.snapshot.table.routes)
 
 
 async def make_overview(serving: Serving, question: PageRequest) -> Page:
@@ -42,6 +44,7 @@ async def make_overview(serving: Serving, question: PageRequest) -> Page:
         "conversations_waiting": len(
             {key.partition("/")[0] for key, episode in episodes if is_waiting(key, episode, limits)}
         ),
+        "listen": serving.url,
         "workers": 1,
     }
     return show_overview(serving.console, question, list_current_tools(serving), state)
@@ -60,7 +63,8 @@ async def make_upstreams_page(serving: Serving, _: PageRequest) -> Page:
     """Breakers, statuses, faults and times of every upstream."""
     if serving.console is None:
         return _off()
-    return show_upstreams(serving.console, serving.config.upstreams, serving.breaker_states(), serving.metrics)
+    breakers, connections = serving.breaker_states(), serving.count_connections()
+    return show_upstreams(serving.console, serving.config.upstreams, breakers, connections, serving.metrics)
 
 
 async def make_file_page(_serving: Serving, question: PageRequest) -> Page:

@@ -131,6 +131,7 @@ def _merge_upstream(rows: Sequence[Answer]) -> Answer:
         (each for row in rows for each in row["changes"]), key=lambda each: each["timestamp"], reverse=True
     )
     return worst | {
+        "connections": _sum(row["connections"] for row in rows),
         "requests": _sum(row["requests"] for row in rows),
         "faults": _sum(row["faults"] for row in rows),
         "resent": sum(row["resent"] for row in rows),

@@ -188,6 +188,35 @@ def make_entry(kept: KeptCall) -> dict[str, Any]:
     return {"seq": kept.seq, "timestamp": stamp, **entry}
 
 
+class KeptFigures(NamedTuple):
+    """What summaries need of a kept request: its durations in ms (`own`: this proxy's; None where there was none) and
+    how its conversation is known ('' without one)."""
+
+    route: str
+    tool: str
+    took: float
+    own: float | None
+    source: str
+    upstream: str
+    upstream_took: float
+
+
+def read_figures(kept: KeptCall) -> KeptFigures:
+    """The figures of a kept request, read without building its entry: summaries read all kept requests."""
+    told, total = kept.told, kept.stages.get("total")
+    if isinstance(told, dict):
+        upstream, tool = told.get("server.address", ""), told.get("gen_ai.tool.name", "")
+        route, source = told["http.route"], told.get("conversation.source", "")
+        took, upstream_took = told["duration_ms"], told.get("upstream.duration_ms", 0.0)
+    else:
+        upstream, is_call = told[_PLACES["upstream"]], told[_PLACES["call_id"]]
+        tool, source = (told[_PLACES["tool"]], told[_PLACES["conversation_rung"]]) if is_call else ("", "")
+        route, took = told[_PLACES["route"]], round_milliseconds(read_duration(kept))
+        upstream_took = round_milliseconds(told[_PLACES["upstream_seconds"]])
+    own = round_milliseconds(total or 0.0) if total is not None or upstream else None
+    return KeptFigures(route, tool, took, own, source, upstream, upstream_took)
+
+
 def read_duration(kept: KeptCall) -> float:
     """How long a kept request took, in seconds."""
     told = kept.told

@@ -114,6 +114,10 @@ class Http1Upstream:
         dialer = Dialer(self._origin, settings.tls, server_name or settings.server_name)
         self._pool = Pool(self._loop, dialer.dial, settings.connections, settings.keepalive)
 
+    def count_connections(self) -> tuple[int, int, int]:
+        """Implements `CountsConnections`."""
+        return self._pool.open, self._pool.idle, self._settings.connections
+
     async def send(self, checked: CheckedCall, request: UpstreamRequest) -> UpstreamReply | UpstreamFault:  # noqa: ARG002 - the proof of the check
         """Sends a checked call once and gives the answer. Cancelling the caller cancels the upstream request."""
         try:

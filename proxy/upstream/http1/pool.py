@@ -37,6 +37,11 @@ class Pool:
         """How many connections are open or being opened."""
         return self._open
 
+    @property
+    def idle(self) -> int:
+        """How many of the open connections wait for a request."""
+        return len(self._idle)
+
     def take_idle(self, now: float) -> UpstreamConnection | None:
         """Takes an idle connection, or gives None; the caller gives it back. `now` is on the loop's clock."""
         while self._idle:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -84,25 +87,64 @@ def test_a_conversation_is_read_as_a_thread(started: Served, running: Any) -> No
         assert sorted(order) == order
 
 
-def test_a_call_is_copied_as_a_replay_line(started: Served, running: Any) -> None:
+def test_a_call_is_copied_as_a_replay_line_a_test_case_and_a_curl_command_with_its_address(
+    started: Served, running: Any
+) -> None:
+    copied = {}
     with page(running, permissions=["clipboard-read", "clipboard-write"]) as shown:
         open_page(shown, started, "#/calls?outcome=refused")
         shown.locator(".call").first.click()
-        shown.get_by_role("button", name="copy as replay line").click()
-        shown.get_by_role("button", name="copied").wait_for()
-        line = json.loads(shown.evaluate("navigator.clipboard.readText()"))
-        assert ("add_reminder", {"text": "first", "at": "soon"}) == (line["tool"], json.loads(line["sent"]))
-        assert ["text", "at"] == line["schema"]["required"]
+        for form in ("replay line", "test case", "curl"):
+            shown.get_by_role("button", name=f"copy as {form}").click()
+            shown.get_by_role("button", name="copied").wait_for()
+            copied[form] = shown.evaluate("navigator.clipboard.readText()")
+            shown.get_by_role("button", name=f"copy as {form}").wait_for()
+    line, case = json.loads(copied["replay line"]), json.loads(copied["test case"])
+    assert ("add_reminder", {"text": "first", "at": "soon"}) == (line["tool"], json.loads(line["sent"]))
+    assert ["text", "at"] == line["schema"]["required"]
+    assert {**line, "expected": None} == case
+    answer = subprocess.run(shlex.split(copied["curl"]), capture_output=True, text=True, check=True).stdout
+    assert "Validation failed for tool 'add_reminder'" in answer
+    judged = subprocess.run(
+        [sys.executable, "-m", "proxy", "replay", "-"], input=copied["test case"], capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert ("reject", 0) == (json.loads(judged.stdout)["decision"], judged.returncode)
 
 
-def test_where_values_are_not_shown_the_page_says_what_to_switch_on(started: Served, running: Any) -> None:
+def test_a_delivered_call_expects_the_arguments_that_went_to_the_tool(started: Served) -> None:
+    started.call({"text": "tea", "at": "2026-12-01T09:00:00Z", "count": "2"}, "repaired")
+    started.call({"text": "tea", "at": "2026-12-01T09:00:00Z", "password": "planted"}, "masked")
+    masked, repaired, *_ = (started.ask(f"/-/calls/{call['id']}") for call in started.ask("/-/calls?limit=2")["calls"])
+    assert ("2", 2) == tuple(json.loads(repaired[name])["count"] for name in ("sent", "expected"))
+    assert "It cannot be copied: a secret in it is masked." == masked["no_copy"]
+    assert [] == [name for name in ("sent", "expected", "target") if name in masked]
+
+
+def test_where_values_are_not_shown_the_page_says_why(started: Served, running: Any) -> None:
     with page(running) as shown:
         shown.goto(started.link(READER))
-        shown.get_by_role("heading", name="Overview").wait_for()
+        shown.get_by_text("values are not shown to readers").wait_for()
         shown.goto(started.link(view="#/calls?outcome=refused"))
         shown.locator(".call").first.click()
-        shown.get_by_text("admin.values").wait_for()
+        shown.get_by_text("Arguments are shown to who logs in with admin.token").wait_for()
         assert 0 == shown.get_by_role("button", name="copy as curl").count()
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [("off", "Arguments are not kept."), ("preview", "These arguments are a preview, masked and cut.")],
+)
+def test_where_values_are_not_kept_whole_no_copy_is_made_and_the_setting_is_named(
+    values: str, text: str, tmp_path: Path
+) -> None:
+    with served(tmp_path, FULL.replace("full", f'"{values}"')) as (proxy, _):
+        proxy.call({"text": "tea", "at": "soon"})
+        (call,) = proxy.ask("/-/calls")["calls"]
+        shown = proxy.ask(f"/-/calls/{call['id']}")
+    assert text in shown["no_copy"]
+    assert "set `admin.values: full`" in shown["no_copy"]
+    assert [] == [name for name in ("sent", "expected", "target") if name in shown]
 
 
 def test_keys_lead_to_the_filters_through_the_calls_and_to_the_list_of_keys(started: Served, running: Any) -> None:
@@ -120,12 +162,39 @@ def test_keys_lead_to_the_filters_through_the_calls_and_to_the_list_of_keys(star
         assert "filter-text" == shown.evaluate("document.activeElement.id")
 
 
-def test_upstreams_show_their_address(started: Served, running: Any) -> None:
+def test_the_key_of_the_search_leads_there_from_another_page_and_unfolds_the_filters(
+    started: Served, running: Any
+) -> None:
+    with page(running, viewport={"width": 400, "height": 800}) as shown:
+        open_page(shown, started, "#/calls")
+        wait_until(shown, f"{ROWS} === 200")
+        assert not shown.get_by_label("any words").is_visible()
+        open_page(shown, started, "#/upstreams")
+        shown.get_by_role("heading", name="Upstreams").wait_for()
+        shown.keyboard.press("/")
+        wait_until(shown, "document.activeElement.id === 'filter-text'")
+        assert shown.get_by_label("any words").is_visible()
+
+
+def test_upstreams_show_their_address_and_connections(started: Served, running: Any) -> None:
     (row,) = started.ask("/-/upstreams")["upstreams"]
+    connections = row["connections"]
+    assert 0 <= connections["idle"] <= connections["open"] <= connections["most"]
     with page(running) as shown:
         open_page(shown, started, "#/upstreams")
         shown.get_by_text(row["address"]).wait_for()
+        shown.get_by_text(f"of {connections['most']}").wait_for()
     assert row["address"].startswith("http://127.0.0.1:")
+
+
+def test_the_config_is_shown_with_its_secrets_masked(started: Served, running: Any) -> None:
+    with page(running) as shown:
+        open_page(shown, started, "#/config")
+        text = shown.get_by_label("config", exact=True).inner_text()
+    assert json.loads(text) == started.ask("/-/config")["config"]
+    assert {"token": "***", "readers": "***"} == {
+        name: json.loads(text)["admin"][name] for name in ("token", "readers")
+    }
 
 
 def test_serve_prints_where_the_console_is_and_never_its_token(started: Served) -> None:

@@ -11,7 +11,7 @@ from proxy.core.model import codes
 from proxy.core.model.values import Conversation, Document, Failure, Rung, ToolCall, ToolResult, Violation
 from proxy.core.rules.rules import LEVEL_MEANINGS
 from proxy.interfaces import CallRecord
-from proxy.telemetry.recent.ring import CallFilter, RecentCalls, make_entry
+from proxy.telemetry.recent.ring import CallFilter, KeptCall, RecentCalls, make_entry, read_figures
 from tests.serving.proxied import WEATHER, Proxied, proxied, told
 from tests.serving.wire import JSON_TYPE, answer, replies, tool
 
@@ -41,6 +41,25 @@ async def get(proxy: Proxied, path: str, token: str = "") -> Any:
 
 async def remind(proxy: Proxied, conversation: str = "c1", **arguments: Any) -> None:
     await proxy.post("/reminders", json.dumps(arguments).encode(), f"X-Conversation-Id: {conversation}")
+
+
+async def test_the_figures_of_summaries_are_those_that_the_entries_show() -> None:
+    def list_shown(kept: KeptCall) -> tuple[Any, ...]:
+        entry = make_entry(kept)
+        return (
+            entry["http.route"], entry.get("gen_ai.tool.name", ""), entry["duration_ms"], entry.get("overhead_ms"),
+            entry.get("conversation.source", ""), entry.get("server.address", ""),
+            entry.get("upstream.duration_ms", 0.0),
+        )  # fmt: skip
+
+    async with tool(replies(OK)) as server, proxied(WEATHER, server.url) as proxy:
+        for body in (b'{"lat": 1}', b'{"lat": "1"}', b'{"lat": []}', b"no JSON"):
+            await proxy.post("/weather", body)
+        assert proxy.serving.console is not None
+        kept = list(proxy.serving.console.recent.select(CallFilter()))
+    outcomes = {make_entry(each)["outcome"] for each in kept}
+    assert {"delivered", "repaired", "refused"} <= outcomes
+    assert list(map(list_shown, kept)) == [tuple(read_figures(each)) for each in kept]
 
 
 async def test_every_outcome_is_kept_newest_first_and_filters_choose() -> None:

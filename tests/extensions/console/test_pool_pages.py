@@ -15,7 +15,15 @@ def test_changes_of_all_workers_stand_in_the_order_of_time_and_the_last_twenty_o
 
     def upstream(hour: int) -> dict[str, Any]:
         changes = [{"timestamp": f"2026-11-23T{hour:02}:00:{second:02}Z", "state": "open"} for second in range(20)]
-        row = {"upstream": "tools", "breaker": "open", "requests": {}, "faults": {}, "resent": 0, "changes": changes}
+        row = {
+            "upstream": "tools",
+            "breaker": "open",
+            "connections": {},
+            "requests": {},
+            "faults": {},
+            "resent": 0,
+            "changes": changes,
+        }
         return {"upstreams": [row | {"p50_ms": None, "p95_ms": None}]}
 
     joined = merge_calls([calls("a", "2026-11-23T01", "2026-11-23T03"), calls("b", "2026-11-23T02")])

@@ -2,9 +2,12 @@
 // page is read once. What is typed and is no name of the page's calls is looked for as a fragment (`~weath`).
 import { useEffect, useRef, useState } from "./vendor/hooks.js";
 import { ask, query } from "./api.js";
+import { focusIfAsked } from "./keys.js";
 import { Asking, Copy, Failed, GOOD, OUTCOMES, Rows, clean, html, json, link, ms, setParams, time, useAnswer } from "./parts.js";
 
 const SHOWN = 200;
+// On a narrow screen the filters are folded.
+const WIDE = matchMedia("(min-width: 761px)");
 const FILTERS = [["text", "any words"], ["tool", "tool"], ["code", "code"], ["rule", "repair rule"], ["path", "path"], ["conversation", "conversation hash"], ["request_id", "request id"], ["trace_id", "trace id"]];
 const NAMES = ["tool", "route", "outcome", "code", "rule", "path", "conversation", "request_id", "trace_id", "text", "since", "sort", "before"];
 
@@ -12,18 +15,20 @@ export function Calls({ params }) {
   const wanted = Object.fromEntries(NAMES.filter((name) => params[name]).map((name) => [name, params[name]]));
   const filter = query({ ...wanted, outcome: wanted.outcome?.split(",") });
   const { calls, fresh, state, error, asking, show } = useCalls(filter, params.pause);
-  const known = useNames(calls);
+  const known = useNames(calls), active = Object.keys(wanted).filter((name) => name !== "before").length;
+  useEffect(focusIfAsked, []);
   const enter = (name, value) => setParams({ before: "", [name]: !value || name === "text" || name === "conversation" || known[name]?.has(value) || value.startsWith("~") || value.startsWith("/") ? value : `~${value}` });
   return html`<h1>Calls</h1>
-    <form class="filters" onSubmit=${(event) => event.preventDefault()}>
+    <details class="fold" open=${WIDE.matches}><summary>filters${active ? ` (${active} set)` : ""}</summary><form class="filters" onSubmit=${(event) => event.preventDefault()}>
       ${FILTERS.map(([name, title]) => html`<label>${title}<input id=${`filter-${name}`} list=${known[name] ? `names-${name}` : undefined} autocomplete="off" value=${(params[name] || "").replace(/^~/, "")} onChange=${(event) => enter(name, event.target.value.trim())} />${known[name] && html`<datalist id=${`names-${name}`}>${[...known[name]].sort().map((one) => html`<option value=${one} />`)}</datalist>`}</label>`)}
       <label>outcome<select value=${params.outcome || ""} onChange=${(event) => setParams({ before: "", outcome: event.target.value })}><option value="">all</option><option value=${GOOD.join()}>right as it came</option><option value="repaired,corrected">repaired or corrected</option>${OUTCOMES.map((one) => html`<option>${one}</option>`)}</select></label>
       <label>since<select value=${params.since || ""} onChange=${(event) => setParams({ before: "", since: event.target.value })}><option value="">all kept</option>${["1m", "5m", "15m", "1h"].map((one) => html`<option>${one}</option>`)}</select></label>
       <label>order<select value=${params.sort || ""} onChange=${(event) => setParams({ before: "", sort: event.target.value })}><option value="">newest first</option><option value="slowest">slowest first</option></select></label>
-      <button type="button" aria-pressed=${params.pause ? "true" : "false"} onClick=${() => setParams({ pause: params.pause ? "" : "1" })}>${params.pause ? "go on" : "pause"}</button>
+    </form></details>
+    <div class="actions"><button type="button" aria-pressed=${params.pause ? "true" : "false"} onClick=${() => setParams({ pause: params.pause ? "" : "1" })}>${params.pause ? "go on" : "pause"}</button>
       ${filter ? html`<a href="#/calls">all calls</a>` : ""}
       <span class="dim">${(state.kept ?? 0).toLocaleString()} of ${(state.bound ?? 0).toLocaleString()} calls kept${params.route ? ` · route ${clean(params.route)}` : ""}</span>
-    </form><${Failed} error=${error} />
+    </div><${Failed} error=${error} />
     ${fresh > 0 && html`<p><button type="button" onClick=${show}>${fresh} new</button></p>`}
     ${params.conversation && html`<p><a href=${link("calls", { ...params, thread: params.thread ? "" : "1", open: "" })}>${params.thread ? "as a list" : "as a thread"}</a></p>`}
     ${params.thread && calls.length ? html`<${Thread} calls=${calls} />` : html`<${List} calls=${calls} asking=${asking} filter=${filter} open=${params.open} />`}
@@ -137,8 +142,9 @@ function Open({ id, at: stamp = "" }) {
   return html`<section class="open" aria-label="one call"><h2>${stamp} ${clean(name(call))}, ${outcome(call)}</h2>
     <div class="actions"><span class="dim">request ${clean(call.correlation_id)}${call.trace_id ? ` · trace ${clean(call.trace_id)}` : ""}</span>
       <${Copy} text=${() => JSON.stringify(call, null, 2)}>copy as JSON<//>
-      ${call.came !== undefined ? html`<${Copy} text=${() => curl(call)}>copy as curl<//>${tool.tool && html`<${Copy} text=${() => replayLine(call, tool)}>copy as replay line<//>`}`
-        : tool.tool && html`<span class="dim">To copy it as curl or replay line, set <code>admin.values</code> to preview or full.</span>`}
+      ${call.target && html`<${Copy} text=${() => curl(call)}>copy as curl<//>`}
+      ${call.expected && html`<${Copy} text=${() => testLine(call, tool)}>copy as replay line<//><${Copy} text=${() => testLine(call, tool, true)}>copy as test case<//>`}
+      ${call.no_copy && html`<span class="dim">${call.no_copy.split("`").map((part, index) => (index % 2 ? html`<code>${part}</code>` : part))}</span>`}
       ${tool.tool && html`<a href=${link("try", { ...tool, call: call.id })}>try it</a> <a href=${link("tools", tool)}>the tool</a>`}</div>
     <${Rows} label="what came and what went" rows=${places(call)} empty=${call.reason ? "No place in its arguments is named." : "Nothing was wrong with its arguments."} columns=${[
       ["place", (row) => html`<code>${clean(row.path || "arguments")}</code>`],
@@ -163,8 +169,16 @@ function places(call) {
     ...(call.repairs || []).map((each) => ({ ...each, got: shown(at(call.came, each.path), each.got || "as it was"), became: shown(at(call.went, each.renamed || each.path), each.became || "changed") })),
   ];
 }
-async function replayLine(call, { route, tool }) {
+// A line that `replay` judges; a test case holds the right arguments too (null: it is right to refuse the call). Texts of
+// the arguments are put in as they came, because numbers of JavaScript are not exact.
+async function testLine(call, { route, tool }, whole) {
   const { schema } = await ask(`tools/${encodeURIComponent(route)}/${encodeURIComponent(tool)}`);
-  return JSON.stringify({ id: call.id, tool, schema, sent: JSON.stringify(call.came) });
+  const line = JSON.stringify({ id: call.id, tool, schema, sent: call.sent });
+  return whole ? `${line.slice(0, -1)},"expected":${call.expected}}` : line;
 }
-const curl = (call) => `curl -s PROXY${call["http.route"]} -H 'Content-Type: application/json' -d '${JSON.stringify(call.came).replaceAll("'", "'\\''")}'`;
+// A proxy that listens at all addresses is reached at the one by which this page is.
+async function curl(call) {
+  const { listen } = await ask("overview?window=1m");
+  const [socket, base] = listen.startsWith("unix:") ? [`--unix-socket '${listen.slice(5)}' `, "http://localhost"] : ["", listen.replace(/\/\/(0\.0\.0\.0|\[::\])(?=:)/, `//${location.hostname}`)];
+  return `curl -s ${socket}'${base}${call.target}' -H 'Content-Type: application/json' -d '${call.sent.replaceAll("'", "'\\''")}'`;
+}

@@ -1,7 +1,7 @@
 // The pages "Conversations" (those that failed lately), "Upstreams" and "Config".
 import { useState } from "./vendor/hooks.js";
 import { ask } from "./api.js";
-import { Failed, Rows, clean, html, link, ms, setParams, sum, time, useAnswer } from "./parts.js";
+import { Failed, Rows, clean, html, json, link, ms, setParams, sum, time, useAnswer } from "./parts.js";
 
 export function Conversations({ params, role }) {
   const answer = useAnswer(`conversations${params.waiting ? "?waiting=true" : ""}`, 2000);
@@ -38,6 +38,7 @@ export function Upstreams() {
     <${Rows} label="upstreams" rows=${value?.upstreams} empty="The config has no upstream." columns=${[
       ["upstream", (row) => html`${clean(row.upstream)}<br /><span class="dim">${clean(row.address)}</span>`],
       ["breaker", (row) => row.breaker === "none" ? html`<span class="dim">none configured</span>` : html`<b class=${{ open: "bad", "half-open": "warn" }[row.breaker] || "good"}>${row.breaker.toUpperCase()}</b>`],
+      ["connections", (row) => row.connections.most ? `${row.connections.open} open (${row.connections.idle} idle) of ${row.connections.most}` : html`<span class="dim">none of its own</span>`],
       ["since", (row) => time(row.breaker_since)], ["requests", (row) => sum(row.requests), true], ["5xx", (row) => row.requests["5xx"] || 0, true],
       ["faults", (row) => Object.entries(row.faults).map(([name, number]) => `${name} ${number}`).join(", ") || "none"],
       ["resent", (row) => row.resent, true], ["p50 time", (row) => ms(row.p50_ms), true], ["p95 time", (row) => ms(row.p95_ms), true],
@@ -46,7 +47,7 @@ export function Upstreams() {
 }
 
 export function Config({ role }) {
-  const answer = useAnswer("reloads", 1000), level = useAnswer("log-level");
+  const answer = useAnswer("reloads", 1000), level = useAnswer("log-level"), written = useAnswer(answer.value ? `config?digest=${answer.value.digest}` : "");
   const [state, set] = useState({});
   const act = async (path, body, told) => {
     try { await ask(path, body); set({ told }); } catch (error) { set(error.value?.mistakes ? { told: "Not taken over." } : { error }); }
@@ -66,5 +67,7 @@ export function Config({ role }) {
         ["at", (row) => time(row.timestamp)], ["result", (row) => html`<span class=${row.result === "failure" ? "bad" : "good"}>${row.result}</span>`],
         ["config", (row) => html`<span class="mono">${row.digest.slice(0, 8)}</span>`],
         ["changed", (row) => row.changed.map(clean).join(", ")], ["mistakes", (row) => row.mistakes.map((mistake) => html`<p class="mono">${clean(mistake)}</p>`)],
-      ]} />`}`;
+      ]} />`}
+    <h2>The config that is served</h2><p class="dim">As JSON, as it is written: secrets are <code>***</code>, and what stands as <code>\${...}</code> is not filled in.</p><${Failed} error=${written.error} />
+    ${written.value && html`<pre tabindex="0" aria-label="config">${json(written.value.config)}</pre>`}`;
 }

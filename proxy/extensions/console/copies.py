@@ -1,0 +1,81 @@
+"""What a kept call can be copied as: a curl command, a line for `replay`, a test case.
+
+All three need the arguments exactly as they came, so they are offered only where `admin.values: full` keeps them whole
+and nothing in them is masked. Where they are not offered, `no_copy` says why, and what to switch on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+from urllib.parse import quote
+
+from proxy.core.display.secrets import MASK
+from proxy.core.json.jsontext import parse
+from proxy.core.model.values import JsonProblem, JsonValue
+from proxy.routing.table import Route
+from proxy.telemetry.recent.ring import LONGEST
+
+_READER: Final = "Arguments are shown to who logs in with `admin.token`, if `admin.values` keeps them."
+_OFF: Final = "Arguments are not kept. To see and copy them, set `admin.values: full`."
+_PREVIEW: Final = "These arguments are a preview, masked and cut. To copy the call, set `admin.values: full`."
+_GONE: Final = f"Its arguments are not kept: they were longer than {LONGEST // 1024} kB, or newer ones took their room."
+_MASKED: Final = "It cannot be copied: a secret in it is masked."
+_NO_OBJECT: Final = "It cannot be copied: its arguments are no JSON object."
+_CHANGED: Final = "It cannot be copied as a test: its schema is no longer served."
+
+
+def describe_copies(
+    call: Mapping[str, Any],
+    values: tuple[bytes, bytes] | None,
+    shown: str,
+    *,
+    is_operator: bool,
+    routes: Iterable[Route],
+) -> dict[str, JsonValue]:
+    """Returns what the page makes copies of, or why it makes none.
+
+    `call` is the kept call's entry, `values` its arguments as JSON texts, as they came and as they were repaired,
+    `shown` the setting `admin.values`. `sent` is the text of the arguments, `expected` the JSON text of the right
+    arguments: those that went to the tool, or null for a refused call. `target` is the path of a request whose body is
+    the arguments.
+    """
+    if not is_operator:
+        return {"no_copy": _READER}
+    if shown != "full":
+        return {"no_copy": _OFF if shown == "off" else _PREVIEW}
+    if values is None:
+        return {"no_copy": _GONE}
+    came = parse(values[0])
+    if isinstance(came, JsonProblem) or not isinstance(came, dict):
+        return {"no_copy": _NO_OBJECT}
+    if _is_masked(came):
+        return {"no_copy": _MASKED}
+    method, name, tool = call.get("http.request.method"), call["http.route"], str(call.get("gen_ai.tool.name", ""))
+    route = next((one for one in routes if one.name == name and (method is None or method in one.methods)), None)
+    if route is None:
+        return {"no_copy": _CHANGED}
+    found: dict[str, JsonValue] = {"sent": values[0].decode()}
+    if target := _find_target(route, tool):
+        found["target"] = target
+    policy = route.tools.get(tool)
+    if route.learn is None and (policy is None or policy.schema_id != call.get("schema_id")):
+        return {**found, "no_copy": _CHANGED}
+    refused = call["outcome"] == "refused" or call.get("would_refuse")
+    return {**found, "expected": "null" if refused else (values[1] or values[0]).decode()}
+
+
+def _find_target(route: Route, tool: str) -> str:
+    """The path of a request whose whole body is the arguments; '' where a request of the route is made otherwise."""
+    shape = route.shape
+    if route.adapter != "plain" or shape.operation is not None or shape.arguments_pointer is not None:
+        return ""
+    path = route.path.replace(f"{{{shape.tool_param}}}", quote(tool, safe="")) if shape.tool_param else route.path
+    return "" if shape.tool_pointer is not None or "{" in path else path
+
+
+def _is_masked(value: JsonValue) -> bool:
+    """Whether a text of the value stands for a masked one."""
+    if isinstance(value, dict):
+        return any(map(_is_masked, value.values()))
+    return any(map(_is_masked, value)) if isinstance(value, list) else value == MASK
