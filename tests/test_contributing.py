@@ -52,7 +52,7 @@ class Copy:
     def config(self, route: str) -> None:
         """Writes a config whose one route has these keys more; what a row touches does not count it."""
         (self.folder / "config.yaml").write_text(
-            "version: 1\nlisten: 127.0.0.1:0\nupstreams: {a: {url: 'http://127.0.0.1:9'}}\n"
+            "version: 1\nlisten: 127.0.0.1:0\nadmin: {listen: 127.0.0.1:0}\nupstreams: {a: {url: 'http://127.0.0.1:9'}}\n"
             f"routes: [{{path: /x, {route}upstream: a, tool: x, schema: {{properties: {{n: {{type: integer}}}}}}}}]\n",
             encoding="utf-8",
         )
