@@ -10,7 +10,6 @@ workers/                            several processes behind one port, loaded wh
 reload.py                           takes over a changed config
 """
 
-import proxy.server.setup.aiohttp_import  # noqa: F401 - before whatever imports aiohttp
 from proxy.server.lifecycle import Serving
 from proxy.server.setup.services import check_hooks
 from proxy.server.start import start_serving
