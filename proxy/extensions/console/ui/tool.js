@@ -31,7 +31,7 @@ function One({ route, tool, values }) {
     <h2>What to change</h2>
     ${value.changes.length === 0 && html`<p class="dim">${value.calls ? `Nothing stands out in ${value.calls} calls.` : "No call has come yet: what models get wrong is counted from the first one on."}</p>`}
     ${value.changes.map((change, index) => html`<div class="card"><p>${index + 1}. ${clean(change.text)}</p>
-      ${change.schema !== undefined && html`<div class="actions"><${Tried} change=${change} route=${route} tool=${tool} values=${values} />
+      ${change.schema !== undefined && html`<div class="actions"><${Tried} key=${JSON.stringify(change.schema)} change=${change} route=${route} tool=${tool} values=${values} />
         <button type="button" onClick=${() => { sessionStorage.setItem("toolcall-proxy schema", JSON.stringify(change.schema, null, 2)); setPage("try", { ...calls, edited: "1" }); }}>try this change</button>
         <${Copy} text=${() => yaml(change.schema)}>copy YAML<//></div>`}</div>`)}
     <div class="two"><div><h2>Mistakes</h2>
@@ -53,7 +53,7 @@ function Tried({ change, route, tool, values }) {
     const tell = (state) => { if (!gone) set(state); };
     if (values !== "off") ask("trial", { route, tool, schema: change.schema, over: "kept" }).then((found) => tell({ counts: found }), () => tell({}));
     return () => { gone = true; };
-  }, [JSON.stringify(change.schema), values]);
+  }, [values]);
   const judged = counts ? counts.calls - counts.cannot_tell : 0;
   if (asking) return html`<span class="dim">trying it on the kept calls</span>`;
   if (judged) return html`<span>tried on ${judged} kept call${judged === 1 ? "" : "s"}: ${counts.newly_accepted} that were refused would pass${counts.newly_refused ? html`, <b class="bad">${counts.newly_refused} that passed would be refused</b>` : ""}</span>`;
