@@ -14,8 +14,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 # Nanoseconds spent on a processor, nanoseconds spent waiting for one, and how often it got one.
 _SCHEDULED: Final = Path("/proc/thread-self/schedstat")
+_STILL: Final = 50  # turns
 
 
 class SteadyLoop(asyncio.SelectorEventLoop):
@@ -23,15 +26,19 @@ class SteadyLoop(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         self._waits = os.open(_SCHEDULED, os.O_RDONLY)
-        self._latest = 0.0
+        self._latest = self._ahead = 0.0
         super().__init__()
 
     def time(self) -> float:
         """Seconds, without those in which the thread was ready to run and no processor was free."""
         now = time.monotonic()  # read first: what is waited between the two lines is left out already
         waited = int(os.pread(self._waits, 64, 0).split()[1])
-        self._latest = max(self._latest, now - waited / 1e9)
+        self._latest = max(self._latest, now - waited / 1e9 + self._ahead)
         return self._latest
+
+    def pass_time(self, seconds: float) -> None:
+        """Puts the clock forward: what was due within these seconds comes next, and nobody has waited."""
+        self._ahead += seconds
 
     def close(self) -> None:
         """Closes the loop."""
@@ -51,3 +58,50 @@ async def until(holds: Callable[[], object], within: float = 300) -> None:
     async with asyncio.timeout(within):
         while not holds():
             await asyncio.sleep(0.002)
+
+
+def pass_time(seconds: float) -> None:
+    """Puts the clock of the test's own loop forward. Skips the test on a loop that has no such clock."""
+    loop = asyncio.get_running_loop()
+    if not isinstance(loop, SteadyLoop):
+        pytest.skip("the clock of this loop cannot be put forward: asyncio's can, on Linux")
+    loop.pass_time(seconds)
+
+
+async def until_still(reading: Callable[[], object]) -> None:
+    """Waits until a reading has stayed the same for fifty turns of the loop. The sender, the proxy and the receiver of
+    a test share this loop, and each of them gets its part of a turn: counted in turns, a slow machine looks no stiller
+    than a fast one. Raises TimeoutError."""
+    async with asyncio.timeout(300):
+        before, same = reading(), 0
+        while same < _STILL:
+            await asyncio.sleep(0.002)
+            now = reading()
+            before, same = now, same + 1 if now == before else 0
+
+
+async def fill(writer: asyncio.StreamWriter, data: bytes, *, most: int = 50_000_000) -> int:
+    """Writes the data again and again, until it stays here: nobody reads on, and fifty turns of the loop move nothing.
+    Returns how many bytes were handed over, which are `most` or more where somebody always reads on. Raises
+    ConnectionError where the connection ends."""
+    handed = 0
+    while handed < most:
+        writer.write(data)
+        draining = asyncio.ensure_future(writer.drain())
+        waiting = asyncio.ensure_future(until_still(writer.transport.get_write_buffer_size))
+        await asyncio.wait([draining, waiting], return_when=asyncio.FIRST_COMPLETED)
+        over = waiting.done() and not draining.done()
+        draining.cancel()
+        waiting.cancel()
+        await asyncio.wait([draining, waiting])
+        if over:
+            break
+        draining.result()
+        handed += len(data)
+    return handed
+
+
+async def run_others() -> None:
+    """Gives everybody else on this loop fifty turns: what they would do without a further word is done then."""
+    for _ in range(_STILL):
+        await asyncio.sleep(0.002)

@@ -264,7 +264,7 @@ async def _serve(loaded: Loaded, args: argparse.Namespace) -> int:
     takes_calls = not _is_ended(told)
     _announce(serving)
     if not args.worker:
-        _print_console(serving, loaded, has_own_token=not args.no_config)
+        _print_console(serving, loaded, with_token=args.no_config)
     looking = None
     if args.guarded is not None:
         print(f"clients use {serving.url}{loaded.config.routes[0].path}", flush=True)
@@ -279,13 +279,13 @@ async def _serve(loaded: Loaded, args: argparse.Namespace) -> int:
     return 0
 
 
-def _print_console(running: Serving | WorkerPool, loaded: Loaded, *, has_own_token: bool) -> None:
-    """The console's link with the token of this run; its address where the config has a token, which is not printed."""
+def _print_console(running: Serving | WorkerPool, loaded: Loaded, *, with_token: bool) -> None:
+    """Prints where the console is. The token of a config of the user's is not printed: the page asks for it."""
     from proxy.cli.operator_console import make_address, make_link
 
-    found = make_address(running.admin_url, loaded) if has_own_token else make_link(running.admin_url, loaded)
-    if found is not None:
-        print(f"console {'on' if has_own_token else ''} {found}", flush=True)
+    url = (make_link if with_token else make_address)(running.admin_url, loaded)
+    if url is not None:
+        print(f"console  {url}" if with_token else f"console on {url}", flush=True)
 
 
 async def _look_at(url: str, headers: tuple[tuple[str, str], ...]) -> None:
@@ -327,7 +327,7 @@ async def _serve_many(loaded: Loaded, args: argparse.Namespace) -> int:
     if _is_ended(told):
         worker_pool.signal(signal.SIGINT)
     _announce(worker_pool)
-    _print_console(worker_pool, loaded, has_own_token=True)
+    _print_console(worker_pool, loaded, with_token=False)
     _settle_memory()
     ended = asyncio.create_task(worker_pool.wait_ended())
     while not ended.done():

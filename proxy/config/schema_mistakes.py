@@ -18,8 +18,9 @@ from proxy.core.json.jsontext import find_at_pointer, format_pointer
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.rules.facts import list_mistaken_null_switches, list_mistaken_switches
 from proxy.core.rules.rules import RULES
-from proxy.core.schema.dialects import find_definitions, is_parameter_list, suggest_remedy
+from proxy.core.schema.dialects import find_definitions, is_parameter_list
 from proxy.core.schema.lint import Finding, list_entry_findings
+from proxy.core.schema.remedies import suggest_remedy
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,10 @@ from proxy.config.load import load
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "config.example.yaml").read_text(encoding="utf-8")
-KEYS = ("feedback", "caps", "envelope", "wrap_success", "guidance", "hooks", "on_escalation", "tool_errors")
+KEYS = (
+    "feedback", "caps", "envelope", "wrap_success", "guidance", "hooks", "on_escalation", "tool_errors",
+    "finalize_output_retries",
+)  # fmt: skip
 
 
 def _load(folder: Path, text: str) -> None:

@@ -232,8 +232,14 @@ def test_an_x_null_that_means_nothing_is_a_mistake(tmp_path: Path) -> None:
     ("schema", "message"),
     [
         ("{required: true}", "/properties/y/required: true is not of type 'array'"),
-        ("{minLength: null}", "/properties/y/minLength: null is not of type 'integer'"),
-        ("{pattern: 3.50}", "/properties/y/pattern: 3.50 is not of type 'string'"),
+        (
+            "{minLength: null}",
+            "/properties/y/minLength: null is not of type 'integer'  (give `minLength` a number, or leave it out)",
+        ),
+        (
+            "{pattern: 3.50}",
+            "/properties/y/pattern: 3.50 is not of type 'string'  (`pattern` takes a text: put it in quotes, \"3.50\")",
+        ),
         ("{enum: {a: true}}", "/properties/y/enum: {\"a\":true} is not of type 'array'"),
         ("{type: [null, 3]}", "/properties/y/type/0: null is not one of ['array', "),
     ],

@@ -9,6 +9,8 @@ from typing import Final
 
 import pytest
 
+from tests.steady import make_loop
+
 _BOTH_LOOPS: Final = ("test_upstream.py", "test_hostile_upstream.py")
 
 
@@ -16,7 +18,7 @@ _BOTH_LOOPS: Final = ("test_upstream.py", "test_hostile_upstream.py")
 def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """The loops, by the name that stands in a test's id."""
     if item.path.name not in _BOTH_LOOPS or importlib.util.find_spec("uvloop") is None:
-        return {"asyncio": asyncio.new_event_loop}
+        return {"asyncio": make_loop}
     import uvloop
 
-    return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+    return {"asyncio": make_loop, "uvloop": uvloop.new_event_loop}

@@ -7,8 +7,10 @@ import copy
 import pytest
 
 from proxy.core.check.validation import SchemaError, compile_check
+from proxy.core.json.jsontext import parse
 from proxy.core.model.values import JsonValue, Pointer
-from proxy.core.schema.dialects import normalise, suggest_remedy
+from proxy.core.schema.dialects import normalise
+from proxy.core.schema.remedies import suggest_remedy
 
 
 @pytest.mark.parametrize(
@@ -132,6 +134,15 @@ def test_what_is_no_schema_and_no_list_of_parameters_is_left_alone(schema: JsonV
         ({"type": "strng"}, ("type",), "did you mean 'string'?"),
         ({"type": "date"}, ("type",), "a type is one of null, boolean, integer"),
         ({"enum": "a"}, ("enum",), "`enum` takes a list of values"),
+        ({"minLength": None}, ("minLength",), "give `minLength` a number, or leave it out"),
+        ({"minLength": "3"}, ("minLength",), "`minLength` takes a number: write it without quotes, 3"),
+        ({"minLength": -3}, ("minLength",), "`minLength` is at least 0"),
+        (parse(b'{"minLength": 2.5}'), ("minLength",), "`minLength` takes a whole number"),
+        ({"minimum": "low"}, ("minimum",), "`minimum` takes a number"),
+        ({"multipleOf": 0}, ("multipleOf",), "`multipleOf` is more than 0"),
+        ({"pattern": None}, ("pattern",), "give `pattern` a text, or leave it out"),
+        ({"pattern": 1}, ("pattern",), '`pattern` takes a text: put it in quotes, "1"'),
+        ({"description": ["a"]}, ("description",), "`description` takes a text"),
     ],
 )  # fmt: skip
 def test_a_schema_that_fails_its_own_rules_has_a_remedy(schema: JsonValue, path: Pointer, words: str) -> None:
@@ -142,8 +153,9 @@ def test_a_schema_that_fails_its_own_rules_has_a_remedy(schema: JsonValue, path:
 
 
 def test_where_nothing_better_is_known_nothing_is_said() -> None:
-    assert ["", "", ""] == [
-        suggest_remedy({"pattern": 1}, ("pattern",)),
+    assert ["", "", "", ""] == [
+        suggest_remedy({"properties": {"pattern": None}}, ("properties", "pattern")),
+        suggest_remedy({"pattern": "("}, ("pattern",)),
         suggest_remedy({}, ("no", "such")),
         suggest_remedy({}, ()),
     ]

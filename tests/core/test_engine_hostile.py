@@ -121,6 +121,19 @@ def test_the_branches_of_unions_are_reported_up_to_a_bound_and_every_broken_unio
     assert ((),) == tuple({union.branches for union in broken[50:]})
 
 
+def test_branches_that_a_discriminator_names_are_reported_up_to_the_same_bound() -> None:
+    def branch(kind: str) -> dict[str, Any]:
+        missing = [f"r{number}" for number in range(20)]
+        return {"type": "object", "properties": {"kind": {"const": kind}}, "required": ["kind", *missing]}
+
+    check = compile_check({"items": {"anyOf": [branch("a"), branch("b")]}})
+    broken = check.list_broken([{"kind": "a"} for _ in range(200)])
+
+    assert 200 == len(broken)
+    assert [(20, 1)] * 50 == [tuple(map(len, union.branches)) for union in broken[:50]]
+    assert ((),) == tuple({union.branches for union in broken[50:]})
+
+
 def test_a_remembered_report_can_compare_values() -> None:
     schema = {"enum": [{"b": 1}], "anyOf": [down(), down(minProperties=2), {"minItems": 1}]}
     assert ["enum"] == [entry.keyword for entry in compile_check(schema).list_broken({"c": 1})]

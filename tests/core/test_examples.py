@@ -326,3 +326,15 @@ def test_an_answer_about_many_properties_may_be_longer_unless_the_config_says_ho
     for schema, limit, size in ((MANY, 2000, 3000), (ADDRESS, 2000, 2000), (MANY, 1500, 1500)):
         result = ToolResult(call, Failure(codes.INVALID_ARGUMENTS, ""), limits=FeedbackLimits(max_chars=limit))
         assert size == add_advice(result, ToolPolicy("tool", compile_check(schema), "t")).limits.max_chars
+
+
+def test_what_is_remembered_of_accepts_is_what_would_be_written_anew_and_bounded() -> None:
+    root = compile_check(MANY).root
+    focuses = [Focus(asked={f"asked_{number}"}) for number in range(40)] + [Focus(undeclared={"x" * 5000})]
+    first = [write_accepts(root, focus) for focus in focuses]
+    again = [write_accepts(root, focus) for focus in focuses]
+
+    assert first == again == [write_accepts(compile_check(MANY).root, focus) for focus in focuses]
+    remembered = root.schemas.memos["accepts"]
+    assert len(remembered) <= 16
+    assert max(len(spelt) for _, spelt in remembered) <= 2000

@@ -58,6 +58,18 @@ async def test_a_delivered_call_ends_the_attempts() -> None:
     assert ["1/3", "2/3", "3/3", "1/3"] == [seen.header("tool-attempt") for seen in (first, second, good, again)]
 
 
+async def test_a_redirection_is_handed_on_and_ends_no_attempts() -> None:
+    moved = answer("302 Found", b"", "Location: /elsewhere")
+    async with tool(replies(moved)) as server, proxied(WEATHER, server.url) as proxy:
+        said = "X-Conversation-Id: c"
+        wrong = await proxy.post("/weather", b'{"lat": "a"}', said)
+        sent = await proxy.post("/weather", b'{"lat": 1}', said)
+        again = await proxy.post("/weather", b'{"lat": "b"}', said)
+
+    assert (302, "/elsewhere") == (sent.status, sent.header("location"))
+    assert ["1/3", None, "2/3"] == [seen.header("tool-attempt") for seen in (wrong, sent, again)]
+
+
 async def test_the_last_attempt_is_answered_with_the_escalation() -> None:
     async with proxied(WEATHER) as proxy:
         said = "X-Conversation-Id: c"

@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 import io
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from proxy.config.load import load
+from proxy.config.watch import hash_files
 from proxy.server import start_serving
 from proxy.server.reload import list_restart_sections
 from tests.serving.mounted import Mounted
@@ -61,6 +62,26 @@ async def until_changed(proxy: Proxied, before: str) -> str:
         while (now := await digest(proxy)) == before:
             await asyncio.sleep(0.02)
     return now
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    """One entry for each finished look at the files, whoever looks."""
+    made = list[None]()
+
+    def count(paths: Iterable[Path]) -> dict[Path, str]:
+        seen = hash_files(paths)
+        made.append(None)
+        return seen
+
+    monkeypatch.setattr("proxy.server.reload.hash_files", count)
+    return made
+
+
+async def until_looked(looks: list[None]) -> None:
+    """Waits until the watcher has looked at the files three times more, and has acted upon two of them."""
+    before = len(looks)
+    await until(lambda: len(looks) >= before + 3)
 
 
 def events(proxy: Proxied, message: str) -> list[dict[str, Any]]:
@@ -112,13 +133,13 @@ async def test_updates_faster_than_the_looks_end_in_the_last_one(tmp_path: Path)
     assert (400, 200) == answers
 
 
-async def test_a_swap_with_the_same_bytes_changes_nothing(tmp_path: Path) -> None:
+async def test_a_swap_with_the_same_bytes_changes_nothing(tmp_path: Path, looks: list[None]) -> None:
     files = {"config.yaml": config(), "schemas/a.json": wants("string")}
     mounted = Mounted(tmp_path, files)
     async with served(tmp_path / "config.yaml") as proxy:
         before = proxy.serving.handler.snapshot
         mounted.update(files)
-        await asyncio.sleep(0.3)
+        await until_looked(looks)
         asked = told(await proxy.ask_admin("/-/reload", method="POST"))
 
         assert ("unchanged", before.digest) == (asked["result"], asked["digest"])
@@ -126,7 +147,9 @@ async def test_a_swap_with_the_same_bytes_changes_nothing(tmp_path: Path) -> Non
 
 
 # --- files with mistakes ----------------------------------------------------------------------------------------------
-async def test_a_broken_file_keeps_the_last_good_config_stays_ready_and_names_line_and_route(tmp_path: Path) -> None:
+async def test_a_broken_file_keeps_the_last_good_config_stays_ready_and_names_line_and_route(
+    tmp_path: Path, looks: list[None]
+) -> None:
     async with tool(replies(OK)) as server:
         text = config(server.url)
         mounted = Mounted(tmp_path, {"config.yaml": text, "schemas/a.json": wants("string")})
@@ -135,7 +158,7 @@ async def test_a_broken_file_keeps_the_last_good_config_stays_ready_and_names_li
             broken = text.replace("repair: off", "repare: off")
             mounted.update({"config.yaml": broken, "schemas/a.json": wants("integer")})
             await until(lambda: events(proxy, "config not taken over"))
-            await asyncio.sleep(0.2)
+            await until_looked(looks)
             (event, *more), metrics = events(proxy, "config not taken over"), await samples(proxy)
             ready, answers = await proxy.ask_admin("/readyz"), await kinds(proxy)
             shown = told(await proxy.ask_admin("/-/config"))

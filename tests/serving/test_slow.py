@@ -16,6 +16,7 @@ from proxy.server.connection import Connection
 from tests.serving.kernel import PROXYS_SHARE, bytes_read, needs_tcp_info, received, send_buffer
 from tests.serving.proxied import FREE, RELAY, WEATHER, Proxied, code, proxied
 from tests.serving.wire import JSON_TYPE, Seen, answer, exchange, post, read_message, replies, tool
+from tests.steady import fill, pass_time, run_others, until, until_still
 
 pytestmark = pytest.mark.large
 
@@ -217,7 +218,7 @@ async def test_the_next_request_waits_until_the_one_before_is_answered() -> None
     async with tool(slow) as server, proxied(WEATHER, server.url) as proxy, client(proxy) as (reader, writer):
         writer.write(CALL * 3)
         await server.arrived.wait()
-        await asyncio.sleep(0.05)
+        await run_others()
         at_first = len(server.seen)
         go_on.set()
         statuses = [(await read_message(reader)).status for _ in range(3)]
@@ -252,7 +253,7 @@ async def test_behind_a_malformed_request_the_good_one_before_it_is_answered_fir
         writer.write(CALL)
         await server.arrived.wait()
         writer.write(b"GET / HTTP/1.1\r\nHost : x\r\n\r\n")
-        await asyncio.sleep(0.02)
+        await run_others()
         go_on.set()
         first, second, end = await read_message(reader), await read_message(reader), await reader.read()
 
@@ -266,17 +267,13 @@ async def test_a_flood_of_requests_on_one_connection_waits_in_the_clients_memory
         raise ConnectionResetError
 
     async with tool(never) as server, proxied(WEATHER, server.url) as proxy, client(proxy) as (_, writer):
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(0.7):
-                while True:
-                    writer.write(CALL * 500)
-                    await writer.drain()
+        sent = await fill(writer, CALL * 500)
         (connection,) = connections(proxy)
         assert connection.link is not None
         waiting, reads, read = connection.queued, connection.link.is_reading(), bytes_read(connection.link)
         writer.transport.abort()
 
-    assert (True, False) == (0 < waiting <= 32, reads)
+    assert (True, True, False) == (sent < 50_000_000, 0 < waiting <= 32, reads)
     assert 0 < read <= PROXYS_SHARE
     assert 1 == len(server.seen)
 
@@ -309,7 +306,7 @@ async def test_a_slow_reader_does_not_fill_memory_with_its_answer() -> None:
         writer.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
         writer.write(b"GET /relay HTTP/1.1\r\nHost: h\r\n\r\n")
         await reader.readuntil(b"\r\n\r\n")
-        await settled(lambda: produced)
+        await until_still(lambda: produced)
         (connection,) = connections(proxy)
         assert connection.transport is not None
         waiting = connection.transport.get_write_buffer_size()
@@ -319,14 +316,6 @@ async def test_a_slow_reader_does_not_fill_memory_with_its_answer() -> None:
     # What is with the kernel on both sides is the kernel's; ours is the write buffer alone.
     assert waiting <= 512 * 1024
     assert produced < 50_000_000
-
-
-async def settled(reading: object) -> None:
-    """Returns when a number no longer grows."""
-    before = -1
-    while (now := reading()) != before:  # type: ignore[operator]
-        before = now
-        await asyncio.sleep(0.2)
 
 
 @needs_tcp_info
@@ -340,15 +329,9 @@ async def test_a_slow_upstream_does_not_fill_memory_with_an_upload() -> None:
 
     server = await asyncio.start_server(unread, "127.0.0.1", 0, limit=1024)
     port = server.sockets[0].getsockname()[1]
-    sent = 0
     async with proxied(RELAY, f"http://127.0.0.1:{port}") as proxy, client(proxy) as (_, writer):
         writer.write(b"PUT /relay HTTP/1.1\r\nHost: h\r\nContent-Length: 500000000\r\n\r\n")
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(1):
-                while True:
-                    writer.write(b"x" * 65536)
-                    await writer.drain()
-                    sent += 65536
+        sent = await fill(writer, b"x" * 65536)
         (connection,) = connections(proxy)
         assert connection.link is not None
         reads, held = connection.link.is_reading(), bytes_read(connection.link) - received(ends[0])
@@ -356,7 +339,7 @@ async def test_a_slow_upstream_does_not_fill_memory_with_an_upload() -> None:
         async with asyncio.timeout(300):  # although nothing is read from the client any more
             await proxy.serving.handler.idle()
         ending.set()
-        await asyncio.sleep(0.05)
+        await until(ends[0].transport.is_closing)
     server.close()
 
     assert (True, False) == (sent < 50_000_000, reads)
@@ -400,11 +383,11 @@ async def test_an_upload_that_is_given_up_reaches_nobody_as_a_whole() -> None:
             _, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
             writer.write(post(path, b'{"lat": 1}')[:-4])
             await writer.drain()
-            await asyncio.sleep(0.05)
+            await run_others()
             writer.close()
             await writer.wait_closed()
         await proxy.serving.handler.idle()
-        await asyncio.sleep(0.05)
+        await run_others()
 
     assert [] == server.seen
 
@@ -412,19 +395,20 @@ async def test_an_upload_that_is_given_up_reaches_nobody_as_a_whole() -> None:
 async def test_events_of_a_passthrough_route_are_cut_when_the_upstream_falls_silent_too_long() -> None:
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _seen: Seen) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n")
-        await writer.drain()
-        for event in (2, 3):  # each in time: only silence counts, not the length of the stream
-            await asyncio.sleep(0.7)
-            writer.write(b"data: %d\n\n" % event)
-            await writer.drain()
         await reader.read()
         raise ConnectionResetError
 
     async with tool(silent) as server:
-        upstreams = f"{{tools: {{url: '{server.url}', timeouts: {{idle: 1200ms}}}}}}"
+        upstreams = f"{{tools: {{url: '{server.url}', timeouts: {{idle: 1200s}}}}}}"
         async with proxied(RELAY, upstreams=upstreams) as proxy, client(proxy) as (reader, writer):
             writer.write(b"GET /relay HTTP/1.1\r\nHost: h\r\n\r\n")
-            await reader.readuntil(b"data: 3\n\n")
+            await reader.readuntil(b"data: 1\n\n")
+            for event in (b"data: 2\n\n", b"data: 3\n\n"):  # only silence counts, not the length of the stream
+                pass_time(700)
+                await run_others()
+                server.writers[0].write(event)
+                await reader.readuntil(event)
+            pass_time(1200)
             async with asyncio.timeout(300):
                 with contextlib.suppress(ConnectionError):
                     assert b"0\r\n\r\n" not in await reader.read()

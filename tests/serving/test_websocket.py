@@ -16,6 +16,7 @@ from tests.serving.kernel import PROXYS_SHARE, bytes_read, needs_tcp_info, recei
 from tests.serving.proxied import FREE, Proxied, code, proxied
 from tests.serving.test_bounds import MOST, watched
 from tests.serving.wire import Script, Seen, Tool, answer, exchange, read_message, replies, tool
+from tests.steady import fill
 
 ROUTE = "  - {path: /socket, methods: [GET, POST], upstream: tools, passthrough: true}\n"
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="
@@ -209,17 +210,11 @@ async def test_a_page_of_another_origin_gets_no_socket() -> None:
 async def test_neither_side_is_read_faster_than_the_other_one_reads() -> None:
     async def unread(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _seen: Seen) -> None:
         writer.write(TAKEN)
-        await asyncio.sleep(30)
+        await asyncio.Event().wait()
 
     async with connected(unread) as ((reader, writer), server, proxy):
         await reader.readuntil(b"\r\n\r\n")
-        sent = 0
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(1):
-                while True:
-                    writer.write(b"x" * 65536)
-                    await writer.drain()
-                    sent += 65536
+        sent = await fill(writer, b"x" * 65536)
         (connection,) = proxy.serving.ports[0].listener.connections
         assert connection.transport is not None
         reads = connection.transport.is_reading()

@@ -6,11 +6,13 @@ import asyncio
 import importlib.util
 from collections.abc import Callable, Mapping
 
+from tests.steady import make_loop
+
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """The loops, by the name that stands in a test's id."""
     if importlib.util.find_spec("uvloop") is None:
-        return {"asyncio": asyncio.new_event_loop}
+        return {"asyncio": make_loop}
     import uvloop
 
-    return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+    return {"asyncio": make_loop, "uvloop": uvloop.new_event_loop}

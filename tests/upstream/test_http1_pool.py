@@ -30,6 +30,7 @@ from proxy.upstream.http1.connection import Alarm
 from proxy.upstream.http1.dial import Dialer, read_origin
 from proxy.upstream.http1.pool import Pool
 from tests.serving.wire import Script, Seen, Tool, answer, replies, tool
+from tests.steady import pass_time, run_others
 
 CHECKED = CheckedCall(
     ToolCall("weather", Document(b"{}", {}), "call-1", Conversation("c", Rung.HEADER)), b"{}", {}
@@ -130,24 +131,33 @@ async def test_an_idle_connection_is_closed_after_its_time() -> None:
 
 
 async def test_the_upstreams_own_idle_time_counts_where_it_is_shorter() -> None:
-    async with before(replies(answer("200 OK", b"good", "Keep-Alive: timeout=1"))) as (server, upstream):
+    says_so = replies(answer("200 OK", b"good", "Keep-Alive: timeout=100"))
+    async with before(says_so, keepalive=1000) as (server, upstream):
         await call(upstream)
-        async with asyncio.timeout(0.9):
-            await server.gone.wait()
+        pass_time(80)
+        await run_others()
+        before_it = server.gone.is_set()
+        pass_time(19)  # a second before the upstream would close it
+        await run_others()
 
+        assert (False, True) == (before_it, server.gone.is_set())
     assert 1 == server.connections
 
 
 async def test_the_connection_used_last_is_used_next_so_that_the_others_can_go() -> None:
-    async def slow(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _seen: Seen) -> None:
-        await asyncio.sleep(0.02)
+    together = asyncio.Barrier(4)
+
+    async def all_at_once(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _seen: Seen) -> None:
+        if len(server.seen) <= 4:
+            await together.wait()
         writer.write(GOOD)
 
-    async with before(slow, keepalive=0.3) as (server, upstream):
+    async with before(all_at_once, keepalive=100) as (server, upstream):
         await asyncio.gather(*(call(upstream) for _ in range(4)))
-        for _ in range(12):
+        for _ in range(6):
             await call(upstream)
-            await asyncio.sleep(0.02)
+            pass_time(20)
+        await run_others()
         open_now = [writer for writer in server.writers if not writer.is_closing()]
 
     assert (4, 1) == (server.connections, len(open_now))

@@ -15,6 +15,7 @@ from proxy.interfaces import UpstreamRequest
 from proxy.upstream import ReplyBroken, UpstreamSettings
 from proxy.upstream.http1 import AnswerStream, Http1Upstream, Tunnel
 from tests.serving.wire import Script, Seen, answer, replies, tool
+from tests.steady import pass_time, run_others, until_still
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], object]
 
@@ -111,7 +112,7 @@ async def test_an_upload_reads_from_the_client_no_faster_than_the_upstream_does(
 
     async with before_raw(slow) as upstream:
         relaying = asyncio.create_task(upstream.relay(request(timeout=20.0), body()))
-        await asyncio.sleep(0.2)
+        await until_still(lambda: given)
         held = given
         go_on.set()
         reply = await relaying
@@ -124,11 +125,12 @@ async def test_an_upload_reads_from_the_client_no_faster_than_the_upstream_does(
 async def test_the_time_for_the_answer_begins_when_the_upload_has_ended() -> None:
     async def slowly() -> AsyncIterator[bytes]:
         for _ in range(6):
-            await asyncio.sleep(0.05)
+            pass_time(2)
+            await asyncio.sleep(0)
             yield b"x"
 
     async with before(replies(answer("200 OK", b"done"))) as upstream:
-        reply = await upstream.relay(request(timeout=0.15), slowly())
+        reply = await upstream.relay(request(timeout=5), slowly())
 
     assert isinstance(reply, UpstreamReply)
 
@@ -288,9 +290,10 @@ async def test_a_relayed_answer_is_handed_on_as_it_comes_however_small() -> None
         writer.write(b"two")
 
     async with before(slow) as upstream:
-        answered = streamed(await upstream.relay(request("GET", timeout=0.2), None))
+        answered = streamed(await upstream.relay(request("GET", timeout=5), None))
         found = [await anext(answered)]
-        await asyncio.sleep(0.3)  # longer than the time for the head
+        pass_time(6)  # longer than the time for the head
+        await run_others()
         second.set()
         found.append(await anext(answered))
 
@@ -311,7 +314,7 @@ async def test_a_slow_reader_slows_the_upstream() -> None:
     async with before(large) as upstream:
         answered = streamed(await upstream.relay(request("GET"), None))
         await anext(answered)
-        await asyncio.sleep(0.2)
+        await until_still(lambda: sent)
         held = sent
         total = sum([len(piece) async for piece in answered])
 

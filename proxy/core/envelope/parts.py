@@ -42,35 +42,58 @@ def list_errors(view: FailureView) -> list[JsonValue]:
     place and severity of as many as there is room for, then from the first on what it is about, in short."""
     if view.full:
         return [_error(shown) for shown in view.shown]
-    found = cut_errors([_brief_error(shown) for shown in view.shown])
-    room = _ERRORS_ROOM - len(write_body(found))
-    for index, shown in enumerate(view.shown[: len(found)]):
-        words = _brief_words(shown)
-        room -= len(write_body(words))
+    if view.brief_errors is None:
+        view.brief_errors = _list_brief_errors(view)
+    return view.brief_errors
+
+
+def _list_brief_errors(view: FailureView) -> list[JsonValue]:
+    found, room = _fit(_ERRORS_ROOM, map(_brief_error, view.shown))
+    room -= 1  # one bracket more than there are commas
+    for error, shown in zip(found, view.shown, strict=False):
+        words, size = _brief_words(shown)
+        room -= size
         if room < 0:
             break
-        found[index] |= words
+        error.update(words)
     return found
 
 
-def _brief_words(shown: Shown) -> dict[str, JsonValue]:
-    """Message, expectation and value of an error (Acode FR-004, FR-006, FR-007), each as far as its share goes."""
-    texts = (("message", shown.message), ("expected", shown.expected), ("actual", shown.actual))
-    return {key: _cut_bytes(text, _SHARES[key]) for key, text in texts if text}
+def _brief_words(shown: Shown) -> tuple[dict[str, JsonValue], int]:
+    """Message, expectation and value of an error (Acode FR-004, FR-006, FR-007), each as far as its share goes, and the
+    bytes of all of them as a JSON object."""
+    words: dict[str, JsonValue] = {}
+    size = 1  # one brace more than there are commas
+    for key, text in (("message", shown.message), ("expected", shown.expected), ("actual", shown.actual)):
+        if text:
+            words[key], length = _cut_bytes(text, _SHARES[key])
+            size += len(f'"{key}":,') + length
+    return words, max(size, len("{}"))
 
 
-def _cut_bytes(text: str, room: int) -> str:
-    """A text of at most `room` bytes of JSON; one of wide characters may be cut shorter than it has to be."""
-    size = len(write_body(text)) - 2
-    return text if size <= room else cut(text, max(0, room - 3) * len(text) // size)
+def _cut_bytes(text: str, room: int) -> tuple[str, int]:
+    """A text of at most `room` bytes of JSON between its quotes, and its bytes with them; one of wide characters may be
+    cut shorter than it has to be."""
+    size = _measure(text)
+    if size - 2 <= room:
+        return text, size
+    shorter = cut(text, max(0, room - 3) * len(text) // (size - 2))
+    return shorter, _measure(shorter)
+
+
+def _measure(text: str) -> int:
+    """The bytes of a text as JSON, quotes included."""
+    if text.isascii() and text.isprintable():  # RFC 8259, section 7: of these only two characters are escaped
+        return len(text) + text.count('"') + text.count("\\") + 2
+    return len(write_body(text))
 
 
 def cut_errors(found: Iterable[JsonValue]) -> list[JsonValue]:
     """As many errors as a compact answer has room for."""
-    return _within(_ERRORS_ROOM, found)
+    return _fit(_ERRORS_ROOM, found)[0]
 
 
-def _brief_error(shown: Shown) -> JsonValue:
+def _brief_error(shown: Shown) -> dict[str, JsonValue]:
     return {
         "code": shown.violation.code.name,
         "path": shown.path,
@@ -78,15 +101,16 @@ def _brief_error(shown: Shown) -> JsonValue:
     }
 
 
-def _within(room: int, items: Iterable[JsonValue]) -> list[JsonValue]:
-    """The first of the items, as many as fit into so many bytes of JSON."""
+def _fit(room: int, items: Iterable[JsonValue]) -> tuple[list[JsonValue], int]:
+    """The first of the items, as many as fit into so many bytes of JSON, each with a comma, and the bytes left."""
     kept: list[JsonValue] = []
     for item in items:
-        room -= len(write_body(item)) + 1
-        if room < 0:
+        size = len(write_body(item)) + 1
+        if size > room:
             break
         kept.append(item)
-    return kept
+        room -= size
+    return kept, room
 
 
 def _error(shown: Shown) -> JsonValue:
@@ -162,7 +186,7 @@ def _brief_details(view: FailureView) -> dict[str, JsonValue]:
     brief: dict[str, JsonValue] = {}
     for key, value in result.failure.details.items():
         shown = show_text(str(value), result, _BRIEF)
-        size = len(write_body({str(key): shown}))
+        size = len("{:}") + _measure(str(key)) + _measure(shown)
         if size <= room:
             brief[str(key)], room = shown, room - size
     left_out = view.left_out + len(view.shown) - len(list_errors(view))
@@ -186,7 +210,7 @@ def describe_container(view: FailureView) -> dict[str, JsonValue]:
     misuse = view.result.failure.container
     if misuse is None:
         return {}
-    names = _within(_FUNCTIONS_ROOM, [function.name for function in misuse.container.functions])
+    names, _ = _fit(_FUNCTIONS_ROOM, [function.name for function in misuse.container.functions])
     return {"container_name": misuse.container.name, "available_functions": names}
 
 

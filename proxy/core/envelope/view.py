@@ -15,7 +15,7 @@ from proxy.core.display.preview import make_hider, write_preview
 from proxy.core.display.secrets import mask_credentials, may_hold_secret
 from proxy.core.json.jsontext import format_pointer
 from proxy.core.model.codes import REQUIRED_MISSING, Severity
-from proxy.core.model.values import Absent, FeedbackLimits, Pointer, ToolResult, Violation
+from proxy.core.model.values import Absent, FeedbackLimits, JsonValue, Pointer, ToolResult, Violation
 
 _SEVERITIES: Final = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
 
@@ -52,6 +52,7 @@ class FailureView:
         violations, limits = result.failure.violations, result.limits
         self.shown: tuple[Shown, ...] = ()
         self.left_out = 0
+        self.brief_errors: list[JsonValue] | None = None  # those of the compact part, made by `parts.py`
         if violations:
             kept, self.left_out = select_violations(violations, limits.max_errors)
             clean = _all_clean(kept)

@@ -32,6 +32,10 @@ _WORTH_NAMING: Final = 32
 SHORT_ACCEPTS: Final = 400
 # Places of a schema that are visited to write one size.
 _ALL_KEYS: Final = 400
+# `Accepts` lines that a schema remembers: models repeat their mistakes.
+_REMEMBERED: Final = 16
+# A focus that takes more characters to spell holds names that a client has made up: its line is not remembered.
+_LONGEST_KEY: Final = 2000
 
 
 def write_signature(node: Node, depth: int = MAX_DEPTH) -> str:
@@ -57,6 +61,11 @@ class Focus:
     def below(self, step: str | int) -> Focus:
         """The focus of a member, made where there is none."""
         return self.inside.setdefault("*" if isinstance(step, int) else step, Focus())
+
+    def spell(self) -> str:
+        """A text that is the same for every focus by which the same is written."""
+        inside = ", ".join(f"{step!r}: {self.inside[step].spell()}" for step in sorted(self.inside))
+        return f"({sorted(self.candidates)}{sorted(self.asked)}{sorted(self.undeclared)}{{{inside}}})"
 
     def at(self, path: Pointer) -> Focus:
         """The focus of a place, made with those above it."""
@@ -90,6 +99,19 @@ _ACCEPTS: Final = (
 
 def write_accepts(node: Node, focus: Focus) -> tuple[str, ...]:
     """What a schema takes, in several sizes, longest first; one where that is short."""
+    memo: dict[tuple[int, str], tuple[str, ...]] = node.schemas.memos.setdefault("accepts", {})
+    key = (id(node), focus.spell())
+    sizes = memo.get(key)
+    if sizes is None:
+        sizes = _write_sizes(node, focus)
+        if len(key[1]) <= _LONGEST_KEY:
+            if len(memo) >= _REMEMBERED:
+                memo.clear()
+            memo[key] = sizes
+    return sizes
+
+
+def _write_sizes(node: Node, focus: Focus) -> tuple[str, ...]:
     found: list[str] = []
     for size in _ACCEPTS:
         text = _Writer(Work(WRITING_SIGNATURE), size).write(node, size.depth, focus, "")

@@ -3,7 +3,7 @@
 `normalise` translates, at load time, what is found in real tool catalogues (repair.md section 2). Two spellings are
 translated, because each has one meaning: type names of other languages (`float`, `int`, `dict`, `Boolean`, in any case)
 and a flat list of parameters instead of an object schema. Everything else that is not JSON Schema is left as it is,
-fails its meta-schema, and gets its remedy from `suggest_remedy`. Only places that hold a schema are examined: a
+fails its meta-schema, and gets its remedy from `remedies.py`. Only places that hold a schema are examined: a
 property called `type`, and values inside `enum`, `const`, `default` and `examples`, are data. The given schema is never
 changed; a correct schema comes back as the same object.
 
@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from itertools import chain, count
 from typing import Final
 
-from proxy.core.json.jsontext import JSON_TYPES, find_at_pointer, format_pointer
+from proxy.core.json.jsontext import JSON_TYPES, format_pointer
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.schema.drafts import REFERENCES
 from proxy.core.schema.nodes import Draft, Node, Schemas, list_subschemas
@@ -200,8 +200,6 @@ def _put_type_right(schema: dict[str, JsonValue], path: Pointer, notes: list[str
 
 
 # --- what to do about a schema that cannot be used ------------------------------------------------------------------
-_DRAFT_4: Final = "http://json-schema.org/draft-04/schema#"
-_DRAFT_7: Final = "http://json-schema.org/draft-07/schema#"
 
 
 def rewrite_numeric_bounds(schema: JsonValue) -> tuple[JsonValue, tuple[str, ...]]:
@@ -230,42 +228,6 @@ def _numeric_bounds(schema: JsonValue, path: Pointer, notes: list[str]) -> JsonV
     for step, child in list_subschemas(schema):
         _replace(schema, changed, step, _numeric_bounds(child, (*path, *step), notes))
     return changed if notes else schema
-
-
-def suggest_remedy(schema: JsonValue, path: Pointer) -> str:
-    """What to write instead where a schema fails its meta-schema at `path`, or '' without a better suggestion."""
-    keyword = str(path[-1]) if path else ""
-    try:
-        value = find_at_pointer(schema, path)
-    except LookupError:
-        return ""
-    if keyword in ("exclusiveMinimum", "exclusiveMaximum") and isinstance(value, bool):
-        limit = keyword.replace("exclusiveM", "m")
-        return (
-            f"`{keyword}: {str(value).lower()}` is how draft 4 spells it: write the limit itself (`{keyword}: 0`) "
-            f'and drop `{limit}`, or say `"$schema": "{_DRAFT_4}"`'
-        )
-    if keyword == "items" and isinstance(value, list):
-        return (
-            f'a list under `items` is called `prefixItems` since 2020-12: rename it, or say `"$schema": "{_DRAFT_7}"`'
-        )
-    if keyword == "required" and isinstance(value, bool):
-        return "list the names of required properties on the object: `required: [name]`"
-    if keyword == "type" or (len(path) > 1 and path[-2] == "type"):
-        return _type_remedy(value)
-    if keyword == "enum" and not isinstance(value, list):
-        return "`enum` takes a list of values"
-    return ""
-
-
-def _type_remedy(value: JsonValue) -> str:
-    if isinstance(value, str):
-        from difflib import get_close_matches  # imported here, because correct schemas do not need it
-
-        nearest = get_close_matches(value.lower(), TYPE_NAMES, n=1)
-        if nearest:
-            return f"did you mean {TYPE_NAMES[nearest[0]] or nearest[0]!r}?"
-    return "a type is one of " + ", ".join(JSON_TYPES) + ", or a list of them"
 
 
 # --- one document in the newest spelling ------------------------------------------------------------------------------

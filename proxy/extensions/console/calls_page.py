@@ -19,14 +19,12 @@ from proxy.extensions.console.event_stream import follow_calls
 from proxy.routing.table import Route
 from proxy.server.admin.console_data import ConsoleData
 from proxy.server.admin.page import EventPage, Page, PageRequest, Readers, make_json_page, refuse_question
-from proxy.telemetry.recent.ring import STAGES, CallFilter, KeptCall, make_entry, read_duration
+from proxy.telemetry.recent.ring import SEVERAL, SINGLE, STAGES, CallFilter, KeptCall, make_entry, read_duration
 
 # The highest and the default number of entries in one answer (`limit`).
 MOST_ENTRIES: Final = 500
 _USUAL: Final = 200
-_SEVERAL: Final = ("tool", "route", "outcome")
-_SINGLE: Final = ("code", "path", "rule", "conversation", "request_id", "trace_id", "text")
-_KNOWN: Final = frozenset({*_SEVERAL, *_SINGLE, "since", "after", "before", "limit", "changes", "sort"})
+_KNOWN: Final = frozenset({*SEVERAL, *SINGLE, "since", "after", "before", "limit", "changes", "sort"})
 _SINCE: Final = re.compile(r"(?P<number>[0-9]+(\.[0-9]+)?)(?P<unit>ms|s|m|h|)")
 _PLACE: Final = re.compile(r"[0-9]{1,15}|[^.,]+\.[0-9]{1,15}(,[^.,]+\.[0-9]{1,15})*")
 # The orders in which calls are listed: newest first, or those that took longest first.
@@ -129,8 +127,8 @@ def read_filter(query: Mapping[str, list[str]], data: ConsoleData) -> CallFilter
     for name in query:
         if name not in _KNOWN:
             return f"`{name[:40]}` is not a filter; the filters are: {', '.join(sorted(_KNOWN))}"
-    found: dict[str, Any] = {name: frozenset(filter(None, query.get(name, ()))) for name in _SEVERAL}
-    found |= {name: query[name][0] for name in _SINGLE if name in query}
+    found: dict[str, Any] = {name: frozenset(filter(None, query.get(name, ()))) for name in SEVERAL}
+    found |= {name: query[name][0] for name in SINGLE if name in query}
     if text := _first(query, "since"):
         seconds = _read_since(text)
         if seconds is None:

@@ -49,8 +49,7 @@ _TOO_MANY: Final = BadRequest(HEADERS_TOO_LARGE, f"The head has more than {MAX_F
 
 # RFC 9110 section 7.2, RFC 3986 section 3.2.2. It may be empty.
 _HOST: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9\-._~%!$&'()*+,;=]*)(?::[0-9]{0,5})?")
-_ABSOLUTE: Final = re.compile(r"[Hh][Tt][Tt][Pp][Ss]?://(?P<authority>[^/?@]+?(?::(?P<port>[0-9]{1,5}))?)(?:[/?].*)?")
-_LAST_PORT: Final = 65_535
+_ABSOLUTE: Final = re.compile(r"[Hh][Tt][Tt][Pp][Ss]?://(?P<authority>[^/?@]+)(?:[/?].*)?")
 # RFC 9112 section 3.2: printable ASCII. A `#` would end the target for some programs and not for others.
 _TARGET: Final = re.compile(r"[!\"$-~]+")
 _SUPPORTED: Final = (HttpVersion11, HttpVersion10)
@@ -113,7 +112,7 @@ def _target(request: web.BaseRequest, fields: Fields) -> BadRequest | None:
     if target == "*" and request.method == "OPTIONS":
         return None
     found = _ABSOLUTE.fullmatch(target)
-    if found is None or not _HOST.fullmatch(found["authority"]) or int(found["port"] or 0) > _LAST_PORT:
+    if found is None or not _HOST.fullmatch(found["authority"]):  # the parser has refused ports above 65535
         return BadRequest(BAD_REQUEST, "The target is neither a path nor an http URL.")
     host = fields.get("host")
     if host is not None and found["authority"].lower() != host.lower():

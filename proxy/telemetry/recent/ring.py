@@ -35,14 +35,13 @@ KEPT: Final = 2000
 KEPT_WRONG: Final = 500
 # The characters of errors kept of all calls together: beyond it the oldest calls go, however few are kept.
 MOST_CHARACTERS: Final = 4 * 1024 * 1024
-# The fields kept of a usual call: all that its line depends on. Calls with violations, repairs or questions are
-# unusual.
-_NAMES: Final = (
-    "request_id", "route", "method", "tool", "call_id", "started", "ended", "stages", "mode", "schema_id", "outcome",
-    "code", "status", "attempt", "max_attempts", "corrected_after", "conversation_rung", "container",
-    "container_event", "upstream", "upstream_status", "upstream_error", "upstream_seconds", "resends",
-    "resend_denied", "trace_id", "request_bytes", "response_bytes", "notes",
-)  # fmt: skip
+# What is left out of a usual call's record: its line does not show it. A call with one of the first five is unusual.
+_LEFT_OUT: Final = frozenset({
+    "violations", "repairs", "questions", "answer_violations", "would_refuse",
+    "repeated", "escalated", "hook_failures", "answer", "events", "corrections", "settling",
+})  # fmt: skip
+# The fields kept of a usual call. Those that a record's `repr` hides hold argument values.
+_NAMES: Final = tuple(each.name for each in fields(CallRecord) if each.repr and each.name not in _LEFT_OUT)
 _read_usual: Final = attrgetter(*_NAMES)
 _PLACES: Final = {name: place for place, name in enumerate(_NAMES)}
 # Stages of a call, in the order in which they run, as `open_call` shows their times.
@@ -64,7 +63,8 @@ class KeptCall(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CallFilter:
-    """Which entries are wanted. An empty field lets everything through; `code` is an error code or that of a violation,
+    """Which entries are wanted: the one list of filters, which the operator's port and `calls` read too (`SEVERAL`,
+    `SINGLE`). An empty field lets everything through; `code` is an error code or that of a violation,
     `path` a JSON Pointer or its beginning, `conversation` a hash or its beginning; a name that begins with `~` is a
     fragment, in either case of letters. Each word of `text` is part of something that the entry shows, in any case.
     `since` in seconds since the epoch; `after` and `before` are numbers: only later or earlier entries."""
@@ -90,6 +90,9 @@ class CallFilter:
 
 
 _BOUNDS: Final = frozenset({"after", "before", "since"})
+# The filters that take several values, and those that take one text.
+SEVERAL: Final = tuple(each.name for each in fields(CallFilter) if each.default == frozenset())
+SINGLE: Final = tuple(each.name for each in fields(CallFilter) if each.default == "")
 
 
 class RecentCalls:
@@ -246,7 +249,7 @@ def _value(kept: KeptCall, name: str) -> str:
 
 
 def _fits(kept: KeptCall, wanted: CallFilter) -> bool:
-    for name in ("tool", "route", "outcome"):
+    for name in SEVERAL:
         choices: frozenset[str] = getattr(wanted, name)
         if choices and not any(_is_meant(_value(kept, name), choice) for choice in choices):
             return False

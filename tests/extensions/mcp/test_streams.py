@@ -12,6 +12,7 @@ from tests.extensions.mcp.conversation import BOTH
 from tests.extensions.mcp.server import ADD, as_json, call, chunk, modern, modern_headers, result
 from tests.serving.proxied import proxied
 from tests.serving.wire import Seen, post, tool
+from tests.steady import pass_time, run_others
 
 ROUTE = "  - {path: /mcp, upstream: tools, protocol: mcp}"
 HEAD = (
@@ -109,13 +110,14 @@ async def test_events_arrive_when_they_are_sent_with_ids_comments_and_empty_data
 
 async def test_a_stream_may_be_silent_for_longer_than_the_upstreams_timeout() -> None:
     stage = Stage()
-    more = {"upstreams": "{tools: {url: URL, timeouts: {idle: 50ms}}}"}
+    more = {"upstreams": "{tools: {url: URL, timeouts: {idle: 50s}}}"}
     async with tool(stage) as upstream:
         keys = {name: value.replace("URL", upstream.url) for name, value in more.items()}
         async with proxied(ROUTE, upstream.url, **keys) as proxy:
             client = await Client.asks(proxy.port, b"GET /mcp HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n\r\n")
             await client.head()
-            await asyncio.sleep(0.2)
+            pass_time(60)
+            await run_others()
             stage.write(chunk(b": hello\n\n"))
 
             assert b": hello\n\n" == await client.piece()

@@ -24,6 +24,21 @@ EXIT_USAGE: Final = 2
 # Seconds until a broken stream is opened again.
 _AGAIN_AFTER: Final = 1.0
 
+# The filters of `CallFilter`, each with what stands for its value and its explanation.
+FILTERS: Final = {
+    "tool": ("NAME", "calls of this tool alone; may be repeated"),
+    "route": ("NAME", "calls of this route alone; may be repeated"),
+    "outcome": ("OUTCOME", "delivered, repaired, refused ...; may be repeated"),
+    "code": ("CODE", "calls with this error code, such as VAL-010"),
+    "path": ("POINTER", "calls with an error or a repair at this place, such as /at"),
+    "rule": ("RULE", "calls with this repair, such as string_to_number"),
+    "conversation": ("HASH", "calls of this conversation, as the log and the console show it"),
+    "request_id": ("ID", "the call with this request id"),
+    "trace_id": ("ID", "the calls of this trace"),
+    "text": ("TEXT", "calls that show this text anywhere, in capitals or not"),
+    "since": ("TIME", "no older than this, such as 10m"),
+}
+
 EPILOG: Final = f"""\
 examples:
   toolcall-proxy calls                                  the last 20 calls
@@ -46,18 +61,9 @@ def register(subparsers: Any) -> None:
         formatter_class=HelpText,
     )
     verb.add_argument("-f", "--follow", action="store_true", help="go on with the calls that come, until Ctrl-C")
-    verb.add_argument("--tool", metavar="NAME", action="append", help="calls of this tool alone; may be repeated")
-    verb.add_argument("--route", metavar="NAME", action="append", help="calls of this route alone; may be repeated")
-    verb.add_argument("--outcome", metavar="OUTCOME", action="append", help="delivered, repaired, refused ...")
-    verb.add_argument("--code", metavar="CODE", help="calls with this error code, such as VAL-010")
-    verb.add_argument("--path", metavar="POINTER", help="calls with an error or a repair at this place, such as /at")
-    verb.add_argument("--rule", metavar="RULE", help="calls with this repair, such as string_to_number")
-    verb.add_argument(
-        "--conversation", metavar="HASH", help="calls of this conversation, as the log and the console show it"
-    )
-    verb.add_argument("--request-id", metavar="ID", help="the call with this request id")
-    verb.add_argument("--text", metavar="TEXT", help="calls that show this text anywhere, in capitals or not")
-    verb.add_argument("--since", metavar="TIME", help="no older than this, such as 10m")
+    for name, (metavar, told) in FILTERS.items():
+        how = "append" if told.endswith("may be repeated") else "store"
+        verb.add_argument(f"--{name.replace('_', '-')}", metavar=metavar, action=how, help=told)
     verb.add_argument("-n", "--limit", metavar="N", type=int, default=20, help="how many at first (default 20)")
     verb.add_argument("--json", action="store_true", help="one JSON object per line")
     add_operator_arguments(verb)
@@ -70,8 +76,7 @@ def run(args: argparse.Namespace) -> int:
     except (OSError, ValueError) as error:
         print(f"calls: cannot read {args.token_file}: {error}", file=sys.stderr)
         return EXIT_USAGE
-    names = ("tool", "route", "outcome", "code", "path", "rule", "conversation", "request_id", "text", "since")
-    query = {name: value for name in names if (value := getattr(args, name))}
+    query = {name: value for name in FILTERS if (value := getattr(args, name))}
     try:
         status, found = port.ask("GET", f"/-/calls?{urlencode({**query, 'limit': args.limit}, doseq=True)}")
         if status != 200 or "calls" not in found:

@@ -273,7 +273,7 @@ def _make_row(case: RecordedCall, verdict: Verdict) -> dict[str, Any]:
 
 def _describe_unusable(case: RecordedCall, error: SchemaError) -> dict[str, Any]:
     from proxy.core.json.jsontext import format_pointer
-    from proxy.core.schema.dialects import suggest_remedy
+    from proxy.core.schema.remedies import suggest_remedy
 
     path = format_pointer(error.path)
     where = f" (at {path})" if path else ""

@@ -1,0 +1,67 @@
+"""A kept call has the same fields wherever it is named: record, log, kept entry, operator's port, `calls` and pages."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import MISSING, fields, replace
+from typing import Any
+
+import pytest
+
+from proxy.core.model.values import Rung
+from proxy.core.tool_errors.backoff import Reason, ResendDenied
+from proxy.extensions.console.cli.calls import FILTERS
+from proxy.extensions.console.ui.console_files import FOLDER
+from proxy.interfaces import CallRecord, Trace
+from proxy.telemetry.logs import build_fields
+from proxy.telemetry.recent.ring import _FIELDS, CallFilter, RecentCalls, make_entry
+
+# A usual call with everything that the line of one can show.
+USUAL = CallRecord(
+    "r-1", "/weather", "POST", "weather", "call_1", 1.0, 3.5, {"total": 0.5}, "report", "abc", "delivered", "VAL-001",
+    200, attempt=2, max_attempts=3, repeated=True, escalated=True, corrected_after=1,
+    conversation_rung=Rung.HEADER, container="Math", container_event="expanded", upstream="tools",
+    upstream_status=204, upstream_error="timeout", upstream_seconds=0.25, resends=(next(iter(Reason)),),
+    resend_denied=ResendDenied.BUDGET, trace_id="0af7", trace=Trace("0af7", "b7ad", "", 1, "", str), request_bytes=10,
+    response_bytes=20, notes={"a": "b"}, answer="passed",
+)  # fmt: skip
+
+
+def keep(record: CallRecord) -> dict[str, Any]:
+    kept = RecentCalls(lambda: 0.0)
+    kept.finished(record)
+    (entry,) = map(make_entry, kept.select(CallFilter()))
+    return entry
+
+
+def test_a_usual_call_is_kept_with_every_field_of_its_line() -> None:
+    line = build_fields(USUAL)
+    entry = keep(USUAL)
+    assert line == {name: entry[name] for name in line}
+    assert {"seq", "timestamp"} == set(entry) - set(line)
+
+
+@pytest.mark.parametrize("name", [each.name for each in fields(CallRecord) if each.repr])
+def test_a_field_of_the_record_that_changes_the_line_changes_the_entry(name: str) -> None:
+    (field,) = (each for each in fields(CallRecord) if each.name == name)
+    plain = field.default if field.default is not MISSING else {} if field.default_factory is not MISSING else ""
+    other = replace(USUAL, **{name: plain})
+    line, entry = build_fields(other), keep(other)
+    assert line == {name: entry.get(name) for name in line}
+
+
+def test_what_filters_compare_is_a_field_of_the_entry() -> None:
+    assert set() == set(_FIELDS.values()) - set(keep(USUAL))
+
+
+def test_verb_and_pages_have_every_filter_of_the_operators_port() -> None:
+    wanted = {each.name for each in fields(CallFilter)}
+    assert wanted - {"after", "before"} == set(FILTERS)
+    script = (FOLDER / "calls.js").read_text()
+    (named,) = re.findall(r"const NAMES = \[(.*)\];", script)
+    assert wanted - {"after"} | {"sort"} == set(re.findall(r'"(\w+)"', named))
+
+
+def test_pages_read_fields_that_entries_have() -> None:
+    script = (FOLDER / "calls.js").read_text()
+    assert set() == set(re.findall(r'call\["([^"]+)"\]', script)) - set(keep(USUAL))
