@@ -176,6 +176,25 @@ def test_the_key_of_the_search_leads_there_from_another_page_and_unfolds_the_fil
         assert shown.get_by_label("any words").is_visible()
 
 
+def test_a_proposed_schema_is_tried_on_the_kept_calls_and_the_number_it_would_have_saved_stands_beside_it(
+    running: Any, tmp_path: Path
+) -> None:
+    with served(tmp_path, FULL) as (proxy, _):
+        for number in range(12):
+            proxy.call({"text": "tea", "when": "2026-12-01T09:00:00Z"}, f"wrong{number}")
+        for number in range(3):
+            proxy.call({"text": "tea", "at": "2026-12-01T09:00:00Z"}, f"right{number}")
+        view = "#/tools?route=%2Freminders&tool=add_reminder"
+        with page(running) as shown:
+            open_page(shown, proxy, view)
+            shown.get_by_text("tried on 15 kept calls: 12 that were refused would pass, 3 that passed would").wait_for()
+        with page(running) as shown:
+            shown.goto(proxy.link(READER))
+            shown.get_by_role("heading", name="Overview").wait_for()
+            shown.goto(proxy.link(view=view))
+            shown.get_by_text("by their verdicts, at least 12 of these calls would pass").wait_for()
+
+
 def test_upstreams_show_their_address_and_connections(started: Served, running: Any) -> None:
     (row,) = started.ask("/-/upstreams")["upstreams"]
     connections = row["connections"]

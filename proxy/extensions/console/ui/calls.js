@@ -179,6 +179,6 @@ async function testLine(call, { route, tool }, whole) {
 // A proxy that listens at all addresses is reached at the one by which this page is.
 async function curl(call) {
   const { listen } = await ask("overview?window=1m");
-  const [socket, base] = listen.startsWith("unix:") ? [`--unix-socket '${listen.slice(5)}' `, "http://localhost"] : ["", listen.replace(/\/\/(0\.0\.0\.0|\[::\])(?=:)/, `//${location.hostname}`)];
+  const [socket, base] = listen.startsWith("unix:") ? [`--unix-socket '${listen.slice(5)}' `, "localhost"] : ["", listen.replace(/\/\/(0\.0\.0\.0|\[::\])(?=:)/, `//${location.hostname}`)];
   return `curl -s ${socket}'${base}${call.target}' -H 'Content-Type: application/json' -d '${call.sent.replaceAll("'", "'\\''")}'`;
 }

@@ -90,7 +90,7 @@ function Shell() {
       <nav aria-label="pages">${Object.entries(PAGES).map(([name, [text]]) => html`<a href=${`#/${name}`} aria-current=${name === page ? "page" : null}>${text}</a>`)}</nav></header>
     ${error && !error.status && html`<div class="banner" role="alert">The proxy does not answer. This page goes on by itself when it does.</div>`}
     ${about?.status === "draining" && html`<div class="banner" role="alert">The proxy is draining: it finishes its calls and ends.</div>`}
-    <main id="main" tabindex="-1">${about ? html`<${Page} params=${params} role=${about.role} />` : ""}</main><${Keys} />`;
+    <main id="main" tabindex="-1">${about ? html`<${Page} params=${params} role=${about.role} values=${about.values} />` : ""}</main><${Keys} />`;
 }
 
 takeToken();

@@ -38,11 +38,12 @@ export function Upstreams() {
     <${Rows} label="upstreams" rows=${value?.upstreams} empty="The config has no upstream." columns=${[
       ["upstream", (row) => html`${clean(row.upstream)}<br /><span class="dim">${clean(row.address)}</span>`],
       ["breaker", (row) => row.breaker === "none" ? html`<span class="dim">none configured</span>` : html`<b class=${{ open: "bad", "half-open": "warn" }[row.breaker] || "good"}>${row.breaker.toUpperCase()}</b>`],
+      ["since", (row) => time(row.breaker_since) || "the start"],
       ["connections", (row) => row.connections.most ? `${row.connections.open} open (${row.connections.idle} idle) of ${row.connections.most}` : html`<span class="dim">none of its own</span>`],
-      ["since", (row) => time(row.breaker_since)], ["requests", (row) => sum(row.requests), true], ["5xx", (row) => row.requests["5xx"] || 0, true],
+      ["requests", (row) => sum(row.requests), true], ["5xx", (row) => row.requests["5xx"] || 0, true],
       ["faults", (row) => Object.entries(row.faults).map(([name, number]) => `${name} ${number}`).join(", ") || "none"],
       ["resent", (row) => row.resent, true], ["p50 time", (row) => ms(row.p50_ms), true], ["p95 time", (row) => ms(row.p95_ms), true],
-      ["changes", (row) => row.changes.length > 0 && html`<details><summary>${row.changes.length}</summary>${row.changes.map((each) => html`<p>${time(each.timestamp)} ${each.state}</p>`)}</details>`],
+      ["changes", (row) => row.changes.length === 0 ? "none" : html`<details><summary>${row.changes.length}</summary>${row.changes.map((each) => html`<p>${time(each.timestamp)} ${each.state}</p>`)}</details>`],
     ]} />`;
 }
 
@@ -68,6 +69,6 @@ export function Config({ role }) {
         ["config", (row) => html`<span class="mono">${row.digest.slice(0, 8)}</span>`],
         ["changed", (row) => row.changed.map(clean).join(", ")], ["mistakes", (row) => row.mistakes.map((mistake) => html`<p class="mono">${clean(mistake)}</p>`)],
       ]} />`}
-    <h2>The config that is served</h2><p class="dim">As JSON, as it is written: secrets are <code>***</code>, and what stands as <code>\${...}</code> is not filled in.</p><${Failed} error=${written.error} />
+    <h2>As written</h2><p class="dim">The files that are served, as JSON: secrets are <code>***</code>, and what stands as <code>\${...}</code> is not filled in.</p><${Failed} error=${written.error} />
     ${written.value && html`<pre tabindex="0" aria-label="config">${json(written.value.config)}</pre>`}`;
 }

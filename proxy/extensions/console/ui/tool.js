@@ -1,8 +1,10 @@
 // The page "Tools": what models get wrong with one tool, and which changes of its schema would help.
+import { useEffect, useState } from "./vendor/hooks.js";
+import { ask } from "./api.js";
 import { Copy, Failed, Rows, clean, html, json, link, mistake, share, sum, time, useAnswer, yaml } from "./parts.js";
 
-export function Tool({ params }) {
-  return params.tool ? html`<${One} route=${params.route} tool=${params.tool} />` : html`<${All} />`;
+export function Tool({ params, values }) {
+  return params.tool ? html`<${One} route=${params.route} tool=${params.tool} values=${values} />` : html`<${All} />`;
 }
 
 function All() {
@@ -16,7 +18,7 @@ function All() {
     ]} />`;
 }
 
-function One({ route, tool }) {
+function One({ route, tool, values }) {
   const path = `${encodeURIComponent(route)}/${encodeURIComponent(tool)}`;
   const { value, error } = useAnswer(`tools/${path}`, 2000);
   if (!value) return html`<h1>${clean(tool)}</h1><${Failed} error=${error} />`;
@@ -29,7 +31,7 @@ function One({ route, tool }) {
     <h2>What to change</h2>
     ${value.changes.length === 0 && html`<p class="dim">${value.calls ? `Nothing stands out in ${value.calls} calls.` : "No call has come yet: what models get wrong is counted from the first one on."}</p>`}
     ${value.changes.map((change, index) => html`<div class="card"><p>${index + 1}. ${clean(change.text)}</p>
-      ${change.schema !== undefined && html`<div class="actions"><span>${change.passes > 0 ? `at least ${change.passes} of these calls would pass` : ""}</span>
+      ${change.schema !== undefined && html`<div class="actions"><${Tried} key=${JSON.stringify(change.schema)} change=${change} route=${route} tool=${tool} values=${values} />
         <button type="button" onClick=${() => { sessionStorage.setItem("toolcall-proxy schema", JSON.stringify(change.schema, null, 2)); setPage("try", { ...calls, edited: "1" }); }}>try this change</button>
         <${Copy} text=${() => yaml(change.schema)}>copy YAML<//></div>`}</div>`)}
     <div class="two"><div><h2>Mistakes</h2>
@@ -40,6 +42,22 @@ function One({ route, tool }) {
         ["right at the next try", (row) => share(row.right, row.retried), true],
       ]} /></div>
     <div><h2>Schema</h2><${Schema} schema=${value.schema} mistakes=${value.mistakes} calls=${value.calls} /></div></div>`;
+}
+
+// What a change does to the kept calls: judged again where their arguments are kept, told by their verdicts elsewhere. A
+// change is judged once, not each time the page is read again.
+function Tried({ change, route, tool, values }) {
+  const [{ asking, counts }, set] = useState({ asking: values !== "off" });
+  useEffect(() => {
+    let gone = false;
+    const tell = (state) => { if (!gone) set(state); };
+    if (values !== "off") ask("trial", { route, tool, schema: change.schema, over: "kept" }).then((found) => tell({ counts: found }), () => tell({}));
+    return () => { gone = true; };
+  }, [values]);
+  const judged = counts ? counts.calls - counts.cannot_tell : 0;
+  if (asking) return html`<span class="dim">trying it on the kept calls</span>`;
+  if (judged) return html`<span>tried on ${judged} kept call${judged === 1 ? "" : "s"}: ${counts.newly_accepted} that were refused would pass${counts.newly_refused ? html`, <b class="bad">${counts.newly_refused} that passed would be refused</b>` : ""}</span>`;
+  return html`<span>by their verdicts, ${change.passes ? `at least ${change.passes}` : "none"} of these calls would pass</span>`;
 }
 
 function setPage(page, params) { location.hash = link(page, params); }
