@@ -32,6 +32,7 @@ from proxy.core.model.values import (
     Forward,
     JsonProblem,
     JsonValue,
+    Pointer,
     Reject,
     Repair,
     ToolCall,
@@ -308,17 +309,21 @@ def _repair_document(document: Document, policy: ToolPolicy, check: Check) -> Re
 
 def _findings(check: Check, repaired: Repaired, policy: ToolPolicy, *, leaks: bool) -> Iterator[Violation]:
     """Every violation of the value: broken keywords, content that it must not hold, and warnings."""
+    forbidden: set[Pointer] = set()
     if not repaired.accepted:
         found = list_violations(check, repaired.value, repaired.ambiguous)
         forwarded = (
             policy.unknown_keys is _FORWARD and not repaired.ambiguous and has_only_undeclared(check, repaired.value)
         )
         yield from (replace(one, severity=codes.Severity.WARNING) for one in found) if forwarded else found
+        forbidden = {one.path for one in found if one.code is codes.UNKNOWN_FIELD}
     if policy.unknown_keys not in (_AS_SCHEMA, _FORWARD):
         refuse = policy.unknown_keys is _REFUSE
-        yield from find_unknown_fields(
-            check, repaired.value, codes.Severity.ERROR if refuse else codes.Severity.WARNING
-        )
+        severity = codes.Severity.ERROR if refuse else codes.Severity.WARNING
+        # What the schema itself forbids is said once, and blocks the call.
+        for one in find_unknown_fields(check, repaired.value, severity):
+            if one.path not in forbidden:
+                yield one
     if leaks:
         yield from find_leaked_markup(check, repaired.value, refuse=policy.leaked_markup is LeakedMarkup.REFUSE)
     yield from list_notices(check, repaired.value)
