@@ -48,6 +48,10 @@ from proxy.core.json.jsontext import format_pointer
 from proxy.core.model.values import JsonValue, Pointer
 
 # A segment of a path as other routers write templates: `:id`, `*`, `*rest`, `<id>`, `<int:id>`.
+# A reference, which is shown; the default in one, and the word before a credential.
+_REFERENCE: Final = re.compile(r"(\$\{[^}]*\})")
+_DEFAULT: Final = re.compile(r":-.*\}", re.DOTALL)
+_SCHEME: Final = re.compile(r"[A-Za-z]+ ")
 _FOREIGN_TEMPLATE: Final = re.compile(r"(?::|\*\*?|<(?:\w+:)?)(?P<name>[^:>]*)>?")
 
 
@@ -128,12 +132,12 @@ def is_schema_place(path: Pointer) -> bool:
 
 
 def may_hold_secret(path: Pointer) -> bool:
-    """Whether a value is never shown: header values, URLs of upstreams and of the store, the operator's token, settings
-    of hooks, and values under secret names in the model endpoint's request."""
+    """Whether a value is never shown: header values, URLs of upstreams and of the store, tokens of the operator's port,
+    settings of hooks, and values under secret names in the model endpoint's request."""
     in_headers = "headers" in path[:-2] and path[-2] == "set"
     return (
         in_headers
-        or path in (("admin", "token"), ("state", "url"), ("state", "sentinel", "password"))
+        or path in (("admin", "token"), ("admin", "readers"), ("state", "url"), ("state", "sentinel", "password"))
         or may_be_token(path)
         or (path[:1] == ("hooks",) and path[2:3] == ("settings",))
         or (path[:1] == ("upstreams",) and (path[2:] == ("url",) or path[2:3] == ("env",)))
@@ -338,8 +342,6 @@ def _mask(value: JsonValue, path: Pointer) -> JsonValue:
         return [_mask(item, (*path, index)) for index, item in enumerate(value)]
     if path == ("state", "url") and isinstance(value, str):
         return mask_url(value)
-    if path == ("admin", "readers") and isinstance(value, str) and "${" not in value:
-        return "***"
     if isinstance(value, str) and path[-1:] == ("webhook",):
         return mask_beyond_host(value)
     if isinstance(value, str) and path[-2:-1] == ("command",) and path[-1] != 0:
@@ -348,12 +350,22 @@ def _mask(value: JsonValue, path: Pointer) -> JsonValue:
         return f"{value.split()[0]} ***" if value.split()[1:] else value
     if isinstance(value, str) and "://" in value and "${" not in value:
         value = mask_url(value)
-    if isinstance(value, str) and "${" not in value and path[-1:] != ("url",):
+    if isinstance(value, str) and path[-1:] != ("url",):
         named = not _is_in_schema(path) and bool(path) and _names_secret(path[-1])
-        return "***" if named or may_hold_secret(path) else value
+        return _mask_around_references(value) if named or may_hold_secret(path) else value
     if isinstance(value, int | float) and not isinstance(value, bool) and may_hold_secret(path):
         return "***"
     return value
+
+
+def _mask_around_references(written: str) -> str:
+    """A secret as the file has it: its references, without the defaults in them, and a word such as `Bearer` alone."""
+    if "${" not in written:
+        return "***"
+    parts = _REFERENCE.split(written)
+    around = [part if not part or _SCHEME.fullmatch(part) else "***" for part in parts[::2]]
+    references = [_DEFAULT.sub(":-***}", part) for part in parts[1::2]]
+    return around[0] + "".join(map("".join, zip(references, around[1:], strict=True)))
 
 
 def _is_in_schema(path: Pointer) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from pathlib import Path
 
 import pytest
 
 from proxy.config.files.secrets import Secret, Substitution, Unresolved, restore_written, reveal
+from proxy.config.load import load
 from proxy.core.model.values import JsonValue
 
 ENVIRON = {"TOKEN": "s3cret", "EMPTY": "", "HOST": "tools"}
@@ -93,3 +95,29 @@ def test_only_reveal_gives_the_text_and_a_dump_gives_what_is_written() -> None:
     secret = Secret("s3cret", "${TOKEN}")
     assert ("s3cret", "plain", str) == (reveal(secret), reveal("plain"), type(reveal(secret)))
     assert {"a": ["${TOKEN}", 1], "b": "x"} == restore_written({"a": [secret, 1], "b": "x"})
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("a-token-in-the-file", "***"),
+        ("${ADMIN_TOKEN}", "${ADMIN_TOKEN}"),
+        ("${ADMIN_TOKEN:-a-token-in-the-file}", "${ADMIN_TOKEN:-***}"),
+        ("half-of-it-${ADMIN_TOKEN:-a-token}", "***${ADMIN_TOKEN:-***}"),
+        ("${file:token.txt}", "${file:token.txt}"),
+    ],
+)
+def test_a_dump_shows_of_both_tokens_of_the_operators_port_their_references_alone(
+    written: str, shown: str, tmp_path: Path
+) -> None:
+    (tmp_path / "token.txt").write_text("a-token-in-another-file")
+    path = tmp_path / "c.yaml"
+    for place, other in (("token", "readers"), ("readers", "token")):
+        admin = {"listen": "127.0.0.1:0", place: written, other: "${OTHER:-another-token-1234567890}"}
+        path.write_text(
+            json.dumps({"version": 1, "admin": admin, "upstreams": {"t": {"url": "http://127.0.0.1:9"}},
+                        "routes": [{"path": "/a", "upstream": "t", "passthrough": True}]})
+        )  # fmt: skip
+        dumped = load(path, {"ADMIN_TOKEN": "a-token-of-the-environment"}).config.written
+        assert isinstance(dumped, dict)
+        assert {"listen": "127.0.0.1:0", place: shown, other: "${OTHER:-***}"} == dumped["admin"]

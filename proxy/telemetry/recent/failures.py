@@ -19,7 +19,7 @@ from proxy.core.envelope.feedback import write_feedback
 from proxy.core.envelope.view import show_path
 from proxy.core.explain.advice import add_advice
 from proxy.core.explain.places import find_value
-from proxy.core.model.codes import Severity
+from proxy.core.model.codes import CALL_NOT_ALLOWED, Severity
 from proxy.core.model.values import (
     ABSENT,
     Absent,
@@ -106,8 +106,12 @@ def keep_failure(record: CallRecord) -> KeptFailure:
     answer = None if record.result is None else _mask_result(record.result, violations, leaves)
     if answer is not None and record.code == MASK:  # the tool has named its error after a value
         answer = replace(answer, failure=replace(answer.failure, code=replace(answer.failure.code, name=MASK)))
-    if answer is not None and (record.outcome in _OF_THE_TOOL or not _QUOTING.isdisjoint(answer.failure.details)):
-        failure = replace(answer.failure, message=MASK, hint=MASK if answer.failure.hint else "")
+    by_hook = record.code == CALL_NOT_ALLOWED.name
+    if answer is not None and (
+        by_hook or record.outcome in _OF_THE_TOOL or not _QUOTING.isdisjoint(answer.failure.details)
+    ):
+        details = dict.fromkeys(answer.failure.details, MASK) if by_hook else answer.failure.details
+        failure = replace(answer.failure, message=MASK, hint=MASK if answer.failure.hint else "", details=details)
         answer = replace(answer, failure=failure, history=(MASK,) * len(answer.history))
     return KeptFailure(errors, repairs, answer, record.policy)
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any, Final, Literal, NamedTuple
@@ -127,7 +127,7 @@ class RecentCalls:
         usual = not (wrong or record.violations or record.repairs or record.questions or record.answer_violations)
         call = record.call
         who = "" if call is None else hash_conversation(call.conversation)  # its name is as long as the client likes
-        told = _read_usual(record) if usual else _list_unusual_fields(record)
+        told = _read_usual_fields(record) if usual else _list_unusual_fields(record)
         failure = None if usual else keep_failure(record)
         self._kept.append((seq, self._wall(), who, told, record.stages, failure))
         if failure is not None:
@@ -225,6 +225,15 @@ def read_duration(kept: KeptCall) -> float:
     return float(told[_PLACES["ended"]] - told[_PLACES["started"]])
 
 
+def _read_usual_fields(record: CallRecord) -> tuple[Any, ...]:
+    """The values of `_NAMES`. Of a trace its ids alone: its state is as long as the client likes."""
+    told = _read_usual(record)
+    if record.trace is None:
+        return told
+    place = _PLACES["trace"]
+    return (*told[:place], replace(record.trace, state="", sent=[]), *told[place + 1 :])
+
+
 def _restore(told: tuple[Any, ...]) -> CallRecord:
     """A usual call's record, with the fields that its line depends on."""
     return CallRecord(**dict(zip(_NAMES, told, strict=True)))
@@ -278,6 +287,8 @@ def _shows_words(kept: KeptCall, folded: list[str]) -> bool:
                 waiting.extend(found)
             case str() as found:
                 shown.append(found.casefold())
+            case int() | float() as found:
+                shown.append(str(found))
             case _:
                 pass
     return all(any(word in text for text in shown) for word in folded)
@@ -336,7 +347,7 @@ class KeptValues:
         limits = FeedbackLimits() if record.policy is None else record.policy.feedback
         came = self._text(call.arguments, call.raw, limits)
         went = b""
-        if record.repairs and record.checked is not None:
+        if (record.repairs or record.corrections) and record.checked is not None:
             went = self._value(record.checked.value, limits)
         if len(came) + len(went) > LONGEST:
             return

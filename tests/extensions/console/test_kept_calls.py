@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import pickle
+from dataclasses import replace
 from typing import Any
 
 from proxy.core.contract.attempts import hash_conversation
 from proxy.core.model import codes
 from proxy.core.model.values import Conversation, Document, Failure, Rung, ToolCall, ToolResult, Violation
 from proxy.core.rules.rules import LEVEL_MEANINGS
-from proxy.interfaces import CallRecord
+from proxy.interfaces import CallRecord, Trace
 from proxy.telemetry.recent.ring import CallFilter, KeptCall, RecentCalls, make_entry, read_figures
 from tests.serving.proxied import WEATHER, Proxied, proxied, told
 from tests.serving.wire import JSON_TYPE, answer, replies, tool
@@ -291,3 +292,14 @@ async def test_a_call_after_the_last_attempt_says_why_and_what_was_wrong_before(
         f"Attempt {number}: Invalid format for 'at' (expected: string (format date-time))" for number in (1, 2, 3)
     ] == entry["earlier"]
     assert SECRET not in json.dumps(entry)
+
+
+def test_of_the_trace_of_a_usual_call_the_ids_alone_are_kept() -> None:
+    """The state of a trace is as long as the client likes."""
+    recent = RecentCalls(lambda: 0.0)
+    trace = Trace("0af7", "b7ad", "", 1, "vendor=" + "x" * 15_000, str)
+    recent.finished(CallRecord("r-1", "/weather", tool="weather", outcome="delivered", trace=trace))
+    (kept,) = recent.select(CallFilter())
+
+    assert replace(trace, state="") in kept.told
+    assert "b7ad" == make_entry(kept)["span_id"]

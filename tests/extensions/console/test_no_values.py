@@ -15,7 +15,7 @@ from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
 from proxy.interfaces import Services
 from proxy.server.admin.dry_run import make_dry_services
-from tests.extensions.console.test_kept_calls import REMINDERS
+from tests.extensions.console.test_kept_calls import OK, REMINDERS
 from tests.serving.proxied import proxied
 from tests.serving.wire import JSON_TYPE, answer, exchange, replies, tool
 
@@ -158,3 +158,19 @@ async def test_a_dry_run_of_the_last_attempt_tells_no_webhook() -> None:
     assert (200, "refuse") == (seen.status, json.loads(seen.body)["decision"])
     assert 400 == refused.status
     assert 1 == len(webhook.seen)  # of the call, not of the dry run
+
+
+async def test_what_a_hook_says_of_a_call_is_masked_whole() -> None:
+    """A hook may quote values in any form: too short to be found again, or written as an amount."""
+    refusal = "Customer 42 (Bo) may not be charged 1,250.50"
+    hooks = f"[{{use: 'tests.hooks.samples:Says', settings: {{refuse: '{refusal}'}}}}]"
+    async with tool(replies(OK)) as server, proxied(REMINDERS, server.url, hooks=hooks) as proxy:
+        body = json.dumps({"text": "Bo", "at": "2026-12-01T09:00:00Z"}).encode()
+        seen = await proxy.post("/reminders", body)
+        shown = [(await proxy.ask_admin(path)).body.decode() for path in ("/-/calls", "/-/calls?text=customer")]
+        (entry,) = json.loads(shown[0])["calls"]
+        opened = (await proxy.ask_admin(f"/-/calls/{entry['id']}")).body.decode()
+
+    assert refusal in seen.body.decode()
+    assert ("***", []) == (entry["reason"], json.loads(shown[1])["calls"])
+    assert [] == [text for text in (*shown, opened) if "Customer" in text or "Bo)" in text or "1,250" in text]

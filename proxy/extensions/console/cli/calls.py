@@ -35,7 +35,7 @@ FILTERS: Final = {
     "conversation": ("HASH", "calls of this conversation, as the log and the console show it"),
     "request_id": ("ID", "the call with this request id"),
     "trace_id": ("ID", "the calls of this trace"),
-    "text": ("TEXT", "calls that show this text anywhere, in capitals or not"),
+    "text": ("TEXT", "calls of which something shown holds each of these words, in capitals or not"),
     "since": ("TIME", "no older than this, such as 10m"),
 }
 
