@@ -394,3 +394,19 @@ def test_what_is_told_of_a_line_with_stand_ins_is_true_of_the_call_itself(
 def test_a_wrong_option_is_explained(tmp_path: Path, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert 2 == main(["diff", *configs(tmp_path, SCHEMA), *words])
     assert "newly-refused" in capsys.readouterr().err
+
+
+async def test_a_call_whose_secret_is_not_kept_tells_nothing_of_an_edited_schema() -> None:
+    pin = {"type": "string", "writeOnly": True, "pattern": "^[0-9]{4}$"}
+    schema = {"type": "object", "properties": {"pin": pin}}
+    routes = f"  - {{path: /a, upstream: tools, tool: order, schema: {json.dumps(schema)}}}\n"
+    admin = "{listen: 127.0.0.1:0, token: a-token-of-the-operator, values: full}"
+    edited = {"type": "object", "properties": {"pin": {"type": "string", "writeOnly": True}}}
+    async with tool(replies(answer("200 OK", b"{}", JSON_TYPE))) as server:
+        async with proxied(routes, server.url, admin=admin) as proxy:
+            assert 200 == (await proxy.post("/a", b'{"pin": "1234"}')).status
+            body = json.dumps({"route": "/a", "tool": "order", "schema": edited, "over": "kept"}).encode()
+            head = "POST /-/trial HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer a-token-of-the-operator\r\n"
+            found = told(await exchange(proxy.admin, f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body))
+
+    assert (1, 1, 0) == (found["calls"], found["cannot_tell"], found["newly_accepted"])
