@@ -402,11 +402,11 @@ async def test_a_call_whose_secret_is_not_kept_tells_nothing_of_an_edited_schema
     routes = f"  - {{path: /a, upstream: tools, tool: order, schema: {json.dumps(schema)}}}\n"
     admin = "{listen: 127.0.0.1:0, token: a-token-of-the-operator, values: full}"
     edited = {"type": "object", "properties": {"pin": {"type": "string", "writeOnly": True}}}
-    async with tool(replies(answer("200 OK", b"{}", JSON_TYPE))) as server:
-        async with proxied(routes, server.url, admin=admin) as proxy:
-            assert 200 == (await proxy.post("/a", b'{"pin": "1234"}')).status
-            body = json.dumps({"route": "/a", "tool": "order", "schema": edited, "over": "kept"}).encode()
-            head = "POST /-/trial HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer a-token-of-the-operator\r\n"
-            found = told(await exchange(proxy.admin, f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body))
+    reply = replies(answer("200 OK", b"{}", JSON_TYPE))
+    async with tool(reply) as server, proxied(routes, server.url, admin=admin) as proxy:
+        assert 200 == (await proxy.post("/a", b'{"pin": "1234"}')).status
+        body = json.dumps({"route": "/a", "tool": "order", "schema": edited, "over": "kept"}).encode()
+        head = "POST /-/trial HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer a-token-of-the-operator\r\n"
+        found = told(await exchange(proxy.admin, f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body))
 
     assert (1, 1, 0) == (found["calls"], found["cannot_tell"], found["newly_accepted"])
