@@ -65,17 +65,17 @@ def describe_copies(
     policy = route.tools.get(tool)
     if route.learn is None and (policy is None or policy.schema_id != call.get("schema_id")):
         return {**found, "no_copy": _CHANGED}
-    found["replay"] = True
+    return {**found, "replay": True, **_find_expected(call, values)}
+
+
+def _find_expected(call: Mapping[str, Any], values: tuple[bytes, bytes]) -> dict[str, JsonValue]:
+    """The right arguments as `expected`, on one line, or why none are known. A line break of valid JSON stands between
+    tokens."""
     if call.get("would_refuse") or (call["outcome"] == "refused" and call.get("errors")):
-        return {**found, "expected": "null"}
+        return {"expected": "null"}
     if call["outcome"] not in _TAKEN:
-        return {**found, "no_copy": _UNSETTLED}
-    return {**found, "expected": _join_lines((values[1] or values[0]).decode())}
-
-
-def _join_lines(text: str) -> str:
-    """The JSON text on one line: in valid JSON a line break stands only between tokens."""
-    return text.replace("\r", " ").replace("\n", " ")
+        return {"no_copy": _UNSETTLED}
+    return {"expected": (values[1] or values[0]).decode().replace("\r", " ").replace("\n", " ")}
 
 
 def _find_target(route: Route, tool: str) -> str:

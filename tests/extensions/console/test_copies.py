@@ -54,6 +54,15 @@ async def test_a_call_that_failed_for_another_reason_than_its_arguments_is_no_te
     assert (UNSETTLED, False) == (call["no_copy"], "expected" in call)
 
 
+async def test_a_call_that_a_hook_refused_is_no_test_case() -> None:
+    hooks = '[{use: "tests.hooks.samples:Says", settings: {refuse: "No."}}]'
+    async with proxied(WEATHER, admin=ADMIN, hooks=hooks) as proxy:
+        await proxy.post("/weather", RIGHT)
+        (call,) = await read_calls(proxy)
+
+    assert ("refused", UNSETTLED, False) == (call["outcome"], call["no_copy"], "expected" in call)
+
+
 @pytest.mark.parametrize(
     ("mode", "reply", "outcome"),
     [("enforce", OK, "refused"), ("report", OK, "delivered"), ("report", BROKEN, "upstream_error")],

@@ -177,8 +177,8 @@ async function testLine(call, { route, tool }, whole) {
   const line = JSON.stringify({ id: call.id, tool, schema, sent: call.sent });
   return whole ? `${line.slice(0, -1)},"expected":${call.expected}}` : line;
 }
-// A proxy that listens at all addresses is reached at the one by which this page is.
 const quote = (text) => `'${text.replaceAll("'", "'\\''")}'`;
+// A proxy that listens at all addresses is reached at the one by which this page is.
 async function curl(call) {
   const { listen } = await ask("overview?window=1m");
   const [socket, base] = listen.startsWith("unix:") ? [`--unix-socket ${quote(listen.slice(5))} `, "localhost"] : ["", listen.replace(/\/\/(0\.0\.0\.0|\[::\])(?=:)/, `//${location.hostname}`)];
