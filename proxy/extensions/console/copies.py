@@ -23,6 +23,9 @@ _GONE: Final = f"Its arguments are not kept: they were longer than {LONGEST // 1
 _MASKED: Final = "It cannot be copied: a secret in it is masked."
 _NO_OBJECT: Final = "It cannot be copied: its arguments are no JSON object."
 _CHANGED: Final = "It cannot be copied as a test: its schema is no longer served."
+_UNSETTLED: Final = "It cannot be copied as a test: whether its arguments were right is not known."
+# The outcomes of calls whose arguments the tool took.
+_TAKEN: Final = frozenset({"delivered", "repaired", "corrected", "passthrough"})
 
 
 def describe_copies(
@@ -37,8 +40,9 @@ def describe_copies(
 
     `call` is the kept call's entry, `values` its arguments as JSON texts, as they came and as they were repaired,
     `shown` the setting `admin.values`. `sent` is the text of the arguments, `expected` the JSON text of the right
-    arguments: those that went to the tool, or null for a refused call. `target` is the path of a request whose body is
-    the arguments.
+    arguments on one line: those that the tool took, or null where the arguments broke the tool's rules. A call that was
+    refused for another reason (a cap, a hook, a budget), that failed or was given up has no `expected`. `target` is the
+    path of a request whose body is the arguments, and `replay` is true where the call's schema is still served.
     """
     if not is_operator:
         return {"no_copy": _READER}
@@ -61,8 +65,17 @@ def describe_copies(
     policy = route.tools.get(tool)
     if route.learn is None and (policy is None or policy.schema_id != call.get("schema_id")):
         return {**found, "no_copy": _CHANGED}
-    refused = call["outcome"] == "refused" or call.get("would_refuse")
-    return {**found, "expected": "null" if refused else (values[1] or values[0]).decode()}
+    return {**found, "replay": True, **_find_expected(call, values)}
+
+
+def _find_expected(call: Mapping[str, Any], values: tuple[bytes, bytes]) -> dict[str, JsonValue]:
+    """The right arguments as `expected`, on one line, or why none are known. A line break of valid JSON stands between
+    tokens."""
+    if call.get("would_refuse") or (call["outcome"] == "refused" and call.get("errors")):
+        return {"expected": "null"}
+    if call["outcome"] not in _TAKEN:
+        return {"no_copy": _UNSETTLED}
+    return {"expected": (values[1] or values[0]).decode().replace("\r", " ").replace("\n", " ")}
 
 
 def _find_target(route: Route, tool: str) -> str:

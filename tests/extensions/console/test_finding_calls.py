@@ -6,6 +6,8 @@ import json
 import shlex
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -13,7 +15,7 @@ from typing import Any, Final
 import pytest
 
 from tests.extensions.console.browser import page, wait_until
-from tests.extensions.console.served import READER, TOKEN, Served, served
+from tests.extensions.console.served import READER, ROUTES, TOKEN, Served, served
 
 pytestmark = pytest.mark.large
 
@@ -85,6 +87,44 @@ def test_a_conversation_is_read_as_a_thread(started: Served, running: Any) -> No
         text = shown.locator(".thread").inner_text()
         order = [text.index(word) for word in ('"soon"', "What the model read", '"2026-12-01T09:00:00Z"')]
         assert sorted(order) == order
+
+
+def test_a_thread_opened_from_the_slowest_calls_is_chronological(started: Served, running: Any) -> None:
+    (refused,) = started.ask("/-/calls?outcome=refused")["calls"]
+    filtered = f"#/calls?conversation={refused['conversation']}&sort=slowest"
+    calls = started.ask(f"/-/calls?conversation={refused['conversation']}")["calls"]
+    asked: list[str] = []
+    with page(running) as shown:
+        open_page(shown, started, filtered)
+        wait_until(shown, f"{ROWS} === {len(calls)}")
+        shown.on("request", lambda request: asked.append(request.url))
+        shown.get_by_role("link", name="as a thread").click()
+        wait_until(shown, "document.querySelectorAll('.thread h2').length >= 4")
+        assert "sort=" not in shown.evaluate("location.hash")
+        open_page(shown, started, f"{filtered}&thread=1")
+        wait_until(shown, "document.querySelectorAll('.thread h2').length >= 4")
+    lists = [url for url in asked if "/calls?" in url and "conversation=" in url]
+    assert (True, []) == (bool(lists), [url for url in lists if "sort=" in url])
+
+
+def test_the_curl_command_has_the_method_of_the_call_and_quotes_its_address(running: Any, tmp_path: Path) -> None:
+    routes = ROUTES.replace("path: /reminders", "path: /it's\n    methods: [PUT]")
+    with served(tmp_path, FULL, routes) as (proxy, _):
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{proxy.port}/it's", b'{"text": "it\'s", "at": "soon"}',
+            {"Content-Type": "application/json"}, method="PUT",
+        )  # fmt: skip
+        with pytest.raises(urllib.error.HTTPError):
+            urllib.request.urlopen(request)  # noqa: S310 - loopback
+        with page(running, permissions=["clipboard-read", "clipboard-write"]) as shown:
+            open_page(shown, proxy, "#/calls")
+            shown.locator(".call").first.click()
+            shown.get_by_role("button", name="copy as curl").click()
+            shown.get_by_role("button", name="copied").wait_for()
+            words = shlex.split(shown.evaluate("navigator.clipboard.readText()"))
+        answer = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert ["curl", "-s", "-X", "PUT", f"http://127.0.0.1:{proxy.port}/it's"] == words[:5]
+    assert "Validation failed for tool 'add_reminder'" in answer
 
 
 def test_a_call_is_copied_as_a_replay_line_a_test_case_and_a_curl_command_with_its_address(

@@ -12,7 +12,7 @@ const FILTERS = [["text", "any words"], ["tool", "tool"], ["code", "code"], ["ru
 const NAMES = ["tool", "route", "outcome", "code", "rule", "path", "conversation", "request_id", "trace_id", "text", "since", "sort", "before"];
 
 export function Calls({ params }) {
-  const wanted = Object.fromEntries(NAMES.filter((name) => params[name]).map((name) => [name, params[name]]));
+  const wanted = Object.fromEntries(NAMES.filter((name) => params[name] && !(name === "sort" && params.thread)).map((name) => [name, params[name]]));
   const filter = query({ ...wanted, outcome: wanted.outcome?.split(",") });
   const { calls, fresh, state, error, asking, show } = useCalls(filter, params.pause);
   const known = useNames(calls), active = Object.keys(wanted).filter((name) => name !== "before").length;
@@ -23,14 +23,14 @@ export function Calls({ params }) {
       ${FILTERS.map(([name, title]) => html`<label>${title}<input id=${`filter-${name}`} list=${known[name] ? `names-${name}` : undefined} autocomplete="off" value=${(params[name] || "").replace(/^~/, "")} onChange=${(event) => enter(name, event.target.value.trim())} />${known[name] && html`<datalist id=${`names-${name}`}>${[...known[name]].sort().map((one) => html`<option value=${one} />`)}</datalist>`}</label>`)}
       <label>outcome<select value=${params.outcome || ""} onChange=${(event) => setParams({ before: "", outcome: event.target.value })}><option value="">all</option><option value=${GOOD.join()}>right as it came</option><option value="repaired,corrected">repaired or corrected</option>${OUTCOMES.map((one) => html`<option>${one}</option>`)}</select></label>
       <label>since<select value=${params.since || ""} onChange=${(event) => setParams({ before: "", since: event.target.value })}><option value="">all kept</option>${["1m", "5m", "15m", "1h"].map((one) => html`<option>${one}</option>`)}</select></label>
-      <label>order<select value=${params.sort || ""} onChange=${(event) => setParams({ before: "", sort: event.target.value })}><option value="">newest first</option><option value="slowest">slowest first</option></select></label>
+      <label>order<select value=${wanted.sort || ""} onChange=${(event) => setParams({ before: "", thread: "", sort: event.target.value })}><option value="">newest first</option><option value="slowest">slowest first</option></select></label>
     </form></details>
     <div class="actions"><button type="button" aria-pressed=${params.pause ? "true" : "false"} onClick=${() => setParams({ pause: params.pause ? "" : "1" })}>${params.pause ? "go on" : "pause"}</button>
       ${filter ? html`<a href="#/calls">all calls</a>` : ""}
       <span class="dim">${(state.kept ?? 0).toLocaleString()} of ${(state.bound ?? 0).toLocaleString()} calls kept${params.route ? ` · route ${clean(params.route)}` : ""}</span>
     </div><${Failed} error=${error} />
     ${fresh > 0 && html`<p><button type="button" onClick=${show}>${fresh} new</button></p>`}
-    ${params.conversation && html`<p><a href=${link("calls", { ...params, thread: params.thread ? "" : "1", open: "" })}>${params.thread ? "as a list" : "as a thread"}</a></p>`}
+    ${params.conversation && html`<p><a href=${link("calls", { ...params, thread: params.thread ? "" : "1", sort: "", open: "" })}>${params.thread ? "as a list" : "as a thread"}</a></p>`}
     ${params.thread && calls.length ? html`<${Thread} calls=${calls} />` : html`<${List} calls=${calls} asking=${asking} filter=${filter} open=${params.open} />`}
     <p class="actions">${params.before && html`<a href=${link("calls", { ...params, before: "", open: "" })}>newest</a>`}${state.has_older && html`<a href=${link("calls", { ...params, before: older(calls, state, params.before), open: "" })}>older calls</a>`}</p>
     ${params.open && !params.thread && !calls.some((call) => call.id === params.open) && html`<${Open} id=${params.open} />`}`;
@@ -143,7 +143,8 @@ function Open({ id, at: stamp = "" }) {
     <div class="actions"><span class="dim">request ${clean(call.correlation_id)}${call.trace_id ? ` · trace ${clean(call.trace_id)}` : ""}</span>
       <${Copy} text=${() => JSON.stringify(call, null, 2)}>copy as JSON<//>
       ${call.target && html`<${Copy} text=${() => curl(call)}>copy as curl<//>`}
-      ${call.expected && html`<${Copy} text=${() => testLine(call, tool)}>copy as replay line<//><${Copy} text=${() => testLine(call, tool, true)}>copy as test case<//>`}
+      ${call.replay && html`<${Copy} text=${() => testLine(call, tool)}>copy as replay line<//>`}
+      ${call.expected && html`<${Copy} text=${() => testLine(call, tool, true)}>copy as test case<//>`}
       ${call.no_copy && html`<span class="dim">${call.no_copy.split("`").map((part, index) => (index % 2 ? html`<code>${part}</code>` : part))}</span>`}
       ${tool.tool && html`<a href=${link("try", { ...tool, call: call.id })}>try it</a> <a href=${link("tools", tool)}>the tool</a>`}</div>
     <${Rows} label="what came and what went" rows=${places(call)} empty=${call.reason ? "No place in its arguments is named." : "Nothing was wrong with its arguments."} columns=${[
@@ -169,16 +170,18 @@ function places(call) {
     ...(call.repairs || []).map((each) => ({ ...each, got: shown(at(call.came, each.path), each.got || "as it was"), became: shown(at(call.went, each.renamed || each.path), each.became || "changed") })),
   ];
 }
-// A line that `replay` judges; a test case holds the right arguments too (null: it is right to refuse the call). Texts of
+// A line that `replay` judges; a test case holds the right arguments too (null: it is right to refuse them). Texts of
 // the arguments are put in as they came, because numbers of JavaScript are not exact.
 async function testLine(call, { route, tool }, whole) {
   const { schema } = await ask(`tools/${encodeURIComponent(route)}/${encodeURIComponent(tool)}`);
   const line = JSON.stringify({ id: call.id, tool, schema, sent: call.sent });
   return whole ? `${line.slice(0, -1)},"expected":${call.expected}}` : line;
 }
+const quote = (text) => `'${text.replaceAll("'", "'\\''")}'`;
 // A proxy that listens at all addresses is reached at the one by which this page is.
 async function curl(call) {
   const { listen } = await ask("overview?window=1m");
-  const [socket, base] = listen.startsWith("unix:") ? [`--unix-socket '${listen.slice(5)}' `, "localhost"] : ["", listen.replace(/\/\/(0\.0\.0\.0|\[::\])(?=:)/, `//${location.hostname}`)];
-  return `curl -s ${socket}'${base}${call.target}' -H 'Content-Type: application/json' -d '${call.sent.replaceAll("'", "'\\''")}'`;
+  const [socket, base] = listen.startsWith("unix:") ? [`--unix-socket ${quote(listen.slice(5))} `, "localhost"] : ["", listen.replace(/\/\/(0\.0\.0\.0|\[::\])(?=:)/, `//${location.hostname}`)];
+  const method = call["http.request.method"] || "POST";
+  return `curl -s ${method === "POST" ? "" : `-X ${method} `}${socket}${quote(base + call.target)} -H 'Content-Type: application/json' -d ${quote(call.sent)}`;
 }
