@@ -47,11 +47,11 @@ from proxy.core.display.secrets import is_secret_name
 from proxy.core.json.jsontext import format_pointer
 from proxy.core.model.values import JsonValue, Pointer
 
-# A segment of a path as other routers write templates: `:id`, `*`, `*rest`, `<id>`, `<int:id>`.
-# A reference, which is shown; the default in one, and the word before a credential.
+# Parts of a secret as the file has it: a reference, which is shown, its default, and the word before a credential.
 _REFERENCE: Final = re.compile(r"(\$\{[^}]*\})")
 _DEFAULT: Final = re.compile(r":-.*\}", re.DOTALL)
 _SCHEME: Final = re.compile(r"[A-Za-z]+ ")
+# A segment of a path as other routers write templates: `:id`, `*`, `*rest`, `<id>`, `<int:id>`.
 _FOREIGN_TEMPLATE: Final = re.compile(r"(?::|\*\*?|<(?:\w+:)?)(?P<name>[^:>]*)>?")
 
 

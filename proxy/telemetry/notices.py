@@ -1,4 +1,7 @@
-"""What keeps the proxy from its work: troubles that last, told to whoever watches the process beside its log."""
+"""Notices of lasting troubles, such as an upstream that does not answer or a config that is not taken over.
+
+The log has them; a `TroubleWatcher` shows them where the process runs as well, such as in a Kubernetes pod.
+"""
 
 from __future__ import annotations
 

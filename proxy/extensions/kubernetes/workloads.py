@@ -1,5 +1,5 @@
-"""What workloads and Services are, whoever injects or takes back: where their pods stand, what they are called, and
-which Service selects which pod."""
+"""Workloads and Services as manifests have them: where a workload's pod template stands, what each is called, and which
+Service selects which pod. Injection and its undoing both read them here."""
 
 from __future__ import annotations
 

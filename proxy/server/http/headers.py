@@ -57,7 +57,8 @@ _REWRITTEN: Final = frozenset({"x-rewrite-url"})
 # Some frameworks and gateways take the method of a request from these fields in place of its first line. Where calls
 # are judged, such a request is refused.
 _METHODS: Final = ("x-http-method-override", "x-http-method", "x-method-override", "x-method")
-# Some take the path from these. Where calls are judged, they are dropped, whoever sent them.
+# Some frameworks and gateways take the path of a request from these fields. Where calls are judged, they are dropped,
+# also those of trusted hops.
 _PATH_OVERRIDES: Final = frozenset({"x-original-url", "x-rewrite-url"})
 ANOTHER_REQUEST: Final = frozenset({*_METHODS, *_PATH_OVERRIDES})
 
