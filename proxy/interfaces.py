@@ -127,6 +127,31 @@ class Upstream(Protocol):
         """Closes all connections."""
 
 
+class StartedExchange(Protocol):
+    """A checked call that has been sent, and whose answer nobody waits for yet."""
+
+    def take(self) -> UpstreamReply | None:
+        """The answer, where all of it is there; None where it streams, or something is wrong. Called once, when the
+        exchange says that it is ready."""
+
+    async def wait(self) -> UpstreamReply | UpstreamFault:
+        """The answer, as `Upstream.send` gives it, also one that was taken."""
+
+    def abort(self) -> None:
+        """Ends the exchange: nobody waits for its answer."""
+
+
+@runtime_checkable
+class StartsExchanges(Protocol):
+    """An upstream that can send a checked call at once."""
+
+    def start(
+        self, checked: CheckedCall, request: UpstreamRequest, on_ready: Callable[[], None]
+    ) -> StartedExchange | None:
+        """Sends a checked call; None where something would have to be waited for first, and nothing was sent.
+        `on_ready` is called once when the answer is there, begins to stream, or has failed."""
+
+
 @runtime_checkable
 class CountsConnections(Protocol):
     """An upstream that keeps connections in a pool."""
@@ -148,6 +173,11 @@ class GuardedUpstream(Upstream, Protocol):
 
     def grants_resend(self) -> bool:
         """Takes one resend out of the upstream's budget; False where there is none left."""
+
+    def start(
+        self, checked: CheckedCall, request: UpstreamRequest, on_ready: Callable[[], None]
+    ) -> StartedExchange | None:
+        """As `StartsExchanges`; None where the guard would have to be asked."""
 
     async def guard(
         self, request: UpstreamRequest, send: Callable[[UpstreamRequest], Awaitable[UpstreamReply | UpstreamFault]]

@@ -16,6 +16,13 @@ from proxy.interfaces import Stumble
 from proxy.upstream.faults import close_body
 
 
+def may_correct(context: CallContext) -> bool:
+    """Whether a corrector may be asked for a better call."""
+    policy = context.policy
+    is_on = context.services.corrector is not None and policy is not None and policy.correction.on
+    return is_on and not context.report_only
+
+
 async def correct_call(
     context: CallContext,
     pending: PendingFailure,

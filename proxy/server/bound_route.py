@@ -84,6 +84,11 @@ class RouteBinding:
             _make_lists(route),
         )
 
+    @property
+    def starts_calls(self) -> bool:
+        """Whether its requests are calls whose tools are all in the config, in JSON."""
+        return self.route.kind == "call" and self.route.learn is None and not self.form
+
     def make_outgoing(self, request: RawRequest, hop_fields: Headers, tool: str, body: bytes) -> UpstreamRequest:
         """Makes the outgoing request. `tool` is '' for a request that is not a call."""
         route = self.route

@@ -88,13 +88,7 @@ class Response(_OwnHead):
 
     def to_bytes(self, method: str, minor: int, *, keep_alive: bool) -> bytes:
         """The bytes of the response to a request of `method` in HTTP/1.`minor`. Raises as `encode`."""
-        status, body = self.status, self.payload
-        rows, there = _rows(status, self.fields, minor)
-        bodiless = is_bodiless(status, method)
-        if "content-length" not in there and (not bodiless or (body and status >= 200 and status not in _NO_BODY)):
-            rows.append(f"Content-Length: {len(body)}")
-        head = _head(rows, there, minor, keep_alive=keep_alive, typed=bodiless or not body)
-        return head if bodiless else head + body
+        return write_response(self.status, self.fields, self.payload, method, minor, keep_alive=keep_alive)
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter:
         """Sends the response. Raises ConnectionError when the client has gone, ValueError as `encode`."""
@@ -219,6 +213,18 @@ def find_minor_version(request: web.BaseRequest) -> int:
 def is_bodiless(status: int, method: str) -> bool:
     """Whether a response ends with its head, whatever that says of a body."""
     return method == "HEAD" or status < 200 or status in _NO_BODY
+
+
+def write_response(
+    status: int, fields: Sequence[tuple[str, str]], body: bytes, method: str, minor: int, *, keep_alive: bool
+) -> bytes:
+    """The bytes of a whole response. Raises ValueError where a field holds a control character."""
+    rows, there = _rows(status, fields, minor)
+    bodiless = is_bodiless(status, method)
+    if "content-length" not in there and (not bodiless or (body and status >= 200 and status not in _NO_BODY)):
+        rows.append(f"Content-Length: {len(body)}")
+    head = _head(rows, there, minor, keep_alive=keep_alive, typed=bodiless or not body)
+    return head if bodiless else head + body
 
 
 # --- heads ------------------------------------------------------------------------------------------------------------
