@@ -93,6 +93,8 @@ from proxy.upstream.faults import close_body
 from proxy.upstream.resending import trace_sends
 
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+# Targets that are remembered with whether calls begin there without a task.
+_MOST_TARGETS: Final = 1024
 # A passthrough body up to this size is sent whole, with its length: not every server takes chunks.
 _SENT_WHOLE: Final = 1024 * 1024
 # Stages that wait for others: the client, the operator's own code, and the model endpoint with what it led to.
@@ -157,6 +159,7 @@ class Handler:
         self.fast = True
         self.counted_fast = 0
         self._begun: set[FastCall] = set()
+        self._starting: dict[tuple[str, str], bool] = {}
         self._callers = Callers(hop)
 
     @property
@@ -167,6 +170,7 @@ class Handler:
     def exchange(self, snapshot: Snapshot) -> frozenset[asyncio.Future[Any]]:
         """Serves another snapshot from here on; gives the requests under way, which keep the one they began with."""
         self.snapshot = snapshot
+        self._starting.clear()
         return self._list_running()
 
     def _list_running(self) -> frozenset[asyncio.Future[Any]]:
@@ -245,8 +249,11 @@ class Handler:
         snapshot = self.snapshot
         if not self.fast or self.draining or self.closing or snapshot.services.hooks is not None:
             return None
-        match = snapshot.table.match(request.method, request.raw_path)
-        if not isinstance(match, Match) or not snapshot.bindings[match.route.key].starts_calls:
+        target = (request.method, request.raw_path)
+        starts = self._starting.get(target)
+        if starts is None:
+            starts = self._learn_target(target)
+        if not starts:
             return None
         fields = read_fields(request)
         call = FastCall(self, client, request, fields, self._record(request, fields))
@@ -256,6 +263,15 @@ class Handler:
         except Exception as error:  # noqa: BLE001 - `_respond` is the border
             call.fail(error)
         return call
+
+    def _learn_target(self, target: tuple[str, str]) -> bool:
+        """Whether calls begin without a task at a method and target, kept for the next ones."""
+        match = self.snapshot.table.match(*target)
+        starts = isinstance(match, Match) and self.snapshot.bindings[match.route.key].starts_calls
+        if len(self._starting) >= _MOST_TARGETS:
+            self._starting.clear()
+        self._starting[target] = starts
+        return starts
 
     def _begin(self, call: FastCall, services: Services) -> None:
         """Runs the stages of a call as far as nothing has to wait, and sets how it goes on from there."""

@@ -13,18 +13,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from aiohttp import web
 
 from proxy.call.fast_start import SentCall, WaitingCall
-from proxy.core.model.values import Delivered, Fields, Outcome
+from proxy.core.model.values import Delivered, Fields, Headers, Outcome
 from proxy.interfaces import CallRecord
 from proxy.server.bound_route import RouteRequest
-from proxy.server.http.framing import Response, write_response
+from proxy.server.http.framing import KnownHeads, Response, write_response
 from proxy.server.http.request_head import ParsedRequest
 from proxy.server.http.responses import make_delivery_headers
 
+_known: Final = KnownHeads()
 Answered = Response | Coroutine[Any, Any, web.StreamResponse]
 
 
@@ -115,16 +116,27 @@ class FastCall:
             return None
         if not isinstance(body := delivered.reply.body, bytes):
             return None
-        record, method, cors = self.record, self.request.method, self.call_route.cors
         started = self._handler.now()
-        fields = make_delivery_headers(delivered, method, cors, record)
-        fields += cors
         try:
-            data = write_response(delivered.reply.status, fields, body, method, 1, keep_alive=True)
+            data = self._write(delivered, body, self.call_route.cors)
         except ValueError:  # a control character: the task refuses it
             return None
+        record = self.record
         record.response_bytes = len(body)
         record.stages["answer"] = self._handler.now() - started
+        return data
+
+    def _write(self, delivered: Delivered, body: bytes, cors: Headers) -> bytes:
+        reply, method, record = delivered.reply, self.request.method, self.record
+        told = cors or delivered.repairs or delivered.corrections or delivered.warnings or delivered.attempt
+        plain = method == "POST" and not told
+        if plain and (data := _known.write(reply.status, reply.headers, record.request_id, body)) is not None:
+            record.status = reply.status
+            return data
+        fields = make_delivery_headers(delivered, method, cors, record)
+        data = write_response(reply.status, [*fields, *cors], body, method, 1, keep_alive=True)
+        if plain:
+            _known.learn(reply.status, reply.headers, fields[:-1])
         return data
 
     async def wait(self) -> Outcome:
