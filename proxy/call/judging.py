@@ -33,7 +33,6 @@ from proxy.call.jobs import (
 )
 from proxy.call.outcome import count_expansion
 from proxy.core.contract import container
-from proxy.core.contract.listed_tools import LearnedTools
 from proxy.core.contract.policy import ListedSchema, ToolPolicy
 from proxy.core.decide import complete_decision, decide, forward_unjudged, is_clean, is_ready, prepare
 from proxy.core.explain.explain import explain_unknown_tool, find_failing_places, list_failed
@@ -41,6 +40,7 @@ from proxy.core.json.jsontext import TextLimits, dumps
 from proxy.core.model import codes
 from proxy.core.model.values import Decision, Document, Failure, Forward, Reject, ToolCall, Violation, value_class
 from proxy.core.model.work import ON_EVENT_LOOP, share_work
+from proxy.interfaces import ExaminedTools
 from proxy.offload.pool import GaveUp, Limit, OffloadPool
 
 
@@ -203,7 +203,7 @@ class Elsewhere:
         ended = await self._pool.run(_FAILING, payload, seconds=CALL_SECONDS, patience=PATIENCE)
         return list_failed(failure) if isinstance(ended, GaveUp) else read_failing(ended.result)
 
-    async def examine(self, tools: LearnedTools, name: str) -> None:
+    async def examine(self, tools: ExaminedTools, name: str) -> None:
         """Finds out what a listed tool's schema costs before it is compiled here; once for all that ask at a time."""
         schema = tools.find_unexamined(name)
         if schema is None:
@@ -215,7 +215,7 @@ class Elsewhere:
             under_way.add_done_callback(lambda _: self._examining.pop(key, None))
         await asyncio.shield(under_way)
 
-    async def _examine(self, tools: LearnedTools, name: str, schema: ListedSchema) -> None:
+    async def _examine(self, tools: ExaminedTools, name: str, schema: ListedSchema) -> None:
         told = dumps(
             {"schema": schema.schema, "formats": schema.formats.as_json(), "rules": sorted(tools.rules_of(name))}
         )
@@ -257,7 +257,7 @@ class Here:
         """The places that failed, found here."""
         return find_failing_places(call, policy, failure)
 
-    async def examine(self, tools: LearnedTools, name: str) -> None:
+    async def examine(self, tools: ExaminedTools, name: str) -> None:
         """Treats every schema as cheap to compile."""
         if tools.find_unexamined(name) is not None:
             tools.settle(name)
