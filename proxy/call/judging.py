@@ -27,7 +27,6 @@ from proxy.call.jobs import (
     read_failing,
     read_known_text,
     read_text,
-    write_call_job,
     write_failing_job,
     write_text_job,
 )
@@ -41,7 +40,7 @@ from proxy.core.model import codes
 from proxy.core.model.values import Decision, Document, Failure, Forward, Reject, ToolCall, Violation, value_class
 from proxy.core.model.work import ON_EVENT_LOOP, share_work
 from proxy.interfaces import ExaminedTools
-from proxy.offload.pool import GaveUp, Limit, OffloadPool
+from proxy.offload.pool import GaveUp, Limit, OffloadPool, Shared
 
 
 @value_class
@@ -157,7 +156,7 @@ class Elsewhere:
         self._pool = pool
         self._foreign = foreign
         self._examining: dict[tuple[int, str], asyncio.Future[None]] = {}
-        self._described: OrderedDict[int, tuple[ToolPolicy, bytes]] = OrderedDict()
+        self._described: OrderedDict[int, tuple[ToolPolicy, Shared]] = OrderedDict()
 
     @classmethod
     def with_pools(cls) -> Elsewhere:
@@ -185,8 +184,7 @@ class Elsewhere:
         if not tried and (here := decide_here(call, policy)) is not None:
             return here
         pool = self._pool if policy.listed is None else self._foreign
-        payload = write_call_job(self._describe(policy), document.text)
-        ended = await pool.run(_DECIDE, payload, seconds=CALL_SECONDS, patience=PATIENCE)
+        ended = await pool.run(_DECIDE, document.text, self._describe(policy), seconds=CALL_SECONDS, patience=PATIENCE)
         if isinstance(ended, GaveUp):
             return complete_decision(call, policy, _given_up(ended))
         return complete_decision(call, policy, read_decision(ended.result, call, document))
@@ -199,8 +197,8 @@ class Elsewhere:
             return find_failing_places(call, policy, failure)
         if len(document.text) <= LIGHT or not list_failed(failure):
             return find_failing_places(call, policy, failure)
-        payload = write_failing_job(self._describe(policy), document.text, document.value, failure.violations)
-        ended = await self._pool.run(_FAILING, payload, seconds=CALL_SECONDS, patience=PATIENCE)
+        payload = write_failing_job(document.text, document.value, failure.violations)
+        ended = await self._pool.run(_FAILING, payload, self._describe(policy), seconds=CALL_SECONDS, patience=PATIENCE)
         return list_failed(failure) if isinstance(ended, GaveUp) else read_failing(ended.result)
 
     async def examine(self, tools: ExaminedTools, name: str) -> None:
@@ -233,10 +231,10 @@ class Elsewhere:
         await self._pool.close()
         await self._foreign.close()
 
-    def _describe(self, policy: ToolPolicy) -> bytes:
+    def _describe(self, policy: ToolPolicy) -> Shared:
         known = self._described.get(id(policy))
         if known is None or known[0] is not policy:
-            known = self._described[id(policy)] = (policy, describe_policy(policy))
+            known = self._described[id(policy)] = (policy, Shared(describe_policy(policy)))
             if len(self._described) > _KEPT:
                 self._described.popitem(last=False)
         return known[1]
