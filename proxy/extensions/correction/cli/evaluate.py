@@ -27,7 +27,7 @@ from urllib.parse import urlsplit
 from proxy.cli.options import HelpText
 
 if TYPE_CHECKING:
-    from proxy.samples.evaluation import EvaluatedCall, EvaluationTools
+    from proxy.extensions.correction.evaluation import EvaluatedCall, EvaluationTools
 
 # What is measured, in order: name -> (the policy keys of its routes, the share that the seeds claim for it).
 MODES: Final[Mapping[str, tuple[Mapping[str, Any], str]]] = {
@@ -98,7 +98,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(args: argparse.Namespace) -> int:
     """Measures what has not been measured yet, prints the table and gives the exit code."""
-    from proxy.samples.evaluation import read_bundled_cases, read_cases
+    from proxy.extensions.correction.evaluation import read_bundled_cases, read_cases
 
     try:
         cases = read_bundled_cases() + (read_cases(args.file) if args.file else [])
@@ -158,7 +158,7 @@ async def _measure(
     done: dict[str, EvaluationResult],
 ) -> None:
     from proxy.config.load import load
-    from proxy.samples.evaluation import EvaluationTools
+    from proxy.extensions.correction.evaluation import EvaluationTools
     from proxy.samples.server import run_server
     from proxy.server import start_serving
 
