@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from proxy.config.model import AdminConfig
 from proxy.interfaces import Observer
+from proxy.telemetry.recent.kept_values import KeptValues
 from proxy.telemetry.recent.mistake_counts import MistakeCounts
-from proxy.telemetry.recent.ring import KEPT_WRONG, KeptValues, RecentCalls
+from proxy.telemetry.recent.ring import KEPT_WRONG, RecentCalls
 from proxy.telemetry.recent.timeline import ChangeLog, Counts, RequestBars
 
 

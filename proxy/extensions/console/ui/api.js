@@ -19,9 +19,11 @@ export const setToken = (token) => sessionStorage.setItem(KEY, token);
 export const dropToken = () => sessionStorage.removeItem(KEY);
 export const hasToken = () => sessionStorage.getItem(KEY) !== null;
 
-export async function ask(path, body, signal) {
+// With `age` an answer is taken that was made for another page up to `age` seconds ago.
+export async function ask(path, body, signal, age = 0) {
   const token = sessionStorage.getItem(KEY);
   const headers = token ? { Authorization: `Bearer ${token}` } : {};
+  if (age) headers["Cache-Control"] = `max-age=${age}`;
   const init = { headers, signal, cache: "no-store" };
   if (body !== undefined) {
     headers["Content-Type"] = "application/json";

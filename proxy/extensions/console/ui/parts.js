@@ -45,11 +45,12 @@ export function useAnswer(path, every = 0) {
   const [again, setAgain] = useState(0);
   useEffect(() => {
     const stop = new AbortController();
-    let timer = 0;
+    let timer = 0, age = 0;
     const look = async () => {
       if (!document.hidden && path) {
         try {
-          const value = await ask(path, undefined, stop.signal);
+          const value = await ask(path, undefined, stop.signal, age);
+          age = every / 1000;
           if (!stop.signal.aborted) set({ value, path });
         } catch (error) {
           if (stop.signal.aborted) return;
