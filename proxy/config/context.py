@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from proxy.config.files.fast_structure import list_keys
 from proxy.config.files.secrets import restore_written, reveal
 from proxy.config.files.source import ConfigSource, Files
 from proxy.config.files.structure import Structure, describe_section
@@ -102,9 +101,19 @@ class CheckKeys(Protocol):
         """Records mistakes and notes in `context`."""
 
 
+def _list_written_keys(context: Context) -> Iterator[str]:
+    """The keys of sections, and those that `defaults`, tools and routes have."""
+    value = context.structure.value
+    yield from value
+    for layers in ([value.get("defaults")], value.get("tools"), value.get("routes")):
+        listed = layers.values() if isinstance(layers, dict) else layers if isinstance(layers, list) else ()
+        for layer in listed:
+            yield from layer if isinstance(layer, dict) else ()
+
+
 def check_added_keys(context: Context, routes: tuple[RouteEntry, ...]) -> None:
     """Has each extension check its own keys."""
-    used = list_keys(context.structure.value)
+    used = set(_list_written_keys(context))
     for row in list_installed():
         if row.check and not used.isdisjoint(row.keys):
             check: CheckKeys = load_place(row.check)

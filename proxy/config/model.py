@@ -275,7 +275,7 @@ class Cors:
 @dataclass(frozen=True, slots=True)
 class Policy:
     """A complete policy, from `defaults`, the tool's keys and the route's. `timeout` None means the upstream's;
-    `finalize_output_retries` None means the number of `attempts`."""
+    `finalize_output_retries` None means the number of `attempts`. `added`: what extensions' keys say, by key."""
 
     mode: Mode = field(default=find_default(ToolPolicy, "mode"))
     repair: RepairSettings = field(default_factory=RepairSettings)
@@ -301,6 +301,7 @@ class Policy:
     headers: HeaderChanges = field(default_factory=HeaderChanges)
     auth: Auth | None = None
     cors: Cors | None = None
+    added: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

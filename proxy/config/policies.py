@@ -39,10 +39,10 @@ TOOL_KEYS: Final = frozenset(
      *RESEND_KEYS]
 )  # fmt: skip
 POLICY_KEYS: Final = TOOL_KEYS | frozenset(
-    ["envelope", "error_status", "detail", "limits", "conversation", "headers", "auth", "cors"]
+    ["envelope", "error_status", "detail", "limits", "conversation", "headers", "auth", "cors", "jwt", "allow"]
 )
 # Keys that are replaced as a whole: a route with tokens of its own does not accept those of `defaults` too.
-_WHOLE: Final = frozenset({"auth", "cors"})
+_WHOLE: Final = frozenset({"auth", "cors", "jwt"})
 
 Written = Mapping[str, JsonValue]
 
@@ -78,7 +78,9 @@ def read_policy(written: Written) -> Policy:
     made: dict[str, Any] = {
         _FIELDS.get(key, key): read(written[key]) for key, read in _READERS.items() if key in written
     }
-    made |= {_FIELDS[key]: load_place(place)(written[key]) for key, place in POLICY_PLACES.items() if key in written}
+    added = {key: load_place(place)(written[key]) for key, place in POLICY_PLACES.items() if key in written}
+    made |= {_FIELDS[key]: value for key, value in added.items() if key in _FIELDS}
+    made["added"] = {key: value for key, value in added.items() if key not in _FIELDS and value is not None}
     made["resend"] = read_resend(written)
     if "limits" in written:
         limits = written["limits"]

@@ -229,6 +229,14 @@ EXTENSIONS: Final = (
         },
     ),
     Extension(
+        "access",
+        adds="who may call what: tokens that issuers sign, rules per caller, and a line per decision",
+        sections={"access": "access.access_section:read_access"},
+        policy_keys={"jwt": "access.access_section:read_jwt", "allow": "access.access_section:read_allow"},
+        check="access.access_section:check_access",
+        services="access.access_services:AccessServices",
+    ),
+    Extension(
         "kubernetes",
         adds="the sidecar in Kubernetes manifests, and what a pod shows of it: `inject`",
         verbs={"inject": "kubernetes.cli.inject"},

@@ -58,5 +58,6 @@ class ExtensionServices:
 
 
 def _list_used(config: Config) -> Iterator[Extension]:
-    """The extensions that have a section in a config."""
-    return (row for row in EXTENSIONS if not row.sections.keys().isdisjoint(config.sections))
+    """The extensions that have a section in a config, or that a route's policy has a key of."""
+    keys = {key for route in config.routes for key in route.policy.added} | config.sections.keys()
+    return (row for row in EXTENSIONS if not keys.isdisjoint((*row.sections, *row.policy_keys)))
