@@ -76,6 +76,9 @@ class Extension:
     `sections`: top-level key of the config -> a `ReadSection` (config/context.py). The keys' schema is the
         `config.schema.json` in the extension's folder.
     `policy_keys`: key of a policy (of `defaults`, a tool, a route) -> a function of the key's merged value.
+    `limit_keys`: key of a policy's `limits` -> a function of the key's merged value.
+    `limiter`: makes the `CallLimiter` (interfaces.py) of calls, from the services, for the first config that has one of
+        `limit_keys`.
     `check`: a `CheckKeys` (config/context.py), called for a config in which one of `keys` is written.
     `pages`: path below the operator's port -> what answers it. A path that ends in a slash takes all below it.
     `observer`: makes a `ConfiguredObserver` (server/setup/observers.py) for the first config with one of `sections`.
@@ -105,6 +108,8 @@ class Extension:
     verbs: Mapping[str, str] = field(default_factory=dict)
     sections: Mapping[str, str] = field(default_factory=dict)
     policy_keys: Mapping[str, str] = field(default_factory=dict)
+    limit_keys: Mapping[str, str] = field(default_factory=dict)
+    limiter: str = ""
     check: str = ""
     pages: Mapping[str, PageRow] = field(default_factory=dict)
     observer: str = ""
@@ -128,7 +133,8 @@ class Extension:
     @property
     def keys(self) -> tuple[str, ...]:
         """Every key of the config that is the extension's."""
-        return (*self.sections, *self.policy_keys, *self.tool_keys, *self.route_keys, *self.other_keys)
+        named = (self.sections, self.policy_keys, self.limit_keys, self.tool_keys, self.route_keys, self.other_keys)
+        return tuple(key for keys in named for key in keys)
 
     @property
     def folder(self) -> Path:
@@ -230,9 +236,14 @@ EXTENSIONS: Final = (
     ),
     Extension(
         "access",
-        adds="who may call what: tokens that issuers sign, rules per caller, and a line per decision",
+        adds="who may call what and how often: tokens that issuers sign, rules and rates, and a line per decision",
         sections={"access": "access.access_section:read_access"},
         policy_keys={"jwt": "access.access_section:read_jwt", "allow": "access.access_section:read_allow"},
+        limit_keys={
+            "rate": "access.rates.limit_keys:read_rates",
+            "concurrent": "access.rates.limit_keys:read_concurrent",
+        },
+        limiter="access.rates.limiter:make_limiter",
         check="access.access_section:check_access",
         services="access.access_services:AccessServices",
     ),
@@ -360,6 +371,15 @@ def find_key(key: str) -> Extension | None:
 
 # Every key of a policy that is an extension's -> its reader.
 POLICY_PLACES: Final[Mapping[str, str]] = {key: place for row in EXTENSIONS for key, place in row.policy_keys.items()}
+
+
+# Every key of a policy's `limits` that is an extension's -> its reader.
+LIMIT_PLACES: Final[Mapping[str, str]] = {key: place for row in EXTENSIONS for key, place in row.limit_keys.items()}
+
+
+def find_limiter() -> str:
+    """What makes the limiter of calls. Raises StopIteration where no extension does."""
+    return next(row.limiter for row in EXTENSIONS if row.limiter)
 
 
 @cache

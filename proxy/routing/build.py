@@ -186,6 +186,7 @@ def _build_policy(
         feedback=_add_secret_names(policy.feedback, schema.check if schema else None),
         attempts=_choose_attempts(policy, kind),
         cap=policy.caps.of(tool.name),
+        limits=policy.limits,
         container=tool.container,
         member_of=member_of,
         resend=policy.resend,

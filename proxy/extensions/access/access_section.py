@@ -9,6 +9,7 @@ from proxy.config.files.source import Files
 from proxy.config.model import RouteEntry, UpstreamConfig
 from proxy.core.model.values import JsonValue
 from proxy.extensions.access.core.settings import AccessSettings, JwtSettings
+from proxy.extensions.access.rates.limit_keys import check_limits
 
 
 def read_access(_context: Context, _files: Files, _upstreams: Mapping[str, UpstreamConfig]) -> AccessSettings:
@@ -28,3 +29,4 @@ def read_allow(_written: JsonValue) -> tuple[()] | None:
 
 def check_access(context: Context, routes: tuple[RouteEntry, ...]) -> None:
     """Checks what the keys say together."""
+    check_limits(context, routes)
