@@ -378,6 +378,14 @@ RouteKind = Literal["call", "validate", "passthrough"]
 
 
 @dataclass(frozen=True, slots=True)
+class RelayedBy:
+    """What answers the requests of a relayed route: the key of an extension's `relays`, and what its reader made."""
+
+    key: str
+    settings: Any
+
+
+@dataclass(frozen=True, slots=True)
 class RouteEntry:
     """One path. `policy` holds what is decided before the tool is known: limits, envelope, conversation, headers.
     `channels`: what is judged besides the body; `lookalikes`: what happens to other spellings of a judged path.
@@ -403,6 +411,7 @@ class RouteEntry:
     lookalikes: Literal["refuse", "pass"] = "refuse"
     rewrites_resource: str = ""
     is_from_root: bool = False
+    relayed_by: RelayedBy | None = None
 
 
 @dataclass(frozen=True, slots=True)

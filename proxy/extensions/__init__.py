@@ -41,6 +41,17 @@ class RouteKind:
 
 
 @dataclass(frozen=True, slots=True)
+class RelayKind:
+    """What an extension does with the requests of a relayed route that has its key; such a route takes every path below
+    its own. `reader` is a function `(context, route) -> settings`; `handler` makes a `RelayHandler`
+    (server/listed_routes.py). `other_keys` are those of a policy that count on such a route."""
+
+    reader: str
+    handler: str
+    other_keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class NoConfig:
     """A flag of `serve` in place of a config: `make_file` is a function `(args, kept) -> path` that writes one, which
     exists until `kept` closes; `find_trouble` a coroutine function `(url, headers)` that says in lines why the tools
@@ -97,6 +108,7 @@ class Extension:
         its schema, whether it is called by name, and the query policy.
     `tool_keys`: key of a tool -> a function `(context, path, written) -> RequestForm | None`.
     `route_keys`: key of a route -> a function `(catalogue, route, formats, query policy) -> ChannelJudge`.
+    `relays`: key of a relayed route -> what happens to its requests.
     `schema_sources`: key of a `schema` that is no JSON Schema -> a `ReadSource` (config/schema_sources.py).
     `other_keys`: its keys of the config at other places, which the readers above read.
     `metrics`: the rows of its metrics, for docs; the extension itself adds them to `Metrics`.
@@ -129,11 +141,20 @@ class Extension:
     tool_keys: Mapping[str, str] = field(default_factory=dict)
     route_keys: Mapping[str, str] = field(default_factory=dict)
     schema_sources: Mapping[str, str] = field(default_factory=dict)
+    relays: Mapping[str, RelayKind] = field(default_factory=dict)
 
     @property
     def keys(self) -> tuple[str, ...]:
         """Every key of the config that is the extension's."""
-        named = (self.sections, self.policy_keys, self.limit_keys, self.tool_keys, self.route_keys, self.other_keys)
+        named = (
+            self.sections,
+            self.policy_keys,
+            self.limit_keys,
+            self.tool_keys,
+            self.route_keys,
+            self.relays,
+            self.other_keys,
+        )
         return tuple(key for keys in named for key in keys)
 
     @property
@@ -248,6 +269,17 @@ EXTENSIONS: Final = (
         services="access.access_services:AccessServices",
     ),
     Extension(
+        "chat",
+        adds="model servers: the tool calls in their answers are judged and repaired before the agent reads them",
+        relays={
+            "model": RelayKind(
+                reader="chat.config.model_section:read_model",
+                handler="chat.server.model_relay:ModelRelay",
+                other_keys=("repair", "unknown_keys", "leaked_markup", "feedback", "formats"),
+            )
+        },
+    ),
+    Extension(
         "kubernetes",
         adds="the sidecar in Kubernetes manifests, and what a pod shows of it: `inject`",
         verbs={"inject": "kubernetes.cli.inject"},
@@ -309,6 +341,11 @@ def find_route_kind(protocol: str) -> RouteKind | None:
     return None if row is None else row.route_kinds[protocol]
 
 
+def find_relay(key: str) -> tuple[Extension, RelayKind]:
+    """What answers the requests of a relayed route with this key, installed or not. Raises StopIteration for others."""
+    return next((row, row.relays[key]) for row in EXTENSIONS if key in row.relays)
+
+
 def find_upstream_place() -> str:
     """What makes upstreams without a URL. Raises LookupError where no extension does."""
     found = [row.upstreams for row in list_installed() if row.upstreams]
@@ -368,6 +405,9 @@ def find_key(key: str) -> Extension | None:
     """The extension that a key of the config belongs to, installed or not."""
     return next((row for row in EXTENSIONS if key in row.keys), None)
 
+
+# The keys by which extensions answer the requests of relayed routes.
+RELAY_KEYS: Final = tuple(key for row in EXTENSIONS for key in row.relays)
 
 # Every key of a policy that is an extension's -> its reader.
 POLICY_PLACES: Final[Mapping[str, str]] = {key: place for row in EXTENSIONS for key, place in row.policy_keys.items()}

@@ -92,8 +92,16 @@ def _build_route(entry: RouteEntry, config: Config, containers: Mapping[str, Con
         lookalikes=entry.lookalikes,
         rewrites_resource=entry.rewrites_resource,
         is_from_root=entry.is_from_root,
+        relayed_by=entry.relayed_by,
+        brought=_build_brought(entry) if entry.relayed_by is not None else None,
         matrix=entry.channels.matrix if entry.channels else _list_matrix_parameters(operations),
     )
+
+
+def _build_brought(entry: RouteEntry) -> LearnPolicy:
+    """How calls of the tools are judged that the requests of a relayed route bring along."""
+    template = _build_policy(ToolConfig("", "", None, None, entry.policy, {}), None, "call", listed=True)
+    return LearnPolicy(template, formats=entry.policy.formats)
 
 
 def _find_timeout(entry: RouteEntry, upstream: UpstreamConfig | None) -> float:

@@ -72,7 +72,8 @@ class RouteBinding:
         if route.kind != "passthrough":
             dropped |= ANOTHER_REQUEST
         alone = route.shape.tool_pointer is not None and "{tool}" in route.upstream_path
-        target = "" if "{" in route.upstream_path else route.upstream_path
+        varies = "{" in route.upstream_path or route.relayed_by is not None
+        target = "" if varies else route.upstream_path
         return cls(
             route,
             find_adapter(route.adapter),
