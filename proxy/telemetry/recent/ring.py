@@ -19,6 +19,7 @@ from operator import attrgetter
 from typing import Any, AnyStr, Final, Generic, NamedTuple
 
 from proxy.core.contract.attempts import hash_conversation
+from proxy.core.envelope.view import show_name
 from proxy.core.json.jsontext import dumps
 from proxy.interfaces import CallRecord
 from proxy.telemetry.logs import build_fields, round_milliseconds
@@ -233,7 +234,7 @@ def read_figures(kept: KeptCall) -> KeptFigures:
         took, upstream_took = told["duration_ms"], told.get("upstream.duration_ms", 0.0)
     else:
         upstream, is_call = told[_PLACES["upstream"]], told[_PLACES["call_id"]]
-        tool, source = (told[_PLACES["tool"]], told[_PLACES["conversation_rung"]]) if is_call else ("", "")
+        tool, source = (_value(kept, "tool"), told[_PLACES["conversation_rung"]]) if is_call else ("", "")
         route, took = told[_PLACES["route"]], round_milliseconds(read_duration(kept))
         upstream_took = round_milliseconds(told[_PLACES["upstream_seconds"]])
     own = round_milliseconds(total or 0.0) if total is not None or upstream else None
@@ -276,8 +277,9 @@ _FIELDS: Final = {
 
 def _value(kept: KeptCall, name: str) -> str:
     told = kept.told
-    found = told.get(_FIELDS[name], "") if isinstance(told, dict) else told[_PLACES[name]]
-    return str(found or "")
+    if isinstance(told, dict):
+        return str(told.get(_FIELDS[name]) or "")
+    return show_name(told[_PLACES[name]]) if name == "tool" else str(told[_PLACES[name]] or "")
 
 
 def _fits(kept: KeptCall, wanted: CallFilter, words: _NewestTexts[str]) -> bool:
