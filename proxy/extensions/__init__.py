@@ -32,8 +32,10 @@ class PageRow:
 @dataclass(frozen=True, slots=True)
 class RouteKind:
     """What a protocol of routes consists of: an `Adapter` (adapters/base.py), a `RouteKindReader` of their keys
-    (config/route_kinds.py), a `RouteHandler` (server/listed_routes.py), and the `LearnedLists` of one route."""
+    (config/route_kinds.py), a `RouteHandler` (server/listed_routes.py), and the `LearnedLists` of one route; `methods`
+    are those of its requests."""
 
+    methods: tuple[str, ...]
     adapter: str
     reader: str
     handler: str
@@ -98,6 +100,9 @@ class Extension:
     `services`: makes a `ServiceExtender` (server/setup/added.py) for the first config with one of `sections`.
     `tool_texts`: a function of the config; gives the `ToolTexts` that MCP clients are told, or None.
     `route_kinds`: value of a route's `protocol` -> what speaks it.
+    `route_check`: yields what contradicts itself among the keys of a route that speaks one of its protocols, or that
+        has one of its keys itself or at its upstream (config/combinations.py).
+    `upstream_keys`: key of an upstream in place of its URL -> a function `(context, name, written) -> UpstreamConfig`.
     `upstreams`: makes the `UpstreamKind` (server/setup/upstreams.py) of upstreams without a URL.
     `sources`: kind of a recorded import -> a coroutine function `(Recorded, headers, folder) -> Harvest`.
     `imports`: kind of `import` -> a module with `register(kinds)` and `run(args) -> exit code`.
@@ -130,6 +135,8 @@ class Extension:
     tool_texts: str = ""
     services: str = ""
     route_kinds: Mapping[str, RouteKind] = field(default_factory=dict)
+    route_check: str = ""
+    upstream_keys: Mapping[str, str] = field(default_factory=dict)
     upstreams: str = ""
     sources: Mapping[str, str] = field(default_factory=dict)
     imports: Mapping[str, str] = field(default_factory=dict)
@@ -152,6 +159,7 @@ class Extension:
             self.limit_keys,
             self.tool_keys,
             self.route_keys,
+            self.upstream_keys,
             self.relays,
             self.other_keys,
         )
@@ -210,12 +218,16 @@ EXTENSIONS: Final = (
         verbs={"stdio": "mcp.cli.stdio", "install": "mcp.cli.install", "uninstall": "mcp.cli.uninstall"},
         route_kinds={
             "mcp": RouteKind(
+                # POST carries messages; GET opens the stream of old revisions, DELETE ends their sessions.
+                methods=("POST", "GET", "DELETE"),
                 adapter="mcp.adapters.mcp:ADAPTER",
                 reader="mcp.config.mcp_routes:McpRoutes",
                 handler="mcp.server.exchange:Exchange",
                 lists="mcp.server.lists.catalogue:Catalogues",
             )
         },
+        route_check="mcp.config.mcp_combinations:check_route_keys",
+        upstream_keys={"command": "mcp.config.command_section:read_process"},
         upstreams="mcp.upstreams:McpUpstreams",
         sources={"mcp": "mcp.importing.mcp:read_again"},
         imports={"mcp": "mcp.cli.import_mcp", "mcpservers": "mcp.cli.import_mcpservers"},
@@ -224,7 +236,6 @@ EXTENSIONS: Final = (
             "mcp",
             "servers",
             "operations",
-            "command",
             "env",
             "pass_env",
             "cwd",
@@ -271,6 +282,7 @@ EXTENSIONS: Final = (
     Extension(
         "chat",
         adds="model servers: the tool calls in their answers are judged and repaired before the agent reads them",
+        uses=("mcp",),
         relays={
             "model": RelayKind(
                 reader="chat.config.model_section:read_model",
@@ -344,6 +356,21 @@ def find_route_kind(protocol: str) -> RouteKind | None:
 def find_relay(key: str) -> tuple[Extension, RelayKind]:
     """What answers the requests of a relayed route with this key, installed or not. Raises StopIteration for others."""
     return next((row, row.relays[key]) for row in EXTENSIONS if key in row.relays)
+
+
+def list_route_checks(protocol: str, *written: Mapping[str, Any]) -> list[str]:
+    """What checks a route of this protocol; `written` are its keys, and those of its upstream."""
+    keys = frozenset(key for mapping in written for key in mapping)
+    return [
+        row.route_check
+        for row in list_installed()
+        if row.route_check and (protocol in row.route_kinds or not keys.isdisjoint(row.keys))
+    ]
+
+
+def find_upstream_reader(keys: Mapping[str, Any]) -> str:
+    """What reads an upstream that has one of an extension's keys in place of a URL; '' where it has none."""
+    return next((place for row in list_installed() for key, place in row.upstream_keys.items() if key in keys), "")
 
 
 def find_upstream_place() -> str:
