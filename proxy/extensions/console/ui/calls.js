@@ -173,12 +173,12 @@ function places(call) {
     ...(call.repairs || []).map((each) => ({ ...each, got: shown(at(call.came, each.path), each.got || "as it was"), became: shown(at(call.went, each.renamed || each.path), each.became || "changed") })),
   ];
 }
-// A line that `replay` judges; a test case holds the right arguments too (null: it is right to refuse them). Texts of
-// the arguments are put in as they came, because numbers of JavaScript are not exact.
+// A line that `replay` judges; a test case holds the right arguments too (null: it is right to refuse them). The schema and
+// the arguments are put in as the texts that the proxy gives, because numbers of JavaScript are not exact.
 async function testLine(call, { route, tool }, whole) {
-  const { schema } = await ask(`tools/${encodeURIComponent(route)}/${encodeURIComponent(tool)}`);
-  const line = JSON.stringify({ id: call.id, tool, schema, sent: call.sent });
-  return whole ? `${line.slice(0, -1)},"expected":${call.expected}}` : line;
+  const { schema_text: schema } = await ask(`tools/${encodeURIComponent(route)}/${encodeURIComponent(tool)}`);
+  const [id, name, sent] = [call.id, tool, call.sent].map((text) => JSON.stringify(text));
+  return `{"id":${id},"tool":${name},"schema":${schema},"sent":${sent}${whole ? `,"expected":${call.expected}` : ""}}`;
 }
 const quote = (text) => `'${text.replaceAll("'", "'\\''")}'`;
 // A proxy that listens at all addresses is reached at the one by which this page is.

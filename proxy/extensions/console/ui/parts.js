@@ -114,5 +114,5 @@ export function Rows({ label, columns, rows, empty }) {
     <tbody>${rows.map((row) => html`<tr>${columns.map(([title, cell, number]) => html`<td class=${number ? "num" : ""} data-label=${title}><div>${cell(row)}</div></td>`)}</tr>`)}</tbody></table>`;
 }
 
-// Returns a schema as YAML for the config. JSON is YAML in flow style, so the text can be pasted as it is.
-export const yaml = (schema) => `schema: ${JSON.stringify(schema)}\n`;
+// Returns the JSON text of a schema as YAML for the config. JSON on one line is YAML in flow style.
+export const yaml = (text) => `schema: ${text.replace(/"(?:[^"\\]|\\.)*"|\s+/g, (part) => (part[0] === '"' ? part : ""))}\n`;
