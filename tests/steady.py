@@ -62,6 +62,14 @@ async def until(holds: Callable[[], object], within: float = 300) -> None:
             await asyncio.sleep(0.002)
 
 
+class LoopClock:
+    """Implements `Clock` over the time of a test's own loop, so that `pass_time` puts the whole proxy forward."""
+
+    def __init__(self) -> None:
+        self.now = asyncio.get_running_loop().time
+        self.wall = time.time
+
+
 def pass_time(seconds: float) -> None:
     """Puts the clock of the test's own loop forward. Skips the test on a loop that has no such clock."""
     loop = asyncio.get_running_loop()
