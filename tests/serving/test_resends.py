@@ -14,7 +14,7 @@ import pytest
 
 from proxy.samples.server import SampleServer, run_server
 from tests.ports import hold_port
-from tests.serving.proxied import WEATHER, code, proxied, told
+from tests.serving.proxied import WEATHER, code, proxied, proxied_by, told
 from tests.serving.wire import JSON_TYPE, Script, Seen, answer, post, read_message, replies, tool
 from tests.steady import LoopClock, pass_time, until
 
@@ -254,7 +254,7 @@ async def test_a_breaker_opens_and_heals() -> None:
     breaker = "breaker: {failures: 2, open: 200s}"
     async with (
         tool(in_turn(BOOM, BOOM, OK)) as server,
-        proxied(route(), clock=LoopClock(), upstreams=upstreams(server.url, breaker)) as proxy,
+        proxied_by(LoopClock(), route(), server.url, upstreams=upstreams(server.url, breaker)) as proxy,
     ):
         failed = [await proxy.post("/call", b"{}") for _ in range(2)]
         shut = await proxy.post("/call", b"{}")
