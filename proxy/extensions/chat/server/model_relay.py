@@ -19,6 +19,7 @@ from proxy.adapters.ladder import find_conversation
 from proxy.core.contract.listed_tools import LearnPolicy
 from proxy.core.json.jsontext import parse
 from proxy.core.model.values import (
+    Conversation,
     Delivered,
     Fields,
     Headers,
@@ -31,6 +32,7 @@ from proxy.core.model.values import (
 from proxy.extensions.chat.config.model_section import ModelSettings
 from proxy.extensions.chat.core.found_calls import FoundCall, find_calls, write_changes
 from proxy.extensions.chat.core.model_request import ModelRequest, find_api, read_model_request
+from proxy.extensions.chat.core.written_calls import AnswerText, NewCall, find_answer_text, make_call_id, write_calls
 from proxy.extensions.chat.server.call_judge import CallJudge, JudgedCall
 from proxy.extensions.chat.server.call_records import note_calls
 from proxy.extensions.chat.server.judged_stream import JudgedStream
@@ -108,8 +110,30 @@ class ModelRelay:
         answer = parse(reply.body)
         if isinstance(answer, JsonProblem):
             return reply, ()
-        judged = await self._judge_calls(listed, asked, find_calls(asked.api, reply.body, answer))
-        return _change_reply(reply, judged), _list_repairs(judged)
+        if calls := find_calls(asked.api, reply.body, answer):
+            judged = await self._judge_calls(listed, asked, calls)
+            return _change_reply(reply, judged), _list_repairs(judged)
+        if (text := find_answer_text(asked.api, answer)) is not None:
+            return await self._read_text(listed, asked, reply, text)
+        return reply, ()
+
+    async def _read_text(
+        self, listed: ListedRequest, asked: ModelRequest, reply: UpstreamReply, text: AnswerText
+    ) -> tuple[UpstreamReply, tuple[Repair, ...]]:
+        """The answer with the calls in its text in their own form, where that text is nothing else from there on."""
+        settings = _find_settings(listed.call_route.binding.route)
+        found = self._find_judge(listed).find_in_text(text.text, settings.text_calls)
+        if found is None or not isinstance(reply.body, bytes):
+            return reply, ()
+        ids = [make_call_id(asked.api, reply.body, at) for at in range(len(found.calls))]
+        calls = [FoundCall(each, call.name, call.arguments) for each, call in zip(ids, found.calls, strict=True)]
+        judged = await self._find_judge(listed).judge_text(asked, calls, _find_conversation(listed))
+        if judged is None:
+            return reply, ()
+        note_calls(listed, asked, judged, self._clock.now())
+        made = [NewCall(each.found.call_id, each.tool, each.arguments) for each in judged]
+        body = write_calls(asked.api, reply.body, text, found.before, made)
+        return UpstreamReply(reply.status, _keep_true(reply.headers), body), _list_repairs(judged)
 
     async def _judge_stream(
         self, listed: ListedRequest, asked: ModelRequest, reply: UpstreamReply
@@ -129,8 +153,7 @@ class ModelRelay:
     async def _judge_calls(
         self, listed: ListedRequest, asked: ModelRequest, calls: list[FoundCall]
     ) -> list[JudgedCall]:
-        conversation = find_conversation(listed.call_route.raw, listed.call_route.binding.route.shape.ladder)
-        judged = await self._find_judge(listed).judge(asked, calls, conversation)
+        judged = await self._find_judge(listed).judge(asked, calls, _find_conversation(listed))
         note_calls(listed, asked, judged, self._clock.now())
         return judged
 
@@ -154,6 +177,10 @@ def _change_reply(reply: UpstreamReply, judged: list[JudgedCall]) -> UpstreamRep
 def _keep_true(headers: Headers) -> Headers:
     """The headers that hold whatever became of the body."""
     return tuple((name, value) for name, value in headers if name.lower() not in _OF_THE_BYTES)
+
+
+def _find_conversation(listed: ListedRequest) -> Conversation:
+    return find_conversation(listed.call_route.raw, listed.call_route.binding.route.shape.ladder)
 
 
 def _list_repairs(judged: list[JudgedCall]) -> tuple[Repair, ...]:
