@@ -283,6 +283,7 @@ EXTENSIONS: Final = (
         "chat",
         adds="model servers: the tool calls in their answers are judged and repaired before the agent reads them",
         uses=("mcp",),
+        no_config={"model": NoConfig("chat.cli.model_config:make_config_file")},
         relays={
             "model": RelayKind(
                 reader="chat.config.model_section:read_model",

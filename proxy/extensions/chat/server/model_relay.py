@@ -3,6 +3,7 @@
     ModelRelay.handle  reads the request; gives back what is to be relayed as any other request
       _answer          asks the model server, and passes on errors and what cannot be read as they are
       _judge_whole     judges the calls of an answer in one piece
+      _judge_stream    has those of a streamed answer judged as they come
 
 An answer in which nothing was repaired goes on byte for byte. Otherwise the names and arguments that were repaired
 change, and no other byte does.
@@ -12,11 +13,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from dataclasses import replace
+from functools import partial
 
 from proxy.adapters.ladder import find_conversation
 from proxy.core.contract.policy import BroughtTools
 from proxy.core.json.jsontext import parse
 from proxy.core.model.values import (
+    Conversation,
     Delivered,
     Fields,
     Headers,
@@ -27,10 +30,12 @@ from proxy.core.model.values import (
     UpstreamReply,
 )
 from proxy.extensions.chat.config.model_section import ModelSettings
-from proxy.extensions.chat.core.found_calls import find_calls, write_changes
+from proxy.extensions.chat.core.found_calls import FoundCall, find_calls, write_changes
 from proxy.extensions.chat.core.model_request import ModelRequest, find_api, read_model_request
+from proxy.extensions.chat.core.written_calls import AnswerText, NewCall, find_answer_text, make_call_id, write_calls
 from proxy.extensions.chat.server.call_judge import CallJudge, JudgedCall
 from proxy.extensions.chat.server.call_records import note_calls
+from proxy.extensions.chat.server.judged_stream import JudgedStream
 from proxy.interfaces import Clock, UpstreamRequest
 from proxy.routing import Route
 from proxy.server.bound_route import RouteRequest
@@ -87,8 +92,11 @@ class ModelRelay:
         record.upstream_status = reply.status
         repairs: tuple[Repair, ...] = ()
         is_plain = reply.status == 200 and _find_header(reply.headers, "content-encoding") in ("", "identity")
-        if is_plain and is_json(_find_header(reply.headers, "content-type")):
+        media_type = _find_header(reply.headers, "content-type")
+        if is_plain and is_json(media_type):
             reply, repairs = await self._judge_whole(listed, asked, reply)
+        elif is_plain and media_type.lower().startswith("text/event-stream"):
+            reply, repairs = await self._judge_stream(listed, asked, reply)
         return await deliver(Delivered(reply, repairs), listed.request, call_route.cors, record, listed.closing)
 
     async def _judge_whole(
@@ -102,11 +110,52 @@ class ModelRelay:
         answer = parse(reply.body)
         if isinstance(answer, JsonProblem):
             return reply, ()
-        conversation = find_conversation(listed.call_route.raw, listed.call_route.binding.route.shape.ladder)
-        calls = find_calls(asked.api, reply.body, answer)
-        judged = await self._find_judge(listed).judge(asked, calls, conversation)
+        if calls := find_calls(asked.api, reply.body, answer):
+            judged = await self._judge_calls(listed, asked, calls)
+            return _change_reply(reply, judged), _list_repairs(judged)
+        if (text := find_answer_text(asked.api, answer)) is not None:
+            return await self._read_text(listed, asked, reply, text)
+        return reply, ()
+
+    async def _read_text(
+        self, listed: ListedRequest, asked: ModelRequest, reply: UpstreamReply, text: AnswerText
+    ) -> tuple[UpstreamReply, tuple[Repair, ...]]:
+        """The answer with the calls in its text in their own form, where that text is nothing else from there on."""
+        settings = _find_settings(listed.call_route.binding.route)
+        found = self._find_judge(listed).find_in_text(text.text, settings.text_calls)
+        if found is None or not isinstance(reply.body, bytes):
+            return reply, ()
+        ids = [make_call_id(asked.api, reply.body, at) for at in range(len(found.calls))]
+        calls = [FoundCall(each, call.name, call.arguments) for each, call in zip(ids, found.calls, strict=True)]
+        judged = await self._find_judge(listed).judge_text(asked, calls, _find_conversation(listed))
+        if judged is None:
+            return reply, ()
         note_calls(listed, asked, judged, self._clock.now())
-        return _change_reply(reply, judged), tuple(repair for each in judged for repair in each.repairs)
+        made = [NewCall(each.found.call_id, each.tool, each.arguments) for each in judged]
+        body = write_calls(asked.api, reply.body, text, found.before, made)
+        return UpstreamReply(reply.status, _keep_true(reply.headers), body), _list_repairs(judged)
+
+    async def _judge_stream(
+        self, listed: ListedRequest, asked: ModelRequest, reply: UpstreamReply
+    ) -> tuple[UpstreamReply, tuple[Repair, ...]]:
+        """The answer as it is streamed, and the repairs that are known before its first byte goes out."""
+        settings = _find_settings(listed.call_route.binding.route)
+        judge = partial(self._judge_calls, listed, asked)
+        stream = JudgedStream(asked.api, reply, judge, settings.max_answer)
+        body = stream.read()
+        try:
+            first = await anext(body, b"")
+        except ReplyBroken as broken:
+            return replace(reply, body=_stream_again([], reply, broken)), ()
+        headers = _keep_true(reply.headers)
+        return UpstreamReply(reply.status, headers, _stream_on(first, body)), _list_repairs(stream.judged)
+
+    async def _judge_calls(
+        self, listed: ListedRequest, asked: ModelRequest, calls: list[FoundCall]
+    ) -> list[JudgedCall]:
+        judged = await self._find_judge(listed).judge(asked, calls, _find_conversation(listed))
+        note_calls(listed, asked, judged, self._clock.now())
+        return judged
 
     def _find_judge(self, listed: ListedRequest) -> CallJudge:
         route = listed.call_route.binding.route
@@ -122,8 +171,30 @@ def _change_reply(reply: UpstreamReply, judged: list[JudgedCall]) -> UpstreamRep
     changes = [change for each in judged if (change := each.change) is not None]
     if not changes or not isinstance(reply.body, bytes):
         return reply
-    headers = tuple((name, value) for name, value in reply.headers if name.lower() not in _OF_THE_BYTES)
-    return UpstreamReply(reply.status, headers, write_changes(reply.body, changes))
+    return UpstreamReply(reply.status, _keep_true(reply.headers), write_changes(reply.body, changes))
+
+
+def _keep_true(headers: Headers) -> Headers:
+    """The headers that hold whatever became of the body."""
+    return tuple((name, value) for name, value in headers if name.lower() not in _OF_THE_BYTES)
+
+
+def _find_conversation(listed: ListedRequest) -> Conversation:
+    return find_conversation(listed.call_route.raw, listed.call_route.binding.route.shape.ladder)
+
+
+def _list_repairs(judged: list[JudgedCall]) -> tuple[Repair, ...]:
+    return tuple(repair for each in judged for repair in each.repairs)
+
+
+async def _stream_on(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    """A body of which the first piece has been read."""
+    try:
+        yield first
+        async for piece in rest:
+            yield piece
+    finally:
+        await rest.aclose()
 
 
 def _find_settings(route: Route) -> ModelSettings:
