@@ -17,7 +17,7 @@ from proxy.config.mistakes import join_words, suggest_word
 from proxy.config.policies import Written
 from proxy.config.sections.top_level import NO_UPSTREAM
 from proxy.core.model.values import Pointer
-from proxy.extensions import find_route_kind, list_route_checks, load_place
+from proxy.extensions import RELAY_KEYS, find_relay, find_route_kind, list_route_checks, load_place
 
 # A parameter is a whole segment: `/tools/{tool}`, but not `/tools/get-{tool}`.
 PARAMETER: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -26,6 +26,8 @@ Finding = tuple[Pointer, str, str]
 # Yields what contradicts itself among a route's keys.
 Check = Callable[[Context, "WrittenRoute"], Iterator[Finding]]
 
+# What a route takes whose requests an extension relays.
+_RELAYED_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _CALL_METHODS: Final = ("POST", "PUT", "PATCH", "DELETE")
 _OPERATION_METHODS: Final = (*_CALL_METHODS, "GET", "HEAD")
 DROP_ONE: Final = "drop one of them"
@@ -50,7 +52,12 @@ class WrittenRoute:
     @property
     def passes(self) -> bool:
         """Whether the route relays everything."""
-        return bool(self.entry.get("passthrough") or self.entry.get("relay"))
+        return bool(self.entry.get("passthrough") or self.entry.get("relay") or self.relay_key)
+
+    @property
+    def relay_key(self) -> str:
+        """The key by which an extension answers the route's requests; '' without one."""
+        return next((key for key in RELAY_KEYS if key in self.entry), "")
 
     @property
     def protocol(self) -> str:
@@ -81,7 +88,10 @@ class WrittenRoute:
     def methods(self) -> tuple[str, ...]:
         """The methods that the route accepts."""
         kind = find_route_kind(self.protocol)
-        return tuple(map(reveal, self.entry.get("methods", ("POST",)))) if kind is None else kind.methods
+        if kind is not None:
+            return kind.methods
+        usual = _RELAYED_METHODS if self.relay_key else ("POST",)
+        return tuple(map(reveal, self.entry.get("methods", usual)))
 
     @property
     def path_at(self) -> Pointer:
@@ -147,8 +157,9 @@ def _check_passthrough(_context: Context, route: WrittenRoute) -> Iterator[Findi
         if "lookalikes" in route.entry:
             yield (*route.at, "lookalikes"), "only a passthrough route has lookalikes of judged paths", DROP_ONE
         return
+    usable = find_relay(route.relay_key)[1].other_keys if route.relay_key else ()
     for key in _JUDGING:
-        if key in route.entry:
+        if key in route.entry and key not in usable:
             yield (*route.at, key), f"`{key}` has no effect on a passthrough route", DROP_ONE
     if route.upstream == NO_UPSTREAM:
         yield (*route.at, "upstream"), "a passthrough route needs an upstream", "name one of `upstreams`"

@@ -20,6 +20,7 @@ from proxy.core.contract.correction import CorrectionPolicy
 from proxy.core.contract.policy import (
     AttemptsPolicy,
     CallCap,
+    CallLimits,
     LeakedMarkup,
     ListRules,
     Mode,
@@ -241,7 +242,7 @@ class Cors:
 @dataclass(frozen=True, slots=True)
 class Policy:
     """A complete policy, from `defaults`, the tool's keys and the route's. `timeout` None means the upstream's;
-    `finalize_output_retries` None means the number of `attempts`."""
+    `finalize_output_retries` None means the number of `attempts`. `added`: what extensions' keys say, by key."""
 
     mode: Mode = field(default=find_default(ToolPolicy, "mode"))
     repair: RepairSettings = field(default_factory=RepairSettings)
@@ -254,6 +255,7 @@ class Policy:
     caps: Caps = field(default_factory=Caps)
     feedback: FeedbackLimits = field(default_factory=FeedbackLimits)
     max_body: int = field(default=find_default(ToolPolicy, "max_body"))
+    limits: CallLimits | None = None
     text: TextLimits = field(default_factory=TextLimits)
     timeout: float | None = None
     resend: ResendPolicy = field(default_factory=ResendPolicy)
@@ -267,6 +269,7 @@ class Policy:
     headers: HeaderChanges = field(default_factory=HeaderChanges)
     auth: Auth | None = None
     cors: Cors | None = None
+    added: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,6 +343,14 @@ RouteKind = Literal["call", "validate", "passthrough"]
 
 
 @dataclass(frozen=True, slots=True)
+class RelayedBy:
+    """What answers the requests of a relayed route: the key of an extension's `relays`, and what its reader made."""
+
+    key: str
+    settings: Any
+
+
+@dataclass(frozen=True, slots=True)
 class RouteEntry:
     """One path. `policy` holds what is decided before the tool is known: limits, envelope, conversation, headers.
     `channels`: what is judged besides the body; `lookalikes`: what happens to other spellings of a judged path.
@@ -363,6 +374,7 @@ class RouteEntry:
     lookalikes: Literal["refuse", "pass"] = "refuse"
     rewrites_resource: str = ""
     is_from_root: bool = False
+    relayed_by: RelayedBy | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from proxy.config.combinations import PARAMETER, WrittenRoute, check_route
 from proxy.config.context import Context
 from proxy.config.files.secrets import reveal
 from proxy.config.mistakes import join_words, suggest_word
-from proxy.config.model import LeftOutEntry, ListedRoute, Policy, RouteEntry, ToolConfig
+from proxy.config.model import LeftOutEntry, ListedRoute, Policy, RelayedBy, RouteEntry, ToolConfig
 from proxy.config.policies import Written, make_repair_policy, merge_layers, read_pointer, read_policy
 from proxy.config.route_kinds import RouteKindReader, load_route_kind
 from proxy.config.sections.access import check_auth
@@ -20,7 +20,7 @@ from proxy.config.tools import NO_SCHEMA, ToolReader, check_policy, is_tool_defi
 from proxy.core.contract.request_rules import ChannelJudge, QueryPolicy, RequestForm
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.rules.rules import TEXT_RULES
-from proxy.extensions import find_protocol, find_route_key, load_place
+from proxy.extensions import find_protocol, find_relay, find_route_key, load_place
 
 # The rule by which an absent body is `{}`; for an HTTP operation it is applied while the request is read.
 _EMPTY: Final = "empty_arguments"
@@ -72,20 +72,15 @@ class Routes:
 
     def _read_route(self, route: WrittenRoute) -> RouteEntry | None:
         before = len(self._context.mistakes)
-        check_route(self._context, route)
-        self._check_upstream(route)
-        capped = frozenset(route.entry.get("caps", {}).get("overrides", {})) if route.is_listed else frozenset()
-        check_policy(self._context, route.at, route.entry, self._catalogue.known_to_caps | capped)
-        read_headers(self._context, (*route.at, "headers"), route.entry.get("headers", {}))
-        check_auth(self._context, (*route.at, "auth"), route.entry.get("auth"))
+        self._check_keys(route)
         listed = self._read_listed(route)
+        relayed_by = self._read_relay(route)
         tools = {} if route.passes or listed is not None else self._read_tools(route)
         name = reveal(route.entry.get("tool", ""))
         hurt = any(self._context.structure.is_hurt(path) for path in (("defaults",), ("tools", name), route.at))
         if len(self._context.mistakes) > before or hurt:
             return None
-        single = self._context.mapping("tools", name)
-        policy = listed.template if listed else read_policy(merge_layers(self._catalogue.defaults, single, route.entry))
+        policy = listed.template if listed else read_policy(self._catalogue.merge_policy(name, route.entry, route.at))
         sends = route.upstream != NO_UPSTREAM
         channels, query = self._read_channels(route, name, tools if listed is None else listed.tools)
         request = self._find_request(route, tools.get(name))
@@ -106,7 +101,17 @@ class Routes:
             query=query,
             channels=channels,
             lookalikes="pass" if reveal(route.entry.get("lookalikes", "")) == "pass" else "refuse",
+            relayed_by=relayed_by,
         )
+
+    def _check_keys(self, route: WrittenRoute) -> None:
+        """Reports what is wrong with a route's own keys."""
+        check_route(self._context, route)
+        self._check_upstream(route)
+        listed = frozenset(route.entry.get("caps", {}).get("overrides", {})) if route.is_listed else frozenset()
+        check_policy(self._context, route.at, route.entry, self._catalogue.known_to_caps | listed)
+        read_headers(self._context, (*route.at, "headers"), route.entry.get("headers", {}))
+        check_auth(self._context, (*route.at, "auth"), route.entry.get("auth"))
 
     def _read_listed(self, route: WrittenRoute) -> ListedRoute | None:
         """What a route of an extension's protocol does with its tools; None for other routes."""
@@ -121,6 +126,16 @@ class Routes:
         listed = self.kinds[route.protocol].read(route, self._read_tools)
         self.used_upstreams.update(listed.parts)
         return listed
+
+    def _read_relay(self, route: WrittenRoute) -> RelayedBy | None:
+        """What an extension does with the requests of a relayed route; None for other routes."""
+        if not (key := route.relay_key):
+            return None
+        row, kind = find_relay(key)
+        if not row.is_installed:
+            self._context.mistake((*route.at, key), f"`{key}` {row.absence}", key=True)
+            return None
+        return RelayedBy(key, load_place(kind.reader)(self._context, route))
 
     def _read_channels(
         self, route: WrittenRoute, name: str, tools: Mapping[str, ToolConfig]

@@ -43,6 +43,17 @@ class RouteKind:
 
 
 @dataclass(frozen=True, slots=True)
+class RelayKind:
+    """What an extension does with the requests of a relayed route that has its key; such a route takes every path below
+    its own. `reader` is a function `(context, route) -> settings`; `handler` makes a `RelayHandler`
+    (server/listed_routes.py). `other_keys` are those of a policy that count on such a route."""
+
+    reader: str
+    handler: str
+    other_keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class NoConfig:
     """A flag of `serve` in place of a config: `make_file` is a function `(args, kept) -> path` that writes one, which
     exists until `kept` closes; `find_trouble` a coroutine function `(url, headers)` that says in lines why the tools
@@ -78,6 +89,9 @@ class Extension:
     `sections`: top-level key of the config -> a `ReadSection` (config/context.py). The keys' schema is the
         `config.schema.json` in the extension's folder.
     `policy_keys`: key of a policy (of `defaults`, a tool, a route) -> a function of the key's merged value.
+    `limit_keys`: key of a policy's `limits` -> a function of the key's merged value.
+    `limiter`: makes the `CallLimiter` (interfaces.py) of calls, from the services, for the first config that has one of
+        `limit_keys`.
     `check`: a `CheckKeys` (config/context.py), called for a config in which one of `keys` is written.
     `pages`: path below the operator's port -> what answers it. A path that ends in a slash takes all below it.
     `observer`: makes a `ConfiguredObserver` (server/setup/observers.py) for the first config with one of `sections`.
@@ -99,6 +113,7 @@ class Extension:
         its schema, whether it is called by name, and the query policy.
     `tool_keys`: key of a tool -> a function `(context, path, written) -> RequestForm | None`.
     `route_keys`: key of a route -> a function `(catalogue, route, formats, query policy) -> ChannelJudge`.
+    `relays`: key of a relayed route -> what happens to its requests.
     `schema_sources`: key of a `schema` that is no JSON Schema -> a `ReadSource` (config/schema_sources.py).
     `other_keys`: its keys of the config at other places, which the readers above read.
     `metrics`: the rows of its metrics, for docs; the extension itself adds them to `Metrics`.
@@ -110,6 +125,8 @@ class Extension:
     verbs: Mapping[str, str] = field(default_factory=dict)
     sections: Mapping[str, str] = field(default_factory=dict)
     policy_keys: Mapping[str, str] = field(default_factory=dict)
+    limit_keys: Mapping[str, str] = field(default_factory=dict)
+    limiter: str = ""
     check: str = ""
     pages: Mapping[str, PageRow] = field(default_factory=dict)
     observer: str = ""
@@ -131,12 +148,22 @@ class Extension:
     tool_keys: Mapping[str, str] = field(default_factory=dict)
     route_keys: Mapping[str, str] = field(default_factory=dict)
     schema_sources: Mapping[str, str] = field(default_factory=dict)
+    relays: Mapping[str, RelayKind] = field(default_factory=dict)
 
     @property
     def keys(self) -> tuple[str, ...]:
         """Every key of the config that is the extension's."""
-        own = (self.sections, self.policy_keys, self.tool_keys, self.route_keys, self.upstream_keys, self.other_keys)
-        return tuple(key for keys in own for key in keys)
+        named = (
+            self.sections,
+            self.policy_keys,
+            self.limit_keys,
+            self.tool_keys,
+            self.route_keys,
+            self.upstream_keys,
+            self.relays,
+            self.other_keys,
+        )
+        return tuple(key for keys in named for key in keys)
 
     @property
     def folder(self) -> Path:
@@ -240,6 +267,32 @@ EXTENSIONS: Final = (
         },
     ),
     Extension(
+        "access",
+        adds="who may call what and how often: tokens that issuers sign, rules and rates, and a line per decision",
+        sections={"access": "access.access_section:read_access"},
+        policy_keys={"jwt": "access.access_section:read_jwt", "allow": "access.access_section:read_allow"},
+        limit_keys={
+            "rate": "access.rates.limit_keys:read_rates",
+            "concurrent": "access.rates.limit_keys:read_concurrent",
+        },
+        limiter="access.rates.limiter:make_limiter",
+        check="access.access_section:check_access",
+        services="access.access_services:AccessServices",
+    ),
+    Extension(
+        "chat",
+        adds="model servers: the tool calls in their answers are judged and repaired before the agent reads them",
+        uses=("mcp",),
+        no_config={"model": NoConfig("chat.cli.model_config:make_config_file")},
+        relays={
+            "model": RelayKind(
+                reader="chat.config.model_section:read_model",
+                handler="chat.server.model_relay:ModelRelay",
+                other_keys=("repair", "unknown_keys", "leaked_markup", "feedback", "formats"),
+            )
+        },
+    ),
+    Extension(
         "kubernetes",
         adds="the sidecar in Kubernetes manifests, and what a pod shows of it: `inject`",
         verbs={"inject": "kubernetes.cli.inject"},
@@ -299,6 +352,11 @@ def find_route_kind(protocol: str) -> RouteKind | None:
     """What speaks a protocol of an extension; None for the main job's own."""
     row = find_protocol(protocol)
     return None if row is None else row.route_kinds[protocol]
+
+
+def find_relay(key: str) -> tuple[Extension, RelayKind]:
+    """What answers the requests of a relayed route with this key, installed or not. Raises StopIteration for others."""
+    return next((row, row.relays[key]) for row in EXTENSIONS if key in row.relays)
 
 
 def list_route_checks(protocol: str, *written: Mapping[str, Any]) -> list[str]:
@@ -376,8 +434,20 @@ def find_key(key: str) -> Extension | None:
     return next((row for row in EXTENSIONS if key in row.keys), None)
 
 
+# The keys by which extensions answer the requests of relayed routes.
+RELAY_KEYS: Final = tuple(key for row in EXTENSIONS for key in row.relays)
+
 # Every key of a policy that is an extension's -> its reader.
 POLICY_PLACES: Final[Mapping[str, str]] = {key: place for row in EXTENSIONS for key, place in row.policy_keys.items()}
+
+
+# Every key of a policy's `limits` that is an extension's -> its reader.
+LIMIT_PLACES: Final[Mapping[str, str]] = {key: place for row in EXTENSIONS for key, place in row.limit_keys.items()}
+
+
+def find_limiter() -> str:
+    """What makes the limiter of calls. Raises StopIteration where no extension does."""
+    return next(row.limiter for row in EXTENSIONS if row.limiter)
 
 
 @cache

@@ -21,7 +21,15 @@ from proxy.config.model import (
 from proxy.config.policies import make_repair_policy, select_fingerprint
 from proxy.config.schemas import hash_value
 from proxy.core.check.validation import Check
-from proxy.core.contract.policy import AnswerPolicy, AttemptsPolicy, ListRules, Mode, ToolPolicy, UnknownTool
+from proxy.core.contract.policy import (
+    AnswerPolicy,
+    AttemptsPolicy,
+    BroughtTools,
+    ListRules,
+    Mode,
+    ToolPolicy,
+    UnknownTool,
+)
 from proxy.core.contract.request_rules import ChannelJudge, OperationRule
 from proxy.core.display.secrets import find_sensitive_names
 from proxy.core.model.values import Container, FeedbackLimits
@@ -90,8 +98,16 @@ def _build_route(entry: RouteEntry, config: Config, containers: Mapping[str, Con
         lookalikes=entry.lookalikes,
         rewrites_resource=entry.rewrites_resource,
         is_from_root=entry.is_from_root,
+        relayed_by=entry.relayed_by,
+        brought=_build_brought(entry) if entry.relayed_by is not None else None,
         matrix=entry.channels.matrix if entry.channels else _list_matrix_parameters(operations),
     )
+
+
+def _build_brought(entry: RouteEntry) -> BroughtTools:
+    """How calls of the tools are judged that the requests of a relayed route bring along."""
+    template = _build_policy(ToolConfig("", "", None, None, entry.policy, {}), None, "call", listed=True)
+    return BroughtTools(template, entry.policy.formats)
 
 
 def _find_timeout(entry: RouteEntry, upstream: UpstreamConfig | None) -> float:
@@ -171,6 +187,7 @@ def _build_policy(
         feedback=_add_secret_names(policy.feedback, schema.check if schema else None),
         attempts=_choose_attempts(policy, kind),
         cap=policy.caps.of(tool.name),
+        limits=policy.limits,
         container=tool.container,
         member_of=member_of,
         resend=policy.resend,

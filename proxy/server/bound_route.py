@@ -71,7 +71,8 @@ class RouteBinding:
         if route.kind != "passthrough":
             dropped |= ANOTHER_REQUEST
         alone = route.shape.tool_pointer is not None and "{tool}" in route.upstream_path
-        target = "" if "{" in route.upstream_path else route.upstream_path
+        varies = "{" in route.upstream_path or route.relayed_by is not None
+        target = "" if varies else route.upstream_path
         return cls(
             route,
             find_adapter(route.adapter),
@@ -164,6 +165,11 @@ class RouteRequest:
     def headers(self) -> Headers:
         """The client's own headers."""
         return self.raw.headers
+
+    @property
+    def peer(self) -> str:
+        """Returns the client's address."""
+        return self.raw.peer
 
     def find_user_query(self, sources: QuerySources) -> str:
         """What the user wants, where clients tell it."""

@@ -75,6 +75,11 @@ class McpRouteRequest:
         unknown = self.call_route.unknown
         return replace(unknown, servers=self.servers) if self.servers else unknown
 
+    @property
+    def peer(self) -> str:
+        """The client's address."""
+        return self.call_route.peer
+
     def find_user_query(self, sources: QuerySources) -> str:
         """Returns the user's query where the client sends one."""
         return self.call_route.find_user_query(sources)
