@@ -8,7 +8,7 @@ Nothing else names a module of an extension (tests/test_architecture.py), so a f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -86,6 +86,8 @@ class Extension:
         the routes. Called for a config with one of `sections`; so is the next.
     `services`: makes a `ServiceExtender` (server/setup/added.py) for the first config with one of `sections`.
     `tool_texts`: a function of the config; gives the `ToolTexts` that MCP clients are told, or None.
+    `pinned`: a function `(config, name of a route) -> PinnedTools | None` (core/contract/served_tools.py): which
+        definitions of the tools that its server lists are approved. Called for a config with one of `sections`.
     `route_kinds`: value of a route's `protocol` -> what speaks it.
     `upstreams`: makes the `UpstreamKind` (server/setup/upstreams.py) of upstreams without a URL.
     `sources`: kind of a recorded import -> a coroutine function `(Recorded, headers, folder) -> Harvest`.
@@ -117,6 +119,7 @@ class Extension:
     answers: str = ""
     tool_texts: str = ""
     services: str = ""
+    pinned: str = ""
     route_kinds: Mapping[str, RouteKind] = field(default_factory=dict)
     upstreams: str = ""
     sources: Mapping[str, str] = field(default_factory=dict)
@@ -237,7 +240,8 @@ EXTENSIONS: Final = (
     Extension(
         "access",
         adds="who may call what and how often: tokens that issuers sign, rules and rates, and a line per decision",
-        sections={"access": "access.access_section:read_access"},
+        verbs={"pin": "access.cli.pin"},
+        sections={"access": "access.access_section:read_access", "pins": "access.pins.pins_section:read_pins"},
         policy_keys={"jwt": "access.access_section:read_jwt", "allow": "access.access_section:read_allow"},
         limit_keys={
             "rate": "access.rates.limit_keys:read_rates",
@@ -246,6 +250,7 @@ EXTENSIONS: Final = (
         limiter="access.rates.limiter:make_limiter",
         check="access.access_section:check_access",
         services="access.access_services:AccessServices",
+        pinned="access.pins.pins_section:find_pinned",
     ),
     Extension(
         "kubernetes",
@@ -375,6 +380,11 @@ POLICY_PLACES: Final[Mapping[str, str]] = {key: place for row in EXTENSIONS for 
 
 # Every key of a policy's `limits` that is an extension's -> its reader.
 LIMIT_PLACES: Final[Mapping[str, str]] = {key: place for row in EXTENSIONS for key, place in row.limit_keys.items()}
+
+
+def find_pinned_place(sections: Container[str]) -> str:
+    """What knows the approved definitions of tools, for a config with these sections; '' where none does."""
+    return next((row.pinned for row in EXTENSIONS if row.pinned and any(key in sections for key in row.sections)), "")
 
 
 def find_limiter() -> str:

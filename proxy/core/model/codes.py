@@ -121,6 +121,9 @@ TOO_MANY_CALLS_AT_ONCE = ErrorCode("TOO_MANY_CALLS_AT_ONCE", _RATE_LIMIT, 429, T
 CALL_NOT_ALLOWED = ErrorCode("CALL_NOT_ALLOWED", _AUTH, 403, False, ErrorType.TOOL,
     "A hook of the operator does not allow this call.",
     "This cannot be mended by another call: tell the user.")  # fmt: skip
+TOOL_NOT_APPROVED = ErrorCode("TOOL_NOT_APPROVED", _AUTH, 403, False, ErrorType.TOOL,
+    "The tool is not defined as the operator has approved it; the call was not sent.",
+    "This cannot be mended by another call: tell the user.")  # fmt: skip
 HOOK_FAILED = _service("HOOK_FAILED", 503,
     "A hook of the operator failed, and without it no call is let through.", "Try again in a moment.")  # fmt: skip
 
