@@ -46,7 +46,6 @@ def run_call(
     call: ToolCall, call_route: CallRoute, services: Services, record: CallRecord
 ) -> Coroutine[Any, Any, Outcome]:
     """Returns the outcome of a call: the tool's answer, or an explanation for the model. Fills `record` on the way.
-
     Gives the coroutine to await: without hooks, another one around it would do nothing."""
     context = open_context(call, call_route, services, record)
     record_call(context)
@@ -56,6 +55,8 @@ def run_call(
 
 async def _run(context: CallContext) -> Outcome:
     services = context.services
+    if context.call_route.calls is not None and (denied := context.call_route.refuse_hidden(context.call.tool)):
+        return await refuse_call(context, PendingFailure(denied, "refused", context.opening))
     if has_failed_before(context):
         recalled = await recall_failures(context)
         if isinstance(recalled, ToolResult):
@@ -93,6 +94,8 @@ async def _judge_and_send(context: CallContext) -> Delivered | PendingFailure:
         record_refusal(context, judged.container_event, seconds)
         return PendingFailure(decision.failure, "refused", context.opening)
     approved = approve_call(context, decision.checked, judged.container_event, seconds)
+    if (calls := context.call_route.calls) is not None and (denied := calls.refuse_call(approved.checked)):
+        return PendingFailure(denied, "refused", approved.repairs)
     judge = services.second_judge
     if judge is not None and policy is not None:
         if not judge.asks_first:  # it is asked about some calls, while they go

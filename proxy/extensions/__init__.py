@@ -76,6 +76,7 @@ class Extension:
     `sections`: top-level key of the config -> a `ReadSection` (config/context.py). The keys' schema is the
         `config.schema.json` in the extension's folder.
     `policy_keys`: key of a policy (of `defaults`, a tool, a route) -> a function of the key's merged value.
+    `callers`: those of its policy keys by which a route asks who calls (`Services.access` of such a route).
     `check`: a `CheckKeys` (config/context.py), called for a config in which one of `keys` is written.
     `pages`: path below the operator's port -> what answers it. A path that ends in a slash takes all below it.
     `observer`: makes a `ConfiguredObserver` (server/setup/observers.py) for the first config with one of `sections`.
@@ -105,6 +106,7 @@ class Extension:
     verbs: Mapping[str, str] = field(default_factory=dict)
     sections: Mapping[str, str] = field(default_factory=dict)
     policy_keys: Mapping[str, str] = field(default_factory=dict)
+    callers: tuple[str, ...] = ()
     check: str = ""
     pages: Mapping[str, PageRow] = field(default_factory=dict)
     observer: str = ""
@@ -233,7 +235,9 @@ EXTENSIONS: Final = (
         adds="who may call what: tokens that issuers sign, rules per caller, and a line per decision",
         sections={"access": "access.access_section:read_access"},
         policy_keys={"jwt": "access.access_section:read_jwt", "allow": "access.access_section:read_allow"},
-        check="access.access_section:check_access",
+        callers=("jwt", "allow"),
+        check="access.access_checks:check_access",
+        answers="access.metadata:make_answers",
         services="access.access_services:AccessServices",
     ),
     Extension(
@@ -360,6 +364,9 @@ def find_key(key: str) -> Extension | None:
 
 # Every key of a policy that is an extension's -> its reader.
 POLICY_PLACES: Final[Mapping[str, str]] = {key: place for row in EXTENSIONS for key, place in row.policy_keys.items()}
+
+# The keys of a policy by which a route asks who calls.
+ASKS_CALLER: Final = frozenset(key for row in EXTENSIONS for key in row.callers)
 
 
 @cache

@@ -13,7 +13,7 @@ from proxy.interfaces import CallRecord
 _MESSAGES: Final = {
     codes.CALL_CAP_EXCEEDED.name: "Tool call beyond its cap refused",
     codes.TOOL_ERROR_BUDGET.name: "Tool call refused after too many errors of the tool",
-    codes.CALL_NOT_ALLOWED.name: "Tool call not allowed by a hook",
+    codes.CALL_NOT_ALLOWED.name: "Tool call not allowed by a hook or a rule",
     codes.HOOK_FAILED.name: "Tool call refused because a hook failed",
 }
 _BLOCKED: Final = "Tool call refused that the tool has refused before"
