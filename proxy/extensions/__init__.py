@@ -79,6 +79,7 @@ class Extension:
     `limit_keys`: key of a policy's `limits` -> a function of the key's merged value.
     `limiter`: makes the `CallLimiter` (interfaces.py) of calls, from the services, for the first config that has one of
         `limit_keys`.
+    `callers`: those of its policy keys by which a route asks who calls (`Services.access` of such a route).
     `check`: a `CheckKeys` (config/context.py), called for a config in which one of `keys` is written.
     `pages`: path below the operator's port -> what answers it. A path that ends in a slash takes all below it.
     `observer`: makes a `ConfiguredObserver` (server/setup/observers.py) for the first config with one of `sections`.
@@ -112,6 +113,7 @@ class Extension:
     policy_keys: Mapping[str, str] = field(default_factory=dict)
     limit_keys: Mapping[str, str] = field(default_factory=dict)
     limiter: str = ""
+    callers: tuple[str, ...] = ()
     check: str = ""
     pages: Mapping[str, PageRow] = field(default_factory=dict)
     observer: str = ""
@@ -248,7 +250,9 @@ EXTENSIONS: Final = (
             "concurrent": "access.rates.limit_keys:read_concurrent",
         },
         limiter="access.rates.limiter:make_limiter",
-        check="access.access_section:check_access",
+        callers=("jwt", "allow"),
+        check="access.access_checks:check_access",
+        answers="access.metadata:make_answers",
         services="access.access_services:AccessServices",
         pinned="access.pins.pins_section:find_pinned",
     ),
@@ -376,6 +380,9 @@ def find_key(key: str) -> Extension | None:
 
 # Every key of a policy that is an extension's -> its reader.
 POLICY_PLACES: Final[Mapping[str, str]] = {key: place for row in EXTENSIONS for key, place in row.policy_keys.items()}
+
+# The keys of a policy by which a route asks who calls.
+ASKS_CALLER: Final = frozenset(key for row in EXTENSIONS for key in row.callers)
 
 
 # Every key of a policy's `limits` that is an extension's -> its reader.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from proxy.adapters.base import CallShape
@@ -28,24 +28,28 @@ from proxy.core.contract.request_rules import ChannelJudge, OperationRule
 from proxy.core.contract.served_tools import PinnedTools
 from proxy.core.display.secrets import find_sensitive_names
 from proxy.core.model.values import ABSENT, Container, FeedbackLimits
-from proxy.extensions import find_binder, find_pinned_place, load_place
+from proxy.extensions import ASKS_CALLER, find_binder, find_pinned_place, load_place
 from proxy.routing.table import Route, RouteTable
 
 
 def build_routes(config: Config) -> RouteTable:
     """Compiles the routes of a loaded config."""
     containers = _list_members(config)
-    taken: set[str] = set()
-    routes = []
-    for entry in (*config.routes, *config.metadata_routes):
-        key = entry.name if entry.name not in taken else f"{','.join(entry.methods)} {entry.name}"
-        taken.add(key)
-        routes.append(replace(_build_route(entry, config, containers), key=key))
+    routes = [replace(_build_route(entry, config, containers), key=key) for key, entry in name_routes(config)]
     left_out = [
         Route(each.why, each.path, frozenset(each.methods), "passthrough", upstream_path=each.path, lookalikes="pass")
         for each in config.left_out
     ]
     return RouteTable(tuple(routes), RouteTable(tuple(left_out)) if left_out else None)
+
+
+def name_routes(config: Config) -> Iterator[tuple[str, RouteEntry]]:
+    """The routes of a config, each with the key that no other one has."""
+    taken: set[str] = set()
+    for entry in (*config.routes, *config.metadata_routes):
+        key = entry.name if entry.name not in taken else f"{','.join(entry.methods)} {entry.name}"
+        taken.add(key)
+        yield key, entry
 
 
 def _list_members(config: Config) -> dict[str, Container]:
@@ -86,6 +90,8 @@ def _build_route(entry: RouteEntry, config: Config, containers: Mapping[str, Con
         headers_remove=inherited.remove | own.remove,
         auth=entry.policy.auth,
         cors=entry.policy.cors,
+        asks_caller=not entry.policy.added.keys().isdisjoint(ASKS_CALLER),
+        keeps_token=any(getattr(each, "keeps_token", False) for each in entry.policy.added.values()),
         websocket=entry.websocket and entry.kind == "passthrough",
         learn=_build_learning(entry.mcp, operations, _find_pinned(entry, config)) if entry.mcp is not None else None,
         idle_timeout=upstream.idle_timeout if upstream else find_default(Route, "idle_timeout"),

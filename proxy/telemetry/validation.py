@@ -15,7 +15,7 @@ _MESSAGES: Final = {
     codes.CALL_RATE_EXCEEDED.name: "Tool call beyond its rate refused",
     codes.TOO_MANY_CALLS_AT_ONCE.name: "Tool call refused beside those under way",
     codes.TOOL_ERROR_BUDGET.name: "Tool call refused after too many errors of the tool",
-    codes.CALL_NOT_ALLOWED.name: "Tool call not allowed by a hook",
+    codes.CALL_NOT_ALLOWED.name: "Tool call not allowed by a hook or a rule",
     codes.HOOK_FAILED.name: "Tool call refused because a hook failed",
 }
 # Calls that passed the check and were refused for how many there are.

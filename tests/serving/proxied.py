@@ -14,7 +14,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from proxy.config.load import load
-from proxy.interfaces import Clock
 from proxy.server import Serving, start_serving
 from tests.serving.wire import Seen, exchange, post
 
@@ -74,15 +73,10 @@ def _get(path: str, *headers: str, method: str = "GET", host: str = "tools.test"
 
 
 @contextlib.asynccontextmanager
-async def proxied(routes: str, upstream: str = "http://127.0.0.1:9", **keys: str) -> AsyncIterator[Proxied]:
+async def proxied(
+    routes: str, upstream: str = "http://127.0.0.1:9", clock: Any = None, **keys: str
+) -> AsyncIterator[Proxied]:
     """The app with these routes (YAML list items) in front of `upstream`; `keys` are further top-level lines."""
-    async with proxied_by(None, routes, upstream, **keys) as made:
-        yield made
-
-
-@contextlib.asynccontextmanager
-async def proxied_by(clock: Clock | None, routes: str, upstream: str, **keys: str) -> AsyncIterator[Proxied]:
-    """The same on a clock of the test's own."""
     usual = {
         "upstreams": f'{{tools: {{url: "{upstream}"}}}}',
         "listen": "127.0.0.1:0",
@@ -99,7 +93,7 @@ routes:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "config.yaml"
         path.write_text(text)
-        serving = await start_serving(load(path, {}), clock=clock, log_to=log)
+        serving = await start_serving(load(path, {}), log_to=log, clock=clock)
     try:
         yield Proxied(serving, log)
     finally:

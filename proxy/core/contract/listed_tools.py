@@ -67,7 +67,8 @@ class LearnPolicy:
     names. `names`: what clients call the tools; `overlays`, `caps` and `descriptions` (shown in place of the listed
     ones) are by that name.
     `by_token`: what holds for clients with one of these tokens; there `scope` is the token's name, and `client` says
-    which of the route's tools such clients are served. `pinned`: the definitions that the operator has approved.
+    which of the route's tools such clients are served. `caller`: whether the caller sees a tool of this (shown) name.
+    `pinned`: the definitions that the operator has approved.
     """
 
     template: ToolPolicy
@@ -89,6 +90,7 @@ class LearnPolicy:
     descriptions: Mapping[str, str] = field(default_factory=dict)
     scope: str = ""
     client: ServedTools | None = None
+    caller: Callable[[str], bool] | None = None
     by_token: Mapping[str, LearnPolicy] = field(default_factory=dict)
     pinned: PinnedTools | None = None
 
@@ -96,7 +98,7 @@ class LearnPolicy:
     def shows_all(self) -> bool:
         """Whether clients see every listed tool as its server lists it."""
         is_all = self.allow == ("*",) and not self.deny and (self.client is None or self.client.is_all)
-        return is_all and not (self.names.renamed or self.descriptions or self.pinned)
+        return is_all and not (self.names.renamed or self.descriptions or self.caller or self.pinned)
 
     def serves(self, shown: str) -> bool:
         """Whether a client sees a tool of this name and may call it: by the route, and by the client that asks."""
@@ -105,7 +107,8 @@ class LearnPolicy:
 
     def show_name(self, listed: str) -> str | None:
         """The name under which clients see a listed tool; None where they do not see it."""
-        return self.names.show(listed) if self._may(listed) else None
+        name = self.names.show(listed) if self._may(listed) else None
+        return None if name is None or (self.caller is not None and not self.caller(name)) else name
 
     def withholds(self, tool: ListedTool) -> bool:
         """Whether a tool cannot be called because it is not defined as the operator has approved it."""
@@ -132,11 +135,18 @@ class LearnPolicy:
         """The same for the client with this token (its name in the config; '' for none)."""
         return self.by_token.get(token, self)
 
+    def narrow(self, scope: str, may_see: Callable[[str], bool]) -> LearnPolicy:
+        """The same for a caller who sees only some of the tools, by shown names; `scope` is equal for callers who see
+        the same."""
+        return replace(self, scope=f"{self.scope}/{scope}", caller=may_see)
+
     def whole(self) -> dict[str, ToolPolicy]:
         """The policies of the tools whose schemas stand in the config."""
         own = {name: overlay.policy for name, overlay in self.overlays.items()}
         return {
-            name: policy for name, policy in own.items() if policy.check is not None or policy.container is not None
+            name: policy
+            for name, policy in own.items()
+            if (policy.check is not None or policy.container is not None) and (self.caller is None or self.caller(name))
         }
 
 

@@ -79,6 +79,8 @@ class Asking:
         if rules is None:
             raise AssertionError("a route without `learn` asks for no tools")
         rules = rules.of_token(token)
+        if (calls := call_route.calls) is not None:
+            rules = rules.narrow(calls.scope, calls.may_see)
         return cls(
             learner,
             call_route,
@@ -103,7 +105,7 @@ class Asking:
     async def tools(self, call: ToolCall) -> Tools | Failure | UpstreamReply:
         """Returns the tools to judge a call by, the upstream's own answer where it refuses this client, or the reason
         why the call cannot be judged."""
-        if not self.rules.serves(call.tool) and not self._is_ours(call.tool):
+        if not self.rules.serves(call.tool) and call.tool not in self.own:
             return self._refuse_unserved(clean_text(call.tool, 60))
         listed = await self.find_list()
         if isinstance(listed, UpstreamReply):
@@ -125,8 +127,21 @@ class Asking:
         told = f"Unknown tool '{name}'. It is called '{shown}' here: call it by exactly this name."
         return Failure(codes.UNKNOWN_TOOL, told)
 
-    def _is_ours(self, name: str) -> bool:
-        return self.rules.collapse is not None and name in (self.rules.collapse.name, SEARCH, DESCRIBE)
+    @property
+    def own(self) -> frozenset[str]:
+        """The names of what is listed in place of the tools."""
+        return frozenset() if self.rules.collapse is None else frozenset((self.rules.collapse.name, SEARCH, DESCRIBE))
+
+    def hides(self, tool: str) -> bool:
+        """Whether a tool of the list that is known is not this caller's to see."""
+        calls = self.call_route.calls
+        if calls is None or calls.may_see(tool) or tool in self.own:
+            return False
+        known = self.learner.last(self.key)
+        listed = self.rules.names.find(tool)
+        return listed is not None and (
+            tool in self.rules.overlays or (known is not None and listed in known.listing.tools)
+        )
 
     def make_served(self, known: Known) -> LearnedTools:
         """Returns the tools of a list that the route serves."""
