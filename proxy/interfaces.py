@@ -12,7 +12,7 @@ from typing import Literal, Protocol, runtime_checkable
 
 from proxy.core.contract.correction import AnswerFormat, Asked, BudgetKind, Layer
 from proxy.core.contract.listed_tools import LearnedTools, LearnPolicy
-from proxy.core.contract.policy import ToolPolicy, ToolServer, UnknownTool
+from proxy.core.contract.policy import CallLimits, ToolPolicy, ToolServer, UnknownTool
 from proxy.core.json.jsontext import TextLimits
 from proxy.core.model.codes import ErrorCode
 from proxy.core.model.fields import Spellings
@@ -161,6 +161,24 @@ class GuardedUpstream(Upstream, Protocol):
 Ending = Future[Episode | None]
 
 
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A key under which calls may come one in `interval` microseconds, `burst` of them at once. What stands before the
+    first '/' of a key is the same in all keys of one call."""
+
+    key: str
+    interval: int
+    burst: int
+
+
+@dataclass(frozen=True, slots=True)
+class RateExceeded:
+    """Which of the rates (counted from 0) has to be waited for the longest, and how many microseconds."""
+
+    index: int
+    wait: int
+
+
 class StateStore(Protocol):
     """Remembers episodes and counts. Each method is atomic; keys expire `ttl` seconds after their last change.
 
@@ -207,6 +225,9 @@ class StateStore(Protocol):
         `enough`: where this process knows of at least so many, a shared store is not asked, and what this process
         knows is the answer.
         """
+
+    async def take_rates(self, rates: Sequence[Rate]) -> RateExceeded | None:
+        """Counts one call under each of the keys, unless it comes too early for one of them: then under none."""
 
     async def close(self) -> None:
         """Releases what the store holds."""
@@ -345,6 +366,16 @@ class CallRecord:
     result: ToolResult | None = field(default=None, repr=False)
 
 
+class CallLimiter(Protocol):
+    """Refuses calls that come too often, or too many at once (`limits.rate`, `limits.concurrent`)."""
+
+    async def admit(
+        self, checked: CheckedCall, limits: CallLimits, call_route: CallRoute, record: CallRecord
+    ) -> Failure | Callable[[], None] | None:
+        """Counts a call that would be sent. Gives why it is refused instead, or what is to be called once it has ended;
+        None where nothing need be. Waits only for a shared store."""
+
+
 class Observer(Protocol):
     """Is told of each finished request: metrics, logs and traces each implement it."""
 
@@ -472,6 +503,10 @@ class CallRoute(Protocol):
     def headers(self) -> Headers:
         """The client's own headers, names in lower case."""
 
+    @property
+    def peer(self) -> str:
+        """The client's address."""
+
     def find_user_query(self, sources: QuerySources) -> str:
         """What the user wants, in the client's words, at the first of the sources that holds something; '' where none
         does (GoMind's user query)."""
@@ -576,5 +611,6 @@ class Services:
     hooks: Hooks | None = None
     elsewhere: JudgesElsewhere | None = None
     second_judge: SecondJudge | None = None
+    limiter: CallLimiter | None = None
     escalated: Callable[[ToolResult, CallRecord], None] = lambda result, record: None  # noqa: ARG005
     access: Mapping[str, RouteAccess] = field(default_factory=dict)

@@ -17,6 +17,7 @@ class Nowhere:
     tools: Mapping[str, ToolPolicy]
     headers: Headers = ()
     unknown: UnknownTool = field(default_factory=UnknownTool)
+    peer: str = ""
     calls: CallAccess | None = None
 
     def refuse_hidden(self, tool: str) -> Failure | None:  # noqa: ARG002 - the operator sees all tools

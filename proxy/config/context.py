@@ -102,13 +102,21 @@ class CheckKeys(Protocol):
 
 
 def _list_written_keys(context: Context) -> Iterator[str]:
-    """The keys of sections, and those that `defaults`, tools and routes have."""
+    """The keys of sections, those that `defaults`, tools and routes have, and those of their `limits`."""
     value = context.structure.value
     yield from value
     for layers in ([value.get("defaults")], value.get("tools"), value.get("routes")):
-        listed = layers.values() if isinstance(layers, dict) else layers if isinstance(layers, list) else ()
-        for layer in listed:
-            yield from layer if isinstance(layer, dict) else ()
+        for layer in _list_mappings(layers):
+            mcp = layer.get("mcp")
+            for each in (layer, *_list_mappings(mcp.get("tools") if isinstance(mcp, dict) else None)):
+                yield from each
+                yield from each["limits"] if isinstance(each.get("limits"), dict) else ()
+
+
+def _list_mappings(value: JsonValue) -> Iterator[Mapping[str, JsonValue]]:
+    """The mappings among the entries of a mapping or a list."""
+    entries = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return (entry for entry in entries if isinstance(entry, dict))
 
 
 def check_added_keys(context: Context, routes: tuple[RouteEntry, ...]) -> None:

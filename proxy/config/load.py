@@ -18,7 +18,7 @@ from proxy.config.files.source import ConfigSource, Files
 from proxy.config.files.structure import Structure, check_structure, describe_section
 from proxy.config.mistakes import ConfigError, Mistake
 from proxy.config.model import Config, McpConfig, Policy, RouteEntry, ToolConfig, ToolSchema, UpstreamConfig
-from proxy.config.policies import merge_layers
+from proxy.config.policies import merge_layers, name_scope
 from proxy.config.routes import Routes
 from proxy.config.schemas import SchemaLoader
 from proxy.config.sections.access import check_auth, may_be_token
@@ -155,7 +155,7 @@ def _read_config(context: Context, files: Files) -> Config:
     defaults = context.mapping("defaults")
     read_headers(context, ("defaults", "headers"), defaults.get("headers", {}))
     check_auth(context, ("defaults", "auth"), defaults.get("auth"))
-    catalogue = ToolReader(context, schemas, merge_layers(defaults))
+    catalogue = ToolReader(context, schemas, merge_layers(name_scope(defaults, "defaults")))
     check_policy(context, ("defaults",), defaults, catalogue.known_to_caps)
     catalogue.check()
     routes = Routes(context, catalogue)
@@ -234,9 +234,10 @@ def find_unshared(config: Config) -> tuple[str, str] | None:
 
 
 def _is_counted(tool: ToolConfig) -> bool:
-    """Whether calls of a tool are counted: attempts, or calls against a cap."""
+    """Whether calls of a tool are counted: attempts, or calls against a cap or a rate."""
     judged = tool.policy.mode is Mode.ENFORCE and (tool.schema is not None or tool.container is not None)
-    return judged or tool.policy.caps.of(tool.name).limit is not None
+    has_rates = tool.policy.limits is not None and bool(tool.policy.limits.rates)
+    return judged or has_rates or tool.policy.caps.of(tool.name).limit is not None
 
 
 def _note_findings(context: Context, routes: Routes, catalogue: ToolReader, entries: tuple[RouteEntry, ...]) -> None:

@@ -21,6 +21,7 @@ from proxy.core.contract.listed_tools import LearnPolicy, Unjudged
 from proxy.core.contract.policy import (
     AttemptsPolicy,
     CallCap,
+    CallLimits,
     LeakedMarkup,
     Mode,
     ResendPolicy,
@@ -288,6 +289,7 @@ class Policy:
     caps: Caps = field(default_factory=Caps)
     feedback: FeedbackLimits = field(default_factory=FeedbackLimits)
     max_body: int = field(default=find_default(ToolPolicy, "max_body"))
+    limits: CallLimits | None = None
     text: TextLimits = field(default_factory=TextLimits)
     timeout: float | None = None
     resend: ResendPolicy = field(default_factory=ResendPolicy)

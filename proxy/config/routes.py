@@ -91,8 +91,7 @@ class Routes:
         hurt = any(self._context.structure.is_hurt(path) for path in (("defaults",), ("tools", name), route.at))
         if len(self._context.mistakes) > before or hurt:
             return None
-        single = self._context.mapping("tools", name)
-        policy = mcp.template if mcp else read_policy(merge_layers(self._catalogue.defaults, single, route.entry))
+        policy = mcp.template if mcp else read_policy(self._catalogue.merge_policy(name, route.entry, route.at))
         sends = route.upstream != NO_UPSTREAM
         channels, query = self._read_channels(route, name, tools if mcp is None else mcp.tools)
         request = self._find_request(route, tools.get(name))

@@ -8,7 +8,7 @@ Nothing else names a module of an extension (tests/test_architecture.py), so a f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -76,6 +76,9 @@ class Extension:
     `sections`: top-level key of the config -> a `ReadSection` (config/context.py). The keys' schema is the
         `config.schema.json` in the extension's folder.
     `policy_keys`: key of a policy (of `defaults`, a tool, a route) -> a function of the key's merged value.
+    `limit_keys`: key of a policy's `limits` -> a function of the key's merged value.
+    `limiter`: makes the `CallLimiter` (interfaces.py) of calls, from the services, for the first config that has one of
+        `limit_keys`.
     `callers`: those of its policy keys by which a route asks who calls (`Services.access` of such a route).
     `check`: a `CheckKeys` (config/context.py), called for a config in which one of `keys` is written.
     `pages`: path below the operator's port -> what answers it. A path that ends in a slash takes all below it.
@@ -84,6 +87,8 @@ class Extension:
         the routes. Called for a config with one of `sections`; so is the next.
     `services`: makes a `ServiceExtender` (server/setup/added.py) for the first config with one of `sections`.
     `tool_texts`: a function of the config; gives the `ToolTexts` that MCP clients are told, or None.
+    `pinned`: a function `(config, name of a route) -> PinnedTools | None` (core/contract/served_tools.py): which
+        definitions of the tools that its server lists are approved. Called for a config with one of `sections`.
     `route_kinds`: value of a route's `protocol` -> what speaks it.
     `upstreams`: makes the `UpstreamKind` (server/setup/upstreams.py) of upstreams without a URL.
     `sources`: kind of a recorded import -> a coroutine function `(Recorded, headers, folder) -> Harvest`.
@@ -106,6 +111,8 @@ class Extension:
     verbs: Mapping[str, str] = field(default_factory=dict)
     sections: Mapping[str, str] = field(default_factory=dict)
     policy_keys: Mapping[str, str] = field(default_factory=dict)
+    limit_keys: Mapping[str, str] = field(default_factory=dict)
+    limiter: str = ""
     callers: tuple[str, ...] = ()
     check: str = ""
     pages: Mapping[str, PageRow] = field(default_factory=dict)
@@ -114,6 +121,7 @@ class Extension:
     answers: str = ""
     tool_texts: str = ""
     services: str = ""
+    pinned: str = ""
     route_kinds: Mapping[str, RouteKind] = field(default_factory=dict)
     upstreams: str = ""
     sources: Mapping[str, str] = field(default_factory=dict)
@@ -130,7 +138,8 @@ class Extension:
     @property
     def keys(self) -> tuple[str, ...]:
         """Every key of the config that is the extension's."""
-        return (*self.sections, *self.policy_keys, *self.tool_keys, *self.route_keys, *self.other_keys)
+        named = (self.sections, self.policy_keys, self.limit_keys, self.tool_keys, self.route_keys, self.other_keys)
+        return tuple(key for keys in named for key in keys)
 
     @property
     def folder(self) -> Path:
@@ -232,13 +241,20 @@ EXTENSIONS: Final = (
     ),
     Extension(
         "access",
-        adds="who may call what: tokens that issuers sign, rules per caller, and a line per decision",
-        sections={"access": "access.access_section:read_access"},
+        adds="who may call what and how often: tokens that issuers sign, rules and rates, and a line per decision",
+        verbs={"pin": "access.cli.pin"},
+        sections={"access": "access.access_section:read_access", "pins": "access.pins.pins_section:read_pins"},
         policy_keys={"jwt": "access.access_section:read_jwt", "allow": "access.access_section:read_allow"},
+        limit_keys={
+            "rate": "access.rates.limit_keys:read_rates",
+            "concurrent": "access.rates.limit_keys:read_concurrent",
+        },
+        limiter="access.rates.limiter:make_limiter",
         callers=("jwt", "allow"),
         check="access.access_checks:check_access",
         answers="access.metadata:make_answers",
         services="access.access_services:AccessServices",
+        pinned="access.pins.pins_section:find_pinned",
     ),
     Extension(
         "kubernetes",
@@ -367,6 +383,20 @@ POLICY_PLACES: Final[Mapping[str, str]] = {key: place for row in EXTENSIONS for 
 
 # The keys of a policy by which a route asks who calls.
 ASKS_CALLER: Final = frozenset(key for row in EXTENSIONS for key in row.callers)
+
+
+# Every key of a policy's `limits` that is an extension's -> its reader.
+LIMIT_PLACES: Final[Mapping[str, str]] = {key: place for row in EXTENSIONS for key, place in row.limit_keys.items()}
+
+
+def find_pinned_place(sections: Container[str]) -> str:
+    """What knows the approved definitions of tools, for a config with these sections; '' where none does."""
+    return next((row.pinned for row in EXTENSIONS if row.pinned and any(key in sections for key in row.sections)), "")
+
+
+def find_limiter() -> str:
+    """What makes the limiter of calls. Raises StopIteration where no extension does."""
+    return next(row.limiter for row in EXTENSIONS if row.limiter)
 
 
 @cache

@@ -25,9 +25,10 @@ from proxy.core.check.validation import Check
 from proxy.core.contract.listed_tools import LearnPolicy, Overlay
 from proxy.core.contract.policy import AnswerPolicy, AttemptsPolicy, Mode, ToolPolicy, UnknownTool
 from proxy.core.contract.request_rules import ChannelJudge, OperationRule
+from proxy.core.contract.served_tools import PinnedTools
 from proxy.core.display.secrets import find_sensitive_names
 from proxy.core.model.values import ABSENT, Container, FeedbackLimits
-from proxy.extensions import ASKS_CALLER, find_binder, load_place
+from proxy.extensions import ASKS_CALLER, find_binder, find_pinned_place, load_place
 from proxy.routing.table import Route, RouteTable
 
 
@@ -92,7 +93,7 @@ def _build_route(entry: RouteEntry, config: Config, containers: Mapping[str, Con
         asks_caller=not entry.policy.added.keys().isdisjoint(ASKS_CALLER),
         keeps_token=any(getattr(each, "keeps_token", False) for each in entry.policy.added.values()),
         websocket=entry.websocket and entry.kind == "passthrough",
-        learn=_build_learning(entry.mcp, operations) if entry.mcp is not None else None,
+        learn=_build_learning(entry.mcp, operations, _find_pinned(entry, config)) if entry.mcp is not None else None,
         idle_timeout=upstream.idle_timeout if upstream else find_default(Route, "idle_timeout"),
         query_policy=entry.query,
         lookalikes=entry.lookalikes,
@@ -149,7 +150,16 @@ def _list_tool_timeouts(entry: RouteEntry, usual: float) -> dict[str, float]:
     return {name: timeout for name, timeout in timeouts if timeout is not None and timeout != usual}
 
 
-def _build_learning(entry: McpConfig, operations: Mapping[str, OperationRule]) -> LearnPolicy:
+def _find_pinned(entry: RouteEntry, config: Config) -> PinnedTools | None:
+    """The definitions of a route's tools that the operator has approved, where an extension knows some."""
+    place = find_pinned_place(config.sections)
+    found: PinnedTools | None = load_place(place)(config, entry.name) if place else None
+    return found
+
+
+def _build_learning(
+    entry: McpConfig, operations: Mapping[str, OperationRule], pinned: PinnedTools | None
+) -> LearnPolicy:
     """The operator's rules for tools that a server lists, or that are `operations`."""
     overlays = {
         name: Overlay(
@@ -164,6 +174,7 @@ def _build_learning(entry: McpConfig, operations: Mapping[str, OperationRule]) -
         overlays,
         caps={entry.names.show(name) or name: entry.template.caps.of(name) for name in entry.template.caps.overrides},
         formats=entry.template.formats,
+        pinned=pinned,
         **entry.select_learning(),
     )
     return learn.with_tokens(entry.tokens)
@@ -192,6 +203,7 @@ def _build_policy(
         feedback=_add_secret_names(policy.feedback, schema.check if schema else None),
         attempts=_choose_attempts(policy, kind),
         cap=policy.caps.of(tool.name),
+        limits=policy.limits,
         container=tool.container,
         member_of=member_of,
         resend=policy.resend,

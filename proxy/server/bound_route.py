@@ -186,6 +186,11 @@ class RouteRequest:
         """The client's own headers."""
         return self.raw.headers
 
+    @property
+    def peer(self) -> str:
+        """Returns the client's address."""
+        return self.raw.peer
+
     def find_user_query(self, sources: QuerySources) -> str:
         """What the user wants, where clients tell it."""
         return find_text(self.raw, sources)

@@ -14,7 +14,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from proxy.config.load import load
-from proxy.interfaces import Clock
 from proxy.server import Serving, start_serving
 from tests.serving.wire import Seen, exchange, post
 
@@ -75,7 +74,7 @@ def _get(path: str, *headers: str, method: str = "GET", host: str = "tools.test"
 
 @contextlib.asynccontextmanager
 async def proxied(
-    routes: str, upstream: str = "http://127.0.0.1:9", clock: Clock | None = None, **keys: str
+    routes: str, upstream: str = "http://127.0.0.1:9", clock: Any = None, **keys: str
 ) -> AsyncIterator[Proxied]:
     """The app with these routes (YAML list items) in front of `upstream`; `keys` are further top-level lines."""
     usual = {

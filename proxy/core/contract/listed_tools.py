@@ -23,7 +23,8 @@ from proxy.core.contract.listed_schema import (
     parse_schema,
 )
 from proxy.core.contract.policy import CallCap, ListedSchema, ToolPolicy
-from proxy.core.contract.served_tools import ServedTools, ShownNames
+from proxy.core.contract.served_tools import ListedTool as ListedTool
+from proxy.core.contract.served_tools import PinnedTools, ServedTools, ShownNames
 from proxy.core.contract.tool_search import list_own_tools, make_own_policy
 from proxy.core.display.secrets import find_sensitive_names
 from proxy.core.json.jsontext import JSON_TYPES, dumps
@@ -34,22 +35,6 @@ from proxy.core.schema.formats import USUAL, Formats
 MAX_POLICIES: Final = 2_000
 EXPENSIVE: Final = "expensive"
 Unjudged = Literal["refuse", "forward"]
-
-
-@dataclass(frozen=True, slots=True)
-class ListedTool:
-    """A tool as its server lists it. `schema` and `output` are JSON Schemas (see `parse_schema`), `ABSENT` where there
-    is none; `digest` tells two tools of one name apart. `destructive`, `read_only`: its server says so
-    (`destructiveHint: true`, `readOnlyHint: true`)."""
-
-    name: str
-    description: str = ""
-    schema: JsonValue = field(default=ABSENT, repr=False)
-    output: JsonValue = field(default=ABSENT, repr=False)
-    idempotent: bool = False
-    digest: str = ""
-    destructive: bool = False
-    read_only: bool = False
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
@@ -83,6 +68,7 @@ class LearnPolicy:
     ones) are by that name.
     `by_token`: what holds for clients with one of these tokens; there `scope` is the token's name, and `client` says
     which of the route's tools such clients are served. `caller`: whether the caller sees a tool of this (shown) name.
+    `pinned`: the definitions that the operator has approved.
     """
 
     template: ToolPolicy
@@ -106,12 +92,13 @@ class LearnPolicy:
     client: ServedTools | None = None
     caller: Callable[[str], bool] | None = None
     by_token: Mapping[str, LearnPolicy] = field(default_factory=dict)
+    pinned: PinnedTools | None = None
 
     @property
     def shows_all(self) -> bool:
         """Whether clients see every listed tool as its server lists it."""
         is_all = self.allow == ("*",) and not self.deny and (self.client is None or self.client.is_all)
-        return is_all and not self.names.renamed and not self.descriptions and self.caller is None
+        return is_all and not (self.names.renamed or self.descriptions or self.caller or self.pinned)
 
     def serves(self, shown: str) -> bool:
         """Whether a client sees a tool of this name and may call it: by the route, and by the client that asks."""
@@ -123,11 +110,15 @@ class LearnPolicy:
         name = self.names.show(listed) if self._may(listed) else None
         return None if name is None or (self.caller is not None and not self.caller(name)) else name
 
+    def withholds(self, tool: ListedTool) -> bool:
+        """Whether a tool cannot be called because it is not defined as the operator has approved it."""
+        return self.pinned is not None and self.pinned.changed != "warn" and not self.pinned.is_pinned(tool)
+
     def show(self, listing: Listing) -> Listing:
-        """A list as clients see it."""
+        """The tools of a list that clients may call, as they see them."""
         tools: dict[str, ListedTool] = {}
         for listed, tool in listing.tools.items():
-            if (name := self.show_name(listed)) is not None:
+            if (name := self.show_name(listed)) is not None and not self.withholds(tool):
                 described = self.descriptions.get(name, tool.description)
                 tools[name] = replace(tool, name=name, description=described)
         return replace(listing, tools=tools, digest=f"{listing.digest}/{self.scope}")

@@ -1,4 +1,4 @@
-"""Which of the tools that a server lists a route serves, and the names that clients see. Pure.
+"""The tools that a server lists, which of them a route serves, and the names that clients see. Pure.
 
 A renamed tool has two names: the one its server lists, by which the config means it, and the one clients see
 (`mcp.tools.NAME.as`). A name that the config gives belongs to that tool alone, whatever else a server lists, and the
@@ -10,6 +10,51 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from hashlib import sha256
+from typing import Final, Literal, Protocol
+
+from proxy.core.json.jsontext import write_canonical
+from proxy.core.model.values import ABSENT, JsonValue
+
+# What defines a tool beside its name, by the keys of MCP.
+DEFINED: Final = ("title", "description", "inputSchema", "outputSchema", "annotations")
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTool:
+    """A tool as its server lists it. `schema` and `output` are JSON Schemas (see `parse_schema`), `ABSENT` where there
+    is none; `digest` tells two tools of one name apart. `destructive`, `read_only`: its server says so
+    (`destructiveHint: true`, `readOnlyHint: true`). `definition`: a hash of each of `DEFINED`, '' for what is not
+    there."""
+
+    name: str
+    description: str = ""
+    schema: JsonValue = field(default=ABSENT, repr=False)
+    output: JsonValue = field(default=ABSENT, repr=False)
+    idempotent: bool = False
+    digest: str = ""
+    destructive: bool = False
+    read_only: bool = False
+    definition: tuple[str, ...] = field(default=(), repr=False, compare=False)
+
+
+def hash_definition(entry: Mapping[str, JsonValue]) -> tuple[str, ...]:
+    """A hash of each of `DEFINED` in an entry of a list, over canonical JSON."""
+    return tuple(sha256(write_canonical(entry[key])).hexdigest() if key in entry else "" for key in DEFINED)
+
+
+class PinnedTools(Protocol):
+    """The definitions of one route's tools that the operator has approved, by the names that their server lists."""
+
+    @property
+    def changed(self) -> Literal["warn", "hide", "refuse"]:
+        """What becomes of any other definition."""
+
+    def is_pinned(self, tool: ListedTool) -> bool:
+        """Whether a tool is defined as it was approved."""
+
+    def describe_change(self, tool: ListedTool) -> str:
+        """How a tool that is not pinned differs from what was approved."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""Who may call what: bearer tokens that issuers have signed, rules per caller, and a line per decision."""
+"""Who may call what and how often: bearer tokens that issuers have signed, rules and rates, and a line per decision."""

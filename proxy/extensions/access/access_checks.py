@@ -15,6 +15,7 @@ from proxy.core.check.validation import SchemaError
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.extensions.access.access_section import compile_arguments, list_rules, read_access, read_texts
 from proxy.extensions.access.core.settings import AccessSettings, JwtSettings
+from proxy.extensions.access.rates.limit_keys import check_limits
 
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _OF_TOKENS: Final = ("scope", "claims", "issuer")
@@ -22,6 +23,7 @@ _OF_TOKENS: Final = ("scope", "claims", "issuer")
 
 def check_access(context: Context, routes: tuple[RouteEntry, ...]) -> None:
     """Reports what makes a key of access say something else than it seems to."""
+    check_limits(context, routes)
     settings = read_access(context)
     _check_issuers(context, settings)
     by_name = {route.name: route for route in routes}

@@ -19,7 +19,7 @@ from proxy.config.context import Context
 from proxy.config.files.secrets import reveal
 from proxy.config.mistakes import suggest_word
 from proxy.config.model import McpConfig, RouteEntry, ToolConfig, UpstreamConfig
-from proxy.config.policies import Written, merge_layers, read_policy
+from proxy.config.policies import Written, merge_layers, name_scope, read_policy
 from proxy.config.schema_mistakes import SchemaPlace
 from proxy.config.sections.access import read_auth
 from proxy.config.sections.units import read_seconds, read_switch
@@ -108,14 +108,14 @@ class McpReader:
         if "collapse" in value:
             made["collapse"], made["collapse_description"] = _read_collapse(value["collapse"])
         self._check_tokens(value.get("tokens", {}), self.policy(entry), (*at, "tokens"))
-        written = self.policy(entry)
-        made |= self._read_tools(value.get("tools", {}), self._read_names(entry, at), written, (*at, "tools"))
+        written = self.policy(name_scope(entry, f"route {route}"))
+        made |= self._read_tools(value.get("tools", {}), self._read_names(entry, at), written, (*at, "tools"), route)
         shown = (*made["tools"], *([made["collapse"].name] if "collapse" in made else ()))
         note_refused_names(self.context, route, ((name, f"the tool name {name!r}") for name in shown))
         return McpConfig(template=read_policy(written), written=written, **made)
 
     def _read_tools(
-        self, entries: Mapping[str, JsonValue], names: ShownNames, written: Written, at: Pointer
+        self, entries: Mapping[str, JsonValue], names: ShownNames, written: Written, at: Pointer, route: str
     ) -> dict[str, Any]:
         """What the config says of single listed tools, by the names that clients see."""
         tools: dict[str, ToolConfig] = {}
@@ -126,7 +126,8 @@ class McpReader:
                 continue
             self._check(own, (*at, listed))
             name = names.renamed.get(reveal(listed), reveal(listed))
-            tools[name] = self._read_tool(name, own, written, (*at, listed))
+            scoped = name_scope(own, f"route {route} tool {name}")
+            tools[name] = self._read_tool(name, scoped, written, (*at, listed))
             if "overlay" in own:
                 patches[name] = own["overlay"]
                 here = (*at, listed, "overlay")

@@ -103,6 +103,11 @@ class McpRouteRequest:
         return replace(unknown, servers=self.servers) if self.servers else unknown
 
     @property
+    def peer(self) -> str:
+        """The client's address."""
+        return self.call_route.peer
+
+    @property
     def calls(self) -> CallAccess | None:
         """What the caller may call; None: anything. What the proxy lists for all tools is anybody's."""
         calls = self.call_route.calls

@@ -264,7 +264,7 @@ class Exchange:
         record.upstream_status = reply.status
         seen = self._watch_reply(rewrite_challenge(reply, mcp_request.call_route), asking)
         if asking.message.method == LIST and not asking.rules.shows_all and reply.status < 300:
-            seen = filter_list(seen, asking.rules, asking.message.id)
+            seen = filter_list(seen, asking.rules, asking.message.id, asking.report_unpinned)
         seen = await self._guided.add_guidance(seen, asking, mcp_request.texts)
         return await self._answer(mcp_request, Delivered(seen))
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from proxy.core.check.validation import Check
 from proxy.core.contract import toolname
 from proxy.core.contract.container import find_dispatched
-from proxy.core.contract.listed_tools import LearnedTools, LearnPolicy, make_unjudged_policy
+from proxy.core.contract.listed_tools import LearnedTools, LearnPolicy, ListedTool, make_unjudged_policy
 from proxy.core.contract.policy import Mode, ToolPolicy, ToolServer
 from proxy.core.contract.tool_search import DESCRIBE, SEARCH
 from proxy.core.decide import is_ready, prepare
@@ -222,6 +222,10 @@ class Asking:
         catalogue, route = self._catalogue(known), self.call_route.binding.route
         if catalogue.is_first_report(""):
             self.reports.learned(route.name, catalogue.tools)
+            for tool in known.listing.tools.values():
+                self.report_unpinned(tool)
+        if (unpinned := self._find_unpinned(call.tool, known)) is not None and route.mode is Mode.ENFORCE:
+            return unpinned
         found = catalogue.tools.get(call.tool)
         reason = catalogue.tools.bad.get(call.tool)
         if reason is not None:
@@ -235,6 +239,21 @@ class Asking:
         if found is None and find_listed_name(call.tool, catalogue.tools) == call.tool and route.mode is Mode.ENFORCE:
             return self._judge_unknown(call, catalogue)
         return Tools(catalogue.tools, catalogue)
+
+    def report_unpinned(self, tool: ListedTool) -> None:
+        """Tells of a served tool that is not defined as the operator has approved it."""
+        pinned = self.rules.pinned
+        if pinned is not None and self.rules.show_name(tool.name) is not None and not pinned.is_pinned(tool):
+            route = self.call_route.binding.route.name
+            self.reports.unpinned(route, tool.name, pinned.changed, pinned.describe_change(tool))
+
+    def _find_unpinned(self, name: str, known: Known) -> Failure | None:
+        """The failure of a call of a tool that is not defined as the operator has approved it."""
+        tool = known.listing.tools.get(self.rules.names.find(name) or "")
+        if tool is None or not self.rules.withholds(tool):
+            return None
+        message = f"Tool '{clean_text(name, 60)}' is not defined as its operator has approved it"
+        return Failure(codes.TOOL_NOT_APPROVED, message)
 
     def _judge_unknown(self, call: ToolCall, catalogue: Catalogue) -> Tools | Failure:
         """The tools by which an unknown name is explained. Where it belongs to one of several servers, these are that
@@ -259,7 +278,9 @@ class Asking:
         call is forwarded or refused as `unknown_schema` says."""
         if (last := self.learner.last(self.key)) is not None:
             return self._judged_by(call, last)
-        own = self.rules.whole()
+        pinned, own = self.rules.pinned, self.rules.whole()
+        if pinned is not None and pinned.changed != "warn" and self.call_route.binding.route.mode is Mode.ENFORCE:
+            return Failure(codes.SCHEMA_UNKNOWN, f"{codes.SCHEMA_UNKNOWN.meaning} ({why.reason})")
         if call.tool in own:
             return Tools(own)
         if self.rules.unknown_schema == "forward" or self.call_route.binding.route.mode is Mode.REPORT:
