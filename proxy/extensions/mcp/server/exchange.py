@@ -153,8 +153,8 @@ class Exchange:
             message.id,
             asking.list_servers(),
             self._make_passed_on(message),
-            asking.own,
-            is_hidden,
+            tools.own,
+            is_hidden and call.tool not in tools.own,
         )
         store = LateStore(mcp_request.services.store)
         story = run_call(call, call_route, replace(mcp_request.services, store=store), record)

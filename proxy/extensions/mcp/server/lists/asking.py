@@ -56,6 +56,14 @@ class Tools:
     policies: Mapping[str, ToolPolicy]
     catalogue: Catalogue | None = None
 
+    @property
+    def own(self) -> frozenset[str]:
+        """The names of the container and the search that the proxy lists, and answers, in place of the tools."""
+        tools = self.policies
+        if not isinstance(tools, LearnedTools) or tools.container is None:
+            return frozenset()
+        return frozenset((tools.container.name, *tools.own))
+
 
 @dataclass(frozen=True, slots=True)
 class Asking:
@@ -109,7 +117,7 @@ class Asking:
     async def tools(self, call: ToolCall) -> Tools | Failure | UpstreamReply:
         """Returns the tools to judge a call by, the upstream's own answer where it refuses this client, or the reason
         why the call cannot be judged."""
-        if not self.rules.serves(call.tool) and call.tool not in self.own:
+        if not self.rules.serves(call.tool) and not self._is_ours(call.tool):
             return self._refuse_unserved(clean_text(call.tool, 60))
         listed = await self.find_list()
         if isinstance(listed, UpstreamReply):
@@ -131,15 +139,13 @@ class Asking:
         told = f"Unknown tool '{name}'. It is called '{shown}' here: call it by exactly this name."
         return Failure(codes.UNKNOWN_TOOL, told)
 
-    @property
-    def own(self) -> frozenset[str]:
-        """The names of what is listed in place of the tools."""
-        return frozenset() if self.rules.collapse is None else frozenset((self.rules.collapse.name, SEARCH, DESCRIBE))
+    def _is_ours(self, name: str) -> bool:
+        return self.rules.collapse is not None and name in (self.rules.collapse.name, SEARCH, DESCRIBE)
 
     def hides(self, tool: str) -> bool:
         """Whether a tool of the list that is known is not this caller's to see."""
         calls = self.call_route.calls
-        if calls is None or calls.may_see(tool) or tool in self.own:
+        if calls is None or calls.may_see(tool):
             return False
         known = self.learner.last(self.key)
         listed = self.rules.names.find(tool)
