@@ -22,7 +22,7 @@ from proxy.core.contract.attempts import hash_conversation
 from proxy.core.envelope.view import show_name
 from proxy.core.json.jsontext import dumps
 from proxy.interfaces import CallRecord
-from proxy.telemetry.logs import build_fields, round_milliseconds
+from proxy.telemetry.logs import build_fields, read_fields, round_milliseconds
 from proxy.telemetry.metric_table import WRONG
 from proxy.telemetry.recent.failures import KeptFailure, keep_failure
 from proxy.telemetry.recent.kept_values import KeptValues
@@ -129,7 +129,9 @@ class RecentCalls:
         usual = not (wrong or record.violations or record.repairs or record.questions or record.answer_violations)
         call = record.call
         who = "" if call is None else hash_conversation(call.conversation)  # its name is as long as the client likes
-        told = _read_usual_fields(record) if usual else _list_unusual_fields(record)
+        told: tuple[Any, ...] | dict[str, Any] = _read_usual_fields(record) if usual else read_fields(record)
+        if record.would_refuse:
+            told = {**read_fields(record), "would_refuse": True}
         failure = None if usual else keep_failure(record)
         self._kept.append((seq, self._wall(), who, told, record.stages, failure))
         if failure is not None:
@@ -192,10 +194,6 @@ class _NewestTexts(Generic[AnyStr]):
             if len(self._made) > MOST_TEXTS:
                 del self._made[next(iter(self._made))]
         return text
-
-
-def _list_unusual_fields(record: CallRecord) -> dict[str, Any]:
-    return {**build_fields(record), **({"would_refuse": True} if record.would_refuse else {})}
 
 
 def make_entry(kept: KeptCall) -> dict[str, Any]:
