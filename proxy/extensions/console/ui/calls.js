@@ -3,7 +3,7 @@
 import { useEffect, useRef, useState } from "./vendor/hooks.js";
 import { ask, query } from "./api.js";
 import { focusIfAsked } from "./keys.js";
-import { Asking, Copy, Failed, OUTCOMES, Rows, clean, html, json, link, ms, setParams, time, useAnswer, words } from "./parts.js";
+import { Asking, Copy, Failed, OUTCOMES, Rows, clean, coded, html, json, link, ms, setParams, time, useAnswer, words } from "./parts.js";
 
 const SHOWN = 200;
 // After this many answers without a new call the calls are asked for every two seconds.
@@ -160,7 +160,7 @@ function Open({ id, at: stamp = "" }) {
       ${call.target && html`<${Copy} text=${() => curl(call)}>copy as curl<//>`}
       ${call.replay && html`<${Copy} text=${() => testLine(call, tool)}>copy as replay line<//>`}
       ${call.expected && html`<${Copy} text=${() => testLine(call, tool, true)}>copy as test case<//>`}
-      ${call.no_copy && html`<span class="dim">${call.no_copy.split("`").map((part, index) => (index % 2 ? html`<code>${part}</code>` : part))}</span>`}
+      ${call.no_copy && html`<span class="dim">${coded(call.no_copy)}</span>`}
       ${tool.tool && html`<a href=${link("try", { ...tool, call: call.id })}>try it</a> <a href=${link("tools", tool)}>the tool</a>`}</div>
     <${Rows} label="what came and what went" rows=${places(call)} empty=${call.reason ? "No place in its arguments is named." : "Nothing was wrong with its arguments."} columns=${[
       ["place", (row) => html`<code>${clean(row.path || "arguments")}</code>`],

@@ -11,6 +11,8 @@ export const OUTCOMES = ["delivered", "answered", "repaired", "corrected", "refu
 const HIDDEN = /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
 export const clean = (text) =>
   String(text ?? "").replace(HIDDEN, (sign) => `\\u${sign.charCodeAt(0).toString(16).padStart(4, "0")}`);
+// Shows what stands between backticks as code.
+export const coded = (text) => clean(text).split("`").map((part, index) => (index % 2 ? html`<code>${part}</code>` : part));
 export const json = (value) => clean(JSON.stringify(value, null, 2));
 export const time = (stamp) => (stamp ? new Date(stamp).toLocaleTimeString([], { hour12: false }) : "");
 export const ms = (value) => (value == null ? "–" : value >= 100 ? `${Math.round(value)} ms` : `${Number(value.toPrecision(2))} ms`);
