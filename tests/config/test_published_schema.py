@@ -23,7 +23,9 @@ from proxy.state import MAX_KEYS, STORES
 ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((ROOT / "schemas/config.schema.json").read_text())
 DOCS = (ROOT / "docs/config.md").read_text()
-ROWS = dict(re.findall(r"^\| `([^`]+)` \| (–|`[^`]*`|`''`) \|", DOCS, re.MULTILINE))
+# The first column of a key's row is the key, or key and default as a config has them.
+TABLES = re.findall(r"^\| key: default \| meaning \|\n\|---\|---\|\n((?:\|.*\n)+)", DOCS, re.MULTILINE)
+ROWS = dict(re.findall(r"^\| `([^`:]+)(?:: ([^`]*))?` \| .* \|$", "".join(TABLES), re.MULTILINE))
 
 POLICY_KEYS = {*SCHEMA["properties"]["defaults"]["properties"], "validation"}
 
@@ -82,7 +84,7 @@ def shown(default: JsonValue) -> str:
 @pytest.mark.parametrize("key", all_keys())
 def test_every_key_is_documented_with_its_default(key: str) -> None:
     schema = all_keys()[key]
-    assert (shown(schema["default"]) if "default" in schema else "–") == ROWS[key]
+    assert (shown(schema["default"]).strip("`") if "default" in schema else "") == ROWS[key]
 
 
 # Keys of which the page says more, or less where another row says the rest.
@@ -96,7 +98,7 @@ def plain(text: str) -> str:
 
 @pytest.mark.parametrize("key", sorted(all_keys().keys() - OTHERWISE))
 def test_the_page_says_of_a_key_what_the_schema_says(key: str) -> None:
-    (meaning,) = re.findall(rf"^\| `{re.escape(key)}` \| (?:–|`[^`]*`|''|`''`) \| (.*) \|$", DOCS, re.MULTILINE)
+    (meaning,) = re.findall(rf"^\| `{re.escape(key)}(?:: [^`]*)?` \| (.*) \|$", DOCS, re.MULTILINE)
     assert plain(all_keys()[key]["description"]) == plain(meaning)
 
 
