@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable
 
 from proxy.core.contract.correction import AnswerFormat, Asked, BudgetKind, Layer
-from proxy.core.contract.listed_tools import LearnedTools, LearnPolicy
-from proxy.core.contract.policy import ToolPolicy, ToolServer, UnknownTool
+from proxy.core.contract.policy import CallLimits, ListedSchema, ListRules, ToolPolicy, ToolServer, UnknownTool
 from proxy.core.json.jsontext import TextLimits
 from proxy.core.model.fields import Spellings
 from proxy.core.model.values import (
@@ -160,6 +159,24 @@ class GuardedUpstream(Upstream, Protocol):
 Ending = Future[Episode | None]
 
 
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A key under which calls may come one in `interval` microseconds, `burst` of them at once. What stands before the
+    first '/' of a key is the same in all keys of one call."""
+
+    key: str
+    interval: int
+    burst: int
+
+
+@dataclass(frozen=True, slots=True)
+class RateExceeded:
+    """Which of the rates (counted from 0) has to be waited for the longest, and how many microseconds."""
+
+    index: int
+    wait: int
+
+
 class StateStore(Protocol):
     """Remembers episodes and counts. Each method is atomic; keys expire `ttl` seconds after their last change.
 
@@ -206,6 +223,9 @@ class StateStore(Protocol):
         `enough`: where this process knows of at least so many, a shared store is not asked, and what this process
         knows is the answer.
         """
+
+    async def take_rates(self, rates: Sequence[Rate]) -> RateExceeded | None:
+        """Counts one call under each of the keys, unless it comes too early for one of them: then under none."""
 
     async def close(self) -> None:
         """Releases what the store holds."""
@@ -344,6 +364,16 @@ class CallRecord:
     result: ToolResult | None = field(default=None, repr=False)
 
 
+class CallLimiter(Protocol):
+    """Refuses calls that come too often, or too many at once (`limits.rate`, `limits.concurrent`)."""
+
+    async def admit(
+        self, checked: CheckedCall, limits: CallLimits, call_route: CallRoute, record: CallRecord
+    ) -> Failure | Callable[[], None] | None:
+        """Counts a call that would be sent. Gives why it is refused instead, or what is to be called once it has ended;
+        None where nothing need be. Waits only for a shared store."""
+
+
 class Observer(Protocol):
     """Is told of each finished request: metrics, logs and traces each implement it."""
 
@@ -388,7 +418,7 @@ class ToolTexts(Protocol):
 class LearnedLists(Protocol):
     """What one route has learned of the tools that its server lists."""
 
-    def get_latest(self, rules: LearnPolicy) -> Mapping[str, ToolPolicy]:
+    def get_latest(self, rules: ListRules) -> Mapping[str, ToolPolicy]:
         """The tools of the list that was last used; where nothing was learned, those of the config."""
 
 
@@ -411,6 +441,10 @@ class CallRoute(Protocol):
     @property
     def headers(self) -> Headers:
         """The client's own headers, names in lower case."""
+
+    @property
+    def peer(self) -> str:
+        """The client's address."""
 
     def find_user_query(self, sources: QuerySources) -> str:
         """What the user wants, in the client's words, at the first of the sources that holds something; '' where none
@@ -486,6 +520,24 @@ class Corrector(Protocol):
         answer; one that streams is remembered when it has passed."""
 
 
+@runtime_checkable
+class ExaminedTools(Protocol):
+    """Tools with schemas from outside, which are compiled here once a child process has found out what that costs."""
+
+    @property
+    def wait(self) -> float:
+        """How long a call waits for what has to be found out about its tool, in seconds."""
+
+    def rules_of(self, name: str) -> frozenset[str]:
+        """The repair rules of a tool."""
+
+    def find_unexamined(self, name: str) -> ListedSchema | None:
+        """The schema of a tool that has not been examined yet; None where no examination is needed."""
+
+    def settle(self, name: str, *, bad: str = "", expensive: bool = False) -> None:
+        """Records what examining a schema showed: it cannot be used, is too expensive to compile here, or neither."""
+
+
 class JudgesElsewhere(Protocol):
     """Reads and judges in child processes what would keep other calls waiting (call/judging.py)."""
 
@@ -498,7 +550,7 @@ class JudgesElsewhere(Protocol):
     async def find_failing(self, call: ToolCall, policy: ToolPolicy, failure: Failure) -> list[tuple[str, ...]]:
         """The places of refused arguments that a correction may change."""
 
-    async def examine(self, tools: LearnedTools, name: str) -> None:
+    async def examine(self, tools: ExaminedTools, name: str) -> None:
         """Finds out what a listed tool's schema costs before it is compiled in this process."""
 
 
@@ -516,4 +568,5 @@ class Services:
     hooks: Hooks | None = None
     elsewhere: JudgesElsewhere | None = None
     second_judge: SecondJudge | None = None
+    limiter: CallLimiter | None = None
     escalated: Callable[[ToolResult, CallRecord], None] = lambda result, record: None  # noqa: ARG005

@@ -17,6 +17,7 @@ class Nowhere:
     tools: Mapping[str, ToolPolicy]
     headers: Headers = ()
     unknown: UnknownTool = field(default_factory=UnknownTool)
+    peer: str = ""
 
     def find_user_query(self, sources: QuerySources) -> str:  # noqa: ARG002
         """There is no user query."""

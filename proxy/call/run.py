@@ -8,6 +8,7 @@ happened (`context.py`).
 from __future__ import annotations
 
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any
 
 from proxy.call.context import (
@@ -22,6 +23,7 @@ from proxy.call.context import (
 from proxy.call.correction import correct_call
 from proxy.call.hooks import admit_call, replace_answer, tell_decision, tell_outcome
 from proxy.call.judging import Judged, judge_call
+from proxy.call.limits import Send, send_within_limits
 from proxy.call.outcome import (
     check_answer,
     count_tool_error,
@@ -99,24 +101,25 @@ async def _judge_and_send(context: CallContext) -> Delivered | PendingFailure:
             judge.sample(context.record.route, approved.checked, policy)
         elif (failure := await judge.confirm(context.record.route, approved.checked, policy)) is not None:
             return PendingFailure(failure, "refused", approved.repairs)
+    send = _send if services.limiter is None or context.report_only else partial(send_within_limits, send=_send)
     uncapped = policy is None or policy.cap.limit is None or context.report_only
-    return await (_send(context, approved) if uncapped else _send_within_cap(context, approved, policy))
+    return await (send(context, approved) if uncapped else _send_within_cap(context, approved, policy, send))
 
 
 # --- the way to the tool ----------------------------------------------------------------------------------------------
 async def _send_within_cap(
-    context: CallContext, approved: ApprovedCall, policy: ToolPolicy | None
+    context: CallContext, approved: ApprovedCall, policy: ToolPolicy | None, send: Send
 ) -> Delivered | PendingFailure:
     """Takes the call's slot of its cap, where it has one, and gives it back unless the call is delivered."""
     store, call = context.services.store, approved.checked.call
     slot = None if policy is None else attempts.make_reservation(call, policy)
     if slot is None:
-        return await _send(context, approved)
+        return await send(context, approved)
     if await store.reserve(slot.key, slot.limit, slot.ttl) is None:
         return PendingFailure(attempts.make_cap_failure(call, slot), "refused", approved.repairs)
     result: Delivered | PendingFailure | None = None
     try:
-        result = await _send(context, approved)
+        result = await send(context, approved)
         return result
     finally:
         if not isinstance(result, Delivered) or result.failed:

@@ -32,8 +32,10 @@ class PageRow:
 @dataclass(frozen=True, slots=True)
 class RouteKind:
     """What a protocol of routes consists of: an `Adapter` (adapters/base.py), a `RouteKindReader` of their keys
-    (config/route_kinds.py), a `RouteHandler` (server/listed_routes.py), and the `LearnedLists` of one route."""
+    (config/route_kinds.py), a `RouteHandler` (server/listed_routes.py), and the `LearnedLists` of one route; `methods`
+    are those of its requests."""
 
+    methods: tuple[str, ...]
     adapter: str
     reader: str
     handler: str
@@ -87,6 +89,9 @@ class Extension:
     `sections`: top-level key of the config -> a `ReadSection` (config/context.py). The keys' schema is the
         `config.schema.json` in the extension's folder.
     `policy_keys`: key of a policy (of `defaults`, a tool, a route) -> a function of the key's merged value.
+    `limit_keys`: key of a policy's `limits` -> a function of the key's merged value.
+    `limiter`: makes the `CallLimiter` (interfaces.py) of calls, from the services, for the first config that has one of
+        `limit_keys`.
     `check`: a `CheckKeys` (config/context.py), called for a config in which one of `keys` is written.
     `pages`: path below the operator's port -> what answers it. A path that ends in a slash takes all below it.
     `observer`: makes a `ConfiguredObserver` (server/setup/observers.py) for the first config with one of `sections`.
@@ -95,6 +100,9 @@ class Extension:
     `services`: makes a `ServiceExtender` (server/setup/added.py) for the first config with one of `sections`.
     `tool_texts`: a function of the config; gives the `ToolTexts` that MCP clients are told, or None.
     `route_kinds`: value of a route's `protocol` -> what speaks it.
+    `route_check`: yields what contradicts itself among the keys of a route that speaks one of its protocols, or that
+        has one of its keys itself or at its upstream (config/combinations.py).
+    `upstream_keys`: key of an upstream in place of its URL -> a function `(context, name, written) -> UpstreamConfig`.
     `upstreams`: makes the `UpstreamKind` (server/setup/upstreams.py) of upstreams without a URL.
     `sources`: kind of a recorded import -> a coroutine function `(Recorded, headers, folder) -> Harvest`.
     `imports`: kind of `import` -> a module with `register(kinds)` and `run(args) -> exit code`.
@@ -117,6 +125,8 @@ class Extension:
     verbs: Mapping[str, str] = field(default_factory=dict)
     sections: Mapping[str, str] = field(default_factory=dict)
     policy_keys: Mapping[str, str] = field(default_factory=dict)
+    limit_keys: Mapping[str, str] = field(default_factory=dict)
+    limiter: str = ""
     check: str = ""
     pages: Mapping[str, PageRow] = field(default_factory=dict)
     observer: str = ""
@@ -125,6 +135,8 @@ class Extension:
     tool_texts: str = ""
     services: str = ""
     route_kinds: Mapping[str, RouteKind] = field(default_factory=dict)
+    route_check: str = ""
+    upstream_keys: Mapping[str, str] = field(default_factory=dict)
     upstreams: str = ""
     sources: Mapping[str, str] = field(default_factory=dict)
     imports: Mapping[str, str] = field(default_factory=dict)
@@ -141,7 +153,17 @@ class Extension:
     @property
     def keys(self) -> tuple[str, ...]:
         """Every key of the config that is the extension's."""
-        return (*self.sections, *self.policy_keys, *self.tool_keys, *self.route_keys, *self.relays, *self.other_keys)
+        named = (
+            self.sections,
+            self.policy_keys,
+            self.limit_keys,
+            self.tool_keys,
+            self.route_keys,
+            self.upstream_keys,
+            self.relays,
+            self.other_keys,
+        )
+        return tuple(key for keys in named for key in keys)
 
     @property
     def folder(self) -> Path:
@@ -196,12 +218,16 @@ EXTENSIONS: Final = (
         verbs={"stdio": "mcp.cli.stdio", "install": "mcp.cli.install", "uninstall": "mcp.cli.uninstall"},
         route_kinds={
             "mcp": RouteKind(
+                # POST carries messages; GET opens the stream of old revisions, DELETE ends their sessions.
+                methods=("POST", "GET", "DELETE"),
                 adapter="mcp.adapters.mcp:ADAPTER",
                 reader="mcp.config.mcp_routes:McpRoutes",
                 handler="mcp.server.exchange:Exchange",
                 lists="mcp.server.lists.catalogue:Catalogues",
             )
         },
+        route_check="mcp.config.mcp_combinations:check_route_keys",
+        upstream_keys={"command": "mcp.config.command_section:read_process"},
         upstreams="mcp.upstreams:McpUpstreams",
         sources={"mcp": "mcp.importing.mcp:read_again"},
         imports={"mcp": "mcp.cli.import_mcp", "mcpservers": "mcp.cli.import_mcpservers"},
@@ -210,7 +236,6 @@ EXTENSIONS: Final = (
             "mcp",
             "servers",
             "operations",
-            "command",
             "env",
             "pass_env",
             "cwd",
@@ -242,8 +267,22 @@ EXTENSIONS: Final = (
         },
     ),
     Extension(
+        "access",
+        adds="who may call what and how often: tokens that issuers sign, rules and rates, and a line per decision",
+        sections={"access": "access.access_section:read_access"},
+        policy_keys={"jwt": "access.access_section:read_jwt", "allow": "access.access_section:read_allow"},
+        limit_keys={
+            "rate": "access.rates.limit_keys:read_rates",
+            "concurrent": "access.rates.limit_keys:read_concurrent",
+        },
+        limiter="access.rates.limiter:make_limiter",
+        check="access.access_section:check_access",
+        services="access.access_services:AccessServices",
+    ),
+    Extension(
         "chat",
         adds="model servers: the tool calls in their answers are judged and repaired before the agent reads them",
+        uses=("mcp",),
         no_config={"model": NoConfig("chat.cli.model_config:make_config_file")},
         relays={
             "model": RelayKind(
@@ -320,6 +359,21 @@ def find_relay(key: str) -> tuple[Extension, RelayKind]:
     return next((row, row.relays[key]) for row in EXTENSIONS if key in row.relays)
 
 
+def list_route_checks(protocol: str, *written: Mapping[str, Any]) -> list[str]:
+    """What checks a route of this protocol; `written` are its keys, and those of its upstream."""
+    keys = frozenset(key for mapping in written for key in mapping)
+    return [
+        row.route_check
+        for row in list_installed()
+        if row.route_check and (protocol in row.route_kinds or not keys.isdisjoint(row.keys))
+    ]
+
+
+def find_upstream_reader(keys: Mapping[str, Any]) -> str:
+    """What reads an upstream that has one of an extension's keys in place of a URL; '' where it has none."""
+    return next((place for row in list_installed() for key, place in row.upstream_keys.items() if key in keys), "")
+
+
 def find_upstream_place() -> str:
     """What makes upstreams without a URL. Raises LookupError where no extension does."""
     found = [row.upstreams for row in list_installed() if row.upstreams]
@@ -385,6 +439,15 @@ RELAY_KEYS: Final = tuple(key for row in EXTENSIONS for key in row.relays)
 
 # Every key of a policy that is an extension's -> its reader.
 POLICY_PLACES: Final[Mapping[str, str]] = {key: place for row in EXTENSIONS for key, place in row.policy_keys.items()}
+
+
+# Every key of a policy's `limits` that is an extension's -> its reader.
+LIMIT_PLACES: Final[Mapping[str, str]] = {key: place for row in EXTENSIONS for key, place in row.limit_keys.items()}
+
+
+def find_limiter() -> str:
+    """What makes the limiter of calls. Raises StopIteration where no extension does."""
+    return next(row.limiter for row in EXTENSIONS if row.limiter)
 
 
 @cache

@@ -25,8 +25,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 from proxy.adapters.base import CallShape
 from proxy.config.model import Auth, Cors, Policy, RelayedBy, UpstreamConfig, find_default
-from proxy.core.contract.listed_tools import LearnPolicy
-from proxy.core.contract.policy import Mode, ToolPolicy, UnknownTool
+from proxy.core.contract.policy import BroughtTools, ListRules, Mode, ToolPolicy, UnknownTool
 from proxy.core.contract.request_rules import OperationRule, QueryPolicy
 from proxy.core.contract.spellings import JudgedPaths, Unclear, find_leaving, leaves_segment
 from proxy.core.model.values import Headers, RawRequest
@@ -77,7 +76,7 @@ class Route:
     auth: Auth | None = None
     cors: Cors | None = None
     websocket: bool = False
-    learn: LearnPolicy | None = None
+    learn: ListRules | None = None
     idle_timeout: float = find_default(UpstreamConfig, "idle_timeout")
     query_policy: QueryPolicy = QueryPolicy.FORWARD
     lookalikes: Literal["refuse", "pass"] = "refuse"
@@ -86,7 +85,7 @@ class Route:
     matrix: frozenset[str] = frozenset()
     operations: Mapping[str, OperationRule] = field(default_factory=dict, repr=False)
     relayed_by: RelayedBy | None = None
-    brought: LearnPolicy | None = None
+    brought: BroughtTools | None = None
     key: str = ""
 
     @property

@@ -13,8 +13,7 @@ from typing import Final
 from proxy.adapters import find_adapter
 from proxy.adapters.base import Adapter
 from proxy.adapters.ladder import find_text
-from proxy.core.contract.listed_tools import LearnPolicy
-from proxy.core.contract.policy import Mode, ToolPolicy, UnknownTool
+from proxy.core.contract.policy import ListRules, Mode, ToolPolicy, UnknownTool
 from proxy.core.contract.request_rules import OperationRule, WrittenRequest
 from proxy.core.model.fields import NO_SPELLINGS, fold_header
 from proxy.core.model.values import CheckedCall, Failure, Fields, Headers, RawRequest, UpstreamReply, value_class
@@ -34,7 +33,7 @@ _JSON: Final = (("content-type", "application/json"),)
 class NothingLearned:
     """Implements `LearnedLists` for a route that learns no tools."""
 
-    def get_latest(self, rules: LearnPolicy) -> Mapping[str, ToolPolicy]:
+    def get_latest(self, rules: ListRules) -> Mapping[str, ToolPolicy]:
         """The tools of the config."""
         return rules.whole()
 
@@ -166,6 +165,11 @@ class RouteRequest:
     def headers(self) -> Headers:
         """The client's own headers."""
         return self.raw.headers
+
+    @property
+    def peer(self) -> str:
+        """Returns the client's address."""
+        return self.raw.peer
 
     def find_user_query(self, sources: QuerySources) -> str:
         """What the user wants, where clients tell it."""

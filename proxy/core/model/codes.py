@@ -110,6 +110,13 @@ TOOL_ERROR_BUDGET = ErrorCode("TOOL_ERROR_BUDGET", _INPUT, 400, False, ErrorType
     "The tool answered with errors as often as this conversation may have them.",
     "Go on without this tool: use what you already have, or tell the user what went wrong.")  # fmt: skip
 
+CALL_RATE_EXCEEDED = ErrorCode("CALL_RATE_EXCEEDED", _RATE_LIMIT, 429, True, ErrorType.BUDGET,
+    "More calls came than `limits.rate` allows; the call was not sent.",
+    "Wait, then make the same call again.")  # fmt: skip
+TOO_MANY_CALLS_AT_ONCE = ErrorCode("TOO_MANY_CALLS_AT_ONCE", _RATE_LIMIT, 429, True, ErrorType.BUDGET,
+    "As many calls are under way as `limits.concurrent` allows; the call was not sent.",
+    "Make the same call again when one of the others has been answered.")  # fmt: skip
+
 # --- the operator's own rules (docs/hooks.md) ---------------------------------------------------------------------
 CALL_NOT_ALLOWED = ErrorCode("CALL_NOT_ALLOWED", _AUTH, 403, False, ErrorType.TOOL,
     "A hook of the operator does not allow this call.",

@@ -39,7 +39,7 @@ _MIRROR: Final = re.compile(r"mcp-param-[A-Za-z0-9_.-]{1,100}", re.IGNORECASE)
 _EXPOSED: Final = ", ".join(
     (
         "X-Request-ID", "Tool-Error", "Tool-Attempt", "Tool-Format", "Tool-Repairs", "Tool-Corrections",
-        "Tool-Warnings", "Retry-After", "Mcp-Session-Id", "WWW-Authenticate",
+        "Tool-Warnings", "Retry-After", "RateLimit", "RateLimit-Policy", "Mcp-Session-Id", "WWW-Authenticate",
     )
 )  # fmt: skip
 

@@ -40,6 +40,7 @@ class BrokenLane:
     tools: Mapping[str, ToolPolicy] = field(default_factory=lambda: {"t": POLICY})
     headers: Headers = ()
     unknown: UnknownTool = field(default_factory=UnknownTool)
+    peer: str = ""
 
     def find_user_query(self, sources: QuerySources) -> str:  # noqa: ARG002
         raise RuntimeError("secret words")

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from proxy.call.judging import Here
-from proxy.core.contract.listed_tools import LearnedTools, LearnPolicy, Policies
-from proxy.core.contract.policy import ToolPolicy
+from proxy.core.contract.policy import BroughtTools, ToolPolicy
 from proxy.core.decide import is_ready, prepare
 from proxy.core.explain.explain import explain_unknown_tool
 from proxy.core.json.textrepair import read_document
@@ -31,6 +30,7 @@ from proxy.extensions.chat.core.call_markup import FoundText, find_lone_call, fi
 from proxy.extensions.chat.core.found_calls import CallChange, FoundCall
 from proxy.extensions.chat.core.model_request import ModelRequest
 from proxy.extensions.chat.core.tool_names import find_tool_name
+from proxy.extensions.mcp.core.listed_tools import LearnedTools, LearnPolicy, Policies
 from proxy.interfaces import JudgesElsewhere
 
 # What is done to a call beside the repairs of its arguments.
@@ -70,8 +70,8 @@ class JudgedCall:
 class CallJudge:
     """Judges calls on one route. Belongs to one event loop."""
 
-    def __init__(self, rules: LearnPolicy, elsewhere: JudgesElsewhere | None) -> None:
-        self._rules = rules
+    def __init__(self, brought: BroughtTools, elsewhere: JudgesElsewhere | None) -> None:
+        self._rules = rules = LearnPolicy(brought.template, formats=brought.formats)
         self._policies = Policies()
         self._elsewhere: JudgesElsewhere = Here() if elsewhere is None else elsewhere
         self._text_repairs = frozenset(TEXT_RULES) & rules.template.repair.rules

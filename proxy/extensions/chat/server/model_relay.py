@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 
 from proxy.adapters.ladder import find_conversation
-from proxy.core.contract.listed_tools import LearnPolicy
+from proxy.core.contract.policy import BroughtTools
 from proxy.core.json.jsontext import parse
 from proxy.core.model.values import (
     Conversation,
@@ -61,7 +61,7 @@ class ModelRelay:
     def __init__(self, clock: Clock, reports: Reports) -> None:
         self._clock = clock
         self._reports = reports
-        self._judges: dict[str, tuple[LearnPolicy, CallJudge]] = {}
+        self._judges: dict[str, tuple[BroughtTools, CallJudge]] = {}
 
     async def close(self) -> None:
         """Nothing runs beside the requests."""
