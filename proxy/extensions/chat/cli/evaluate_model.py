@@ -127,7 +127,7 @@ async def _ask(port: int, level: str, number: str, turn: EvaluatedAnswer) -> byt
     ]
     body = json.dumps({"model": "scripted", "messages": [], "tools": tools}).encode()
     head = f"POST /{level}/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-    rest = f"X-EvaluatedAnswer: {number}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    rest = f"X-Turn: {number}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write((head + rest).encode() + body)
     answer = await reader.read()

@@ -66,7 +66,7 @@ def list_bundled_turns() -> list[EvaluatedAnswer]:
 
 
 def read_turns(path: Path) -> list[EvaluatedAnswer]:
-    """The turns of a file, one JSON object a line with the fields of `EvaluatedAnswer`. Raises OSError or ValueError."""
+    """The answers in a file, one JSON object a line with these fields. Raises OSError or ValueError."""
     found = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         try:
