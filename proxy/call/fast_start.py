@@ -75,7 +75,8 @@ def start_call(
     something for `SentCall.deliver`."""
     context = open_context(call, call_route, services, record)
     record_call(context)
-    if services.hooks is not None or services.corrector is not None or has_failed_before(context):
+    waits = services.hooks is not None or services.corrector is not None or services.limiter is not None
+    if waits or call_route.calls is not None or has_failed_before(context):
         return WaitingCall(partial(run_context, context))
     policy, judge, started = context.policy, services.second_judge, services.clock.now()
     judged = judge_call(context)

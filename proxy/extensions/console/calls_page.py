@@ -12,14 +12,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 from urllib.parse import parse_qs, unquote
 
-from proxy.core.json.jsontext import parse
+from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.values import JsonProblem, JsonValue
 from proxy.extensions.console.copies import describe_copies
 from proxy.extensions.console.event_stream import follow_calls
 from proxy.routing.table import Route
 from proxy.server.admin.console_data import ConsoleData
 from proxy.server.admin.page import EventPage, Page, PageRequest, Readers, make_json_page, refuse_question
-from proxy.telemetry.recent.ring import SEVERAL, SINGLE, STAGES, CallFilter, KeptCall, make_entry, read_duration
+from proxy.telemetry.recent.ring import SEVERAL, SINGLE, SORTS, STAGES, CallFilter, KeptCall, make_entry
 
 # The highest and the default number of entries in one answer (`limit`).
 MOST_ENTRIES: Final = 500
@@ -27,8 +27,8 @@ _USUAL: Final = 200
 _KNOWN: Final = frozenset({*SEVERAL, *SINGLE, "since", "after", "before", "limit", "changes", "sort"})
 _SINCE: Final = re.compile(r"(?P<number>[0-9]+(\.[0-9]+)?)(?P<unit>ms|s|m|h|)")
 _PLACE: Final = re.compile(r"[0-9]{1,15}|[^.,]+\.[0-9]{1,15}(,[^.,]+\.[0-9]{1,15})*")
-# The orders in which calls are listed: newest first, or those that took longest first.
-_SORTS: Final = ("newest", "slowest")
+# The order in which calls are listed: a column, with `-` before it the highest first.
+USUAL_SORT: Final = "-time"
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -45,32 +45,30 @@ async def list_calls(data: ConsoleData, question: PageRequest, readers: Readers)
     limit = _read_limit(query)
     if limit is None:
         return refuse_question(f"`limit` is a number from 1 to {MOST_ENTRIES}")
-    if _first(query, "sort") not in ("", *_SORTS):
-        return refuse_question(f"`sort` is one of: {', '.join(_SORTS)}")
-    return make_json_page(list_entries(data, wanted, limit, query))
+    if _first(query, "sort").removeprefix("-") not in ("", *SORTS):
+        return refuse_question(f"`sort` is one of: {', '.join(SORTS)}; with `-` before it the highest stand first")
+    return Page(_list_entries(data, wanted, limit, query))
 
 
-def list_entries(
-    data: ConsoleData, wanted: CallFilter, limit: int, query: Mapping[str, list[str]]
-) -> dict[str, JsonValue]:
-    """Returns the answer of `/-/calls`.
+def _list_entries(data: ConsoleData, wanted: CallFilter, limit: int, query: Mapping[str, list[str]]) -> bytes:
+    """Returns the answer of `/-/calls` as JSON.
 
     The answer holds the entries, the `cursor` behind the newest one, how many calls are kept (`kept`) and can be kept
     (`bound`), and how many newer calls than `after` are not in it (`missed`): they are more than `limit`, or have left
     the ring. `older` is the position that a reader sends as `before` to get the calls that follow, where `has_older`
     says that there are some. With `changes` the answer also holds the proxy's changes since that position.
     """
-    recent, continues, slowest = data.recent, bool(query.get("after")), _first(query, "sort") == "slowest"
-    found = list(recent.select(wanted, None if continues or slowest else limit + 1))
-    if slowest:
-        found.sort(key=read_duration, reverse=True)
-    more = len(found) > limit and not slowest
+    recent, continues, order = data.recent, bool(query.get("after")), _first(query, "sort") or USUAL_SORT
+    usual = order == USUAL_SORT
+    found = list(recent.select(wanted, None if continues or not usual else limit + 1))
+    if not usual:
+        found.sort(key=SORTS[order.removeprefix("-")][0], reverse=order.startswith("-"))
+    more = len(found) > limit and usual
     shown: dict[str, JsonValue] = {
-        "calls": [name_entry(data, make_entry(kept)) for kept in found[:limit]],
         "cursor": f"{recent.boot}.{recent.last}",
         "kept": recent.size,
         "bound": recent.bound,
-        "sort": "slowest" if slowest else "newest",
+        "sort": order,
         # Above several workers, 1 is the place behind which a worker without older calls has none.
         "older": f"{recent.boot}.{found[limit - 1].seq if more else 1}",
         "has_older": more,
@@ -80,7 +78,8 @@ def list_entries(
         seen = read_place(query["changes"][0], data.recent.boot) or 0
         shown["changes"] = [{"event": each.event, "at": each.at, **each.data} for each in data.changes.after(seen)]
         shown["changes_cursor"] = f"{recent.boot}.{data.changes.last}"
-    return shown
+    entries = b",".join(map(recent.write_entry, found[:limit]))
+    return b'{"calls":[%b],%b\n' % (entries, dumps(shown)[1:])
 
 
 async def show_call(data: ConsoleData, question: PageRequest, routes: Iterable[Route] = ()) -> Page:
@@ -99,7 +98,7 @@ async def show_call(data: ConsoleData, question: PageRequest, routes: Iterable[R
 
 def open_call(data: ConsoleData, kept: KeptCall, *, with_values: bool) -> dict[str, JsonValue]:
     """Returns everything known about a kept call, and its arguments where they are kept and `with_values` allows it."""
-    shown = name_entry(data, make_entry(kept))
+    shown: dict[str, JsonValue] = {"id": f"{data.recent.boot}.{kept.seq}", **make_entry(kept)}
     shown["stages_ms"] = {name: round(kept.stages[name] * 1000, 3) for name in STAGES if name in kept.stages}
     if kept.failure is not None and (text := kept.failure.compose_answer()):
         shown["model_read"] = text
@@ -109,11 +108,6 @@ def open_call(data: ConsoleData, kept: KeptCall, *, with_values: bool) -> dict[s
         came, went = (_read_value(text) for text in values)
         shown |= {"came": came, **({"went": went} if values[1] else {})}
     return shown
-
-
-def name_entry(data: ConsoleData, entry: dict[str, Any]) -> dict[str, JsonValue]:
-    """Adds the id (`BOOT.NUMBER`) under which `/-/calls/` finds the entry again."""
-    return {"id": f"{data.recent.boot}.{entry['seq']}", **entry}
 
 
 def _read_value(text: bytes) -> JsonValue:
