@@ -297,7 +297,6 @@ class Handler:
         decoded = self._decode(call_route, self._note_read(call_route, record), record)
         if isinstance(decoded, ToolCall):
             call.call = start_call(decoded, call_route, services, record, call.note_answer)
-            call.follow = lambda request: _end(self._encode(request, call_route, call.wait(), record), call_route)
         elif isinstance(decoded, Failure):
             call.follow = lambda _: _answer_no_call(call_route.binding, call_route.raw, decoded, record)
         else:
@@ -312,9 +311,11 @@ class Handler:
         if self._stopping:
             call.abort()
             raise asyncio.CancelledError
-        if call.follow is None:
+        if call.follow is not None:
+            return call.follow(request)
+        if call.call_route is None:
             raise RuntimeError("the first stages of the call have not run")
-        return call.follow(request)
+        return _end(self._encode(request, call.call_route, call.wait(), call.record), call.call_route)
 
     def end(self, call: FastCall) -> None:
         """Notes that a call ended without a task."""

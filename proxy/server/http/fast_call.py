@@ -58,8 +58,10 @@ class FastHandler(Protocol):
 
 
 class FastCall:
-    """One call. `follow` gives the response in a task, once the first stages have run; `call` is what became of those,
-    `call_route` the request on its route, as far as they came."""
+    """One call. `call` is what became of it in the first stages, `call_route` the request on its route, as far as they
+    came; where they found no call, or a body that has to be waited for, `follow` gives the response in a task.
+
+    Nothing that it holds leads back to it once it has ended: a cycle for each call would be left to the collector."""
 
     __slots__ = (
         "_client",
