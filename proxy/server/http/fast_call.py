@@ -159,6 +159,7 @@ class FastCall:
         def follow(_: web.BaseRequest) -> Response:
             raise error
 
+        self._release()
         self.follow = follow
 
     def hand_over(self) -> None:
@@ -168,13 +169,13 @@ class FastCall:
     def cancel(self) -> None:
         """Ends a call whose client has gone."""
         self.abort()
-        self._release()
         self.record.outcome = "client_gone"
         self._handler.end(self)
         self.note_end()
 
     def abort(self) -> None:
         """Ends what is under way for the call."""
+        self._release()
         if self.call is not None and self.outcome is None:
             self.call.abort()
 
