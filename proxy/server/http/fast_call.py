@@ -1,4 +1,4 @@
-"""A call that runs without a task, from the bytes of its request to those of its response. Worth 20 % of a clean call.
+"""A call that runs without a task, from the bytes of its request to those of its response. Worth 15 % of a clean call.
 
 `FastCall` drives the same stages as `Handler.handle`: they are plain functions as far as nothing has to wait, and run
 while the connection reads. Where something has to wait, aiohttp's own task goes on with the call from there:
