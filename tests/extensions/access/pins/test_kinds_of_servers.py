@@ -7,14 +7,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from proxy.extensions.access.pins.lock_file import read_lock, select_definition, write_lock
-from tests.extensions.access.pins.test_pin_verb import definition, pin
+from tests.extensions.access.pins.test_pin_verb import pin
 from tests.extensions.access.pins.test_serving_pinned import EVIL, LIST, names, pinned, told
 from tests.extensions.mcp import stdio_server
 from tests.extensions.mcp.conversation import feedback, talk
 from tests.extensions.mcp.server import ADD, NOW, McpServer, call
 from tests.serving.wire import JSON_TYPE, answer, replies, tool
 
+PROCESS = [sys.executable, stdio_server.__file__]
 OPENAPI = """
 openapi: 3.1.0
 info: {title: t, version: '1'}
@@ -32,7 +35,7 @@ paths:
 
 async def test_the_tools_of_a_process_are_pinned(tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
-    command = json.dumps([sys.executable, stdio_server.__file__])
+    command = json.dumps(PROCESS)
     config.write_text(
         f"version: 1\nupstreams: {{files: {{command: {command}}}}}\n"
         "routes:\n  - {path: /mcp, upstream: files, protocol: mcp}\n"
@@ -41,17 +44,27 @@ async def test_the_tools_of_a_process_are_pinned(tmp_path: Path) -> None:
     assert read_lock((tmp_path / "tools.lock").read_bytes())["/mcp"]
 
 
-async def test_joined_servers_are_pinned_under_the_names_that_clients_see(tmp_path: Path) -> None:
-    config = tmp_path / "config.yaml"
-    async with tool(McpServer([ADD])) as one, tool(McpServer([NOW])) as two:
-        config.write_text(
-            f"version: 1\nupstreams: {{one: {{url: '{one.url}'}}, two: {{url: '{two.url}'}}}}\n"
-            f"routes:\n  - {{path: /mcp, protocol: mcp, servers: {{one: one, two: two}}}}\n"
-        )
-        assert 0 == await pin(config)
+def write_joined(folder: Path, **commands: list[str]) -> Path:
+    config = folder / "config.yaml"
+    upstreams = ", ".join(f"{name}: {{command: {json.dumps(words)}}}" for name, words in commands.items())
+    servers = ", ".join(f"{name}: {name}" for name in commands)
+    config.write_text(
+        f"version: 1\nupstreams: {{{upstreams}}}\nroutes:\n  - {{path: /mcp, protocol: mcp, servers: {{{servers}}}}}\n"
+    )
+    return config
 
-    found = read_lock((tmp_path / "tools.lock").read_bytes())["/mcp"]
-    assert [definition(ADD), definition(NOW)] == [found[name] for name in sorted(found)]
+
+async def test_joined_servers_are_pinned_under_the_names_that_clients_see(tmp_path: Path) -> None:
+    assert 0 == await pin(write_joined(tmp_path, a=PROCESS, b=PROCESS))
+    assert {"a_echo", "b_echo"} <= read_lock((tmp_path / "tools.lock").read_bytes())["/mcp"].keys()
+
+
+async def test_nothing_is_written_while_one_of_the_servers_is_out_of_reach(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert 2 == await pin(write_joined(tmp_path, a=PROCESS, gone=["no-such-program"]))
+    assert "server 'gone' is out of reach" in capsys.readouterr().err
+    assert not (tmp_path / "tools.lock").exists()
 
 
 async def test_operations_of_a_document_are_pinned_and_a_changed_document_is_noticed(tmp_path: Path) -> None:
