@@ -243,8 +243,9 @@ class Serving:
 
     def _tool_unpinned(self, route: str, tool: str, effect: str, change: str) -> None:
         self.metrics.unpinned.series[route, tool if self.metrics.knows(route, tool) else OTHER] += 1
-        told = {"route": route, "tool": tool, "effect": effect, "change": change}
-        self.log.event("tool is not defined as pinned", "warning", **told, approve=write_approval(route, tool))
+        approve = write_approval(str(self.reloader.served.loaded.files[0]), route, tool)
+        told = {"route": route, "tool": tool, "effect": effect, "change": change, "approve": approve}
+        self.log.event("tool is not defined as pinned", "warning", **told)
 
     def _adopt(self, compiled: Compiled) -> None:
         """Serves another config from here on. Nothing in it waits, so no request sees a half of it."""

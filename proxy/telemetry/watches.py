@@ -119,6 +119,6 @@ class UnpinnedWatch:
         self._tell(*seen)
 
 
-def write_approval(route: str, tool: str) -> str:
+def write_approval(config: str, route: str, tool: str) -> str:
     """The command that approves a tool as it is listed now."""
-    return f"toolcall-proxy pin CONFIG --route {shlex.quote(route)} --only {shlex.quote(tool)}"
+    return f"toolcall-proxy pin {shlex.quote(config)} --route {shlex.quote(route)} --only {shlex.quote(tool)}"
