@@ -401,7 +401,7 @@ class CallLimiter(Protocol):
     """Refuses calls that come too often, or too many at once (`limits.rate`, `limits.concurrent`)."""
 
     async def admit(
-        self, checked: CheckedCall, limits: CallLimits, call_route: CallRoute, record: CallRecord
+        self, checked: CheckedCall, limits: CallLimits, call_route: CallRoute
     ) -> Failure | Callable[[], None] | None:
         """Counts a call that would be sent. Gives why it is refused instead, or what is to be called once it has ended;
         None where nothing need be. Waits only for a shared store."""
@@ -484,12 +484,13 @@ class CallAccess(Protocol):
 
 @value_class
 class Admitted:
-    """A request that may go on: the name of its token, '' without one, the CORS fields of its answer, and what its
-    caller may call; `calls` None: anything."""
+    """A request that may go on: the name of its token, '' without one, the CORS fields of its answer, what its caller
+    may call (`calls` None: anything), and who that is where a token proves it: equal for one caller, '' for nobody."""
 
     token: str = ""
     cors: Headers = ()
     calls: CallAccess | None = field(default=None, repr=False)
+    caller: str = field(default="", repr=False)
 
 
 # Gives the names in a client's certificate, each with its kind: `CN:name`, `DNS:host`, `URI:spiffe://...`.
@@ -537,6 +538,10 @@ class CallRoute(Protocol):
     @property
     def peer(self) -> str:
         """The client's address."""
+
+    @property
+    def caller(self) -> str:
+        """Who calls, where a token proves it (`Admitted`); '' for nobody."""
 
     def find_user_query(self, sources: QuerySources) -> str:
         """What the user wants, in the client's words, at the first of the sources that holds something; '' where none

@@ -89,14 +89,14 @@ class RouteAdmission:
     def _admit(self, caller: Identity) -> Admitted | AccessDenied:
         if self.allow is None:
             self.audit.write(self.route, caller, "", "", "admitted")
-            return Admitted(caller.token)
+            return Admitted(caller.token, caller=caller.key)
         rules = tuple(rule for rule in self.allow if fits_caller(rule, caller))
         if self.passes and not rules:
             why = "No rule of this route allows this caller anything."
             self.audit.write(self.route, caller, "", "", f"denied: {codes.CALL_NOT_ALLOWED}")
             return AccessDenied(codes.CALL_NOT_ALLOWED, why)
         self.audit.write(self.route, caller, rules[0].name if self.passes else "", "", "admitted")
-        return Admitted(caller.token, calls=AllowedCalls(self.route, caller, rules, self.audit))
+        return Admitted(caller.token, calls=AllowedCalls(self.route, caller, rules, self.audit), caller=caller.key)
 
 
 @dataclass(frozen=True, slots=True)

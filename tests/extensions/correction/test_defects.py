@@ -41,6 +41,7 @@ class BrokenLane:
     headers: Headers = ()
     unknown: UnknownTool = field(default_factory=UnknownTool)
     peer: str = ""
+    caller: str = ""
     calls: None = None
 
     def refuse_hidden(self, tool: str) -> Failure | None:  # noqa: ARG002 - the protocol's signature

@@ -28,6 +28,16 @@ class Identity:
     claims: Mapping[str, JsonValue] = field(default_factory=lambda: _NOTHING, repr=False)
     certificate: frozenset[str] = field(default=frozenset(), repr=False)
 
+    @property
+    def key(self) -> str:
+        """Equal for one caller, '' for nobody. A signed token without a subject is its client's (RFC 9068)."""
+        if self.token:
+            return f"token {self.token}"
+        if self.issuer:
+            subject = next((self.claims[name] for name in ("sub", "client_id", "azp") if name in self.claims), "")
+            return f"issuer {self.issuer}\n{subject}"
+        return "\n".join(("certificate", *sorted(self.certificate))) if self.certificate else ""
+
 
 def find_scopes(claims: Mapping[str, JsonValue]) -> frozenset[str]:
     """The scopes of a token: `scope`, words in one text (RFC 8693 section 4.2), or `scp`, which Entra ID and Okta write

@@ -108,6 +108,11 @@ class McpRouteRequest:
         return self.call_route.peer
 
     @property
+    def caller(self) -> str:
+        """Who calls, where a token proves it."""
+        return self.call_route.caller
+
+    @property
     def calls(self) -> CallAccess | None:
         """What the caller may call; None: anything. What the proxy lists for all tools is anybody's."""
         calls = self.call_route.calls
