@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable
 
 from proxy.core.contract.correction import AnswerFormat, Asked, BudgetKind, Layer
-from proxy.core.contract.listed_tools import LearnedTools, LearnPolicy
-from proxy.core.contract.policy import CallLimits, ToolPolicy, ToolServer, UnknownTool
+from proxy.core.contract.policy import CallLimits, ListedSchema, ListRules, ToolPolicy, ToolServer, UnknownTool
 from proxy.core.json.jsontext import TextLimits
 from proxy.core.model.codes import ErrorCode
 from proxy.core.model.fields import Spellings
@@ -420,7 +419,7 @@ class ToolTexts(Protocol):
 class LearnedLists(Protocol):
     """What one route has learned of the tools that its server lists."""
 
-    def get_latest(self, rules: LearnPolicy) -> Mapping[str, ToolPolicy]:
+    def get_latest(self, rules: ListRules) -> Mapping[str, ToolPolicy]:
         """The tools of the list that was last used; where nothing was learned, those of the config."""
 
 
@@ -581,6 +580,24 @@ class Corrector(Protocol):
         answer; one that streams is remembered when it has passed."""
 
 
+@runtime_checkable
+class ExaminedTools(Protocol):
+    """Tools with schemas from outside, which are compiled here once a child process has found out what that costs."""
+
+    @property
+    def wait(self) -> float:
+        """How long a call waits for what has to be found out about its tool, in seconds."""
+
+    def rules_of(self, name: str) -> frozenset[str]:
+        """The repair rules of a tool."""
+
+    def find_unexamined(self, name: str) -> ListedSchema | None:
+        """The schema of a tool that has not been examined yet; None where no examination is needed."""
+
+    def settle(self, name: str, *, bad: str = "", expensive: bool = False) -> None:
+        """Records what examining a schema showed: it cannot be used, is too expensive to compile here, or neither."""
+
+
 class JudgesElsewhere(Protocol):
     """Reads and judges in child processes what would keep other calls waiting (call/judging.py)."""
 
@@ -593,7 +610,7 @@ class JudgesElsewhere(Protocol):
     async def find_failing(self, call: ToolCall, policy: ToolPolicy, failure: Failure) -> list[tuple[str, ...]]:
         """The places of refused arguments that a correction may change."""
 
-    async def examine(self, tools: LearnedTools, name: str) -> None:
+    async def examine(self, tools: ExaminedTools, name: str) -> None:
         """Finds out what a listed tool's schema costs before it is compiled in this process."""
 
 

@@ -32,12 +32,25 @@ class PageRow:
 @dataclass(frozen=True, slots=True)
 class RouteKind:
     """What a protocol of routes consists of: an `Adapter` (adapters/base.py), a `RouteKindReader` of their keys
-    (config/route_kinds.py), a `RouteHandler` (server/listed_routes.py), and the `LearnedLists` of one route."""
+    (config/route_kinds.py), a `RouteHandler` (server/listed_routes.py), and the `LearnedLists` of one route; `methods`
+    are those of its requests."""
 
+    methods: tuple[str, ...]
     adapter: str
     reader: str
     handler: str
     lists: str
+
+
+@dataclass(frozen=True, slots=True)
+class RelayKind:
+    """What an extension does with the requests of a relayed route that has its key; such a route takes every path below
+    its own. `reader` is a function `(context, route) -> settings`; `handler` makes a `RelayHandler`
+    (server/listed_routes.py). `other_keys` are those of a policy that count on such a route."""
+
+    reader: str
+    handler: str
+    other_keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +103,9 @@ class Extension:
     `pinned`: a function `(config, name of a route) -> PinnedTools | None` (core/contract/served_tools.py): which
         definitions of the tools that its server lists are approved. Called for a config with one of `sections`.
     `route_kinds`: value of a route's `protocol` -> what speaks it.
+    `route_check`: yields what contradicts itself among the keys of a route that speaks one of its protocols, or that
+        has one of its keys itself or at its upstream (config/combinations.py).
+    `upstream_keys`: key of an upstream in place of its URL -> a function `(context, name, written) -> UpstreamConfig`.
     `upstreams`: makes the `UpstreamKind` (server/setup/upstreams.py) of upstreams without a URL.
     `sources`: kind of a recorded import -> a coroutine function `(Recorded, headers, folder) -> Harvest`.
     `imports`: kind of `import` -> a module with `register(kinds)` and `run(args) -> exit code`.
@@ -100,6 +116,7 @@ class Extension:
         its schema, whether it is called by name, and the query policy.
     `tool_keys`: key of a tool -> a function `(context, path, written) -> RequestForm | None`.
     `route_keys`: key of a route -> a function `(catalogue, route, formats, query policy) -> ChannelJudge`.
+    `relays`: key of a relayed route -> what happens to its requests.
     `schema_sources`: key of a `schema` that is no JSON Schema -> a `ReadSource` (config/schema_sources.py).
     `other_keys`: its keys of the config at other places, which the readers above read.
     `metrics`: the rows of its metrics, for docs; the extension itself adds them to `Metrics`.
@@ -123,6 +140,8 @@ class Extension:
     services: str = ""
     pinned: str = ""
     route_kinds: Mapping[str, RouteKind] = field(default_factory=dict)
+    route_check: str = ""
+    upstream_keys: Mapping[str, str] = field(default_factory=dict)
     upstreams: str = ""
     sources: Mapping[str, str] = field(default_factory=dict)
     imports: Mapping[str, str] = field(default_factory=dict)
@@ -134,11 +153,21 @@ class Extension:
     tool_keys: Mapping[str, str] = field(default_factory=dict)
     route_keys: Mapping[str, str] = field(default_factory=dict)
     schema_sources: Mapping[str, str] = field(default_factory=dict)
+    relays: Mapping[str, RelayKind] = field(default_factory=dict)
 
     @property
     def keys(self) -> tuple[str, ...]:
         """Every key of the config that is the extension's."""
-        named = (self.sections, self.policy_keys, self.limit_keys, self.tool_keys, self.route_keys, self.other_keys)
+        named = (
+            self.sections,
+            self.policy_keys,
+            self.limit_keys,
+            self.tool_keys,
+            self.route_keys,
+            self.upstream_keys,
+            self.relays,
+            self.other_keys,
+        )
         return tuple(key for keys in named for key in keys)
 
     @property
@@ -194,12 +223,16 @@ EXTENSIONS: Final = (
         verbs={"stdio": "mcp.cli.stdio", "install": "mcp.cli.install", "uninstall": "mcp.cli.uninstall"},
         route_kinds={
             "mcp": RouteKind(
+                # POST carries messages; GET opens the stream of old revisions, DELETE ends their sessions.
+                methods=("POST", "GET", "DELETE"),
                 adapter="mcp.adapters.mcp:ADAPTER",
                 reader="mcp.config.mcp_routes:McpRoutes",
                 handler="mcp.server.exchange:Exchange",
                 lists="mcp.server.lists.catalogue:Catalogues",
             )
         },
+        route_check="mcp.config.mcp_combinations:check_route_keys",
+        upstream_keys={"command": "mcp.config.command_section:read_process"},
         upstreams="mcp.upstreams:McpUpstreams",
         sources={"mcp": "mcp.importing.mcp:read_again"},
         imports={"mcp": "mcp.cli.import_mcp", "mcpservers": "mcp.cli.import_mcpservers"},
@@ -208,7 +241,6 @@ EXTENSIONS: Final = (
             "mcp",
             "servers",
             "operations",
-            "command",
             "env",
             "pass_env",
             "cwd",
@@ -255,6 +287,19 @@ EXTENSIONS: Final = (
         answers="access.metadata:make_answers",
         services="access.access_services:AccessServices",
         pinned="access.pins.pins_section:find_pinned",
+    ),
+    Extension(
+        "chat",
+        adds="model servers: the tool calls in their answers are judged and repaired before the agent reads them",
+        uses=("mcp",),
+        no_config={"model": NoConfig("chat.cli.model_config:make_config_file")},
+        relays={
+            "model": RelayKind(
+                reader="chat.config.model_section:read_model",
+                handler="chat.server.model_relay:ModelRelay",
+                other_keys=("repair", "unknown_keys", "leaked_markup", "feedback", "formats"),
+            )
+        },
     ),
     Extension(
         "kubernetes",
@@ -318,6 +363,26 @@ def find_route_kind(protocol: str) -> RouteKind | None:
     return None if row is None else row.route_kinds[protocol]
 
 
+def find_relay(key: str) -> tuple[Extension, RelayKind]:
+    """What answers the requests of a relayed route with this key, installed or not. Raises StopIteration for others."""
+    return next((row, row.relays[key]) for row in EXTENSIONS if key in row.relays)
+
+
+def list_route_checks(protocol: str, *written: Mapping[str, Any]) -> list[str]:
+    """What checks a route of this protocol; `written` are its keys, and those of its upstream."""
+    keys = frozenset(key for mapping in written for key in mapping)
+    return [
+        row.route_check
+        for row in list_installed()
+        if row.route_check and (protocol in row.route_kinds or not keys.isdisjoint(row.keys))
+    ]
+
+
+def find_upstream_reader(keys: Mapping[str, Any]) -> str:
+    """What reads an upstream that has one of an extension's keys in place of a URL; '' where it has none."""
+    return next((place for row in list_installed() for key, place in row.upstream_keys.items() if key in keys), "")
+
+
 def find_upstream_place() -> str:
     """What makes upstreams without a URL. Raises LookupError where no extension does."""
     found = [row.upstreams for row in list_installed() if row.upstreams]
@@ -377,6 +442,9 @@ def find_key(key: str) -> Extension | None:
     """The extension that a key of the config belongs to, installed or not."""
     return next((row for row in EXTENSIONS if key in row.keys), None)
 
+
+# The keys by which extensions answer the requests of relayed routes.
+RELAY_KEYS: Final = tuple(key for row in EXTENSIONS for key in row.relays)
 
 # Every key of a policy that is an extension's -> its reader.
 POLICY_PLACES: Final[Mapping[str, str]] = {key: place for row in EXTENSIONS for key, place in row.policy_keys.items()}

@@ -10,7 +10,7 @@ from proxy.config.files.secrets import reveal
 from proxy.config.model import (
     Config,
     HeaderChanges,
-    McpConfig,
+    ListedRoute,
     Policy,
     RouteEntry,
     RouteKind,
@@ -20,14 +20,20 @@ from proxy.config.model import (
 )
 from proxy.config.policies import make_repair_policy, select_fingerprint
 from proxy.config.schemas import hash_value
-from proxy.config.sections.units import read_switch
 from proxy.core.check.validation import Check
-from proxy.core.contract.listed_tools import LearnPolicy, Overlay
-from proxy.core.contract.policy import AnswerPolicy, AttemptsPolicy, Mode, ToolPolicy, UnknownTool
+from proxy.core.contract.policy import (
+    AnswerPolicy,
+    AttemptsPolicy,
+    BroughtTools,
+    ListRules,
+    Mode,
+    ToolPolicy,
+    UnknownTool,
+)
 from proxy.core.contract.request_rules import ChannelJudge, OperationRule
 from proxy.core.contract.served_tools import PinnedTools
 from proxy.core.display.secrets import find_sensitive_names
-from proxy.core.model.values import ABSENT, Container, FeedbackLimits
+from proxy.core.model.values import Container, FeedbackLimits
 from proxy.extensions import ASKS_CALLER, find_binder, find_pinned_place, load_place
 from proxy.routing.table import Route, RouteTable
 
@@ -90,17 +96,32 @@ def _build_route(entry: RouteEntry, config: Config, containers: Mapping[str, Con
         headers_remove=inherited.remove | own.remove,
         auth=entry.policy.auth,
         cors=entry.policy.cors,
-        asks_caller=not entry.policy.added.keys().isdisjoint(ASKS_CALLER),
-        keeps_token=any(getattr(each, "keeps_token", False) for each in entry.policy.added.values()),
+        **_describe_callers(entry.policy),
         websocket=entry.websocket and entry.kind == "passthrough",
-        learn=_build_learning(entry.mcp, operations, _find_pinned(entry, config)) if entry.mcp is not None else None,
+        learn=_build_rules(entry.listed, operations, _find_pinned(entry, config)) if entry.listed is not None else None,
         idle_timeout=upstream.idle_timeout if upstream else find_default(Route, "idle_timeout"),
         query_policy=entry.query,
         lookalikes=entry.lookalikes,
         rewrites_resource=entry.rewrites_resource,
         is_from_root=entry.is_from_root,
+        relayed_by=entry.relayed_by,
+        brought=_build_brought(entry) if entry.relayed_by is not None else None,
         matrix=entry.channels.matrix if entry.channels else _list_matrix_parameters(operations),
     )
+
+
+def _build_brought(entry: RouteEntry) -> BroughtTools:
+    """How calls of the tools are judged that the requests of a relayed route bring along."""
+    template = _build_policy(ToolConfig("", "", None, None, entry.policy, {}), None, "call", listed=True)
+    return BroughtTools(template, entry.policy.formats)
+
+
+def _describe_callers(policy: Policy) -> dict[str, bool]:
+    """Whether a route asks who calls, and whether a token that came stays here."""
+    return {
+        "asks_caller": not policy.added.keys().isdisjoint(ASKS_CALLER),
+        "keeps_token": any(getattr(each, "keeps_token", False) for each in policy.added.values()),
+    }
 
 
 def _find_timeout(entry: RouteEntry, upstream: UpstreamConfig | None) -> float:
@@ -116,7 +137,7 @@ def _bind_operations(entry: RouteEntry) -> dict[str, OperationRule]:
         name: load_place(find_binder())(
             tool.request, tool.schema.check if tool.schema else None, by_name=by_name, query=entry.query
         )
-        for name, tool in (entry.mcp.tools if entry.mcp is not None else entry.tools).items()
+        for name, tool in (entry.listed.tools if entry.listed is not None else entry.tools).items()
         if tool.request is not None and entry.kind == "call"
     }
 
@@ -145,7 +166,7 @@ def _build_policies(
 
 
 def _list_tool_timeouts(entry: RouteEntry, usual: float) -> dict[str, float]:
-    tools = entry.mcp.tools if entry.mcp is not None else entry.tools
+    tools = entry.listed.tools if entry.listed is not None else entry.tools
     timeouts = ((name, tool.policy.timeout) for name, tool in tools.items())
     return {name: timeout for name, timeout in timeouts if timeout is not None and timeout != usual}
 
@@ -157,27 +178,11 @@ def _find_pinned(entry: RouteEntry, config: Config) -> PinnedTools | None:
     return found
 
 
-def _build_learning(
-    entry: McpConfig, operations: Mapping[str, OperationRule], pinned: PinnedTools | None
-) -> LearnPolicy:
+def _build_rules(entry: ListedRoute, operations: Mapping[str, OperationRule], pinned: PinnedTools | None) -> ListRules:
     """The operator's rules for tools that a server lists, or that are `operations`."""
-    overlays = {
-        name: Overlay(
-            _build_policy(tool, None, "call", listed=True, operation=operations.get(name)),
-            entry.patches.get(name, ABSENT),
-            read_switch(tool.written.get("validation", True)),
-        )
-        for name, tool in entry.tools.items()
-    }
-    learn = LearnPolicy(
-        _build_policy(ToolConfig("", "", None, None, entry.template, entry.written), None, "call", listed=True),
-        overlays,
-        caps={entry.names.show(name) or name: entry.template.caps.of(name) for name in entry.template.caps.overrides},
-        formats=entry.template.formats,
-        pinned=pinned,
-        **entry.select_learning(),
+    return entry.make_rules(
+        lambda tool: _build_policy(tool, None, "call", listed=True, operation=operations.get(tool.name)), pinned
     )
-    return learn.with_tokens(entry.tokens)
 
 
 def _build_policy(

@@ -13,8 +13,7 @@ from typing import Final
 from proxy.adapters import find_adapter
 from proxy.adapters.base import Adapter
 from proxy.adapters.ladder import find_text
-from proxy.core.contract.listed_tools import LearnPolicy
-from proxy.core.contract.policy import Mode, ToolPolicy, UnknownTool
+from proxy.core.contract.policy import ListRules, Mode, ToolPolicy, UnknownTool
 from proxy.core.contract.request_rules import OperationRule, WrittenRequest
 from proxy.core.model.fields import NO_SPELLINGS, fold_header
 from proxy.core.model.values import CheckedCall, Failure, Fields, Headers, RawRequest, UpstreamReply, value_class
@@ -34,7 +33,7 @@ _JSON: Final = (("content-type", "application/json"),)
 class NothingLearned:
     """Implements `LearnedLists` for a route that learns no tools."""
 
-    def get_latest(self, rules: LearnPolicy) -> Mapping[str, ToolPolicy]:
+    def get_latest(self, rules: ListRules) -> Mapping[str, ToolPolicy]:
         """The tools of the config."""
         return rules.whole()
 
@@ -72,7 +71,8 @@ class RouteBinding:
         if route.kind != "passthrough":
             dropped |= ANOTHER_REQUEST
         alone = route.shape.tool_pointer is not None and "{tool}" in route.upstream_path
-        target = "" if "{" in route.upstream_path else route.upstream_path
+        varies = "{" in route.upstream_path or route.relayed_by is not None
+        target = "" if varies else route.upstream_path
         return cls(
             route,
             find_adapter(route.adapter),

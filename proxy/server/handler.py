@@ -390,8 +390,8 @@ class Handler:
                 return read
             call_route = read
         if binding.route.learn is not None and self._listed is not None:
-            known = (services, record, self.draining, self._send, self._place, self.snapshot.texts)
-            return await self._listed.of(binding.route.adapter).handle(ListedRequest(request, call_route, *known))
+            listed = self._make_listed(request, call_route, services, record)
+            return await self._listed.of(binding.route.adapter).handle(listed)
         call = binding.adapter.decode(call_route.raw, binding.route.shape, record.request_id)
         record.stages["decode"] = now() - started
         if isinstance(call, Passthrough):
@@ -407,7 +407,27 @@ class Handler:
         record.stages["stream" if response.prepared else "answer"] = now() - started
         return response
 
+    def _make_listed(
+        self, request: web.BaseRequest, call_route: RouteRequest, services: Services, record: CallRecord
+    ) -> ListedRequest:
+        """A request with everything that an extension needs to answer it."""
+        known = (services, record, self.draining, self._send, self._place, self.snapshot.texts, self._tell)
+        return ListedRequest(request, call_route, *known)
+
     async def _relay(
+        self, request: web.BaseRequest, fields: Fields, call_route: RouteRequest, services: Services, record: CallRecord
+    ) -> web.StreamResponse:
+        """Relays a request that is not a call, unless its route has the key of an extension that answers it."""
+        relayed_by = call_route.binding.route.relayed_by
+        if relayed_by is not None and self._listed is not None:
+            listed = self._make_listed(request, call_route, services, record)
+            answer = await self._listed.of_relay(relayed_by.key).handle(listed)
+            if not isinstance(answer, RouteRequest):
+                return answer
+            call_route = answer
+        return await self._relay_unread(request, fields, call_route, services, record)
+
+    async def _relay_unread(
         self, request: web.BaseRequest, fields: Fields, call_route: RouteRequest, services: Services, record: CallRecord
     ) -> web.StreamResponse:
         """Forwards a request that is not a call unchanged, streamed both ways."""

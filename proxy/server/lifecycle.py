@@ -18,7 +18,7 @@ from proxy.call.judging import Elsewhere
 from proxy.config.model import AdminConfig as AdminEntry
 from proxy.config.model import Config, ServerTls
 from proxy.interfaces import CountsConnections, GuardedUpstream, Observer, Services
-from proxy.server.admin.console_data import list_observers, make_console_data
+from proxy.server.admin.console_data import make_console_data
 from proxy.server.admin.page import Readers
 from proxy.server.handler import Handler, Snapshot
 from proxy.server.http.headers import Hop
@@ -75,7 +75,7 @@ class Serving:
         self._escalations = Escalations(log)
         self._second_judge = SecondJudges(base.pacing.chance, self.metrics, log)
         self._listed = ListedRoutes(base.clock, make_id, self._make_reports())
-        self._addresses = AddressWatch(base.clock.now, partial(warn_of_addresses, log))
+        self._addresses = AddressWatch(lambda: self.metrics.sources, partial(warn_of_addresses, log))
         trusted = compiled.loaded.config.trusted
         self.handler = Handler(
             _snapshot(compiled, self._make_services(compiled, self._pools.of(compiled.loaded.config)[0])),
@@ -100,8 +100,8 @@ class Serving:
 
     def _observers(self) -> tuple[Observer, ...]:
         """The observers of finished requests. One that is off is left out, so it costs no call anything."""
-        kept = list_observers(self.console)
-        return (self.metrics, self.log, self._addresses, *self._added.observers, *self._tracing.observers, *kept)
+        kept = () if self.console is None else (self.console,)
+        return (self.metrics, self.log, *kept, *self._added.observers, *self._tracing.observers)
 
     def _watch(self) -> None:
         """Sets where the metrics read at each scrape."""
@@ -116,6 +116,7 @@ class Serving:
         """Begins what runs beside the calls, once the ports are open. `watch`: takes over changed files."""
         self.warming.begin(self.reloader.served.table)
         self._lag.begin()
+        self._addresses.begin()
         if self.console is not None:
             self.console.begin()
             self.console.changes.add_reload("started", self.reloader.served.loaded.digest, (), ())
@@ -189,6 +190,7 @@ class Serving:
         self.handler.draining = True
         self.warming.end()
         self._lag.end()
+        self._addresses.end()
         self.readers.ending = True
         if self.console is not None:
             self.console.end()

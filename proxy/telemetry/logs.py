@@ -20,7 +20,7 @@ import orjson
 import structlog
 
 from proxy.core.contract.correction import AnswerFormat
-from proxy.core.envelope.view import select_violations, show_path
+from proxy.core.envelope.view import select_violations, show_name, show_path
 from proxy.core.model.codes import Severity
 from proxy.core.model.values import Violation
 from proxy.interfaces import CallRecord, CorrectionQuestion, HookFailure
@@ -273,7 +273,7 @@ def build_fields(record: CallRecord) -> Fields:
 
 
 def _list_call_fields(record: CallRecord) -> Fields:
-    name = show_path((record.tool[:_LONGEST_NAME],)).removeprefix("/")
+    name = show_name(record.tool)
     fields: Fields = {
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.name": name,

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
+from typing import Protocol
 
 from proxy.core.check.validation import Check
 from proxy.core.contract.correction import CorrectionPolicy
@@ -240,6 +241,21 @@ class AnswerPolicy:
 
     check: Check
     enforce: bool = False
+
+
+class ListRules(Protocol):
+    """How a route treats the tools that its server lists. An extension makes and reads the rules."""
+
+    def whole(self) -> dict[str, ToolPolicy]:
+        """The policies of the tools whose schemas stand in the config."""
+
+
+@dataclass(frozen=True, slots=True)
+class BroughtTools:
+    """How calls of tools are judged that a request itself brings along: `template` is the policy of each."""
+
+    template: ToolPolicy
+    formats: Formats
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,7 +103,7 @@ def _check_jwt(
     if route.policy.auth is not None and route.policy.auth.forward != jwt.forward:
         hint = "say `forward` at `auth` as at `jwt`"
         context.mistake(place, "`auth` and `jwt` disagree on whether a token goes on to the upstream", hint, key=True)
-    if route.mcp is not None and not settings.url:
+    if route.listed is not None and not settings.url:
         hint = (
             "add `access: {url: https://HOST}`, where clients reach the proxy: they read there whom to ask for a token"
         )
@@ -127,7 +127,7 @@ def _check_rules(context: Context, at: Pointer, written: Mapping[str, JsonValue]
             if key in rule and route.kind == "passthrough":
                 message = f"`{key}` means nothing on route {route.name!r}: no call is read there"
                 context.mistake((*spot, key), message, "give the route rules of its own, without it", key=True)
-        if route.kind != "passthrough" and route.mcp is None:
+        if route.kind != "passthrough" and route.listed is None:
             _note_unnamed(context, rule, route)
 
 

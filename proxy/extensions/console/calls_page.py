@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 from urllib.parse import parse_qs, unquote
 
-from proxy.core.json.jsontext import parse
+from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.values import JsonProblem, JsonValue
 from proxy.extensions.console.copies import describe_copies
 from proxy.extensions.console.event_stream import follow_calls
@@ -47,13 +47,11 @@ async def list_calls(data: ConsoleData, question: PageRequest, readers: Readers)
         return refuse_question(f"`limit` is a number from 1 to {MOST_ENTRIES}")
     if _first(query, "sort") not in ("", *_SORTS):
         return refuse_question(f"`sort` is one of: {', '.join(_SORTS)}")
-    return make_json_page(list_entries(data, wanted, limit, query))
+    return Page(_list_entries(data, wanted, limit, query))
 
 
-def list_entries(
-    data: ConsoleData, wanted: CallFilter, limit: int, query: Mapping[str, list[str]]
-) -> dict[str, JsonValue]:
-    """Returns the answer of `/-/calls`.
+def _list_entries(data: ConsoleData, wanted: CallFilter, limit: int, query: Mapping[str, list[str]]) -> bytes:
+    """Returns the answer of `/-/calls` as JSON.
 
     The answer holds the entries, the `cursor` behind the newest one, how many calls are kept (`kept`) and can be kept
     (`bound`), and how many newer calls than `after` are not in it (`missed`): they are more than `limit`, or have left
@@ -66,7 +64,6 @@ def list_entries(
         found.sort(key=read_duration, reverse=True)
     more = len(found) > limit and not slowest
     shown: dict[str, JsonValue] = {
-        "calls": [name_entry(data, make_entry(kept)) for kept in found[:limit]],
         "cursor": f"{recent.boot}.{recent.last}",
         "kept": recent.size,
         "bound": recent.bound,
@@ -80,7 +77,8 @@ def list_entries(
         seen = read_place(query["changes"][0], data.recent.boot) or 0
         shown["changes"] = [{"event": each.event, "at": each.at, **each.data} for each in data.changes.after(seen)]
         shown["changes_cursor"] = f"{recent.boot}.{data.changes.last}"
-    return shown
+    entries = b",".join(map(recent.write_entry, found[:limit]))
+    return b'{"calls":[%b],%b\n' % (entries, dumps(shown)[1:])
 
 
 async def show_call(data: ConsoleData, question: PageRequest, routes: Iterable[Route] = ()) -> Page:
@@ -99,7 +97,7 @@ async def show_call(data: ConsoleData, question: PageRequest, routes: Iterable[R
 
 def open_call(data: ConsoleData, kept: KeptCall, *, with_values: bool) -> dict[str, JsonValue]:
     """Returns everything known about a kept call, and its arguments where they are kept and `with_values` allows it."""
-    shown = name_entry(data, make_entry(kept))
+    shown: dict[str, JsonValue] = {"id": f"{data.recent.boot}.{kept.seq}", **make_entry(kept)}
     shown["stages_ms"] = {name: round(kept.stages[name] * 1000, 3) for name in STAGES if name in kept.stages}
     if kept.failure is not None and (text := kept.failure.compose_answer()):
         shown["model_read"] = text
@@ -109,11 +107,6 @@ def open_call(data: ConsoleData, kept: KeptCall, *, with_values: bool) -> dict[s
         came, went = (_read_value(text) for text in values)
         shown |= {"came": came, **({"went": went} if values[1] else {})}
     return shown
-
-
-def name_entry(data: ConsoleData, entry: dict[str, Any]) -> dict[str, JsonValue]:
-    """Adds the id (`BOOT.NUMBER`) under which `/-/calls/` finds the entry again."""
-    return {"id": f"{data.recent.boot}.{entry['seq']}", **entry}
 
 
 def _read_value(text: bytes) -> JsonValue:

@@ -14,7 +14,7 @@ from proxy.core.display.secrets import MASK
 from proxy.core.json.jsontext import parse
 from proxy.core.model.values import JsonProblem, JsonValue
 from proxy.routing.table import Route
-from proxy.telemetry.recent.ring import LONGEST
+from proxy.telemetry.recent.kept_values import LONGEST
 
 _READER: Final = "Arguments are shown to who logs in with `admin.token`, if `admin.values` keeps them."
 _OFF: Final = "Arguments are not kept. To see and copy them, set `admin.values: full`."

@@ -22,7 +22,7 @@ from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import JsonValue
 from proxy.server.admin.console_data import ConsoleData
 from proxy.server.admin.page import Readers
-from proxy.telemetry.recent.ring import CallFilter, KeptCall, make_entry
+from proxy.telemetry.recent.ring import CallFilter, KeptCall
 
 # The seconds between two readings of the ring.
 _EVERY: Final = 0.1
@@ -39,8 +39,12 @@ class _Place(NamedTuple):
 
 def format_event(event: str, data: JsonValue, name: str = "") -> bytes:
     """Returns one event as bytes. `name` is its id: the position with which a reader continues behind it."""
+    return _frame_event(event, dumps(data), name)
+
+
+def _frame_event(event: str, data: bytes, name: str) -> bytes:
     head = f"id: {name}\n" if name else ""
-    return f"{head}event: {event}\ndata: ".encode() + dumps(data) + b"\n\n"
+    return f"{head}event: {event}\ndata: ".encode() + data + b"\n\n"
 
 
 async def follow_calls(
@@ -88,8 +92,7 @@ def _read_new(data: ConsoleData, wanted: CallFilter, place: _Place) -> tuple[byt
 
 
 def _call(data: ConsoleData, kept: KeptCall) -> bytes:
-    name = f"{data.recent.boot}.{kept.seq}"
-    return format_event("call", {"id": name, **make_entry(kept)}, name)
+    return _frame_event("call", data.recent.write_entry(kept), f"{data.recent.boot}.{kept.seq}")
 
 
 def _changes(data: ConsoleData, seen: int) -> Iterator[bytes]:

@@ -27,6 +27,7 @@ from proxy.extensions import list_added_pages
 from proxy.server.admin.api import PROBES, Pages
 from proxy.server.admin.operator_access import OperatorAccess, Role, is_foreign_page
 from proxy.server.admin.page import EventPage, Page, PageRequest, make_json_page, refuse_question
+from proxy.server.admin.shared_answers import SharedAnswers
 from proxy.server.http.body import read_whole, say_continue
 from proxy.server.http.checks import BadRequest, find_fault
 from proxy.server.http.framing import SERVER, Response, ResponseStream
@@ -65,7 +66,7 @@ async def open_operator_ports(
     ListenError.
     """
     reveal_now = partial(reveal_again, folder=secrets[0], environ=secrets[1], read=read_file)
-    admin = Admin(pages, OperatorAccess(entry, now, reveal_now))
+    admin = Admin(pages, OperatorAccess(entry, now, reveal_now), now)
     opened.append(await open_port(Listener(admin.handle, refuse_head), entry.listen, key="admin.listen"))
     if entry.probes is not None:
         opened.append(await open_port(Listener(admin.probe, refuse_head), entry.probes, key="admin.probes", held=held))
@@ -76,10 +77,11 @@ async def open_operator_ports(
 class Admin:
     """Answers the operator's port (`handle`) and the probes' port (`probe`)."""
 
-    def __init__(self, pages: Pages, access: OperatorAccess) -> None:
+    def __init__(self, pages: Pages, access: OperatorAccess, now: Callable[[], float]) -> None:
         self._pages = pages
         self._probes = {path: pages[path] for path in pages if path in PROBES}
         self._access = access
+        self._shared = SharedAnswers(now)
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answers one request to the operator's port."""
@@ -151,7 +153,7 @@ class Admin:
             method, path, path.removeprefix(known), query, body, role, request.remote or "",
             fields.get("accept") or "", fields.get("if-none-match") or "", fields.get("last-event-id") or "",
         )  # fmt: skip
-        page = await make(question)
+        page = await self._shared.find_or_make(question, fields.get("cache-control") or "", make)
         return await _send_events(page, request) if isinstance(page, EventPage) else _answer(page)
 
 

@@ -5,29 +5,27 @@
     RecentCalls.find       one of them by its number, for `open_call`
 
 An entry has the fields of the log's line, `seq`, `conversation`, and for each error `expected` and `got`. Entries are
-built only when somebody reads them. A reader remembers the number of the last entry that it has seen, so readers cost
-no memory here.
-
-If `admin.values` says so, `KeptValues` holds the arguments of the last calls, bounded in bytes.
+built only when somebody reads them, and the texts of the newest once for all readers. A reader remembers the number of
+the last entry that it has seen, so readers cost no memory here.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from operator import attrgetter
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, AnyStr, Final, Generic, NamedTuple
 
 from proxy.core.contract.attempts import hash_conversation
-from proxy.core.display.preview import MASK, sanitise_value
+from proxy.core.envelope.view import show_name
 from proxy.core.json.jsontext import dumps
-from proxy.core.model.values import Document, FeedbackLimits, JsonValue
 from proxy.interfaces import CallRecord
 from proxy.telemetry.logs import build_fields, round_milliseconds
 from proxy.telemetry.metric_table import WRONG
 from proxy.telemetry.recent.failures import KeptFailure, keep_failure
+from proxy.telemetry.recent.kept_values import KeptValues
 
 # The default number of kept requests: at most 3.5 MB.
 KEPT: Final = 2000
@@ -44,6 +42,8 @@ _LEFT_OUT: Final = frozenset({
 _NAMES: Final = tuple(each.name for each in fields(CallRecord) if each.repr and each.name not in _LEFT_OUT)
 _read_usual: Final = attrgetter(*_NAMES)
 _PLACES: Final = {name: place for place, name in enumerate(_NAMES)}
+# The most texts of entries that are kept for readers: as many as one answer holds. They take about 0.5 MB.
+MOST_TEXTS: Final = 500
 # Stages of a call, in the order in which they run, as `open_call` shows their times.
 STAGES: Final = ("read", "decode", "hooks", "decide", "correction", "gather", "upstream", "answer", "stream", "total")
 
@@ -117,6 +117,8 @@ class RecentCalls:
         self._kept: deque[tuple[Any, ...]] = deque()
         self._most = kept
         self._characters = 0
+        self._entries = _NewestTexts(lambda kept: dumps({"id": f"{boot}.{kept.seq}", **make_entry(kept)}))
+        self._words = _NewestTexts(_join_words)
 
     def finished(self, record: CallRecord) -> None:
         """Keeps a finished request."""
@@ -161,13 +163,35 @@ class RecentCalls:
                 return
             if wanted.before and kept.seq >= wanted.before:
                 continue
-            if is_open or _fits(kept, wanted):
+            if is_open or _fits(kept, wanted, self._words):
                 found += 1
                 yield kept
+
+    def write_entry(self, kept: KeptCall) -> bytes:
+        """A kept request as the JSON text that every reader gets, with the id (`BOOT.NUMBER`) that finds it again."""
+        return self._entries.read(kept)
 
     def find(self, seq: int) -> KeptCall | None:
         """The request with this number, if it is still kept."""
         return next((KeptCall._make(kept) for kept in reversed(self._kept) if kept[0] == seq), None)
+
+
+class _NewestTexts(Generic[AnyStr]):
+    """A text of each kept request, made when it is first read: a kept request never changes. The `MOST_TEXTS` that were
+    made last are kept."""
+
+    def __init__(self, make: Callable[[KeptCall], AnyStr]) -> None:
+        self._make: Callable[[KeptCall], AnyStr] = make
+        self._made: dict[int, AnyStr] = {}
+
+    def read(self, kept: KeptCall) -> AnyStr:
+        """The text of one kept request."""
+        text = self._made.get(kept.seq)
+        if text is None:
+            text = self._made[kept.seq] = self._make(kept)
+            if len(self._made) > MOST_TEXTS:
+                del self._made[next(iter(self._made))]
+        return text
 
 
 def _list_unusual_fields(record: CallRecord) -> dict[str, Any]:
@@ -210,7 +234,7 @@ def read_figures(kept: KeptCall) -> KeptFigures:
         took, upstream_took = told["duration_ms"], told.get("upstream.duration_ms", 0.0)
     else:
         upstream, is_call = told[_PLACES["upstream"]], told[_PLACES["call_id"]]
-        tool, source = (told[_PLACES["tool"]], told[_PLACES["conversation_rung"]]) if is_call else ("", "")
+        tool, source = (_value(kept, "tool"), told[_PLACES["conversation_rung"]]) if is_call else ("", "")
         route, took = told[_PLACES["route"]], round_milliseconds(read_duration(kept))
         upstream_took = round_milliseconds(told[_PLACES["upstream_seconds"]])
     own = round_milliseconds(total or 0.0) if total is not None or upstream else None
@@ -253,11 +277,12 @@ _FIELDS: Final = {
 
 def _value(kept: KeptCall, name: str) -> str:
     told = kept.told
-    found = told.get(_FIELDS[name], "") if isinstance(told, dict) else told[_PLACES[name]]
-    return str(found or "")
+    if isinstance(told, dict):
+        return str(told.get(_FIELDS[name]) or "")
+    return show_name(told[_PLACES[name]]) if name == "tool" else str(told[_PLACES[name]] or "")
 
 
-def _fits(kept: KeptCall, wanted: CallFilter) -> bool:
+def _fits(kept: KeptCall, wanted: CallFilter, words: _NewestTexts[str]) -> bool:
     for name in SEVERAL:
         choices: frozenset[str] = getattr(wanted, name)
         if choices and not any(_is_meant(_value(kept, name), choice) for choice in choices):
@@ -267,16 +292,18 @@ def _fits(kept: KeptCall, wanted: CallFilter) -> bool:
             return False
     if not kept.conversation.startswith(wanted.conversation):
         return False
-    return _fits_places(kept, wanted) and (not wanted.text or _shows_words(kept, wanted.text.casefold().split()))
+    if not _fits_places(kept, wanted):
+        return False
+    return not wanted.text or all(word in words.read(kept) for word in wanted.text.casefold().split())
 
 
 def _is_meant(name: str, wanted: str) -> bool:
     return wanted[1:].lower() in name.lower() if wanted.startswith("~") else name == wanted
 
 
-def _shows_words(kept: KeptCall, folded: list[str]) -> bool:
-    """Whether texts that the entry shows hold all these words, which are case-folded. Kept arguments are not
-    searched."""
+def _join_words(kept: KeptCall) -> str:
+    """The texts and numbers that the entry shows, case-folded, each on lines of its own. Kept arguments are not among
+    them."""
     waiting: list[Any] = [make_entry(kept)]
     shown: list[str] = []
     while waiting:
@@ -291,7 +318,7 @@ def _shows_words(kept: KeptCall, folded: list[str]) -> bool:
                 shown.append(str(found))
             case _:
                 pass
-    return all(any(word in text for text in shown) for word in folded)
+    return "\n".join(shown)
 
 
 def _fits_places(kept: KeptCall, wanted: CallFilter) -> bool:
@@ -317,66 +344,3 @@ def is_below(path: str, wanted: str) -> bool:
     return len(steps) >= len(parts) and all(
         part in ("*", step) for step, part in zip(steps[: len(parts)], parts, strict=True)
     )
-
-
-# The longest arguments kept of one call, in bytes.
-LONGEST: Final = 16 * 1024
-_OVERHEAD: Final = 200
-
-ShownValues = Literal["off", "preview", "full"]
-
-
-class KeptValues:
-    """The arguments of the last calls by the call's number: as received and, if repaired, as sent. The oldest are
-    dropped first.
-
-    `preview` keeps what a model would be shown: secret names and credentials masked, paths shortened, long texts cut.
-    `full` keeps the arguments whole. What the schema marks secret is `***` in both.
-    """
-
-    def __init__(self, shown: ShownValues, room: int) -> None:
-        self.shown = shown
-        self._room = self._left = room
-        self._kept: OrderedDict[int, tuple[bytes, bytes]] = OrderedDict()
-
-    def keep(self, seq: int, record: CallRecord) -> None:
-        """Keeps the arguments of one call, unless they are too long."""
-        call = record.call
-        if call is None:
-            return
-        limits = FeedbackLimits() if record.policy is None else record.policy.feedback
-        came = self._text(call.arguments, call.raw, limits)
-        went = b""
-        if (record.repairs or record.corrections) and record.checked is not None:
-            went = self._value(record.checked.value, limits)
-        if len(came) + len(went) > LONGEST:
-            return
-        self._kept[seq] = (came, went)
-        self._left -= len(came) + len(went) + _OVERHEAD
-        while self._left < 0:
-            _, gone = self._kept.popitem(last=False)
-            self._left += sum(map(len, gone)) + _OVERHEAD
-
-    def read(self, seq: int) -> tuple[bytes, bytes] | None:
-        """Arguments as received and as sent, as JSON texts; b'' where there are none."""
-        return self._kept.get(seq)
-
-    def _text(self, arguments: object, raw: bytes, limits: FeedbackLimits) -> bytes:
-        if not isinstance(arguments, Document):
-            text = raw[:LONGEST].decode("utf-8", "replace")
-            return dumps(text if self.shown == "full" else sanitise_value(text, limits))
-        if self.shown == "full" and not limits.secret_names:
-            return arguments.text[: LONGEST + 1]
-        return self._value(arguments.value, limits)
-
-    def _value(self, value: JsonValue, limits: FeedbackLimits) -> bytes:
-        if self.shown == "preview":
-            return dumps(sanitise_value(value, limits))
-        return dumps(mask_names(value, limits.secret_names))
-
-
-def mask_names(value: JsonValue, names: frozenset[str]) -> JsonValue:
-    """A value with `***` at each key of these names."""
-    if isinstance(value, Mapping):
-        return {key: MASK if key in names else mask_names(item, names) for key, item in value.items()}
-    return [mask_names(item, names) for item in value] if isinstance(value, list) else value

@@ -14,7 +14,7 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
-from tests.serving.proxied import Proxied, proxied
+from tests.serving.proxied import Proxied, proxied_by
 from tests.serving.wire import JSON_TYPE, Seen, Tool, answer, replies, tool
 
 OK = answer("200 OK", b'{"ok": true}', JSON_TYPE)
@@ -126,5 +126,5 @@ async def guarded(
     async with tool(issues) as issuing, tool(script or replies(OK)) as server:
         issues.url = issuing.url
         section = f"{{issuers: {{main: {{issuer: '{issues.url}', audience: '{AUDIENCE}'{issuer}}}}}{access}}}"
-        async with proxied(routes, server.url, clock, access=section, **keys) as proxy:
+        async with proxied_by(clock, routes, server.url, access=section, **keys) as proxy:
             yield Guarded(proxy, issues, clock, server)

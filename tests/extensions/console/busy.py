@@ -1,4 +1,5 @@
-"""How the Calls page does while calls come fast: how long a click takes, and how large its heap becomes.
+"""How the Calls page does while calls come fast: how long a click takes, how large its heap becomes, and what the tabs
+cost the proxy.
 
     python -m tests.extensions.console.busy [--rate 500] [--seconds 60] [--tabs 1]
 
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.extensions.console.browser import browser, page
+from tests.extensions.console.cpu_time import read_cpu_time
 from tests.extensions.console.served import ROUTES, Served, served
 
 _BODY: Final = b'{"text": "tea", "at": "2026-12-01T09:00:00Z"}'
@@ -76,6 +78,8 @@ def watch(started: Served, running: Any, options: argparse.Namespace) -> None:
             tab.goto(started.link(view="#/calls"))
             tab.reload()
             tab.locator("main h1").wait_for()
+        assert started.popen is not None
+        begun = read_cpu_time(started.popen.pid)
         answered: list[int] = []
         calling = threading.Thread(
             target=lambda: answered.append(asyncio.run(send(started.port, options.rate, options.seconds)))
@@ -85,11 +89,13 @@ def watch(started: Served, running: Any, options: argparse.Namespace) -> None:
         while calling.is_alive():
             clicks.append(tabs[-1].evaluate(_CLICK))
             tabs[-1].wait_for_timeout(500)
+        spent = 100 * (read_cpu_time(started.popen.pid) - begun) / options.seconds
         heap = tabs[-1].context.new_cdp_session(tabs[-1]).send("Runtime.getHeapUsage")["usedSize"] / 1e6
         rate = answered[0] / options.seconds
         sys.stdout.write(
             f"{len(tabs)} tabs, {rate:.0f} calls a second for {options.seconds:.0f} s: {len(clicks)} clicks, median "
-            f"{statistics.median(clicks):.0f} ms, longest {max(clicks):.0f} ms; heap {heap:.0f} MB\n"
+            f"{statistics.median(clicks):.0f} ms, longest {max(clicks):.0f} ms; heap {heap:.0f} MB; "
+            f"the proxy took {spent:.1f} % of a core, these calls included\n"
         )
 
 

@@ -1,10 +1,10 @@
 """What readers of the console cost the process: its CPU time for each poll, while calls come.
 
-    python -m tests.extensions.console.polling [--readers 10] [--seconds 20] [--rate 20]
+    python -m tests.extensions.console.polling [--readers 10] [--seconds 20] [--rate 20] [--kept 2000]
 
-2,000 calls are kept before it begins. Each reader asks what an open page asks: the calls that hold a word (new ones
-only, every second), the overview (every second) and the header's overview (every two seconds). No test does this: a
-figure of time says nothing on a busy machine.
+2,000 calls are kept before it begins. Each reader asks what two open pages ask: the calls that hold a word (new ones
+only, every second), the overview (every two seconds) and the header's overview (every two seconds), of both as the
+pages do an answer that may be as old. No test does this: a figure of time says nothing on a busy machine.
 """
 
 from __future__ import annotations
@@ -20,17 +20,12 @@ from typing import Final
 import aiohttp
 
 from tests.extensions.console.busy import send
+from tests.extensions.console.cpu_time import read_cpu_time
 from tests.extensions.console.served import ROUTES, TOKEN, Served, served
 
 KEPT: Final = 2000
 _CHECKED: Final = ROUTES.replace("upstream: tools", "upstream: none\n    mode: report")
-_PATHS: Final = {"calls": 1.0, "overview?window=15m": 1.0, "overview?window=1m": 2.0}
-
-
-def read_cpu_time(pid: int) -> float:
-    """The CPU time of a process so far, in seconds (Linux)."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / 100
+_PATHS: Final = {"calls": 1.0, "overview?window=15m": 2.0, "overview?window=1m": 2.0}
 
 
 async def read_path(session: aiohttp.ClientSession, path: str, every: float, end: float) -> int:
@@ -38,7 +33,8 @@ async def read_path(session: aiohttp.ClientSession, path: str, every: float, end
     polls, cursor = 0, ""
     while time.monotonic() < end:
         asked = f"calls?text=reminder&limit=200{f'&after={cursor}' if cursor else ''}" if path == "calls" else path
-        async with session.get(f"/-/{asked}") as answer:
+        headers = {} if path == "calls" else {"Cache-Control": f"max-age={every:.0f}"}
+        async with session.get(f"/-/{asked}", headers=headers) as answer:
             cursor = (await answer.json()).get("cursor", "")
         polls += 1
         await asyncio.sleep(every)
@@ -48,9 +44,9 @@ async def read_path(session: aiohttp.ClientSession, path: str, every: float, end
 async def measure(started: Served, options: argparse.Namespace) -> None:
     """Prints the CPU time of the same load without readers and with them."""
     assert started.popen is not None
-    await send(started.port, 400, KEPT / 400 + 1)
+    await send(started.port, 400, options.kept / 400)
     spent, polls = [], list[int]()
-    for readers in (0, options.readers):
+    for readers in (0, 1, options.readers):
         before, end = read_cpu_time(started.popen.pid), time.monotonic() + options.seconds
         async with aiohttp.ClientSession(
             f"http://127.0.0.1:{started.admin}/", headers={"Authorization": f"Bearer {TOKEN}"}
@@ -59,9 +55,10 @@ async def measure(started: Served, options: argparse.Namespace) -> None:
             _, *polls = await asyncio.gather(send(started.port, options.rate, options.seconds), *asking)
         spent.append(read_cpu_time(started.popen.pid) - before)
         sys.stdout.write(
-            f"{readers} readers: {spent[-1]:.2f} s of CPU in {options.seconds:.0f} s, {sum(polls)} polls\n"
+            f"{readers} readers: {spent[-1]:.2f} s of CPU in {options.seconds:.0f} s, {sum(polls)} polls, "
+            f"{100 * (spent[-1] - spent[0]) / options.seconds:.1f} % of a core for them\n"
         )
-    sys.stdout.write(f"{1000 * (spent[1] - spent[0]) / sum(polls):.1f} ms for each poll\n")
+    sys.stdout.write(f"{1000 * (spent[-1] - spent[0]) / sum(polls):.1f} ms for each poll\n")
 
 
 if __name__ == "__main__":
@@ -69,5 +66,6 @@ if __name__ == "__main__":
     parser.add_argument("--readers", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--rate", type=float, default=20)
+    parser.add_argument("--kept", type=int, default=KEPT)
     with tempfile.TemporaryDirectory() as folder, served(Path(folder), routes=_CHECKED) as (proxy, _):
         asyncio.run(measure(proxy, parser.parse_args()))

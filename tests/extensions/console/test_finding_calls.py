@@ -225,14 +225,58 @@ def test_a_proposed_schema_is_tried_on_the_kept_calls_and_the_number_it_would_ha
         for number in range(3):
             proxy.call({"text": "tea", "at": "2026-12-01T09:00:00Z"}, f"right{number}")
         view = "#/tools?route=%2Freminders&tool=add_reminder"
+        held: list[Any] = []
         with page(running) as shown:
+            shown.route("**/-/trial", lambda asked: asked.continue_() if held else held.append(asked))
             open_page(shown, proxy, view)
+            shown.get_by_text("Trying 1 more proposed schema on the kept calls.").wait_for()
+            wait_until(shown, "document.querySelector('.card .actions') === null")
+            held[0].continue_()
             shown.get_by_text("tried on 15 kept calls: 12 that were refused would pass, 3 that passed would").wait_for()
         with page(running) as shown:
             shown.goto(proxy.link(READER))
             shown.get_by_role("heading", name="Overview").wait_for()
             shown.goto(proxy.link(view=view))
             shown.get_by_text("by their verdicts, at least 12 of these calls would pass").wait_for()
+
+
+EXACT: Final = """
+  - path: /exact
+    upstream: tools
+    tool: exact
+    schema:
+      type: object
+      properties:
+        big: {type: number, maximum: 12345678901234567890123, multipleOf: 1.0}
+      required: [big]
+"""
+
+
+def test_numbers_of_schemas_and_arguments_are_shown_and_copied_as_they_are_written(
+    running: Any, tmp_path: Path
+) -> None:
+    numbers = '"maximum":12345678901234567890123,"multipleOf":1.0'
+    with served(tmp_path, FULL, EXACT) as (proxy, _):
+        proxy.send("/exact", b'{"big": 90071992547409931.0}')
+        with page(running, permissions=["clipboard-read", "clipboard-write"]) as shown:
+            open_page(shown, proxy, "#/calls")
+            shown.locator(".call").first.click()
+            shown.get_by_role("button", name="copy as test case").click()
+            shown.get_by_role("button", name="copied").wait_for()
+            case = shown.evaluate("navigator.clipboard.readText()")
+            came = shown.locator(".open pre").first.inner_text()
+            shown.goto(proxy.link(view="#/tools?route=%2Fexact&tool=exact"))
+            shown.get_by_role("button", name="copy schema as YAML").click()
+            shown.get_by_role("button", name="copied").wait_for()
+            yaml = shown.evaluate("navigator.clipboard.readText()")
+            shown.get_by_role("link", name="try it", exact=True).click()
+            wait_until(
+                shown, "[...document.querySelectorAll('textarea')].at(-1)?.value.includes('\"multipleOf\": 1.0')"
+            )
+    assert (True, True) == (numbers in case, numbers in yaml)
+    assert '"expected":{"big": 90071992547409931.0}' in case
+    assert '"big": 90071992547409931.0' in came
+    assert yaml.startswith('schema: {"type":"object","properties":{"big":{')
 
 
 def test_upstreams_show_their_address_and_connections(started: Served, running: Any) -> None:

@@ -14,7 +14,6 @@ from typing import Final
 
 from proxy.config.load import Loaded
 from proxy.config.model import Config, Listen, RouteEntry, StateConfig
-from proxy.core.contract.served_tools import ShownNames
 from proxy.core.model.values import Headers
 from proxy.extensions import find_source, load_place
 from proxy.extensions.access.pins.hidden_text import find_hidden
@@ -41,7 +40,7 @@ class PinChange:
 
 def list_pinned_routes(config: Config) -> list[RouteEntry]:
     """The routes whose tools a server lists, except those whose path has parameters: those have many servers."""
-    return [route for route in config.routes if route.mcp is not None and "{" not in route.path]
+    return [route for route in config.routes if route.listed is not None and "{" not in route.path]
 
 
 async def ask_servers(loaded: Loaded, names: frozenset[str], headers: Headers) -> dict[str, dict[str, Definition]]:
@@ -77,14 +76,10 @@ async def _ask(url: str, route: str, headers: Headers) -> dict[str, Definition]:
 
 def _show_all(route: RouteEntry) -> RouteEntry:
     """A route on which every tool is shown to everybody as its server lists it."""
-    if route.mcp is None:
+    if route.listed is None:
         return route
-    mcp = replace(
-        route.mcp, allow=("*",), deny=(), names=ShownNames(), descriptions={}, tokens={}, collapse=None,
-        collapse_description="",
-    )  # fmt: skip
     policy = replace(route.policy, auth=None, cors=None, added={}, limits=None)
-    return replace(route, mcp=mcp, policy=policy)
+    return replace(route, listed=route.listed.show_all(), policy=policy)
 
 
 # --- from what is approved to what is listed --------------------------------------------------------------------------

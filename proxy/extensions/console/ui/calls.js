@@ -1,4 +1,4 @@
-// The page "Calls": the last calls, updated every second, and one call in full. Older and sorted calls stand still: such a
+// The page "Calls": the last calls, updated every second or two, and one call in full. Older and sorted calls stand still: such a
 // page is read once. What is typed and is no name of the page's calls is looked for as a fragment (`~weath`).
 import { useEffect, useRef, useState } from "./vendor/hooks.js";
 import { ask, query } from "./api.js";
@@ -6,6 +6,8 @@ import { focusIfAsked } from "./keys.js";
 import { Asking, Copy, Failed, GOOD, OUTCOMES, Rows, clean, html, json, link, ms, setParams, time, useAnswer } from "./parts.js";
 
 const SHOWN = 200;
+// After this many answers without a new call the calls are asked for every two seconds.
+const SILENT = 10;
 // On a narrow screen the filters are folded.
 const WIDE = matchMedia("(min-width: 761px)");
 const FILTERS = [["text", "any words"], ["tool", "tool"], ["code", "code"], ["rule", "repair rule"], ["path", "path"], ["conversation", "conversation hash"], ["request_id", "request id"], ["trace_id", "trace id"]];
@@ -39,7 +41,7 @@ export function Calls({ params }) {
 function List({ calls, asking, filter, open }) {
   return html`${calls.length > 0 && html`<div class="heads dim" aria-hidden="true">${["time", "tool", "outcome", "place and reason", "took, own time", "conversation"].map((title) => html`<span>${title}</span>`)}</div>`}
     ${calls.length ? html`<ul class="calls" aria-label="calls">${calls.map((call) => html`<${Row} key=${call.id} call=${call} open=${open === call.id} />`)}</ul>`
-      : asking ? html`<${Asking} />` : html`<p class="dim">No call here${filter ? " with this filter" : " yet: send one, and it is shown within a second"}.</p>`}`;
+      : asking ? html`<${Asking} />` : html`<p class="dim">No call here${filter ? " with this filter" : " yet: send one, and it is shown within two seconds"}.</p>`}`;
 }
 
 // A conversation as it went: what the model sent, what it read, what it sent then.
@@ -50,7 +52,7 @@ function Thread({ calls }) {
     <ol class="thread" aria-label="the conversation, oldest call first">${shown.map((call) => html`<li key=${call.id}><${Open} id=${call.id} at=${time(call.timestamp)} /></li>`)}</ol>`;
 }
 
-// Reads the calls of a filter every second. While the list is paused, hovered or focused, new calls wait in `waiting`, and
+// Reads the calls of a filter every second, or every two while none come. While the list is paused, hovered or focused, new calls wait in `waiting`, and
 // their number stands on a button that shows them. After a change of filter no calls of the earlier filter are returned.
 const NONE = { calls: [], waiting: [], state: {} };
 function useCalls(filter, pause) {
@@ -60,7 +62,7 @@ function useCalls(filter, pause) {
   const once = /(^|&)(before|sort)=/.test(filter);
   useEffect(() => {
     const stop = new AbortController();
-    let cursor = "", timer = 0;
+    let cursor = "", timer = 0, silent = 0;
     const look = async () => {
       if (!document.hidden) {
         try {
@@ -68,6 +70,7 @@ function useCalls(filter, pause) {
           if (stop.signal.aborted) return;
           const first = !cursor;
           cursor = answer.cursor;
+          silent = answer.calls.length ? 0 : silent + 1;
           still.current = !!pause || !!document.querySelector(".calls:hover, .calls:focus-within");
           set((before) => {
             const waiting = first ? [] : [...answer.calls, ...before.waiting].slice(0, SHOWN);
@@ -81,7 +84,7 @@ function useCalls(filter, pause) {
           set((before) => ({ ...(before.filter === filter ? before : NONE), filter, error }));
         }
       }
-      if (!stop.signal.aborted && !(once && cursor)) timer = setTimeout(look, 1000);
+      if (!stop.signal.aborted && !(once && cursor)) timer = setTimeout(look, silent > SILENT ? 2000 : 1000);
     };
     look();
     return () => { stop.abort(); clearTimeout(timer); };
@@ -170,12 +173,12 @@ function places(call) {
     ...(call.repairs || []).map((each) => ({ ...each, got: shown(at(call.came, each.path), each.got || "as it was"), became: shown(at(call.went, each.renamed || each.path), each.became || "changed") })),
   ];
 }
-// A line that `replay` judges; a test case holds the right arguments too (null: it is right to refuse them). Texts of
-// the arguments are put in as they came, because numbers of JavaScript are not exact.
+// A line that `replay` judges; a test case holds the right arguments too (null: it is right to refuse them). The schema and
+// the arguments are put in as the texts that the proxy gives, because numbers of JavaScript are not exact.
 async function testLine(call, { route, tool }, whole) {
-  const { schema } = await ask(`tools/${encodeURIComponent(route)}/${encodeURIComponent(tool)}`);
-  const line = JSON.stringify({ id: call.id, tool, schema, sent: call.sent });
-  return whole ? `${line.slice(0, -1)},"expected":${call.expected}}` : line;
+  const { schema_text: schema } = await ask(`tools/${encodeURIComponent(route)}/${encodeURIComponent(tool)}`);
+  const [id, name, sent] = [call.id, tool, call.sent].map((text) => JSON.stringify(text));
+  return `{"id":${id},"tool":${name},"schema":${schema},"sent":${sent}${whole ? `,"expected":${call.expected}` : ""}}`;
 }
 const quote = (text) => `'${text.replaceAll("'", "'\\''")}'`;
 // A proxy that listens at all addresses is reached at the one by which this page is.

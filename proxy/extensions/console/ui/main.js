@@ -40,7 +40,7 @@ function useAbout() {
       clearTimeout(timer);
       if (!document.hidden || !known) {
         try {
-          const about = await ask("overview?window=1m");
+          const about = await ask("overview?window=1m", undefined, undefined, known ? 2 : 0);
           if (mine !== last) return;
           known = true;
           set({ about });

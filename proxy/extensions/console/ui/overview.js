@@ -6,7 +6,7 @@ const WINDOWS = { "1m": 4, "5m": 20, "15m": 60, "1h": 240 };
 
 export function Overview({ params }) {
   const span = params.window || "15m", since = { since: span };
-  const { value, error } = useAnswer(`overview?window=${span}`, 1000);
+  const { value, error } = useAnswer(`overview?window=${span}`, 2000);
   const called = value?.tools.filter((row) => row.calls || row.safe_to_enforce);
   return html`<h1>Overview</h1><${Failed} error=${error} />
     ${value?.needs.length > 0 && html`<section class="needs" aria-label="needs you"><b>Needs you</b><ul>${value.needs.map((need) => html`<li><a href=${need.page}>! ${clean(need.text)}</a></li>`)}</ul></section>`}

@@ -45,11 +45,12 @@ export function useAnswer(path, every = 0) {
   const [again, setAgain] = useState(0);
   useEffect(() => {
     const stop = new AbortController();
-    let timer = 0;
+    let timer = 0, age = 0;
     const look = async () => {
       if (!document.hidden && path) {
         try {
-          const value = await ask(path, undefined, stop.signal);
+          const value = await ask(path, undefined, stop.signal, age);
+          age = every / 1000;
           if (!stop.signal.aborted) set({ value, path });
         } catch (error) {
           if (stop.signal.aborted) return;
@@ -113,5 +114,5 @@ export function Rows({ label, columns, rows, empty }) {
     <tbody>${rows.map((row) => html`<tr>${columns.map(([title, cell, number]) => html`<td class=${number ? "num" : ""} data-label=${title}><div>${cell(row)}</div></td>`)}</tr>`)}</tbody></table>`;
 }
 
-// Returns a schema as YAML for the config. JSON is YAML in flow style, so the text can be pasted as it is.
-export const yaml = (schema) => `schema: ${JSON.stringify(schema)}\n`;
+// Returns the JSON text of a schema as YAML for the config. JSON on one line is YAML in flow style.
+export const yaml = (text) => `schema: ${text.replace(/"(?:[^"\\]|\\.)*"|\s+/g, (part) => (part[0] === '"' ? part : ""))}\n`;

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from proxy.core.contract.listed_schema import Unparsed
-from proxy.core.contract.listed_tools import ListedTool, Listing
 from proxy.core.contract.served_tools import hash_definition
 from proxy.core.json.eventtext import read_events
 from proxy.core.json.jsontext import TextLimits, dumps, join_frame, parse, split_frame
@@ -25,6 +24,7 @@ from proxy.extensions.mcp.adapters.mcpmessage import (
     VERSION_META,
     Message,
 )
+from proxy.extensions.mcp.core.listed_tools import ListedTool, Listing
 
 # The most bytes of one list, all pages together: room for a thousand tools with large schemas.
 MAX_LIST: Final = 16 * 1024 * 1024

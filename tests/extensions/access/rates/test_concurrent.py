@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 from tests.extensions.access.rates.test_rates import ANN, BOB, BODY, HASHES, OK, SCHEMA, statuses
-from tests.serving.proxied import Proxied, code, proxied, told
+from tests.serving.proxied import Proxied, code, proxied_by, told
 from tests.serving.test_clocks import Clocks
 from tests.serving.wire import Seen, post, tool
 from tests.steady import until
@@ -37,7 +37,7 @@ class Held:
 async def bounded(limits: str, held: Held, more: str = "") -> AsyncIterator[Proxied]:
     """The app with one route of these `limits`."""
     route = f"  - {{path: /weather, upstream: tools, tool: weather, schema: {SCHEMA}, limits: {{{limits}}}{more}}}"
-    async with tool(held) as server, proxied(route, server.url, clock=Clocks()) as proxy:
+    async with tool(held) as server, proxied_by(Clocks(), route, server.url) as proxy:
         yield proxy
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.extensions.mcp.conversation import BOTH, feedback, text
 from tests.extensions.mcp.server import McpServer, call
-from tests.serving.proxied import Proxied, code, proxied, told
+from tests.serving.proxied import Proxied, code, proxied_by, told
 from tests.serving.test_clocks import Clocks
 from tests.serving.wire import JSON_TYPE, Seen, Tool, answer, replies, tool
 
@@ -32,7 +32,7 @@ async def limited(
     clock = Clocks()
     more = more and f", {more}"
     route = f"  - {{path: /weather, upstream: tools, tool: weather, schema: {SCHEMA}, limits: {{rate: {rate}}}{more}}}"
-    async with tool(replies(script)) as server, proxied(route, server.url, clock=clock, **keys) as proxy:
+    async with tool(replies(script)) as server, proxied_by(clock, route, server.url, **keys) as proxy:
         yield proxy, server, clock
 
 
@@ -148,11 +148,11 @@ async def test_a_routes_limit_counts_its_tools_together_and_a_tools_own_counts_a
     catalogue = f"{{slow: {{schema: {SCHEMA}, limits: {{rate: {{calls: 1}}}}}}, fast: {{schema: {SCHEMA}}}}}"
     open_route = "  - {path: '/tools/{tool}', upstream: tools}\n  - {path: '/more/{tool}', upstream: tools}\n"
     async with tool(replies(OK)) as server:
-        async with proxied(TWO_TOOLS, server.url, clock=Clocks(), tools=CATALOGUE) as proxy:
+        async with proxied_by(Clocks(), TWO_TOOLS, server.url, tools=CATALOGUE) as proxy:
             assert [200, 200] == await statuses(proxy, 2, path="/tools/slow")
             assert [200, 429] == await statuses(proxy, 2, path="/tools/fast")
         keys = {"tools": catalogue, "defaults": "{limits: {rate: {calls: 2}}}"}
-        async with proxied(open_route, server.url, clock=Clocks(), **keys) as proxy:
+        async with proxied_by(Clocks(), open_route, server.url, **keys) as proxy:
             assert [200, 429] == await statuses(proxy, 2, path="/tools/slow")
             assert [429] == await statuses(proxy, 1, path="/more/slow")
             assert [200, 200, 429] == [
@@ -182,7 +182,7 @@ async def test_a_route_without_limits_and_a_report_only_route_refuse_nothing() -
 """
     async with tool(replies(OK)) as server:
         keys = {"defaults": "{limits: {rate: {calls: 1}}}"}
-        async with proxied(routes, server.url, clock=Clocks(), **keys) as proxy:
+        async with proxied_by(Clocks(), routes, server.url, **keys) as proxy:
             assert [200, 429] == await statuses(proxy, 2, path="/limited")
             assert [200, 200] == await statuses(proxy, 2, path="/open")
             assert [200, 200] == await statuses(proxy, 2, path="/report")
@@ -197,7 +197,7 @@ async def ask(proxy: Proxied, message: object) -> tuple[Seen, Any]:
 async def test_over_mcp_a_call_that_comes_too_early_is_a_tools_result() -> None:
     rules = "mcp: {tools: {now: {limits: {rate: {calls: 1, per: 10s}}}}}"
     route = f"  - {{path: /mcp, upstream: tools, protocol: mcp, limits: {{rate: {{calls: 2}}}}, {rules}}}"
-    async with tool(McpServer()) as server, proxied(route, server.url, clock=Clocks()) as proxy:
+    async with tool(McpServer()) as server, proxied_by(Clocks(), route, server.url) as proxy:
         sums = [await ask(proxy, call("add", {"a": 1, "b": 2})) for _ in range(3)]
         nows = [await ask(proxy, call("now", {})) for _ in range(2)]
 

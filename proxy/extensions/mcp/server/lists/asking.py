@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Final
 from proxy.core.check.validation import Check
 from proxy.core.contract import toolname
 from proxy.core.contract.container import find_dispatched
-from proxy.core.contract.listed_tools import LearnedTools, LearnPolicy, ListedTool, make_unjudged_policy
+from proxy.core.contract.function_pages import SEARCH
 from proxy.core.contract.policy import Mode, ToolPolicy, ToolServer
-from proxy.core.contract.tool_search import DESCRIBE, SEARCH
 from proxy.core.decide import is_ready, prepare
 from proxy.core.display.preview import clean_text
 from proxy.core.json.jsontext import dumps, parse
@@ -27,6 +26,14 @@ from proxy.core.rules.contradictions import describe_gaps
 from proxy.core.tool_errors.classify import make_fault_failure
 from proxy.extensions.mcp.adapters.mcplist import make_list_request
 from proxy.extensions.mcp.adapters.mcpmessage import SESSION_HEADER, Message
+from proxy.extensions.mcp.core.listed_tools import (
+    LearnedTools,
+    LearnPolicy,
+    ListedTool,
+    make_unjudged_policy,
+    read_rules,
+)
+from proxy.extensions.mcp.core.tool_search import DESCRIBE
 from proxy.extensions.mcp.server.lists.catalogue import Catalogue, get_catalogues
 from proxy.extensions.mcp.server.lists.learner import Asked, Key, Known, Learner, ListRefused, Unlearned
 from proxy.interfaces import GuardedUpstream, JoinsServers, JudgesElsewhere
@@ -83,10 +90,7 @@ class Asking:
         token: str = "",
     ) -> Asking:
         """Creates the view of the client that sent a request. `token` is the name of the access token that it used."""
-        rules = call_route.binding.route.learn
-        if rules is None:
-            raise AssertionError("a route without `learn` asks for no tools")
-        rules = rules.of_token(token)
+        rules = read_rules(call_route.binding.route.learn).of_token(token)
         if (calls := call_route.calls) is not None:
             rules = rules.narrow(calls.scope, calls.may_see)
         return cls(

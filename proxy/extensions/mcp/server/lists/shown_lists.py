@@ -19,15 +19,16 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import replace
 from typing import Final
 
+from proxy.core.contract.function_pages import SEARCH
 from proxy.core.contract.listed_schema import BadSchemaError, parse_schema
-from proxy.core.contract.listed_tools import LearnedTools, LearnPolicy, ListedTool, Listing
-from proxy.core.contract.tool_search import DESCRIBE, DESCRIBE_TOOL, SEARCH, SEARCH_TOOL
 from proxy.core.json.jsonspan import replace_values
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.values import HttpReply, JsonValue, UpstreamReply
 from proxy.extensions.mcp.adapters.mcp import INTERNAL_ERROR
 from proxy.extensions.mcp.adapters.mcplist import MAX_LIST, read_tool
 from proxy.extensions.mcp.adapters.mcpmessage import Message
+from proxy.extensions.mcp.core.listed_tools import LearnedTools, LearnPolicy, ListedTool, Listing
+from proxy.extensions.mcp.core.tool_search import DESCRIBE, DESCRIBE_TOOL, SEARCH_TOOL
 from proxy.extensions.mcp.server.lists.learner import decode_body, find_header
 from proxy.upstream.faults import close_body
 

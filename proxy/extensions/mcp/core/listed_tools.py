@@ -22,14 +22,14 @@ from proxy.core.contract.listed_schema import (
     may_be_expensive,
     parse_schema,
 )
-from proxy.core.contract.policy import CallCap, ListedSchema, ToolPolicy
+from proxy.core.contract.policy import CallCap, ListedSchema, ListRules, ToolPolicy
 from proxy.core.contract.served_tools import ListedTool as ListedTool
 from proxy.core.contract.served_tools import PinnedTools, ServedTools, ShownNames
-from proxy.core.contract.tool_search import list_own_tools, make_own_policy
 from proxy.core.display.secrets import find_sensitive_names
 from proxy.core.json.jsontext import JSON_TYPES, dumps
 from proxy.core.model.values import ABSENT, Container, ContainerFunction, JsonValue
 from proxy.core.schema.formats import USUAL, Formats
+from proxy.extensions.mcp.core.tool_search import list_own_tools, make_own_policy
 
 # Policies of one route with the code that judges their calls: 80 KB each for real tools.
 MAX_POLICIES: Final = 2_000
@@ -148,6 +148,13 @@ class LearnPolicy:
             for name, policy in own.items()
             if (policy.check is not None or policy.container is not None) and (self.caller is None or self.caller(name))
         }
+
+
+def read_rules(rules: ListRules | None) -> LearnPolicy:
+    """The rules of an MCP route, as its kind made them."""
+    if not isinstance(rules, LearnPolicy):
+        raise TypeError("the route learns no tools of an MCP server")
+    return rules
 
 
 class Policies:
