@@ -71,8 +71,7 @@ def _list_members(config: Config) -> dict[str, Container]:
 def _build_route(entry: RouteEntry, config: Config, containers: Mapping[str, Container]) -> Route:
     upstream = config.upstreams.get(entry.upstream)
     inherited = upstream.headers if upstream else HeaderChanges()
-    own, timeout = entry.policy.headers, _find_timeout(entry, upstream)
-    operations = _bind_operations(entry)
+    own, timeout, operations = entry.policy.headers, _find_timeout(entry, upstream), _bind_operations(entry)
     return Route(
         name=entry.name,
         path=entry.path,
@@ -96,7 +95,8 @@ def _build_route(entry: RouteEntry, config: Config, containers: Mapping[str, Con
         headers_remove=inherited.remove | own.remove,
         auth=entry.policy.auth,
         cors=entry.policy.cors,
-        **_describe_callers(entry.policy),
+        asks_caller=not entry.policy.added.keys().isdisjoint(ASKS_CALLER),
+        keeps_token=any(getattr(each, "keeps_token", False) for each in entry.policy.added.values()),
         websocket=entry.websocket and entry.kind == "passthrough",
         learn=_build_rules(entry.listed, operations, _find_pinned(entry, config)) if entry.listed is not None else None,
         idle_timeout=upstream.idle_timeout if upstream else find_default(Route, "idle_timeout"),
@@ -114,14 +114,6 @@ def _build_brought(entry: RouteEntry) -> BroughtTools:
     """How calls of the tools are judged that the requests of a relayed route bring along."""
     template = _build_policy(ToolConfig("", "", None, None, entry.policy, {}), None, "call", listed=True)
     return BroughtTools(template, entry.policy.formats)
-
-
-def _describe_callers(policy: Policy) -> dict[str, bool]:
-    """Whether a route asks who calls, and whether a token that came stays here."""
-    return {
-        "asks_caller": not policy.added.keys().isdisjoint(ASKS_CALLER),
-        "keeps_token": any(getattr(each, "keeps_token", False) for each in policy.added.values()),
-    }
 
 
 def _find_timeout(entry: RouteEntry, upstream: UpstreamConfig | None) -> float:
