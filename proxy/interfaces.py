@@ -453,11 +453,13 @@ class CallAccess(Protocol):
 @value_class
 class Admitted:
     """A request that may go on: the name of its token, '' without one, the CORS fields of its answer, and what its
-    caller may call; `calls` None: anything."""
+    caller may call; `calls` None: anything. `caller`: who a signed token says it is, '' without one; it stands in no
+    log, and in no key as it is."""
 
     token: str = ""
     cors: Headers = ()
     calls: CallAccess | None = field(default=None, repr=False)
+    caller: str = field(default="", repr=False)
 
 
 # Gives the names in a client's certificate, each with its kind: `CN:name`, `DNS:host`, `URI:spiffe://...`.
@@ -494,6 +496,10 @@ class CallRoute(Protocol):
     @property
     def calls(self) -> CallAccess | None:
         """What the caller may call; None: anything."""
+
+    @property
+    def caller(self) -> str:
+        """Who a signed token says the caller is, '' without one."""
 
     def refuse_hidden(self, tool: str) -> Failure | None:
         """Why a tool of the route that the caller may not see is not called; None for every other name."""

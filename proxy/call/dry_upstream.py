@@ -19,6 +19,7 @@ class Nowhere:
     unknown: UnknownTool = field(default_factory=UnknownTool)
     peer: str = ""
     calls: CallAccess | None = None
+    caller: str = ""
 
     def refuse_hidden(self, tool: str) -> Failure | None:  # noqa: ARG002 - the operator sees all tools
         """Every tool may be called."""

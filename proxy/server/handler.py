@@ -333,7 +333,7 @@ class Handler:
         data = None if relayed or binding.form else take_body(request, fields, binding.route.max_body)
         raw = RawRequest(request.method, path, query, fields, data or b"", match.params, client)
         memory = BodyMemory(self.memory, RELAYED if relayed else JUDGED)
-        call_route = RouteRequest(binding, raw, own, admitted.cors, memory, admitted.calls)
+        call_route = RouteRequest(binding, raw, own, admitted.cors, memory, admitted.calls, admitted.caller)
         if relayed:
             made = self._relay(request, fields, call_route, snapshot.services, record)
         else:

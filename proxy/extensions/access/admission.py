@@ -10,7 +10,7 @@ from typing import Final
 from proxy.core.model import codes
 from proxy.core.model.values import CheckedCall, Failure, Headers
 from proxy.extensions.access.audit import Audit
-from proxy.extensions.access.core.access_rules import Identity, fits_arguments, fits_caller, names_tool
+from proxy.extensions.access.core.access_rules import Identity, fits_arguments, fits_caller, name_caller, names_tool
 from proxy.extensions.access.core.settings import AccessRule, JwtSettings
 from proxy.extensions.access.tokens.issuer_keys import KeysUnavailable
 from proxy.extensions.access.tokens.signed_tokens import Judgement, SignedTokens, TokenAccepted, TokenRefused
@@ -89,14 +89,14 @@ class RouteAdmission:
     def _admit(self, caller: Identity) -> Admitted | AccessDenied:
         if self.allow is None:
             self.audit.write(self.route, caller, "", "", "admitted")
-            return Admitted(caller.token)
+            return Admitted(caller.token, caller=name_caller(caller))
         rules = tuple(rule for rule in self.allow if fits_caller(rule, caller))
         if self.passes and not rules:
             why = "No rule of this route allows this caller anything."
             self.audit.write(self.route, caller, "", "", f"denied: {codes.CALL_NOT_ALLOWED}")
             return AccessDenied(codes.CALL_NOT_ALLOWED, why)
         self.audit.write(self.route, caller, rules[0].name if self.passes else "", "", "admitted")
-        return Admitted(caller.token, calls=AllowedCalls(self.route, caller, rules, self.audit))
+        return Admitted(caller.token, (), AllowedCalls(self.route, caller, rules, self.audit), name_caller(caller))
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,7 @@ class BrokenLane:
     unknown: UnknownTool = field(default_factory=UnknownTool)
     peer: str = ""
     calls: None = None
+    caller: str = ""
 
     def refuse_hidden(self, tool: str) -> Failure | None:  # noqa: ARG002 - the protocol's signature
         return None

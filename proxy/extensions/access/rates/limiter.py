@@ -82,12 +82,13 @@ def _pace(limit: RateLimit) -> tuple[int, int]:
 
 # --- what is counted together -----------------------------------------------------------------------------------------
 def find_values(checked: CheckedCall, call_route: CallRoute, record: CallRecord) -> Mapping[CountedBy, str]:
-    """What a call has of each thing that calls are counted by. Who calls is the name of the client's token, or where
-    tokens are not asked for the address."""
+    """What a call has of each thing that calls are counted by. Who calls is the issuer and the subject of its
+    signed token, or the name of its static one, or where tokens are not asked for the address."""
     address = find_network(call_route.peer)
     named = record.notes.get("client.token", "")
+    who = f"signed {call_route.caller}" if call_route.caller else f"token {named}" if named else f"address {address}"
     return {
-        CountedBy.CALLER: f"token {named}" if named else f"address {address}",
+        CountedBy.CALLER: who,
         CountedBy.TOOL: checked.call.tool,
         CountedBy.CONVERSATION: hash_conversation(checked.call.conversation),
         CountedBy.ADDRESS: address,

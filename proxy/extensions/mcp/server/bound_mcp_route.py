@@ -113,6 +113,11 @@ class McpRouteRequest:
         calls = self.call_route.calls
         return None if calls is None else _OwnToolsToo(calls, self.own)
 
+    @property
+    def caller(self) -> str:
+        """Who a signed token says the caller is."""
+        return self.call_route.caller
+
     def refuse_hidden(self, tool: str) -> Failure | None:
         """Why a listed tool that the caller may not see is not called."""
         calls = self.call_route.calls
