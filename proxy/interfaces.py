@@ -449,6 +449,9 @@ class CallAccess(Protocol):
     def refuse_call(self, checked: CheckedCall) -> Failure | None:
         """Why a call is not sent as it would go to its tool; None where it is."""
 
+    def refuse_answer(self, call: ToolCall) -> Failure | None:
+        """Why a call gets no answer from a hook in the place of its tool; None where it does."""
+
 
 @value_class
 class Admitted:
