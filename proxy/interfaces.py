@@ -481,6 +481,9 @@ class CallAccess(Protocol):
     def refuse_call(self, checked: CheckedCall) -> Failure | None:
         """Why a call is not sent as it would go to its tool; None where it is."""
 
+    def refuse_answer(self, call: ToolCall) -> Failure | None:
+        """Why a call gets no answer from a hook in the place of its tool; None where it does."""
+
 
 @value_class
 class Admitted:
@@ -527,6 +530,10 @@ class CallRoute(Protocol):
     @property
     def calls(self) -> CallAccess | None:
         """What the caller may call; None: anything."""
+
+    @property
+    def caller(self) -> str:
+        """Who a signed token says the caller is, '' without one."""
 
     def refuse_hidden(self, tool: str) -> Failure | None:
         """Why a tool of the route that the caller may not see is not called; None for every other name."""

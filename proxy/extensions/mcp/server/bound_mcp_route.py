@@ -17,6 +17,7 @@ from typing import Final
 
 from proxy.core.contract.policy import ToolPolicy, ToolServer, UnknownTool
 from proxy.core.contract.request_rules import OperationRule
+from proxy.core.contract.served_tools import ShownNames
 from proxy.core.model.codes import UPSTREAM_BAD_ANSWER, UPSTREAM_REJECTED_ARGUMENTS
 from proxy.core.model.values import (
     CheckedCall,
@@ -39,7 +40,6 @@ from proxy.extensions.mcp.adapters.mcpmessage import (
     rename_in_headers,
     update_headers,
 )
-from proxy.extensions.mcp.core.served_tools import ShownNames
 from proxy.extensions.mcp.server.lists.catalogue import Catalogue
 from proxy.extensions.mcp.server.lists.learner import decode_body, find_header
 from proxy.extensions.mcp.server.watching import read_result_failure
@@ -71,6 +71,10 @@ class _OwnToolsToo:
     def refuse_call(self, checked: CheckedCall) -> Failure | None:
         """Why a call is not sent."""
         return None if checked.call.tool in self.own else self.calls.refuse_call(checked)
+
+    def refuse_answer(self, call: ToolCall) -> Failure | None:
+        """Why a call gets no answer from a hook."""
+        return None if call.tool in self.own else self.calls.refuse_answer(call)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +121,11 @@ class McpRouteRequest:
         """What the caller may call; None: anything. What the proxy lists for all tools is anybody's."""
         calls = self.call_route.calls
         return None if calls is None else _OwnToolsToo(calls, self.own)
+
+    @property
+    def caller(self) -> str:
+        """Who a signed token says the caller is."""
+        return self.call_route.caller
 
     def refuse_hidden(self, tool: str) -> Failure | None:
         """Why a listed tool that the caller may not see is not called."""
