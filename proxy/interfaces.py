@@ -531,10 +531,6 @@ class CallRoute(Protocol):
     def calls(self) -> CallAccess | None:
         """What the caller may call; None: anything."""
 
-    @property
-    def caller(self) -> str:
-        """Who a signed token says the caller is, '' without one."""
-
     def refuse_hidden(self, tool: str) -> Failure | None:
         """Why a tool of the route that the caller may not see is not called; None for every other name."""
 

@@ -20,7 +20,6 @@ class Nowhere:
     peer: str = ""
     caller: str = ""
     calls: CallAccess | None = None
-    caller: str = ""
 
     def refuse_hidden(self, tool: str) -> Failure | None:  # noqa: ARG002 - the operator sees all tools
         """Every tool may be called."""

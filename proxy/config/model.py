@@ -30,7 +30,6 @@ from proxy.core.contract.policy import (
     UpstreamErrors,
 )
 from proxy.core.contract.request_rules import ChannelJudge, QueryPolicy, RequestForm
-from proxy.core.contract.served_tools import PinnedTools
 from proxy.core.json.jsontext import TextLimits
 from proxy.core.model.values import Container, FeedbackLimits, Headers, JsonValue
 from proxy.core.schema.formats import USUAL, Formats

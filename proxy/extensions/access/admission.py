@@ -16,7 +16,6 @@ from proxy.extensions.access.core.access_rules import (
     find_sent,
     fits_arguments,
     fits_caller,
-    name_caller,
     names_tool,
 )
 from proxy.extensions.access.core.settings import AccessRule, JwtSettings

@@ -43,7 +43,6 @@ class BrokenLane:
     peer: str = ""
     caller: str = ""
     calls: None = None
-    caller: str = ""
 
     def refuse_hidden(self, tool: str) -> Failure | None:  # noqa: ARG002 - the protocol's signature
         return None

@@ -39,14 +39,6 @@ class Identity:
         return "\n".join(("certificate", *sorted(self.certificate))) if self.certificate else ""
 
 
-def name_caller(caller: Identity) -> str:
-    """Who a signed token says its caller is: its issuer with the subject, or else with the client; '' without any."""
-    for name in ("sub", "client_id", "azp"):
-        if caller.issuer and isinstance(found := caller.claims.get(name), str) and found:
-            return f"{caller.issuer} {name} {found}"
-    return ""
-
-
 def find_scopes(claims: Mapping[str, JsonValue]) -> frozenset[str]:
     """The scopes of a token: `scope`, words in one text (RFC 8693 section 4.2), or `scp`, which Entra ID and Okta write
     as a list or a text."""

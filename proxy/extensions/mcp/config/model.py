@@ -9,9 +9,9 @@ from typing import ClassVar, Final
 from proxy.config.model import HeaderChanges, Policy, RouteEntry, ToolConfig, find_default
 from proxy.config.sections.units import read_switch
 from proxy.core.contract.policy import ToolPolicy
-from proxy.core.contract.served_tools import PinnedTools, ServedTools, ShownNames
 from proxy.core.model.values import ABSENT, Container, JsonValue
 from proxy.extensions.mcp.core.listed_tools import LearnPolicy, Overlay, Unjudged
+from proxy.extensions.mcp.core.served_tools import ServedTools, ShownNames
 
 # The fields that `LearnPolicy` and `McpConfig` share.
 _SHARED: Final = (
@@ -162,7 +162,6 @@ class McpConfig:
             overlays,
             caps={self.names.show(name) or name: caps.of(name) for name in caps.overrides},
             formats=self.template.formats,
-            pinned=pinned,
             **{name: getattr(self, name) for name in _SHARED},
         )
         return learn.with_tokens(self.tokens)
