@@ -25,8 +25,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 from proxy.adapters.base import CallShape
 from proxy.config.model import Auth, Cors, Policy, RelayedBy, UpstreamConfig, find_default
-from proxy.core.contract.listed_tools import LearnPolicy
-from proxy.core.contract.policy import Mode, ToolPolicy, UnknownTool
+from proxy.core.contract.policy import BroughtTools, ListRules, Mode, ToolPolicy, UnknownTool
 from proxy.core.contract.request_rules import OperationRule, QueryPolicy
 from proxy.core.contract.spellings import JudgedPaths, Unclear, find_leaving, leaves_segment
 from proxy.core.model.values import Headers, RawRequest
@@ -49,6 +48,7 @@ class Route:
     `tool_timeouts`: tools that may take another time than `timeout` (seconds). `matrix`: path parameters with `;`.
     `operations`: how calls of a tool stand in HTTP requests, where they are more than a body. `key` is
     unique; several routes may share a name, which is their path, and differ in their methods.
+    `asks_caller`: the services' `access` admits its requests; `keeps_token`: a token that came does not go on.
     `relayed_by`: the extension that answers a route of kind `passthrough`, which then takes every path below its own;
     `brought` holds for the tools that its requests bring along.
     `rewrites_resource`: the path whose URL stands for the server's own in OAuth, '' for none. `is_from_root`: the path
@@ -70,6 +70,8 @@ class Route:
     mode: Mode = field(default=find_default(Policy, "mode"))
     unknown: UnknownTool = field(default_factory=UnknownTool)
     max_body: int = find_default(Policy, "max_body")
+    asks_caller: bool = False
+    keeps_token: bool = False
     timeout: float = 30.0
     tool_timeouts: Mapping[str, float] = field(default_factory=dict)
     headers_set: Headers = field(default=(), repr=False)
@@ -77,7 +79,7 @@ class Route:
     auth: Auth | None = None
     cors: Cors | None = None
     websocket: bool = False
-    learn: LearnPolicy | None = None
+    learn: ListRules | None = None
     idle_timeout: float = find_default(UpstreamConfig, "idle_timeout")
     query_policy: QueryPolicy = QueryPolicy.FORWARD
     lookalikes: Literal["refuse", "pass"] = "refuse"
@@ -86,7 +88,7 @@ class Route:
     matrix: frozenset[str] = frozenset()
     operations: Mapping[str, OperationRule] = field(default_factory=dict, repr=False)
     relayed_by: RelayedBy | None = None
-    brought: LearnPolicy | None = None
+    brought: BroughtTools | None = None
     key: str = ""
 
     @property

@@ -73,16 +73,16 @@ def _get(path: str, *headers: str, method: str = "GET", host: str = "tools.test"
     return "\r\n".join([f"{method} {path} HTTP/1.1", f"Host: {host}", *headers, "", ""]).encode()
 
 
-@contextlib.asynccontextmanager
-async def proxied(routes: str, upstream: str = "http://127.0.0.1:9", **keys: str) -> AsyncIterator[Proxied]:
+def proxied(
+    routes: str, upstream: str = "http://127.0.0.1:9", **keys: str
+) -> contextlib.AbstractAsyncContextManager[Proxied]:
     """The app with these routes (YAML list items) in front of `upstream`; `keys` are further top-level lines."""
-    async with proxied_by(None, routes, upstream, **keys) as made:
-        yield made
+    return proxied_by(None, routes, upstream, **keys)
 
 
 @contextlib.asynccontextmanager
 async def proxied_by(clock: Clock | None, routes: str, upstream: str, **keys: str) -> AsyncIterator[Proxied]:
-    """The same on a clock of the test's own."""
+    """The same by a clock; None: the system's."""
     usual = {
         "upstreams": f'{{tools: {{url: "{upstream}"}}}}',
         "listen": "127.0.0.1:0",

@@ -10,9 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
+from typing import Protocol
 
 from proxy.core.check.validation import Check
 from proxy.core.contract.correction import CorrectionPolicy
+from proxy.core.contract.definitions import PinnedTools
 from proxy.core.contract.request_rules import ChannelJudge, OperationRule
 from proxy.core.json.jsontext import TextLimits
 from proxy.core.model.values import Container, JsonValue
@@ -240,6 +242,24 @@ class AnswerPolicy:
 
     check: Check
     enforce: bool = False
+
+
+class ListRules(Protocol):
+    """How a route treats the tools that its server lists. An extension makes and reads the rules."""
+
+    def whole(self) -> dict[str, ToolPolicy]:
+        """The policies of the tools whose schemas stand in the config."""
+
+    def pin(self, pinned: PinnedTools) -> ListRules:
+        """The same, where the operator has approved these definitions."""
+
+
+@dataclass(frozen=True, slots=True)
+class BroughtTools:
+    """How calls of tools are judged that a request itself brings along: `template` is the policy of each."""
+
+    template: ToolPolicy
+    formats: Formats
 
 
 @dataclass(frozen=True, slots=True)

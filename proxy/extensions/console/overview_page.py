@@ -18,7 +18,7 @@ from proxy import __version__
 from proxy.config.model import UpstreamConfig
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.explain.tool_mistakes import CountedMistake
-from proxy.core.json.jsontext import format_pointer
+from proxy.core.json.jsontext import dumps, format_pointer
 from proxy.core.model.codes import VIOLATION_CODES
 from proxy.core.model.values import JsonValue
 from proxy.core.rules.rules import LEVEL_MEANINGS
@@ -182,7 +182,8 @@ def _needs(shown: Mapping[str, Any]) -> Iterable[dict[str, JsonValue]]:
 
 # --- one tool ---------------------------------------------------------------------------------------------------------
 def show_tool(data: ConsoleData, question: PageRequest, tools: Tools) -> Page:
-    """Answers `/-/tools/ROUTE/TOOL`: the schema, counts, invented keys, and proposed changes of the schema."""
+    """Answers `/-/tools/ROUTE/TOOL`: the schema, counts, invented keys, and proposed changes of the schema. A schema is
+    given as a value and as `schema_text`, its JSON text, which a reader copies without touching its numbers."""
     from proxy.extensions.console.core.improvements import list_improvements
 
     route, _, tool = map(unquote, question.rest.partition("/"))
@@ -195,7 +196,7 @@ def show_tool(data: ConsoleData, question: PageRequest, tools: Tools) -> Page:
     schema = policy.check.root.raw if policy.check is not None else None
     shown = [
         {"rule": each.rule, "path": each.place, "text": each.text, "calls": each.calls, "passes": each.passes,
-         **({"schema": each.schema} if each.schema is not None else {})}
+         **({"schema": each.schema, "schema_text": dumps(each.schema).decode()} if each.schema is not None else {})}
         for each in list_improvements(policy.check, seen)
         if with_values or each.rule != "value_tried" or not each.passes
     ]  # fmt: skip
@@ -203,7 +204,8 @@ def show_tool(data: ConsoleData, question: PageRequest, tools: Tools) -> Page:
         {
             "route": route, "tool": tool, "mode": policy.mode.value, "schema_id": policy.schema_id,
             "repair": f"{level} ({LEVEL_MEANINGS[level]})" if (level := policy.repair.level) else "none",
-            "description": policy.description, "schema": schema, "outcomes": total, "calls": seen.calls,
+            "description": policy.description, "schema": schema, "schema_text": dumps(schema).decode(),
+            "outcomes": total, "calls": seen.calls,
             "mistakes": [show_mistake(each) for each in seen.mistakes],
             "invented": [
                 {"parent": format_pointer(key.parent), "name": key.name, "calls": key.calls, "refused": key.refused,
@@ -253,10 +255,8 @@ def show_upstreams(
 def _show_address(upstream: UpstreamConfig) -> str:
     """Where an upstream listens: scheme, host and port, or the socket; no path and no credentials of its URL. Words
     where it is a process or made of other upstreams."""
-    if upstream.command is not None:
-        return "a process of this proxy"
-    if upstream.joined is not None or upstream.operations is not None:
-        return "made of other upstreams"
+    if upstream.added is not None:
+        return upstream.added.described
     if upstream.socket:
         return f"unix:{upstream.socket}"
     parts = urlsplit(upstream.url)

@@ -66,7 +66,7 @@ class ExtensionServices:
 def _list_policies(config: Config) -> Iterator[Policy]:
     for route in config.routes:
         yield route.policy
-        tools = (*route.tools.values(), *(route.mcp.tools.values() if route.mcp is not None else ()))
+        tools = (*route.tools.values(), *(route.listed.tools.values() if route.listed is not None else ()))
         yield from (tool.policy for tool in tools)
 
 

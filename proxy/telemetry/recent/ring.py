@@ -12,7 +12,7 @@ the last entry that it has seen, so readers cost no memory here.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from operator import attrgetter
@@ -247,6 +247,12 @@ def read_duration(kept: KeptCall) -> float:
     return float(told[_PLACES["ended"]] - told[_PLACES["started"]])
 
 
+def read_attempt(kept: KeptCall) -> int:
+    """Which attempt of the model a kept request was; 0 where no attempt was counted."""
+    told = kept.told
+    return int(told.get("retry_attempt", 0) if isinstance(told, dict) else told[_PLACES["attempt"]])
+
+
 def _read_usual_fields(record: CallRecord) -> tuple[Any, ...]:
     """The values of `_NAMES`. Of a trace its ids alone: its state is as long as the client likes."""
     told = _read_usual(record)
@@ -278,6 +284,16 @@ def _value(kept: KeptCall, name: str) -> str:
     if isinstance(told, dict):
         return str(told.get(_FIELDS[name]) or "")
     return show_name(told[_PLACES[name]]) if name == "tool" else str(told[_PLACES[name]] or "")
+
+
+# The columns by which calls are sorted -> what is compared, and the entry's field that shows it.
+SORTS: Final[Mapping[str, tuple[Callable[[KeptCall], Any], str]]] = {
+    "time": (attrgetter("seq"), "timestamp"),
+    "tool": (lambda kept: _value(kept, "tool"), "gen_ai.tool.name"),
+    "outcome": (lambda kept: _value(kept, "outcome"), "outcome"),
+    "attempts": (read_attempt, "retry_attempt"),
+    "duration": (lambda kept: round_milliseconds(read_duration(kept)), "duration_ms"),
+}
 
 
 def _fits(kept: KeptCall, wanted: CallFilter, words: _NewestTexts[str]) -> bool:

@@ -149,12 +149,16 @@ class Served:
         """Makes a call, and gives what its client reads."""
         return self._ask(self.port, path, body, {"X-Conversation-Id": conversation})
 
+    def send(self, path: str, body: bytes) -> bytes:
+        """Makes a call with these bytes, and gives what its client reads."""
+        return self._ask(self.port, path, body, {})
+
     def ask(self, path: str, body: Any = None, token: str = TOKEN) -> Any:
         """Asks the operator's port."""
         return json.loads(self._ask(self.admin, path, body, {"Authorization": f"Bearer {token}"}))
 
     def _ask(self, port: int, path: str, body: Any, headers: dict[str, str]) -> bytes:
-        data = None if body is None else json.dumps(body).encode()
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         sent = urllib.request.Request(
             f"http://127.0.0.1:{port}{path}", data, {**headers, "Content-Type": "application/json"}
         )

@@ -74,8 +74,8 @@ def check_limits(context: Context, routes: tuple[RouteEntry, ...]) -> None:
 
 def _list_tools(route: RouteEntry) -> Iterator[ToolConfig]:
     yield from route.tools.values()
-    if route.mcp is not None:
-        yield from route.mcp.tools.values()
+    if route.listed is not None:
+        yield from route.listed.tools.values()
 
 
 def _check_rate(context: Context, at: Pointer, limit: Mapping[str, JsonValue]) -> None:

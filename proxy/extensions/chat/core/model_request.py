@@ -14,9 +14,9 @@ from enum import StrEnum
 from typing import Any, Final
 
 from proxy.core.contract.listed_schema import Unparsed
-from proxy.core.contract.listed_tools import ListedTool, Listing
 from proxy.core.json.jsontext import TRUSTED, dumps, parse
 from proxy.core.model.values import JsonProblem, JsonValue
+from proxy.extensions.mcp.core.listed_tools import ListedTool, Listing
 
 
 class Api(StrEnum):

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Literal
 
 from proxy.call.judging import Here
-from proxy.core.contract.listed_tools import LearnedTools, LearnPolicy, Policies
-from proxy.core.contract.policy import ToolPolicy
+from proxy.core.contract.policy import BroughtTools, ToolPolicy
 from proxy.core.decide import is_ready, prepare
 from proxy.core.explain.explain import explain_unknown_tool
 from proxy.core.json.textrepair import read_document
@@ -27,14 +26,17 @@ from proxy.core.model.values import (
     ToolCall,
 )
 from proxy.core.rules.rules import TEXT_RULES
+from proxy.extensions.chat.core.call_markup import FoundText, find_lone_call, find_text_calls
 from proxy.extensions.chat.core.found_calls import CallChange, FoundCall
 from proxy.extensions.chat.core.model_request import ModelRequest
 from proxy.extensions.chat.core.tool_names import find_tool_name
+from proxy.extensions.mcp.core.listed_tools import LearnedTools, LearnPolicy, Policies
 from proxy.interfaces import JudgesElsewhere
 
 # What is done to a call beside the repairs of its arguments.
 RENAMED: Final = "tool_name"
 ENCODED: Final = "arguments_text"
+WRITTEN: Final = "text_call"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,11 @@ class JudgedCall:
     repairs: tuple[Repair, ...] = field(default=())
 
     @property
+    def arguments(self) -> bytes:
+        """The arguments as they go on."""
+        return self.found.text if self.checked is None else self.checked.arguments
+
+    @property
     def change(self) -> CallChange | None:
         """What has to be written; None where the call stays as it came."""
         if self.checked is None or not self.repairs:
@@ -63,8 +70,8 @@ class JudgedCall:
 class CallJudge:
     """Judges calls on one route. Belongs to one event loop."""
 
-    def __init__(self, rules: LearnPolicy, elsewhere: JudgesElsewhere | None) -> None:
-        self._rules = rules
+    def __init__(self, brought: BroughtTools, elsewhere: JudgesElsewhere | None) -> None:
+        self._rules = rules = LearnPolicy(brought.template, formats=brought.formats)
         self._policies = Policies()
         self._elsewhere: JudgesElsewhere = Here() if elsewhere is None else elsewhere
         self._text_repairs = frozenset(TEXT_RULES) & rules.template.repair.rules
@@ -94,8 +101,28 @@ class CallJudge:
         made += [Repair(ENCODED, ())] if found.was_plain else []
         return JudgedCall(found, call, name, policy, decision.checked, repairs=(*made, *decision.checked.repairs))
 
+    async def judge_text(
+        self, request: ModelRequest, calls: list[FoundCall], conversation: Conversation
+    ) -> list[JudgedCall] | None:
+        """What was found of calls that stood in a text; None unless each has the name of a tool and is valid."""
+        judged = await self.judge(request, calls, conversation)
+        if any(each.checked is None or each.tool != each.found.name for each in judged):
+            return None
+        return [replace(each, repairs=(Repair(WRITTEN, ()), *each.repairs)) for each in judged]
+
+    def find_in_text(self, text: str, which: Literal["off", "markup", "json"]) -> FoundText | None:
+        """The calls that a text holds, of the kinds that become calls."""
+        if which == "off":
+            return None
+        lone = find_lone_call(text, self.read_text) if which == "json" else None
+        return lone or find_text_calls(text, self.read_text)
+
+    def read_text(self, text: bytes) -> Document | JsonProblem:
+        """Reads a JSON text with the repairs of the route's level."""
+        return read_document(text, self._rules.template.text, self._text_repairs)
+
     def _read_call(self, found: FoundCall, conversation: Conversation) -> ToolCall:
-        text, limits = found.text, self._rules.template.text
-        document = read_document(text, limits, self._text_repairs) if text.strip() else Document(b"", None)
+        text = found.text
+        document = self.read_text(text) if text.strip() else Document(b"", None)
         raw = text if isinstance(document, JsonProblem) else b""
         return ToolCall(found.name, document, found.call_id or "call", conversation, raw)

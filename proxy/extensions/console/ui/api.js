@@ -6,6 +6,14 @@ export class Refused extends Error {
   constructor(status, text) { super(text); this.status = status; }
 }
 
+// A number that JavaScript would write otherwise (`1.0`, a large integer) keeps its text, so that what is shown is what came.
+class ExactNumber extends Number {
+  constructor(value, source) { super(value); this.source = source; }
+  toJSON() { return JSON.rawJSON(this.source); }
+}
+export const parse = (text) => JSON.parse(text, (_, value, context) =>
+  typeof value === "number" && JSON.rawJSON && context?.source !== String(value) ? new ExactNumber(value, context.source) : value);
+
 export function takeToken() {
   const found = /^#k=(.+)$/.exec(location.hash);
   if (found) {
@@ -32,7 +40,7 @@ export async function ask(path, body, signal, age = 0) {
   const answer = await fetch(`/-/${path}`, init);
   const text = await answer.text();
   let value = {};
-  try { value = JSON.parse(text); } catch { /* an answer of somebody else on this port */ }
+  try { value = parse(text); } catch { /* an answer of somebody else on this port */ }
   if (!answer.ok) {
     const error = new Refused(answer.status, value.error || `status ${answer.status}`);
     error.value = value;

@@ -1,10 +1,10 @@
 // The page "Tools": what models get wrong with one tool, and which changes of its schema would help.
 import { useEffect, useState } from "./vendor/hooks.js";
 import { ask } from "./api.js";
-import { Copy, Failed, Rows, clean, html, json, link, mistake, share, sum, time, useAnswer, yaml } from "./parts.js";
+import { Copy, Failed, Rows, clean, coded, html, json, link, mistake, share, sum, time, useAnswer, yaml } from "./parts.js";
 
 export function Tool({ params, values }) {
-  return params.tool ? html`<${One} route=${params.route} tool=${params.tool} values=${values} />` : html`<${All} />`;
+  return params.tool ? html`<${One} key=${`${params.route} ${params.tool}`} route=${params.route} tool=${params.tool} values=${values} />` : html`<${All} />`;
 }
 
 function All() {
@@ -21,19 +21,21 @@ function All() {
 function One({ route, tool, values }) {
   const path = `${encodeURIComponent(route)}/${encodeURIComponent(tool)}`;
   const { value, error } = useAnswer(`tools/${path}`, 2000);
+  const [changes, waiting] = useTrials(value?.changes || [], route, tool, values);
   if (!value) return html`<h1>${clean(tool)}</h1><${Failed} error=${error} />`;
   const calls = { route, tool };
   const rows = [...value.mistakes, ...value.invented.map((key) => ({ ...key, path: key.parent, unknown: key.name, code: "invented key" }))];
   return html`<h1>${clean(tool)}</h1><${Failed} error=${error} />
     <p class="dim">${clean(route)} · ${value.mode} · repair ${value.repair} · schema ${value.schema_id || "none"} · ${sum(value.outcomes)} requests, ${share(value.outcomes.refused || 0, sum(value.outcomes))} refused, ${share(value.outcomes.repaired || 0, sum(value.outcomes))} repaired</p>
     <p>${clean(value.description)}</p>
-    <div class="actions"><a href=${link("try", calls)}>try it</a> <a href=${link("calls", calls)}>its calls</a> <${Copy} text=${() => yaml(value.schema)}>copy schema as YAML<//></div>
+    <div class="actions"><a href=${link("try", calls)}>try it</a> <a href=${link("calls", calls)}>its calls</a> <${Copy} text=${() => yaml(value.schema_text)}>copy schema as YAML<//></div>
     <h2>What to change</h2>
     ${value.changes.length === 0 && html`<p class="dim">${value.calls ? `Nothing stands out in ${value.calls} calls.` : "No call has come yet: what models get wrong is counted from the first one on."}</p>`}
-    ${value.changes.map((change, index) => html`<div class="card"><p>${index + 1}. ${clean(change.text)}</p>
-      ${change.schema !== undefined && html`<div class="actions"><${Tried} key=${JSON.stringify(change.schema)} change=${change} route=${route} tool=${tool} values=${values} />
+    ${changes.map((change, index) => html`<div class="card" key=${change.rule + change.path}><p>${index + 1}. ${coded(change.text)}</p>
+      ${change.schema !== undefined && html`<div class="actions"><${Saved} change=${change} />
         <button type="button" onClick=${() => { sessionStorage.setItem("toolcall-proxy schema", JSON.stringify(change.schema, null, 2)); setPage("try", { ...calls, edited: "1" }); }}>try this change</button>
-        <${Copy} text=${() => yaml(change.schema)}>copy YAML<//></div>`}</div>`)}
+        <${Copy} text=${() => yaml(change.schema_text)}>copy YAML<//></div>`}</div>`)}
+    ${waiting > 0 && html`<p class="dim" aria-busy="true">Trying ${waiting} more proposed schema${waiting === 1 ? "" : "s"} on the kept calls.</p>`}
     <div class="two"><div><h2>Mistakes</h2>
       <${Rows} label="mistakes" rows=${rows} empty="No mistake was counted." columns=${[
         ["parameter", (row) => html`<a href=${link("calls", { ...calls, path: row.path, ...(row.unknown ? {} : { [row.repaired ? "rule" : "code"]: row.code }) })}>${clean(row.path || "arguments")}</a>${row.unknown ? html` key <code>${clean(row.unknown)}</code>` : ""}`],
@@ -44,34 +46,46 @@ function One({ route, tool, values }) {
     <div><h2>Schema</h2><${Schema} schema=${value.schema} mistakes=${value.mistakes} calls=${value.calls} /></div></div>`;
 }
 
-// What a change does to the kept calls: judged again where their arguments are kept, told by their verdicts elsewhere. A
-// change is judged once, not each time the page is read again.
-function Tried({ change, route, tool, values }) {
-  const [{ asking, counts }, set] = useState({ asking: values !== "off" });
+// Returns the changes that are shown, those that save the most calls first, and how many schemas are still tried. Each
+// proposed schema is tried once on the kept calls before it is shown. Where their arguments are not kept, their verdicts
+// tell (`passes`).
+function useTrials(changes, route, tool, values) {
+  const [trials, set] = useState({});
+  const waiting = changes.filter((change) => change.schema !== undefined && values !== "off" && !Object.hasOwn(trials, change.schema_text));
+  const schema = waiting[0]?.schema_text;
   useEffect(() => {
+    if (!schema) return undefined;
     let gone = false;
-    const tell = (state) => { if (!gone) set(state); };
-    if (values !== "off") ask("trial", { route, tool, schema: change.schema, over: "kept" }).then((found) => tell({ counts: found }), () => tell({}));
+    const keep = (found) => { if (!gone) set((before) => ({ ...before, [schema]: found })); };
+    ask("trial", { route, tool, schema, over: "kept" }).then(keep, () => keep(undefined));
     return () => { gone = true; };
-  }, [values]);
-  const judged = counts ? counts.calls - counts.cannot_tell : 0;
-  if (asking) return html`<span class="dim">trying it on the kept calls</span>`;
-  if (judged) return html`<span>tried on ${judged} kept call${judged === 1 ? "" : "s"}: ${counts.newly_accepted} that were refused would pass${counts.newly_refused ? html`, <b class="bad">${counts.newly_refused} that passed would be refused</b>` : ""}</span>`;
-  return html`<span>by their verdicts, ${change.passes ? `at least ${change.passes}` : "none"} of these calls would pass</span>`;
+  }, [schema]);
+  const tried = changes.filter((change) => !waiting.includes(change)).map((change) => ({ ...change, ...weigh(change, trials[change.schema_text]) }));
+  return [tried.sort((one, other) => other.saved - one.saved), waiting.length];
+}
+function weigh({ passes }, found) {
+  const judged = found ? found.calls - found.cannot_tell : 0;
+  return judged ? { judged, saved: found.newly_accepted, broken: found.newly_refused } : { judged, saved: passes };
+}
+
+function Saved({ change: { judged, saved, broken } }) {
+  if (!judged) return html`<span>by their verdicts, ${saved ? `at least ${saved}` : "none"} of these calls would pass</span>`;
+  return html`<span>tried on ${judged} kept call${judged === 1 ? "" : "s"}: ${saved} that ${saved === 1 ? "was" : "were"} refused would pass${broken ? html`, <b class="bad">${broken} that passed would be refused</b>` : ""}</span>`;
 }
 
 function setPage(page, params) { location.hash = link(page, params); }
 
-// Shows the schema. A mark at a property gives the share of calls that are refused or repaired there.
+// Shows the schema. Marks at a property give the shares of calls that its commonest mistake refused and repair mended.
 function Schema({ schema, mistakes, calls }) {
   const lines = json(schema).split("\n");
   const names = new Map();
   for (const each of mistakes) {
     const name = each.path.split("/").filter((step) => step !== "*").pop();
-    if (name && !names.has(name)) names.set(name, each);
+    const kind = each.repaired ? "repaired" : "refused", hits = names.get(name) || {};
+    if (name) names.set(name, { [kind]: each, ...hits });
   }
   return html`<div class="mono" role="group" aria-label="schema">${lines.map((line) => {
     const hit = names.get(/^\s*"([^"]+)": \{/.exec(line)?.[1]);
-    return html`<div class=${hit ? "schema-line hit" : "schema-line"}>${line}${hit ? html` <span class=${hit.repaired ? "repaired" : "refused"}>${hit.repaired ? "~" : "!"} ${share(hit.calls, calls)} ${hit.repaired ? "repaired" : "refused"}</span>` : ""}</div>`;
+    return html`<div class=${hit ? "schema-line hit" : "schema-line"}>${line}${["refused", "repaired"].filter((kind) => hit?.[kind]).map((kind) => html` <span class=${kind}>${kind === "repaired" ? "~" : "!"} ${share(hit[kind].calls, calls)} ${kind}</span>`)}</div>`;
   })}</div>`;
 }

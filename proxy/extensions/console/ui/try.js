@@ -35,7 +35,7 @@ function Judge({ route, tool, call, edited }) {
       <div class="actions"><button type="button" disabled=${busy} onClick=${() => run({ schema, over: "kept" }, setCompared)}>compare over kept calls</button>
         <button type="button" disabled=${busy} onClick=${() => run({ schema, over: "recorded" }, setCompared)}>compare over recorded calls</button>
         <button type="button" disabled=${!change.schema} onClick=${() => setSchema(JSON.stringify(page.schema, null, 2))}>undo</button>
-        <${Copy} text=${() => { try { return yaml(JSON.parse(schema)); } catch { return schema; } }}>copy YAML<//></div>
+        <${Copy} text=${() => { try { JSON.parse(schema); return yaml(schema); } catch { return schema; } }}>copy YAML<//></div>
       <p class="dim">Says which of the last calls this schema would judge otherwise.</p>
       <${Failed} error=${compared.error} />${compared.value && html`<${Compared} value=${compared.value} route=${route} tool=${tool} />`}</div></div>`;
 }
