@@ -287,7 +287,7 @@ class _Run:
                 if isinstance(value, dict):
                     stack.extend(schema for key, schema in current.dependent.items() if key in value)
 
-    # The steps of a round: each gives the value, the same object if nothing changed, and its repairs. `nodes[0]` is asked.
+    # The steps of a round: each gives the value, the same object if nothing changed, and its repairs.
     def keys(
         self, nodes: tuple[Node, ...], work: JsonValue, path: Pointer, rules: frozenset[str]
     ) -> tuple[JsonValue, tuple[Repair, ...]]:
