@@ -1,8 +1,9 @@
 """What is kept of a call that was refused, repaired or failed, so that the operator can open it later; never a value.
 
 Values are removed before anything is kept: each violation is worded as if its value were a secret, so `Actual: "***"`
-replaces the value that the model read, and texts that quote what was sent have the quotes masked. The text that the
-model read is composed only when somebody opens the call.
+replaces the value that the model read, and texts that quote what was sent have the quotes masked. So this masks more
+than the answer does: `core/display/preview.py` hides secrets alone, since the model knows what it sent. The text that
+the model read is composed only when somebody opens the call.
 """
 
 from __future__ import annotations
