@@ -509,6 +509,12 @@ TryCall = Callable[[ToolCall], Awaitable[Delivered | Failure]]
 class Corrector(Protocol):
     """Layers 3 and 4 (GoMind): a model is asked for a better call than one that failed."""
 
+    def is_on(self, policy: ToolPolicy) -> bool:
+        """Whether calls of a tool may be corrected."""
+
+    def asks_again(self, policy: ToolPolicy) -> bool:
+        """Whether it is asked about arguments that failed before in the episode, for it has learned something since."""
+
     async def correct(self, stumble: Stumble, try_call: TryCall) -> Delivered | Failure | None:
         """What came of a better call; a Failure only where that call may have run. None: nothing, so the caller is
         told of the failure it had. Bounds its own time, and raises only what `try_call` raises."""

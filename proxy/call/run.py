@@ -156,9 +156,8 @@ async def _send(context: CallContext, approved: ApprovedCall) -> Delivered | Pen
 
 def _may_correct(context: CallContext) -> bool:
     """Whether a corrector may be asked for a better call."""
-    policy = context.policy
-    is_on = context.services.corrector is not None and policy is not None and policy.correction.on
-    return is_on and not context.report_only
+    policy, corrector = context.policy, context.services.corrector
+    return corrector is not None and policy is not None and corrector.is_on(policy) and not context.report_only
 
 
 async def _check_and_deliver(
