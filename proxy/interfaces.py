@@ -553,8 +553,9 @@ class JudgesElsewhere(Protocol):
     async def decide(self, call: ToolCall, policy: ToolPolicy, *, tried: bool = False) -> Decision:
         """What `decide` says of a call, however long that takes within its bounds."""
 
-    async def find_failing(self, call: ToolCall, policy: ToolPolicy, failure: Failure) -> list[tuple[str, ...]]:
-        """The places of refused arguments that a correction may change."""
+    async def ask(self, job: str, payload: bytes, policy: ToolPolicy) -> bytes | None:
+        """What a job (`module:function`) makes of bytes and a described policy (call/jobs.py) in a child process; None
+        where it takes too much."""
 
     async def examine(self, tools: ExaminedTools, name: str) -> None:
         """Finds out what a listed tool's schema costs before it is compiled in this process."""

@@ -18,7 +18,6 @@ from typing import Final
 from proxy.core.contract.correction import Asked, BudgetKind, Layer
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.display.secrets import mask_credentials
-from proxy.core.explain.explain import find_failing_places
 from proxy.core.json.jsontext import dumps, format_pointer
 from proxy.core.model.values import (
     CheckedCall,
@@ -35,6 +34,7 @@ from proxy.extensions.correction import changes, questions, verdicts
 from proxy.extensions.correction.core.correction_policy import Scope, find_policy
 from proxy.extensions.correction.core.settings import CorrectionSettings
 from proxy.extensions.correction.endpoint import Answered, Budgets, Endpoint
+from proxy.extensions.correction.failing_job import find_failing_elsewhere
 from proxy.extensions.correction.questions import find_forms
 from proxy.extensions.correction.record import CorrectionRecorder, DebugLog
 from proxy.extensions.correction.rules import Action, asks, may_go_again, may_have_run
@@ -294,7 +294,7 @@ class ModelCorrector:
         if not paths:
             return await self._repeat_call(run, wait=False)
         if find_policy(run.stumble.policy).scope_of(layer) is Scope.FAILING:
-            failing = await self._find_failing(run.call, run.stumble.policy, run.failure)
+            failing = await find_failing_elsewhere(self._services.elsewhere, run.call, run.stumble.policy, run.failure)
             if beyond := changes.find_out_of_scope(paths, failing):
                 run.note = _name_beyond([format_pointer(path) for path in beyond])
                 after = changes.keep_in_scope(before, after, failing)
@@ -307,12 +307,6 @@ class ModelCorrector:
         repairs = document.repairs if isinstance(document, Document) else ()
         made = tuple(Repair(layer.value, path) for path in paths)
         return replace(run.call, arguments=Document(dumps(after), after, (*repairs, *made)), raw=b"")
-
-    async def _find_failing(self, call: ToolCall, policy: ToolPolicy, failure: Failure) -> list[tuple[str, ...]]:
-        elsewhere = self._services.elsewhere
-        if elsewhere is None:
-            return find_failing_places(call, policy, failure)
-        return await elsewhere.find_failing(call, policy, failure)
 
     async def _repeat_call(self, run: _Run, *, wait: bool) -> ToolCall | Asked:
         """The same call once more, where the rules of resends allow it."""
