@@ -16,6 +16,13 @@ from proxy.interfaces import Stumble
 from proxy.upstream.faults import close_body
 
 
+def may_correct(context: CallContext) -> bool:
+    """Whether a corrector may be asked for a better call."""
+    policy, corrector = context.policy, context.services.corrector
+    is_on = corrector is not None and policy is not None and corrector.is_on(policy)
+    return is_on and not context.report_only
+
+
 async def correct_call(
     context: CallContext,
     pending: PendingFailure,

@@ -28,9 +28,9 @@ def test_the_page_explains_every_key_as_the_schema_does() -> None:
 
 
 def test_a_new_key_stands_behind_the_one_before_it_and_one_that_is_gone_is_left_out() -> None:
-    (row,) = re.findall(r"^\| `reload\.interval` .*\n", DOCS, re.MULTILINE)
+    (row,) = re.findall(r"^\| `reload\.interval: .*\n", DOCS, re.MULTILINE)
     (section,) = re.findall(r"^\| `reload` .*\n", DOCS, re.MULTILINE)
-    gone = "| `reload.colour` | `red` | The colour. |\n"
+    gone = "| `reload.colour: red` | The colour. |\n"
     assert section + row in DOCS
     assert DOCS == make_page(DOCS.replace(row, gone))
 
@@ -108,7 +108,7 @@ def test_the_defaults_of_a_policy_are_those_of_the_model() -> None:
     written: dict[str, JsonValue] = {}
     for key, schema in list_keys(SCHEMA["properties"]["defaults"], ""):
         first, _, rest = key.partition(".")
-        if "default" in schema and first not in ("headers", "repair", "auth", "cors"):
+        if "default" in schema and first not in ("headers", "repair", "auth", "cors", "jwt"):
             if rest:
                 written.setdefault(first, {})[rest] = schema["default"]
             else:

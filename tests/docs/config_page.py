@@ -24,8 +24,8 @@ SCHEMA: Final = load_published_schema()
 # What `defaults`, a tool and a route share, and the page explains once.
 POLICY_KEYS: Final = frozenset({*SCHEMA["properties"]["defaults"]["properties"], "validation"})
 # The columns of a table of keys.
-_TITLES: Final = "| key | default | meaning |"
-_ROW: Final = re.compile(r"\| `([^`]+)` \|")
+_TITLES: Final = "| key: default | meaning |"
+_ROW: Final = re.compile(r"\| `([^`:]+)(?:: [^`]*)?` \|")
 _LINK: Final = re.compile(r"\(docs/([a-z-]+\.md)\)")
 
 
@@ -72,12 +72,12 @@ def list_all_keys() -> dict[str, JsonValue]:
 
 
 def _write_row(key: str, schema: JsonValue) -> str:
-    default = "–"
+    shown = key
     if "default" in schema:
         written = schema["default"]
-        default = f"`{written or chr(39) * 2}`" if isinstance(written, str) else f"`{json.dumps(written)}`"
+        shown = f"{key}: {written or chr(39) * 2}" if isinstance(written, str) else f"{key}: {json.dumps(written)}"
     meaning = _LINK.sub(r"([\1](\1))", schema["description"]).replace("|", "\\|")
-    return f"| `{key}` | {default} | {meaning} |"
+    return f"| `{shown}` | {meaning} |"
 
 
 def make_page(text: str) -> str:
@@ -97,7 +97,7 @@ def make_page(text: str) -> str:
     before = ""
     for key, schema in keys.items():
         if key not in there:
-            place = next(at for at, line in enumerate(lines) if line.startswith(f"| `{before}` |"))
+            place = next(at for at, line in enumerate(lines) if (row := _ROW.match(line)) and row[1] == before)
             lines.insert(place + 1, _write_row(key, schema))
         before = key
     return "\n".join(lines) + "\n"

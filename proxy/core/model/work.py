@@ -103,15 +103,20 @@ class Work:
 _call: Final[ContextVar[Work | None]] = ContextVar("call", default=None)
 
 
-@contextmanager
-def share_work(limit: int = CALL) -> Iterator[Work]:
+class share_work:  # noqa: N801 - a context manager; each call enters it, and one made of a generator costs more
     """Opens the budget of a call, and gives it: whatever is borrowed inside comes out of it."""
-    budget = Work(limit)
-    token = _call.set(budget)
-    try:
-        yield budget
-    finally:
-        _call.reset(token)
+
+    __slots__ = ("_budget", "_token")
+
+    def __init__(self, limit: int = CALL) -> None:
+        self._budget = Work(limit)
+
+    def __enter__(self) -> Work:
+        self._token = _call.set(self._budget)
+        return self._budget
+
+    def __exit__(self, *_: object) -> None:
+        _call.reset(self._token)
 
 
 def find_budget(value: JsonValue) -> int:
