@@ -609,6 +609,12 @@ TryCall = Callable[[ToolCall], Awaitable[Delivered | Failure]]
 class Corrector(Protocol):
     """Layers 3 and 4 (GoMind): a model is asked for a better call than one that failed."""
 
+    def is_on(self, policy: ToolPolicy) -> bool:
+        """Whether calls of a tool may be corrected."""
+
+    def asks_again(self, policy: ToolPolicy) -> bool:
+        """Whether it is asked about arguments that failed before in the episode, for it has learned something since."""
+
     async def correct(self, stumble: Stumble, try_call: TryCall) -> Delivered | Failure | None:
         """What came of a better call; a Failure only where that call may have run. None: nothing, so the caller is
         told of the failure it had. Bounds its own time, and raises only what `try_call` raises."""
@@ -647,8 +653,9 @@ class JudgesElsewhere(Protocol):
     async def decide(self, call: ToolCall, policy: ToolPolicy, *, tried: bool = False) -> Decision:
         """What `decide` says of a call, however long that takes within its bounds."""
 
-    async def find_failing(self, call: ToolCall, policy: ToolPolicy, failure: Failure) -> list[tuple[str, ...]]:
-        """The places of refused arguments that a correction may change."""
+    async def ask(self, job: str, payload: bytes, policy: ToolPolicy) -> bytes | None:
+        """What a job (`module:function`) makes of bytes and a described policy (call/jobs.py) in a child process; None
+        where it takes too much."""
 
     async def examine(self, tools: ExaminedTools, name: str) -> None:
         """Finds out what a listed tool's schema costs before it is compiled in this process."""
