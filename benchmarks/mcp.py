@@ -3,8 +3,9 @@
 Each round makes the same calls everywhere, one right after the other over one connection that is kept, so the figures
 are pairs, and a machine that is slow for a moment is slow for all. The server is the low-level one of the Python SDK
 (tests/parties/servers/python.py), the calls are of revision 2026-07-28. `added` is the median of the rounds' paired
-differences to direct, `CPU` the processor time of the proxy's own process. mcp-proxy (PyPI) joins stdio to HTTP and
-stands in front of no HTTP server, so it is not a peer here.
+differences to direct, `CPU` the processor time of the proxy's own process. This proxy at an earlier commit takes part
+where `python -m benchmarks.proxies --install` has fetched it. mcp-proxy (PyPI) joins stdio to HTTP and stands in front
+of no HTTP server, so it is not a peer here.
 
     bash .ci/parties && python -m benchmarks.mcp
 """
@@ -26,7 +27,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks import machine
-from benchmarks.peers.cast import Command
+from benchmarks.peers.cast import PARENT, Command, environment, parent_tree
 from benchmarks.peers.running import running
 
 ROOT: Final = Path(__file__).parent.parent
@@ -34,6 +35,7 @@ PYTHON: Final = ROOT / ".parties" / "py2" / "bin" / "python"
 SERVER: Final = ROOT / "tests" / "parties" / "servers" / "python.py"
 PEER: Final = Path(__file__).parent / "peers" / "fastmcp_proxy.py"
 OURS, THEIRS, DIRECT = "toolcall-proxy", "fastmcp proxy", "direct"
+CACHE: Final = Path.home() / ".cache" / "toolcall-proxy-bench"
 
 CONFIG: Final = """\
 version: 1
@@ -157,6 +159,18 @@ def turn(port: int, pid: int | None, kind: str, calls: int, found: Found, base: 
     found.cpu.append(used / calls * 1e6)
 
 
+def _command(who: str, folder: Path, port: int, upstream: int) -> Command:
+    if who == THEIRS:
+        return Command([str(PYTHON), str(PEER), str(port), f"http://127.0.0.1:{upstream}/mcp"])
+    config = folder / f"{port}.yaml"
+    config.write_text(CONFIG.format(port=port, server=upstream))
+    words = ["-m", "proxy", "serve", str(config)]
+    if who == OURS:
+        return Command([sys.executable, *words])
+    tree = parent_tree(CACHE)
+    return Command([str(environment(CACHE, "parent")), *words], {"PYTHONPATH": str(tree)}, folder=tree)
+
+
 def measure(rounds: int, calls: int) -> dict[tuple[str, str], Found]:
     """Everything, by (who, kind of call). What is refused or repaired is our affair alone."""
     cores = machine.cores()
@@ -166,18 +180,14 @@ def measure(rounds: int, calls: int) -> dict[tuple[str, str], Found]:
         folder = Path(name)
         upstream = stack.enter_context(server(near))
         players: list[tuple[str, int, int | None]] = [(DIRECT, upstream, None)]
-        ours, theirs = machine.free_port(), machine.free_port()
-        (folder / "config.yaml").write_text(CONFIG.format(port=ours, server=upstream))
-        for who, port, words in (
-            (OURS, ours, [sys.executable, "-m", "proxy", "serve", str(folder / "config.yaml")]),
-            (THEIRS, theirs, [str(PYTHON), str(PEER), str(theirs), f"http://127.0.0.1:{upstream}/mcp"]),
-        ):
-            process = stack.enter_context(running(Command(words), far, folder / f"{port}.log"))
+        for who in (OURS, PARENT, THEIRS) if parent_tree(CACHE).is_dir() else (OURS, THEIRS):
+            port = machine.free_port()
+            process = stack.enter_context(running(_command(who, folder, port, upstream), far, folder / f"{port}.log"))
             wait_ready(port)
             players.append((who, port, process.pid))
         for number in range(rounds + 1):
             for who, port, pid in players:
-                for kind in KINDS if who == OURS else ("clean",):
+                for kind in KINDS if who in (OURS, PARENT) else ("clean",):
                     # The first round warms up and is thrown away.
                     into = found.setdefault((who, kind), Found()) if number else Found()
                     turn(port, pid, kind, calls, into, number * calls)
@@ -191,16 +201,24 @@ def show(found: dict[tuple[str, str], Found]) -> None:
     print(f"{'':26}{'call ms':>9}{'added ms':>10}{'x direct':>10}{'CPU us':>9}")
     for (who, kind), each in found.items():
         ratio = statistics.median(one / base for one, base in zip(each.calls, direct, strict=True))
-        words = f"{who}, {kind}" if who == OURS else who
+        words = who if who in (DIRECT, THEIRS) else f"{who}, {kind}"
         row = (statistics.median(each.calls), statistics.median(added[who, kind]), ratio, statistics.median(each.cpu))
         print(f"{words:26}{row[0]:9.3f}{row[1]:10.3f}{row[2]:10.2f}{row[3]:9.0f}")
     pairs = zip(added[THEIRS, "clean"], added[OURS, "clean"], strict=True)
     ratios = [theirs / ours for theirs, ours in pairs if ours > 0]
-    cpu = statistics.median(found[THEIRS, "clean"].cpu) / max(statistics.median(found[OURS, "clean"].cpu), 1e-9)
+    cpu = _compare_cpu(found, THEIRS, OURS)
+    if (PARENT, "clean") in found:
+        print(f"goal: CPU of a clean call at most 1.0 of {PARENT}: {_compare_cpu(found, OURS, PARENT):.2f}")
     if ratios:
         print(
             f"fastmcp's proxy adds {statistics.median(ratios):.1f} x what this one adds, and takes {cpu:.1f} x its CPU"
         )
+
+
+def _compare_cpu(found: dict[tuple[str, str], Found], one: str, other: str) -> float:
+    """One player's CPU of a clean call in the other's: the median of the rounds' ratios."""
+    pairs = zip(found[one, "clean"].cpu, found[other, "clean"].cpu, strict=True)
+    return statistics.median(mine / max(yours, 1e-9) for mine, yours in pairs)
 
 
 def main() -> None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 from asyncio import Future
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from proxy.core.contract.correction import AnswerFormat, Asked, BudgetKind, Layer
-from proxy.core.contract.listed_tools import LearnedTools, LearnPolicy
-from proxy.core.contract.policy import ToolPolicy, ToolServer, UnknownTool
+from proxy.core.contract.policy import CallLimits, ListedSchema, ListRules, ToolPolicy, ToolServer, UnknownTool
 from proxy.core.json.jsontext import TextLimits
+from proxy.core.model.codes import ErrorCode
 from proxy.core.model.fields import Spellings
 from proxy.core.model.values import (
     CheckedCall,
@@ -160,6 +160,24 @@ class GuardedUpstream(Upstream, Protocol):
 Ending = Future[Episode | None]
 
 
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A key under which calls may come one in `interval` microseconds, `burst` of them at once. What stands before the
+    first '/' of a key is the same in all keys of one call."""
+
+    key: str
+    interval: int
+    burst: int
+
+
+@dataclass(frozen=True, slots=True)
+class RateExceeded:
+    """Which of the rates (counted from 0) has to be waited for the longest, and how many microseconds."""
+
+    index: int
+    wait: int
+
+
 class StateStore(Protocol):
     """Remembers episodes and counts. Each method is atomic; keys expire `ttl` seconds after their last change.
 
@@ -206,6 +224,9 @@ class StateStore(Protocol):
         `enough`: where this process knows of at least so many, a shared store is not asked, and what this process
         knows is the answer.
         """
+
+    async def take_rates(self, rates: Sequence[Rate]) -> RateExceeded | None:
+        """Counts one call under each of the keys, unless it comes too early for one of them: then under none."""
 
     async def close(self) -> None:
         """Releases what the store holds."""
@@ -342,6 +363,18 @@ class CallRecord:
     policy: ToolPolicy | None = field(default=None, repr=False)
     checked: CheckedCall | None = field(default=None, repr=False)
     result: ToolResult | None = field(default=None, repr=False)
+    # The fields of its log line (telemetry/logs.py), which spans and kept calls show too; made once it has ended.
+    line: dict[str, Any] | None = field(default=None, init=False, repr=False)
+
+
+class CallLimiter(Protocol):
+    """Refuses calls that come too often, or too many at once (`limits.rate`, `limits.concurrent`)."""
+
+    async def admit(
+        self, checked: CheckedCall, limits: CallLimits, call_route: CallRoute, record: CallRecord
+    ) -> Failure | Callable[[], None] | None:
+        """Counts a call that would be sent. Gives why it is refused instead, or what is to be called once it has ended;
+        None where nothing need be. Waits only for a shared store."""
 
 
 class Observer(Protocol):
@@ -388,8 +421,60 @@ class ToolTexts(Protocol):
 class LearnedLists(Protocol):
     """What one route has learned of the tools that its server lists."""
 
-    def get_latest(self, rules: LearnPolicy) -> Mapping[str, ToolPolicy]:
+    def get_latest(self, rules: ListRules) -> Mapping[str, ToolPolicy]:
         """The tools of the list that was last used; where nothing was learned, those of the config."""
+
+
+# --- access ---------------------------------------------------------------------------------------------------------
+@value_class
+class AccessDenied:
+    """Why a request may not go on; `headers` belong to the answer."""
+
+    code: ErrorCode
+    message: str
+    headers: Headers = ()
+
+
+class CallAccess(Protocol):
+    """What one caller may call on one route. It knows the caller's claims, which stand nowhere else."""
+
+    @property
+    def scope(self) -> str:
+        """Equal for callers who may see the same tools."""
+
+    def may_see(self, tool: str) -> bool:
+        """Whether a tool of this name is shown to the caller."""
+
+    def refuse_tool(self, tool: str) -> Failure | None:
+        """Why no call of a tool is allowed to the caller, whatever its arguments; None where some may be."""
+
+    def refuse_call(self, checked: CheckedCall) -> Failure | None:
+        """Why a call is not sent as it would go to its tool; None where it is."""
+
+
+@value_class
+class Admitted:
+    """A request that may go on: the name of its token, '' without one, the CORS fields of its answer, and what its
+    caller may call; `calls` None: anything."""
+
+    token: str = ""
+    cors: Headers = ()
+    calls: CallAccess | None = field(default=None, repr=False)
+
+
+# Gives the names in a client's certificate, each with its kind: `CN:name`, `DNS:host`, `URI:spiffe://...`.
+Certificate = Callable[[], frozenset[str]]
+
+# What admits a request or refuses it; a request whose token's keys have to be fetched waits.
+Admission = Admitted | AccessDenied | Awaitable[Admitted | AccessDenied]
+
+
+class RouteAccess(Protocol):
+    """What admits the requests of one route before their bodies are read."""
+
+    def admit(self, headers: Headers, token: str | AccessDenied, certificate: Certificate) -> Admission:
+        """Whether a request may go on. `token`: the name of the static token that came, '' where the route knows none,
+        or why none is known; `certificate` gives the names in the client's certificate."""
 
 
 # --- one call -------------------------------------------------------------------------------------------------------
@@ -409,8 +494,19 @@ class CallRoute(Protocol):
         """What holds for calls of all other tools."""
 
     @property
+    def calls(self) -> CallAccess | None:
+        """What the caller may call; None: anything."""
+
+    def refuse_hidden(self, tool: str) -> Failure | None:
+        """Why a tool of the route that the caller may not see is not called; None for every other name."""
+
+    @property
     def headers(self) -> Headers:
         """The client's own headers, names in lower case."""
+
+    @property
+    def peer(self) -> str:
+        """The client's address."""
 
     def find_user_query(self, sources: QuerySources) -> str:
         """What the user wants, in the client's words, at the first of the sources that holds something; '' where none
@@ -486,6 +582,24 @@ class Corrector(Protocol):
         answer; one that streams is remembered when it has passed."""
 
 
+@runtime_checkable
+class ExaminedTools(Protocol):
+    """Tools with schemas from outside, which are compiled here once a child process has found out what that costs."""
+
+    @property
+    def wait(self) -> float:
+        """How long a call waits for what has to be found out about its tool, in seconds."""
+
+    def rules_of(self, name: str) -> frozenset[str]:
+        """The repair rules of a tool."""
+
+    def find_unexamined(self, name: str) -> ListedSchema | None:
+        """The schema of a tool that has not been examined yet; None where no examination is needed."""
+
+    def settle(self, name: str, *, bad: str = "", expensive: bool = False) -> None:
+        """Records what examining a schema showed: it cannot be used, is too expensive to compile here, or neither."""
+
+
 class JudgesElsewhere(Protocol):
     """Reads and judges in child processes what would keep other calls waiting (call/judging.py)."""
 
@@ -498,14 +612,14 @@ class JudgesElsewhere(Protocol):
     async def find_failing(self, call: ToolCall, policy: ToolPolicy, failure: Failure) -> list[tuple[str, ...]]:
         """The places of refused arguments that a correction may change."""
 
-    async def examine(self, tools: LearnedTools, name: str) -> None:
+    async def examine(self, tools: ExaminedTools, name: str) -> None:
         """Finds out what a listed tool's schema costs before it is compiled in this process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
     """The outside world, wired by the app: `upstreams` by name, `extra_lines` of a tool's own formatter; `escalated` is
-    told of each escalation once, and waits for nothing."""
+    told of each escalation once, and waits for nothing; `access` by the keys of the routes that ask who calls."""
 
     store: StateStore
     clock: Clock
@@ -516,4 +630,6 @@ class Services:
     hooks: Hooks | None = None
     elsewhere: JudgesElsewhere | None = None
     second_judge: SecondJudge | None = None
+    limiter: CallLimiter | None = None
     escalated: Callable[[ToolResult, CallRecord], None] = lambda result, record: None  # noqa: ARG005
+    access: Mapping[str, RouteAccess] = field(default_factory=dict)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ import pytest
 # Nanoseconds spent on a processor, nanoseconds spent waiting for one, and how often it got one.
 _SCHEDULED: Final = Path("/proc/thread-self/schedstat")
 _STILL: Final = 50  # turns
+_KEPT_BY_PROGRAMS: Final = 16 * 1024 * 1024  # bytes, beside what the kernel keeps
 
 
 class SteadyLoop(asyncio.SelectorEventLoop):
@@ -60,6 +62,14 @@ async def until(holds: Callable[[], object], within: float = 300) -> None:
             await asyncio.sleep(0.002)
 
 
+class LoopClock:
+    """Implements `Clock` over the time of a test's own loop, so that `pass_time` puts the whole proxy forward."""
+
+    def __init__(self) -> None:
+        self.now = asyncio.get_running_loop().time
+        self.wall = time.time
+
+
 def pass_time(seconds: float) -> None:
     """Puts the clock of the test's own loop forward. Skips the test on a loop that has no such clock."""
     loop = asyncio.get_running_loop()
@@ -80,12 +90,13 @@ async def until_still(reading: Callable[[], object]) -> None:
             before, same = now, same + 1 if now == before else 0
 
 
-async def fill(writer: asyncio.StreamWriter, data: bytes, *, most: int = 50_000_000) -> int:
+async def fill(writer: asyncio.StreamWriter, data: bytes) -> None:
     """Writes the data again and again, until it stays here: nobody reads on, and fifty turns of the loop move nothing.
-    Returns how many bytes were handed over, which are `most` or more where somebody always reads on. Raises
-    ConnectionError where the connection ends."""
-    handed = 0
-    while handed < most:
+    Raises ConnectionError where the connection ends, AssertionError where somebody always reads on: more bytes went
+    than the buffers of the kernel, which grow with the pace of the readers, keep on the two connections of a proxy."""
+    handed, most = 0, 2 * _kept_by_a_connection() + _KEPT_BY_PROGRAMS
+    while True:
+        assert handed < most, f"{handed} bytes were taken, and nobody should read them"
         writer.write(data)
         draining = asyncio.ensure_future(writer.drain())
         waiting = asyncio.ensure_future(until_still(writer.transport.get_write_buffer_size))
@@ -95,10 +106,16 @@ async def fill(writer: asyncio.StreamWriter, data: bytes, *, most: int = 50_000_
         waiting.cancel()
         await asyncio.wait([draining, waiting])
         if over:
-            break
+            return
         draining.result()
         handed += len(data)
-    return handed
+
+
+def _kept_by_a_connection() -> int:
+    """The most bytes that the kernel keeps of one connection: sent and not taken over, and received and not read."""
+    if sys.platform != "linux":
+        return 16 * 1024 * 1024
+    return sum(int(Path("/proc/sys/net/ipv4", name).read_text().split()[2]) for name in ("tcp_rmem", "tcp_wmem"))
 
 
 async def run_others() -> None:

@@ -107,6 +107,7 @@ LIBRARIES: Final = {
     "prometheus_client": ("proxy/telemetry/metrics.py", "proxy/telemetry/merged.py"),
     "httptools": ("proxy/upstream/http1/",),
     "redis": ("proxy/state/redis/",),
+    "jwt": ("proxy/extensions/access/tokens/",),
     "uvloop": ("proxy/server/", "proxy/cli/serve.py"),
 }
 
@@ -124,6 +125,7 @@ LONG_FILES: Final[dict[str, str]] = {
     "proxy/interfaces.py": "the seams of the story, all on one page",
     "proxy/core/schema/nodes.py": "one view over five drafts: what a node is and where a reference leads",
     "proxy/core/schema/patterns.py": "one pass over a pattern, and how two engines spell what it finds",
+    "proxy/extensions/__init__.py": "one table of what joins the main job, and what a row may hold",
 }
 
 

@@ -151,6 +151,18 @@ def _node(script: str, packages: str) -> Cue:
     return cue
 
 
+def toolguard(cache: Path) -> Path:
+    """The folder in which the Rust peer is built."""
+    return cache / "toolguard"
+
+
+def _toolguard(stage: Stage) -> Command | Missing:
+    found = toolguard(stage.cache) / "target" / "release" / "toolguard-proxy"
+    if not found.exists():
+        return Missing(f"{found} is not there (--install builds it, where cargo is)")
+    return Command([str(found), str(stage.port), str(stage.upstream), str(stage.schema)])
+
+
 def _prism(stage: Stage) -> Command | Missing:
     found = stage.cache / "node" / "node_modules" / ".bin" / "prism"
     if not found.exists():
@@ -206,6 +218,7 @@ CAST: Final[dict[str, Cue]] = {
     LEAN: _python("aiohttp_lean.py", "aiohttp", validates=False),
     NODE: _node("undici_ajv.cjs", "undici"),
     "fastify + AJV": _node("fastify_ajv.cjs", "fastify"),
+    "hyper + toolguard-core": _toolguard,
     "Prism": _prism,
     "mitmproxy + jsonschema": _mitmproxy,
     "Starlette + httpx": _python("starlette_httpx.py", "starlette", "uvicorn", "httpx", "fastjsonschema"),

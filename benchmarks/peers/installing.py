@@ -1,4 +1,4 @@
-"""Fetches what the peers need into the cache folder: packages of npm and of Python, and the commit to compare with.
+"""Fetches what the peers need into the cache folder: packages of npm, Rust and Python, and the commit to compare with.
 
 Each part that cannot be had is named and left out; the benchmark then leaves out its peers.
 """
@@ -12,13 +12,14 @@ import tarfile
 from io import BytesIO
 from pathlib import Path
 
-from benchmarks.peers.cast import INTERPRETERS, PARENT_COMMIT, environment, packages, parent_tree
+from benchmarks.peers.cast import HERE, INTERPRETERS, PARENT_COMMIT, environment, packages, parent_tree, toolguard
 from benchmarks.peers.running import ROOT
 
 
 def install(cache: Path) -> None:
     """Fetches into a folder what is not there yet."""
     _fetch_packages_of_npm(cache)
+    _build_toolguard(toolguard(cache))
     _fetch_parent(cache)
     for interpreter in INTERPRETERS:
         found = shutil.which(interpreter)
@@ -36,6 +37,16 @@ def _fetch_packages_of_npm(cache: Path) -> None:
     subprocess.run(
         [npm, "install", "--no-fund", "--no-audit", "--prefix", str(cache / "node"), *packages()], check=True
     )
+
+
+def _build_toolguard(folder: Path) -> None:
+    cargo = shutil.which("cargo")
+    if cargo is None:
+        print("cargo is not installed: its peer is left out")
+        return
+    shutil.copytree(HERE / "toolguard", folder, dirs_exist_ok=True)
+    if subprocess.run([cargo, "build", "--release", "--quiet"], cwd=folder, check=False).returncode:
+        print("cargo cannot build toolguard-proxy: it is left out")
 
 
 def _fetch_parent(cache: Path) -> None:

@@ -51,9 +51,8 @@ from proxy.core.model.values import (
 from proxy.core.model.work import find_budget, share_work
 from proxy.core.schema.formats import Formats
 from proxy.core.schema.matching import make_matcher
+from proxy.offload.child import MOST_SHARED
 
-# Children keep this many tools: each holds its compiled patterns.
-_KEPT_TOOLS: Final = 8
 # What a value may take in a violation before it is named by its place, in bytes.
 _SHORT: Final = 1024
 # Members of a list or an object that is sent along with a violation, keys counted.
@@ -139,7 +138,7 @@ def describe_policy(policy: ToolPolicy) -> bytes:
     return dumps(told)
 
 
-@lru_cache(_KEPT_TOOLS)
+@lru_cache(MOST_SHARED)
 def _policy(text: bytes) -> ToolPolicy:
     told: Any = parse(text, TRUSTED)
     if "listed" in told:
@@ -167,11 +166,9 @@ def _policy(text: bytes) -> ToolPolicy:
 
 
 # --- one call ---------------------------------------------------------------------------------------------------------
-def decide_call(payload: bytes) -> bytes:
-    """Judges the arguments in `payload` (see `write_call_job`); gives the decision for `read_decision`."""
-    head, rest = split_frame(payload)
-    policy = _policy(rest[: head["policy"]])
-    text = rest[head["policy"] :]
+def decide_call(text: bytes, shared: bytes) -> bytes:
+    """Judges arguments by a described policy; gives the decision for `read_decision`."""
+    policy = _policy(shared)
     value = parse(text, TRUSTED) if text else None
     if isinstance(value, JsonProblem):
         raise ValueError("the arguments were read before")
@@ -200,11 +197,6 @@ def decide_call(payload: bytes) -> bytes:
         },
         b"",
     )
-
-
-def write_call_job(policy: bytes, text: bytes) -> bytes:
-    """What `decide_call` takes: a described policy and the bytes of the arguments."""
-    return join_frame({"policy": len(policy)}, policy + text)
 
 
 def read_decision(result: bytes, call: ToolCall, document: Document) -> Decision:
@@ -261,10 +253,10 @@ def _from_json(entry: Any, sent: Callable[[], JsonValue]) -> Violation:
 
 
 # --- what a correction may change -------------------------------------------------------------------------------------
-def find_failing(payload: bytes) -> bytes:
-    """The places that fail in the arguments in `payload` (see `write_failing_job`), as JSON."""
-    head, rest = split_frame(payload)
-    policy, text = _policy(rest[: head["policy"]]), rest[head["policy"] :]
+def find_failing(payload: bytes, shared: bytes) -> bytes:
+    """The places that fail in the arguments in `payload` (see `write_failing_job`) by a described policy, as JSON."""
+    head, text = split_frame(payload)
+    policy = _policy(shared)
     value = parse(text, TRUSTED)
     if policy.check is None or isinstance(value, JsonProblem):
         raise ValueError("arguments that were judged")
@@ -273,10 +265,9 @@ def find_failing(payload: bytes) -> bytes:
         return dumps([list(place) for place in list_failing_places(policy.check, value, violations)])
 
 
-def write_failing_job(policy: bytes, text: bytes, value: JsonValue, violations: Sequence[Violation]) -> bytes:
-    """What `find_failing` takes: a described policy, the arguments, and what was found wrong with them before."""
-    told: JsonValue = {"policy": len(policy), "told": [_as_json(violation, value) for violation in violations]}
-    return join_frame(told, policy + text)
+def write_failing_job(text: bytes, value: JsonValue, violations: Sequence[Violation]) -> bytes:
+    """What `find_failing` takes: the arguments, and what was found wrong with them before."""
+    return join_frame({"told": [_as_json(violation, value) for violation in violations]}, text)
 
 
 def read_failing(result: bytes) -> list[tuple[str, ...]]:

@@ -27,13 +27,11 @@ from proxy.call.jobs import (
     read_failing,
     read_known_text,
     read_text,
-    write_call_job,
     write_failing_job,
     write_text_job,
 )
 from proxy.call.outcome import count_expansion
 from proxy.core.contract import container
-from proxy.core.contract.listed_tools import LearnedTools
 from proxy.core.contract.policy import ListedSchema, ToolPolicy
 from proxy.core.decide import complete_decision, decide, forward_unjudged, is_clean, is_ready, prepare
 from proxy.core.explain.explain import explain_unknown_tool, find_failing_places, list_failed
@@ -41,7 +39,8 @@ from proxy.core.json.jsontext import TextLimits, dumps
 from proxy.core.model import codes
 from proxy.core.model.values import Decision, Document, Failure, Forward, Reject, ToolCall, Violation, value_class
 from proxy.core.model.work import ON_EVENT_LOOP, share_work
-from proxy.offload.pool import GaveUp, Limit, OffloadPool
+from proxy.interfaces import ExaminedTools
+from proxy.offload.pool import GaveUp, Limit, OffloadPool, Shared
 
 
 @value_class
@@ -157,7 +156,7 @@ class Elsewhere:
         self._pool = pool
         self._foreign = foreign
         self._examining: dict[tuple[int, str], asyncio.Future[None]] = {}
-        self._described: OrderedDict[int, tuple[ToolPolicy, bytes]] = OrderedDict()
+        self._described: OrderedDict[int, tuple[ToolPolicy, Shared]] = OrderedDict()
 
     @classmethod
     def with_pools(cls) -> Elsewhere:
@@ -185,8 +184,7 @@ class Elsewhere:
         if not tried and (here := decide_here(call, policy)) is not None:
             return here
         pool = self._pool if policy.listed is None else self._foreign
-        payload = write_call_job(self._describe(policy), document.text)
-        ended = await pool.run(_DECIDE, payload, seconds=CALL_SECONDS, patience=PATIENCE)
+        ended = await pool.run(_DECIDE, document.text, self._describe(policy), seconds=CALL_SECONDS, patience=PATIENCE)
         if isinstance(ended, GaveUp):
             return complete_decision(call, policy, _given_up(ended))
         return complete_decision(call, policy, read_decision(ended.result, call, document))
@@ -199,11 +197,11 @@ class Elsewhere:
             return find_failing_places(call, policy, failure)
         if len(document.text) <= LIGHT or not list_failed(failure):
             return find_failing_places(call, policy, failure)
-        payload = write_failing_job(self._describe(policy), document.text, document.value, failure.violations)
-        ended = await self._pool.run(_FAILING, payload, seconds=CALL_SECONDS, patience=PATIENCE)
+        payload = write_failing_job(document.text, document.value, failure.violations)
+        ended = await self._pool.run(_FAILING, payload, self._describe(policy), seconds=CALL_SECONDS, patience=PATIENCE)
         return list_failed(failure) if isinstance(ended, GaveUp) else read_failing(ended.result)
 
-    async def examine(self, tools: LearnedTools, name: str) -> None:
+    async def examine(self, tools: ExaminedTools, name: str) -> None:
         """Finds out what a listed tool's schema costs before it is compiled here; once for all that ask at a time."""
         schema = tools.find_unexamined(name)
         if schema is None:
@@ -215,7 +213,7 @@ class Elsewhere:
             under_way.add_done_callback(lambda _: self._examining.pop(key, None))
         await asyncio.shield(under_way)
 
-    async def _examine(self, tools: LearnedTools, name: str, schema: ListedSchema) -> None:
+    async def _examine(self, tools: ExaminedTools, name: str, schema: ListedSchema) -> None:
         told = dumps(
             {"schema": schema.schema, "formats": schema.formats.as_json(), "rules": sorted(tools.rules_of(name))}
         )
@@ -233,10 +231,10 @@ class Elsewhere:
         await self._pool.close()
         await self._foreign.close()
 
-    def _describe(self, policy: ToolPolicy) -> bytes:
+    def _describe(self, policy: ToolPolicy) -> Shared:
         known = self._described.get(id(policy))
         if known is None or known[0] is not policy:
-            known = self._described[id(policy)] = (policy, describe_policy(policy))
+            known = self._described[id(policy)] = (policy, Shared(describe_policy(policy)))
             if len(self._described) > _KEPT:
                 self._described.popitem(last=False)
         return known[1]
@@ -257,7 +255,7 @@ class Here:
         """The places that failed, found here."""
         return find_failing_places(call, policy, failure)
 
-    async def examine(self, tools: LearnedTools, name: str) -> None:
+    async def examine(self, tools: ExaminedTools, name: str) -> None:
         """Treats every schema as cheap to compile."""
         if tools.find_unexamined(name) is not None:
             tools.settle(name)

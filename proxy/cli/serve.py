@@ -38,6 +38,8 @@ _MADE_BETWEEN_COLLECTIONS: Final = 50_000
 # this.
 _SWITCH_INTERVAL: Final = 0.0005
 # Memory is settled at most this many seconds after the start, and waits this long for calls to end.
+# Flags that stand in place of a config.
+_SOURCES: Final = ("mcp", "openapi", "model")
 _WARM: Final = 1.0
 _IDLE: Final = 1.0
 _LISTEN: Final = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^:]*):(?P<port>[0-9]{1,5})")
@@ -88,10 +90,11 @@ def register(subparsers: Any) -> None:
         "--as", dest="serve_as", choices=("http", "mcp"), default="http",
         help="with --openapi: under their own paths and names (http, the default), or as the tools of an MCP server",
     )  # fmt: skip
+    parser.add_argument("--model", metavar="URL", help="no config: repair the tool calls of the model server there")
     parser.add_argument("--upstream", metavar="URL", help="where they run, if the description does not say so")
     parser.add_argument(
         "--admin", metavar="HOST:PORT|off", type=_read_admin_address,
-        help="with --mcp and --openapi: the operator's port (default 127.0.0.1:9090, or a free one)",
+        help="with --mcp, --openapi and --model: the operator's port (default 127.0.0.1:9090, or a free one)",
     )  # fmt: skip
     parser.add_argument("--relay", action="store_true", help="with --openapi: pass on, unjudged, what cannot be judged")
     parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), help="instead of the config's")
@@ -155,7 +158,7 @@ def _run(args: argparse.Namespace) -> int:
     if unfit := _find_contradiction(args):
         print(f"serve: {unfit}", file=sys.stderr)
         return EXIT_CONFIG
-    if args.openapi is not None or args.mcp is not None:
+    if any(getattr(args, flag) is not None for flag in _SOURCES):
         return _run_without_config(args)
     try:
         loaded = load(args.path or args.config, os.environ)
@@ -190,18 +193,19 @@ def _run(args: argparse.Namespace) -> int:
 
 def _find_contradiction(args: argparse.Namespace) -> str:
     """The contradiction among the arguments, or ''."""
-    sources = {"CONFIG": args.path, "--config": args.config, "--mcp": args.mcp, "--openapi": args.openapi}
+    flags = {f"--{flag}": getattr(args, flag) for flag in _SOURCES}
+    sources = {"CONFIG": args.path, "--config": args.config, **flags}
     said = [word for word, value in sources.items() if value is not None]
     if not said:
-        return "which config?  (toolcall-proxy serve config.yaml; without one: --mcp URL or --openapi URL)"
+        return "which config?  (toolcall-proxy serve config.yaml; without one: --mcp URL, --openapi URL or --model URL)"
     if len(said) > 1:
         return f"{' and '.join(said)} cannot stand together: say one of them"
     if args.command is not None and args.mcp is None:
         return "a command behind -- goes with --mcp alone"
     if args.mcp is not None and bool(args.mcp) == bool(args.command):
         return "which server?  (--mcp URL, or --mcp -- COMMAND ARGUMENT ...: one of the two)"
-    if args.admin is not None and args.mcp is None and args.openapi is None and not args.no_config:
-        return "--admin goes with --mcp and --openapi alone; a config says `admin`"
+    if args.admin is not None and not args.no_config and all(value is None for value in flags.values()):
+        return "--admin goes with --mcp, --openapi and --model alone; a config says `admin`"
     if args.header and not args.mcp:
         return "--header goes with --mcp URL alone"
     if args.timeout and args.mcp is None:
@@ -216,23 +220,23 @@ def _find_contradiction(args: argparse.Namespace) -> str:
 
 
 def _run_without_config(args: argparse.Namespace) -> int:
-    """Serves an OpenAPI description or an MCP server from a temporary config."""
+    """Serves what stands in place of a config from a temporary one."""
     from proxy.extensions import find_flag
 
     with contextlib.ExitStack() as kept:
-        flag = "mcp" if args.mcp is not None else "openapi"
+        flag = next(name for name in _SOURCES if getattr(args, name) is not None)
         row = find_flag(flag)
         if not row.is_installed:
             print(f"serve: --{flag} {row.absence}", file=sys.stderr)
             return EXIT_CONFIG
         path: Path | None = load_place(row.no_config[flag].make_file)(args, kept)
-        guarded = (args.mcp or "", tuple(args.header)) if args.mcp is not None or args.serve_as == "mcp" else None
+        is_one_path = flag != "openapi" or args.serve_as == "mcp"
+        guarded = (args.mcp or "", tuple(args.header)) if is_one_path else None
         written: dict[str, object] = {
             "guarded": guarded,
             "header": [],
             "timeout": None,
-            "openapi": None,
-            "mcp": None,
+            **dict.fromkeys(_SOURCES),
             "command": None,
             "upstream": None,
             "relay": False,

@@ -17,17 +17,20 @@ from proxy.config.mistakes import join_words, suggest_word
 from proxy.config.policies import Written
 from proxy.config.sections.top_level import NO_UPSTREAM
 from proxy.core.model.values import Pointer
+from proxy.extensions import RELAY_KEYS, find_relay, find_route_kind, list_route_checks, load_place
 
 # A parameter is a whole segment: `/tools/{tool}`, but not `/tools/get-{tool}`.
 PARAMETER: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 Finding = tuple[Pointer, str, str]
+# Yields what contradicts itself among a route's keys.
+Check = Callable[[Context, "WrittenRoute"], Iterator[Finding]]
 
-# POST carries MCP's messages; GET opens the stream of old revisions, DELETE ends their sessions.
-MCP_METHODS: Final = ("POST", "GET", "DELETE")
+# What a route takes whose requests an extension relays.
+_RELAYED_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _CALL_METHODS: Final = ("POST", "PUT", "PATCH", "DELETE")
 _OPERATION_METHODS: Final = (*_CALL_METHODS, "GET", "HEAD")
-_DROP_ONE: Final = "drop one of them"
+DROP_ONE: Final = "drop one of them"
 
 # Keys without a meaning on a route that checks no calls.
 _JUDGING: Final = (
@@ -35,16 +38,6 @@ _JUDGING: Final = (
     "leaked_markup", "attempts", "caps", "feedback", "formats", "validation", "resend", "idempotent", "idempotency",
     "upstream_errors", "wrap_success", "response_schema", "response_mode", "finalize_output_retries", "correct",
     "protocol", "mcp", "servers", "operations", "query", "parameters",
-)  # fmt: skip
-# Keys without a meaning on an MCP route, where the message names the tool and MCP defines the answers.
-_NOT_MCP: Final = (
-    "tool", "tools", "dispatch", "schema", "container", "description", "methods", "envelope", "error_status",
-    "wrap_success", "response_schema", "response_mode", "parameters",
-)  # fmt: skip
-# Keys about a server's own list of tools.
-_OF_LISTS: Final = (
-    "tools", "unknown_schema", "on_bad_schema", "trust_annotations", "output_check", "credentials", "ttl", "wait",
-    "servers_wait", "prefix", "resource",
 )  # fmt: skip
 
 
@@ -59,12 +52,22 @@ class WrittenRoute:
     @property
     def passes(self) -> bool:
         """Whether the route relays everything."""
-        return bool(self.entry.get("passthrough") or self.entry.get("relay"))
+        return bool(self.entry.get("passthrough") or self.entry.get("relay") or self.relay_key)
 
     @property
-    def speaks_mcp(self) -> bool:
-        """Whether the route's clients and its upstream speak MCP."""
-        return self.entry.get("protocol") == "mcp"
+    def relay_key(self) -> str:
+        """The key by which an extension answers the route's requests; '' without one."""
+        return next((key for key in RELAY_KEYS if key in self.entry), "")
+
+    @property
+    def protocol(self) -> str:
+        """What the route's clients and its upstream speak."""
+        return reveal(self.entry.get("protocol", "http"))
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether an extension speaks the route's protocol, so that its server lists the tools."""
+        return find_route_kind(self.protocol) is not None
 
     @property
     def name(self) -> str:
@@ -84,7 +87,11 @@ class WrittenRoute:
     @property
     def methods(self) -> tuple[str, ...]:
         """The methods that the route accepts."""
-        return MCP_METHODS if self.speaks_mcp else tuple(map(reveal, self.entry.get("methods", ("POST",))))
+        kind = find_route_kind(self.protocol)
+        if kind is not None:
+            return kind.methods
+        usual = _RELAYED_METHODS if self.relay_key else ("POST",)
+        return tuple(map(reveal, self.entry.get("methods", usual)))
 
     @property
     def path_at(self) -> Pointer:
@@ -112,7 +119,9 @@ def find_parameters(path: str) -> tuple[str, ...]:
 
 def check_route(context: Context, route: WrittenRoute) -> None:
     """Reports every contradiction among one route's keys."""
-    for check in CHECKS:
+    upstream = context.mapping("upstreams", route.upstream)
+    added: list[Check] = [load_place(place) for place in list_route_checks(route.protocol, route.entry, upstream)]
+    for check in (*CHECKS, *added):
         for path, message, hint in check(context, route):
             context.mistake(path, message, hint, key=path != (*route.at, "path") and "methods" not in path)
 
@@ -136,7 +145,7 @@ def _check_braces(path: str, at: Pointer, hint: str) -> Iterator[Finding]:
 def _check_methods(context: Context, route: WrittenRoute) -> Iterator[Finding]:
     for index, method in enumerate(route.methods):
         known = _OPERATION_METHODS if takes_operation(context, route) else _CALL_METHODS
-        if not route.passes and not route.speaks_mcp and method not in known:
+        if not route.passes and not route.is_listed and method not in known:
             hint = "calls come by POST; relay other requests with `passthrough: true`"
             yield (*route.at, "methods", index), f"{method} carries no call", hint
 
@@ -144,13 +153,14 @@ def _check_methods(context: Context, route: WrittenRoute) -> Iterator[Finding]:
 def _check_passthrough(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
     if not route.passes:
         if "websocket" in route.entry:
-            yield (*route.at, "websocket"), "only a passthrough route takes WebSockets", _DROP_ONE
+            yield (*route.at, "websocket"), "only a passthrough route takes WebSockets", DROP_ONE
         if "lookalikes" in route.entry:
-            yield (*route.at, "lookalikes"), "only a passthrough route has lookalikes of judged paths", _DROP_ONE
+            yield (*route.at, "lookalikes"), "only a passthrough route has lookalikes of judged paths", DROP_ONE
         return
+    usable = find_relay(route.relay_key)[1].other_keys if route.relay_key else ()
     for key in _JUDGING:
-        if key in route.entry:
-            yield (*route.at, key), f"`{key}` has no effect on a passthrough route", _DROP_ONE
+        if key in route.entry and key not in usable:
+            yield (*route.at, key), f"`{key}` has no effect on a passthrough route", DROP_ONE
     if route.upstream == NO_UPSTREAM:
         yield (*route.at, "upstream"), "a passthrough route needs an upstream", "name one of `upstreams`"
 
@@ -160,85 +170,18 @@ def _check_finalising(_context: Context, route: WrittenRoute) -> Iterator[Findin
     if route.passes or not route.upstream:
         return
     sends = route.upstream != NO_UPSTREAM
-    why = {"finalize_output_retries": "only a route with `upstream: none` finalises outputs"} if sends else {}
-    if not sends or route.entry.get("protocol") == "mcp":
-        told = "MCP's tools tell it themselves (`mcp: {output_check: on}`)" if sends else "no tool answers here"
-        why |= {"response_schema": told, "response_mode": told}
+    no_answer = "no tool answers here"
+    why = (
+        {"finalize_output_retries": "only a route with `upstream: none` finalises outputs"}
+        if sends
+        else {"response_schema": no_answer, "response_mode": no_answer}
+    )
     for key in why.keys() & route.entry.keys():
-        yield (*route.at, key), f"`{key}` has no effect: {why[key]}", _DROP_ONE
-
-
-def _check_mcp(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
-    if not route.speaks_mcp:
-        if "mcp" in route.entry:
-            yield (*route.at, "mcp"), "`mcp` has no effect on this route", "say `protocol: mcp`, or drop it"
-        return
-    for key in _NOT_MCP:
-        if key in route.entry:
-            hint = "tools are listed by the server; what is special about one stands under `mcp: {tools: {NAME: ...}}`"
-            yield (*route.at, key), f"`{key}` has no effect on an MCP route", hint
-    if route.upstream == NO_UPSTREAM:
-        yield (*route.at, "upstream"), "an MCP route needs an upstream", "name one of `upstreams`"
-    for name in route.parameters:
-        if name == "tool":
-            yield route.path_at, "{tool} in the path of an MCP route", "the message names the tool"
-
-
-def _check_process(context: Context, route: WrittenRoute) -> Iterator[Finding]:
-    """Checks that a route to an upstream with a `command` speaks MCP."""
-    if "command" not in context.mapping("upstreams", route.upstream):
-        return
-    if not route.speaks_mcp:
-        hint = "say `protocol: mcp`"
-        yield (*route.at, "upstream"), f"upstream {route.upstream!r} is a command, which speaks MCP alone", hint
-    if (
-        route.speaks_mcp
-        and "upstream_path" in route.entry
-        and "command" in context.mapping("upstreams", route.upstream)
-    ):
-        yield (*route.at, "upstream_path"), "`upstream_path` has no effect: a command has no paths", _DROP_ONE
-
-
-def _check_servers(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
-    """Checks that `servers` stands on an MCP route, and not beside keys about a single server."""
-    if "servers" not in route.entry:
-        for key in ("prefix", "servers_wait"):
-            if key in route.entry.get("mcp", {}):
-                yield (*route.at, "mcp", key), f"`{key}` has no effect without `servers`", _DROP_ONE
-        return
-    if not route.speaks_mcp:
-        yield (*route.at, "servers"), "`servers` has no effect on this route", "say `protocol: mcp`"
-    for key in ("upstream", "upstream_path"):
-        if key in route.entry:
-            yield (*route.at, key), f"`{key}` has no effect beside `servers`", _DROP_ONE
-    if "resource" in route.entry.get("mcp", {}):
-        yield (*route.at, "mcp", "resource"), "`resource` has no effect beside `servers`", _DROP_ONE
-
-
-def _check_operations(context: Context, route: WrittenRoute) -> Iterator[Finding]:
-    """Checks that operations are served by MCP, from a service that speaks HTTP, and without keys about a server's own
-    list."""
-    if "operations" not in route.entry:
-        return
-    at = (*route.at, "operations")
-    if not route.speaks_mcp:
-        yield at, "`operations` has no effect on this route", "say `protocol: mcp`"
-    if "servers" in route.entry:
-        yield at, "`operations` beside `servers`", "give each a route of its own"
-    if "command" in context.mapping("upstreams", route.upstream):
-        hint = "name the upstream of the HTTP service"
-        yield (*route.at, "upstream"), f"upstream {route.upstream!r} is a command, which takes no HTTP requests", hint
-    if "upstream_path" in route.entry:
-        message = "`upstream_path` has no effect: each operation has a path of its own"
-        yield (*route.at, "upstream_path"), message, _DROP_ONE
-    for key in _OF_LISTS:
-        if key in route.entry.get("mcp", {}):
-            hint = "what is special about a tool stands in the catalogue `tools`" if key == "tools" else _DROP_ONE
-            yield (*route.at, "mcp", key), f"`{key}` has no effect beside `operations`: no server lists them", hint
+        yield (*route.at, key), f"`{key}` has no effect: {why[key]}", DROP_ONE
 
 
 def _check_tool(context: Context, route: WrittenRoute) -> Iterator[Finding]:
-    if route.passes or route.speaks_mcp:
+    if route.passes or route.is_listed:
         return
     names = {
         "`tool`": "tool" in route.entry,
@@ -253,7 +196,7 @@ def _check_tool(context: Context, route: WrittenRoute) -> Iterator[Finding]:
         hint = "add `tool: NAME`, `dispatch: {...}`, `{tool}` in the path, or `passthrough: true`"
         yield route.at, "nothing says which tool is called", hint
     if "tool" in route.entry and "tools" in route.entry:
-        yield (*route.at, "tools"), "`tools` has no effect beside `tool`", _DROP_ONE
+        yield (*route.at, "tools"), "`tools` has no effect beside `tool`", DROP_ONE
     for key in ("schema", "response_schema", "container", "description"):
         if key in route.entry and "tool" not in route.entry and ways:
             hint = f"put it into the catalogue: `tools: {{NAME: {{{key}: ...}}}}`"
@@ -267,7 +210,7 @@ def _check_upstream_path(_context: Context, route: WrittenRoute) -> Iterator[Fin
     if route.upstream == NO_UPSTREAM:
         yield at, "`upstream_path` has no effect with `upstream: none`", "drop it"
     yield from _check_braces(route.upstream_path, at, "as in `/api/{tool}`")
-    known = {*route.parameters, *(() if route.passes or route.speaks_mcp else ("tool",))}
+    known = {*route.parameters, *(() if route.passes or route.is_listed else ("tool",))}
     for name in find_parameters(route.upstream_path):
         if name not in known:
             hint = suggest_word(name, known) or f"known here: {join_words(sorted(known)) or 'none'}"
@@ -278,7 +221,7 @@ def _check_query(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
     """Checks that parameters are declared, and queries judged, only on routes that call one tool."""
     if route.passes or "tool" in route.entry:
         return
-    if "parameters" in route.entry and not route.speaks_mcp:
+    if "parameters" in route.entry and not route.is_listed:
         yield (
             (*route.at, "parameters"),
             "`parameters` on a route of many tools",
@@ -288,14 +231,10 @@ def _check_query(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
         yield (*route.at, "query"), "nothing declares query parameters here", "say `query: refuse` or `forward`"
 
 
-CHECKS: Final[tuple[Callable[[Context, WrittenRoute], Iterator[Finding]], ...]] = (
+CHECKS: Final[tuple[Check, ...]] = (
     _check_path,
     _check_methods,
     _check_passthrough,
-    _check_mcp,
-    _check_process,
-    _check_servers,
-    _check_operations,
     _check_finalising,
     _check_tool,
     _check_query,

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from proxy.config.files.fast_structure import list_keys
 from proxy.config.files.secrets import restore_written, reveal
 from proxy.config.files.source import ConfigSource, Files
 from proxy.config.files.structure import Structure, describe_section
@@ -102,9 +101,27 @@ class CheckKeys(Protocol):
         """Records mistakes and notes in `context`."""
 
 
+def _list_written_keys(context: Context) -> Iterator[str]:
+    """The keys of sections, those that `defaults`, tools and routes have, and those of their `limits`."""
+    value = context.structure.value
+    yield from value
+    for layers in ([value.get("defaults")], value.get("tools"), value.get("routes")):
+        for layer in _list_mappings(layers):
+            mcp = layer.get("mcp")
+            for each in (layer, *_list_mappings(mcp.get("tools") if isinstance(mcp, dict) else None)):
+                yield from each
+                yield from each["limits"] if isinstance(each.get("limits"), dict) else ()
+
+
+def _list_mappings(value: JsonValue) -> Iterator[Mapping[str, JsonValue]]:
+    """The mappings among the entries of a mapping or a list."""
+    entries = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return (entry for entry in entries if isinstance(entry, dict))
+
+
 def check_added_keys(context: Context, routes: tuple[RouteEntry, ...]) -> None:
     """Has each extension check its own keys."""
-    used = list_keys(context.structure.value)
+    used = set(_list_written_keys(context))
     for row in list_installed():
         if row.check and not used.isdisjoint(row.keys):
             check: CheckKeys = load_place(row.check)

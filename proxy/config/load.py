@@ -17,8 +17,8 @@ from proxy.config.files.secrets import Substitution, Unresolved, restore_written
 from proxy.config.files.source import ConfigSource, Files
 from proxy.config.files.structure import Structure, check_structure, describe_section
 from proxy.config.mistakes import ConfigError, Mistake
-from proxy.config.model import Config, McpConfig, Policy, RouteEntry, ToolConfig, ToolSchema, UpstreamConfig
-from proxy.config.policies import merge_layers
+from proxy.config.model import Config, Policy, RouteEntry, ToolConfig, ToolSchema, UpstreamConfig
+from proxy.config.policies import merge_layers, name_scope
 from proxy.config.routes import Routes
 from proxy.config.schemas import SchemaLoader
 from proxy.config.sections.access import check_auth, may_be_token
@@ -126,6 +126,8 @@ def is_schema_place(path: Pointer) -> bool:
         return len(path) == 6 and path[5] in ("schema", "overlay")
     if path[2:3] == ("parameters",):
         return path[:1] == ("routes",) and len(path) == 5 and path[4] == "schema"
+    if path[-1:] == ("arguments",) and path[-3:-2] == ("allow",):
+        return path[:1] in (("defaults",), ("routes",))
     if len(path) == 3:
         return path[0] in ("tools", "routes") and path[2] in ("schema", "response_schema")
     return path[-1:] == ("schema",) and path[2:4] == ("container", "functions")
@@ -153,7 +155,7 @@ def _read_config(context: Context, files: Files) -> Config:
     defaults = context.mapping("defaults")
     read_headers(context, ("defaults", "headers"), defaults.get("headers", {}))
     check_auth(context, ("defaults", "auth"), defaults.get("auth"))
-    catalogue = ToolReader(context, schemas, merge_layers(defaults))
+    catalogue = ToolReader(context, schemas, merge_layers(name_scope(defaults, "defaults")))
     check_policy(context, ("defaults",), defaults, catalogue.known_to_caps)
     catalogue.check()
     routes = Routes(context, catalogue)
@@ -197,16 +199,18 @@ def _complete_upstreams(
 ) -> tuple[dict[str, UpstreamConfig], tuple[RouteEntry, ...]]:
     """The upstreams as their routes need them, with those that stand for others; and the routes that the config does
     not name."""
-    if all(entry.mcp is None for entry in entries):
-        return upstreams, ()
-    completed = routes.kind.complete_upstreams(upstreams, entries, context.mapping("upstreams"))
-    return completed, routes.kind.make_metadata_routes(entries, completed)
+    metadata_routes: tuple[RouteEntry, ...] = ()
+    if any(entry.listed is not None for entry in entries):
+        for kind in routes.kinds.values():
+            upstreams = kind.complete_upstreams(upstreams, entries, context.mapping("upstreams"))
+            metadata_routes += kind.make_metadata_routes(entries, upstreams)
+    return upstreams, metadata_routes
 
 
 def _check_workers(context: Context, config: Config) -> None:
     if (why := find_unshared(config)) is not None:
         context.mistake(("workers",), *why, key=True)
-    local = [one.name for one in config.upstreams.values() if one.command is not None or one.joined is not None]
+    local = [one.name for one in config.upstreams.values() if one.added is not None and one.added.holds_sessions]
     if config.workers > 1 and local:
         message = f"{config.workers} workers do not share the sessions of upstream {local[0]!r}"
         context.mistake(("workers",), message, "take one worker", key=True)
@@ -224,7 +228,7 @@ def find_unshared(config: Config) -> tuple[str, str] | None:
     if config.workers == 1 or config.state.backend != "memory":
         return None
     for route in config.routes:
-        learns = route.mcp is not None and route.policy.mode is Mode.ENFORCE
+        learns = route.listed is not None and route.policy.mode is Mode.ENFORCE
         if learns or any(_is_counted(tool) for tool in route.tools.values()):
             message = f"{config.workers} workers do not share `state: {{backend: memory}}`"
             return message, f"route {route.name!r} counts attempts or calls: take one worker, or a shared backend"
@@ -232,9 +236,10 @@ def find_unshared(config: Config) -> tuple[str, str] | None:
 
 
 def _is_counted(tool: ToolConfig) -> bool:
-    """Whether calls of a tool are counted: attempts, or calls against a cap."""
+    """Whether calls of a tool are counted: attempts, or calls against a cap or a rate."""
     judged = tool.policy.mode is Mode.ENFORCE and (tool.schema is not None or tool.container is not None)
-    return judged or tool.policy.caps.of(tool.name).limit is not None
+    has_rates = tool.policy.limits is not None and bool(tool.policy.limits.rates)
+    return judged or has_rates or tool.policy.caps.of(tool.name).limit is not None
 
 
 def _note_findings(context: Context, routes: Routes, catalogue: ToolReader, entries: tuple[RouteEntry, ...]) -> None:
@@ -261,8 +266,8 @@ def _note_routes(context: Context, routes: tuple[RouteEntry, ...]) -> None:
                 name = re.sub(r"\W", "_", named["name"] or "")
                 meant = "{" + (name or "rest") + "...}" if step.startswith("*") else "{" + (name or "id") + "}"
                 context.notes.append(f"route {route.name!r}: {step!r} stands for itself  (did you mean {meant!r}?)")
-        if route.mcp is not None:
-            _note_listed(context, route.name, route.mcp)
+        if route.listed is not None:
+            context.notes.extend(route.listed.list_notes())
         for tool in route.tools.values():
             if tool.schema is not None:
                 context.notes.extend(f"tool {tool.name!r}: {note}" for note in tool.schema.notes)
@@ -319,15 +324,6 @@ def _note_lookalikes(context: Context, routes: tuple[RouteEntry, ...]) -> None:
                 f"route {route.name!r}: other spellings of {', '.join(map(repr, reach))} (case, ';', '%20', a dot or "
                 f"a slash at the end) fall into it, and some servers read them as that path: {told}"
             )
-
-
-def _note_listed(context: Context, route: str, mcp: McpConfig) -> None:
-    if mcp.unknown_schema == "forward":
-        context.notes.append(f"route {route!r}: calls go on unjudged while the server's list of tools cannot be had")
-    if mcp.on_bad_schema == "forward":
-        context.notes.append(f"route {route!r}: calls of tools whose listed schema cannot be used are not judged")
-    if mcp.template.mode == "report":
-        context.notes.append(f"route {route!r}: report only, invalid calls of its tools go through")
 
 
 def redact_config(structure: Structure) -> JsonValue:

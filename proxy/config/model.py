@@ -8,20 +8,21 @@ until a request is built from them.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Network
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from proxy.adapters.base import DEFAULT_LADDER, CallShape, ConversationSource
 from proxy.core.check.validation import Check
 from proxy.core.contract.correction import CorrectionPolicy
-from proxy.core.contract.listed_tools import LearnPolicy, Unjudged
 from proxy.core.contract.policy import (
     AttemptsPolicy,
     CallCap,
+    CallLimits,
     LeakedMarkup,
+    ListRules,
     Mode,
     ResendPolicy,
     ToolPolicy,
@@ -29,7 +30,6 @@ from proxy.core.contract.policy import (
     UpstreamErrors,
 )
 from proxy.core.contract.request_rules import ChannelJudge, QueryPolicy, RequestForm
-from proxy.core.contract.served_tools import ServedTools, ShownNames
 from proxy.core.json.jsontext import TextLimits
 from proxy.core.model.values import Container, FeedbackLimits, Headers, JsonValue
 from proxy.core.schema.formats import USUAL, Formats
@@ -152,55 +152,25 @@ class UpstreamTls:
     digest: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
-    """An MCP server that the proxy starts and that speaks stdio. `environment` is added to the few usual variables, or
-    with `pass_all` to the proxy's whole environment.
+class AddedUpstream(Protocol):
+    """What an upstream without a URL is: a process, or what stands for other upstreams. An extension reads it, and
+    makes the upstream of it."""
 
-    At most `max_children` processes run; one whose session was idle for `idle` seconds is ended. With `shared` one
-    process serves all sessions. `single_client`: this proxy serves one client alone, as `stdio` does.
-    """
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The upstreams that it stands for; none where it is a process."""
 
-    words: tuple[str, ...]
-    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
-    pass_all: bool = False
-    cwd: str = ""
-    max_children: int = 16
-    idle: float = 1800.0
-    shared: bool = False
-    single_client: bool = False
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """The names of the several servers that it joins."""
 
+    @property
+    def holds_sessions(self) -> bool:
+        """Whether its sessions live in this process, so that several workers cannot share them."""
 
-@dataclass(frozen=True, slots=True)
-class ServerEntry:
-    """One of several MCP servers behind one route: its name, its upstream, the path of its endpoint, the prefix of its
-    tools' names, and whether it gets the clients' credentials."""
-
-    name: str
-    upstream: str
-    path: str = "/mcp"
-    prefix: str = ""
-    credentials: bool = False
-    headers: HeaderChanges = field(default_factory=HeaderChanges)
-
-
-@dataclass(frozen=True, slots=True)
-class JoinedServers:
-    """Several MCP servers as one upstream. Without `always` only names that two servers have get a prefix; `wait` is
-    how long `initialize` and a list wait for one server, in seconds."""
-
-    servers: tuple[ServerEntry, ...]
-    always: bool = True
-    wait: float = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class ServedOperations:
-    """HTTP operations as the tools of one MCP server: the upstream that serves them, and each as `tools/list` shows it,
-    by name."""
-
-    upstream: str
-    tools: Mapping[str, Mapping[str, JsonValue]] = field(repr=False)
+    @property
+    def described(self) -> str:
+        """What it is, in words for the operator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +178,7 @@ class UpstreamConfig:
     """One service behind the proxy. `idle_timeout` is the longest silence within a streamed answer.
 
     `socket` is the path of a unix socket to use instead of the URL's host. An answer longer than `buffer` is streamed.
-    `command` replaces the URL where the service is a process of the proxy, `joined` where it is several upstreams, and
-    `operations` where it is an MCP server made of another upstream's operations.
+    `added` replaces the URL where the service is what an extension makes.
     `health` is a path that answers when it is ready; '' where taking connections says so.
     """
 
@@ -225,9 +194,7 @@ class UpstreamConfig:
     pool_connections: int = 256
     headers: HeaderChanges = field(default_factory=HeaderChanges)
     guard: GuardPolicy = field(default_factory=GuardPolicy)
-    command: Command | None = None
-    joined: JoinedServers | None = None
-    operations: ServedOperations | None = None
+    added: AddedUpstream | None = None
     health: str = ""
 
 
@@ -275,7 +242,7 @@ class Cors:
 @dataclass(frozen=True, slots=True)
 class Policy:
     """A complete policy, from `defaults`, the tool's keys and the route's. `timeout` None means the upstream's;
-    `finalize_output_retries` None means the number of `attempts`."""
+    `finalize_output_retries` None means the number of `attempts`. `added`: what extensions' keys say, by key."""
 
     mode: Mode = field(default=find_default(ToolPolicy, "mode"))
     repair: RepairSettings = field(default_factory=RepairSettings)
@@ -288,6 +255,7 @@ class Policy:
     caps: Caps = field(default_factory=Caps)
     feedback: FeedbackLimits = field(default_factory=FeedbackLimits)
     max_body: int = field(default=find_default(ToolPolicy, "max_body"))
+    limits: CallLimits | None = None
     text: TextLimits = field(default_factory=TextLimits)
     timeout: float | None = None
     resend: ResendPolicy = field(default_factory=ResendPolicy)
@@ -301,6 +269,7 @@ class Policy:
     headers: HeaderChanges = field(default_factory=HeaderChanges)
     auth: Auth | None = None
     cors: Cors | None = None
+    added: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,42 +305,52 @@ class ToolConfig:
     request: RequestForm | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class McpConfig:
-    """What a route does with the tools that its MCP server lists. `template` and `written` are the policy of a tool
-    without an entry in `tools`; `patches` are laid over listed schemas, `descriptions` shown in place of listed ones.
-    These three are by the names that clients see, `names`. Times in seconds."""
+class ListedRoute(Protocol):
+    """What a route of an extension's protocol does with the tools that its server lists (config/route_kinds.py)."""
 
-    template: Policy
-    written: Mapping[str, JsonValue] = field(default_factory=dict, repr=False)
-    tools: Mapping[str, ToolConfig] = field(default_factory=dict)
-    patches: Mapping[str, JsonValue] = field(default_factory=dict, repr=False)
-    unknown_schema: Unjudged = field(default=find_default(LearnPolicy, "unknown_schema"))
-    on_bad_schema: Unjudged = field(default=find_default(LearnPolicy, "on_bad_schema"))
-    trust_annotations: bool = find_default(LearnPolicy, "trust_annotations")
-    output_check: bool = find_default(LearnPolicy, "output_check")
-    collapse: Container | None = None
-    collapse_description: str = ""
-    credentials: frozenset[str] = frozenset()
-    ttl: float = find_default(LearnPolicy, "ttl")
-    wait: float = find_default(LearnPolicy, "wait")
-    allow: tuple[str, ...] = find_default(LearnPolicy, "allow")
-    deny: tuple[str, ...] = find_default(LearnPolicy, "deny")
-    names: ShownNames = field(default_factory=ShownNames)
-    descriptions: Mapping[str, str] = field(default_factory=dict)
-    tokens: Mapping[str, ServedTools] = field(default_factory=dict)
-    resource: Literal["relay", "rewrite"] = "relay"
+    @property
+    def template(self) -> Policy:
+        """The policy of a tool that the config does not name."""
 
-    def select_learning(self) -> dict[str, Any]:
-        """The fields that `LearnPolicy` shares with this class."""
-        names = (
-            "unknown_schema", "on_bad_schema", "trust_annotations", "output_check", "collapse", "collapse_description",
-            "credentials", "ttl", "wait", "allow", "deny", "names", "descriptions",
-        )  # fmt: skip
-        return {name: getattr(self, name) for name in names}
+    @property
+    def tools(self) -> Mapping[str, ToolConfig]:
+        """The tools that the config names, by the names that clients see."""
+
+    @property
+    def upstream(self) -> str:
+        """The name of what stands behind the route."""
+
+    @property
+    def upstream_path(self) -> str:
+        """The path of the server's endpoint; '' where it has none."""
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The upstreams that the route names besides its `upstream`."""
+
+    @property
+    def rewrites_resource(self) -> str:
+        """As in `RouteEntry`."""
+
+    def list_notes(self) -> Iterator[str]:
+        """What is worth knowing of the route, and no mistake."""
+
+    def show_all(self) -> ListedRoute:
+        """The same route, where everybody sees every tool as its server lists it."""
+
+    def make_rules(self, make_policy: Callable[[ToolConfig], ToolPolicy]) -> ListRules:
+        """How the route treats the tools that its server lists."""
 
 
 RouteKind = Literal["call", "validate", "passthrough"]
+
+
+@dataclass(frozen=True, slots=True)
+class RelayedBy:
+    """What answers the requests of a relayed route: the key of an extension's `relays`, and what its reader made."""
+
+    key: str
+    settings: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,14 +371,13 @@ class RouteEntry:
     upstream: str = ""
     upstream_path: str = ""
     websocket: bool = True
-    mcp: McpConfig | None = None
-    joined: JoinedServers | None = None
-    operations: ServedOperations | None = None
+    listed: ListedRoute | None = None
     query: QueryPolicy = QueryPolicy.FORWARD
     channels: ChannelJudge | None = None
     lookalikes: Literal["refuse", "pass"] = "refuse"
     rewrites_resource: str = ""
     is_from_root: bool = False
+    relayed_by: RelayedBy | None = None
 
 
 @dataclass(frozen=True, slots=True)

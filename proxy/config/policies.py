@@ -19,6 +19,7 @@ from proxy.core.contract.policy import (
     AttemptsPolicy,
     Block,
     ByAddress,
+    CallLimits,
     LeakedMarkup,
     Mode,
     RepairPolicy,
@@ -30,7 +31,7 @@ from proxy.core.json.jsontext import TextLimits, parse_pointer
 from proxy.core.model.values import FeedbackLimits, JsonValue
 from proxy.core.rules.rules import PLUMBING_KEYS, select_rules
 from proxy.core.schema.formats import NONE, USUAL, Formats
-from proxy.extensions import POLICY_PLACES, load_place
+from proxy.extensions import LIMIT_PLACES, POLICY_PLACES, load_place
 
 # Policy keys that apply to one tool; the others are decided before the tool is known.
 TOOL_KEYS: Final = frozenset(
@@ -39,10 +40,10 @@ TOOL_KEYS: Final = frozenset(
      *RESEND_KEYS]
 )  # fmt: skip
 POLICY_KEYS: Final = TOOL_KEYS | frozenset(
-    ["envelope", "error_status", "detail", "limits", "conversation", "headers", "auth", "cors"]
+    ["envelope", "error_status", "detail", "limits", "conversation", "headers", "auth", "cors", "jwt", "allow"]
 )
 # Keys that are replaced as a whole: a route with tokens of its own does not accept those of `defaults` too.
-_WHOLE: Final = frozenset({"auth", "cors"})
+_WHOLE: Final = frozenset({"auth", "cors", "jwt"})
 
 Written = Mapping[str, JsonValue]
 
@@ -56,6 +57,21 @@ def merge_layers(*layers: Written) -> dict[str, JsonValue]:
                 below = None if key in _WHOLE else merged.get(key)
                 merged[key] = _merge(below, _expand_short(key, value))
     return merged
+
+
+def name_scope(layer: Written, scope: str) -> Written:
+    """A layer whose limits on calls say where they are written: those of one place are counted together. A single limit
+    becomes a list, so that an inner layer's replaces an outer one as a whole."""
+    limits = layer.get("limits")
+    if not isinstance(limits, dict) or limits.keys().isdisjoint(LIMIT_PLACES):
+        return layer
+    return {**layer, "limits": limits | {key: _scope(limits[key], scope) for key in LIMIT_PLACES if key in limits}}
+
+
+def _scope(value: JsonValue, scope: str) -> JsonValue:
+    """The limits of one key with their scope; `off` is an empty list."""
+    listed = value if isinstance(value, list) else [value] if isinstance(value, dict) else []
+    return [{**each, "scope": scope} for each in listed if isinstance(each, dict)]
 
 
 def _expand_short(key: str, value: JsonValue) -> JsonValue:
@@ -78,13 +94,17 @@ def read_policy(written: Written) -> Policy:
     made: dict[str, Any] = {
         _FIELDS.get(key, key): read(written[key]) for key, read in _READERS.items() if key in written
     }
-    made |= {_FIELDS[key]: load_place(place)(written[key]) for key, place in POLICY_PLACES.items() if key in written}
+    added = {key: load_place(place)(written[key]) for key, place in POLICY_PLACES.items() if key in written}
+    made |= {_FIELDS[key]: value for key, value in added.items() if key in _FIELDS}
+    made["added"] = {key: value for key, value in added.items() if key not in _FIELDS and value is not None}
     made["resend"] = read_resend(written)
     if "limits" in written:
         limits = written["limits"]
         made["text"] = TextLimits(**_pick(limits, {"depth": "depth", "nodes": "nodes"}))
         if "body" in limits:
             made["max_body"] = read_size(limits["body"])
+        read = {key: load_place(place)(limits[key]) for key, place in LIMIT_PLACES.items() if limits.get(key)}
+        made["limits"] = CallLimits(read.get("rate", ()), read.get("concurrent", ())) if read else None
     return Policy(**made)
 
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from proxy.config.combinations import WrittenRoute
 from proxy.config.context import Context
-from proxy.config.model import JoinedServers, McpConfig, RouteEntry, ServedOperations, ToolConfig, UpstreamConfig
+from proxy.config.model import ListedRoute, RouteEntry, ToolConfig, UpstreamConfig
 from proxy.config.tools import ToolReader
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.extensions import find_route_kind, load_place
@@ -16,20 +16,11 @@ from proxy.extensions import find_route_kind, load_place
 class RouteKindReader(Protocol):
     """Reads what a route of an extension's protocol says beyond the keys of every route."""
 
-    def read(self, route: WrittenRoute, read_tools: Callable[[WrittenRoute], dict[str, ToolConfig]]) -> McpConfig:
+    def read(self, route: WrittenRoute, read_tools: Callable[[WrittenRoute], dict[str, ToolConfig]]) -> ListedRoute:
         """What the route does with its tools; `read_tools` reads those of the catalogue that it names."""
-
-    def read_servers(self, route: WrittenRoute) -> JoinedServers | None:
-        """The several servers of a route; None where it has one upstream."""
 
     def name_tools(self, route: WrittenRoute, known: tuple[str, ...]) -> Iterator[tuple[str, Pointer]]:
         """The tools of the catalogue that the route names, each with the place of its name."""
-
-    def describe_operations(self, route: WrittenRoute, mcp: McpConfig | None) -> ServedOperations | None:
-        """The operations that the route serves as tools; None where it serves none."""
-
-    def name_upstream(self, route: WrittenRoute) -> str:
-        """The name of what stands behind the route."""
 
     def complete_upstreams(
         self, upstreams: Mapping[str, UpstreamConfig], routes: tuple[RouteEntry, ...], written: Mapping[str, JsonValue]

@@ -10,7 +10,7 @@ from proxy.config.combinations import PARAMETER, WrittenRoute, check_route
 from proxy.config.context import Context
 from proxy.config.files.secrets import reveal
 from proxy.config.mistakes import join_words, suggest_word
-from proxy.config.model import JoinedServers, LeftOutEntry, McpConfig, Policy, RouteEntry, ToolConfig
+from proxy.config.model import LeftOutEntry, ListedRoute, Policy, RelayedBy, RouteEntry, ToolConfig
 from proxy.config.policies import Written, make_repair_policy, merge_layers, read_pointer, read_policy
 from proxy.config.route_kinds import RouteKindReader, load_route_kind
 from proxy.config.sections.access import check_auth
@@ -20,7 +20,7 @@ from proxy.config.tools import NO_SCHEMA, ToolReader, check_policy, is_tool_defi
 from proxy.core.contract.request_rules import ChannelJudge, QueryPolicy, RequestForm
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.rules.rules import TEXT_RULES
-from proxy.extensions import find_protocol, find_route_key, load_place
+from proxy.extensions import find_protocol, find_relay, find_route_key, load_place
 
 # The rule by which an absent body is `{}`; for an HTTP operation it is applied while the request is read.
 _EMPTY: Final = "empty_arguments"
@@ -35,15 +35,9 @@ class Routes:
         self._catalogue = catalogue
         self._upstreams = context.names("upstreams")
         self.used_upstreams: set[str] = set()
-        self._kind: RouteKindReader | None = None
-        self.left_out: tuple[LeftOutEntry, ...] = ()
-
-    @property
-    def kind(self) -> RouteKindReader:
+        self.kinds: dict[str, RouteKindReader] = {}
         """What reads the routes of an extension's protocol, which is imported for the first of them."""
-        if self._kind is None:
-            self._kind = load_route_kind("mcp", self._context, self._catalogue)
-        return self._kind
+        self.left_out: tuple[LeftOutEntry, ...] = ()
 
     def read(self) -> tuple[RouteEntry, ...]:
         """The routes, in their order."""
@@ -78,23 +72,17 @@ class Routes:
 
     def _read_route(self, route: WrittenRoute) -> RouteEntry | None:
         before = len(self._context.mistakes)
-        check_route(self._context, route)
-        self._check_upstream(route)
-        listed = frozenset(route.entry.get("caps", {}).get("overrides", {})) if route.speaks_mcp else frozenset()
-        check_policy(self._context, route.at, route.entry, self._catalogue.known_to_caps | listed)
-        read_headers(self._context, (*route.at, "headers"), route.entry.get("headers", {}))
-        check_auth(self._context, (*route.at, "auth"), route.entry.get("auth"))
-        mcp = self._read_kind(route)
-        joined = self._read_joined(route)
-        tools = {} if route.passes or mcp is not None else self._read_tools(route)
+        self._check_keys(route)
+        listed = self._read_listed(route)
+        relayed_by = self._read_relay(route)
+        tools = {} if route.passes or listed is not None else self._read_tools(route)
         name = reveal(route.entry.get("tool", ""))
         hurt = any(self._context.structure.is_hurt(path) for path in (("defaults",), ("tools", name), route.at))
         if len(self._context.mistakes) > before or hurt:
             return None
-        single = self._context.mapping("tools", name)
-        policy = mcp.template if mcp else read_policy(merge_layers(self._catalogue.defaults, single, route.entry))
+        policy = listed.template if listed else read_policy(self._catalogue.merge_policy(name, route.entry, route.at))
         sends = route.upstream != NO_UPSTREAM
-        channels, query = self._read_channels(route, name, tools if mcp is None else mcp.tools)
+        channels, query = self._read_channels(route, name, tools if listed is None else listed.tools)
         request = self._find_request(route, tools.get(name))
         return RouteEntry(
             name=route.name,
@@ -105,30 +93,49 @@ class Routes:
             shape=_make_shape(route, policy, tools, is_operation=request is not None),
             policy=policy,
             tools=tools,
-            upstream=self._name_upstream(route) if sends else "",
-            upstream_path=route.upstream_path if sends and "operations" not in route.entry else "",
+            upstream=(listed or route).upstream if sends else "",
+            upstream_path=(listed or route).upstream_path if sends else "",
             websocket=read_switch(route.entry.get("websocket", True)),
-            mcp=mcp,
-            joined=joined,
-            operations=self.kind.describe_operations(route, mcp) if mcp is not None else None,
-            rewrites_resource=route.path if mcp is not None and mcp.resource == "rewrite" else "",
+            listed=listed,
+            rewrites_resource=listed.rewrites_resource if listed is not None else "",
             query=query,
             channels=channels,
             lookalikes="pass" if reveal(route.entry.get("lookalikes", "")) == "pass" else "refuse",
+            relayed_by=relayed_by,
         )
 
-    def _read_kind(self, route: WrittenRoute) -> McpConfig | None:
-        """What a route of an extension's protocol does with its tools; None for other routes."""
-        row = find_protocol("mcp") if route.speaks_mcp else None
-        if row is not None and not row.is_installed:
-            self._context.mistake((*route.at, "protocol"), f"the protocol 'mcp' {row.absence}")
-            return None
-        return None if row is None else self.kind.read(route, self._read_tools)
+    def _check_keys(self, route: WrittenRoute) -> None:
+        """Reports what is wrong with a route's own keys."""
+        check_route(self._context, route)
+        self._check_upstream(route)
+        listed = frozenset(route.entry.get("caps", {}).get("overrides", {})) if route.is_listed else frozenset()
+        check_policy(self._context, route.at, route.entry, self._catalogue.known_to_caps | listed)
+        read_headers(self._context, (*route.at, "headers"), route.entry.get("headers", {}))
+        check_auth(self._context, (*route.at, "auth"), route.entry.get("auth"))
 
-    def _read_joined(self, route: WrittenRoute) -> JoinedServers | None:
-        joined = self.kind.read_servers(route) if "servers" in route.entry else None
-        self.used_upstreams.update(server.upstream for server in (joined.servers if joined is not None else ()))
-        return joined
+    def _read_listed(self, route: WrittenRoute) -> ListedRoute | None:
+        """What a route of an extension's protocol does with its tools; None for other routes."""
+        row = find_protocol(route.protocol)
+        if row is None:
+            return None
+        if not row.is_installed:
+            self._context.mistake((*route.at, "protocol"), f"the protocol {route.protocol!r} {row.absence}")
+            return None
+        if route.protocol not in self.kinds:
+            self.kinds[route.protocol] = load_route_kind(route.protocol, self._context, self._catalogue)
+        listed = self.kinds[route.protocol].read(route, self._read_tools)
+        self.used_upstreams.update(listed.parts)
+        return listed
+
+    def _read_relay(self, route: WrittenRoute) -> RelayedBy | None:
+        """What an extension does with the requests of a relayed route; None for other routes."""
+        if not (key := route.relay_key):
+            return None
+        row, kind = find_relay(key)
+        if not row.is_installed:
+            self._context.mistake((*route.at, key), f"`{key}` {row.absence}", key=True)
+            return None
+        return RelayedBy(key, load_place(kind.reader)(self._context, route))
 
     def _read_channels(
         self, route: WrittenRoute, name: str, tools: Mapping[str, ToolConfig]
@@ -169,9 +176,6 @@ class Routes:
                 message = f"the operation needs the path parameter {name!r}"
                 self._context.mistake(route.path_at, message, hint, key=route.path_at == route.at)
         return tool.request
-
-    def _name_upstream(self, route: WrittenRoute) -> str:
-        return self.kind.name_upstream(route) if route.speaks_mcp else route.upstream
 
     def _check_upstream(self, route: WrittenRoute) -> None:
         known = f"known: {join_words(self._upstreams)}" if self._upstreams else "add it under `upstreams`"
@@ -221,8 +225,8 @@ class Routes:
     def _list_tool_names(self, route: WrittenRoute) -> Iterator[tuple[str, Pointer]]:
         """The tools that a route serves, each with the place that names it."""
         known = self._catalogue.names
-        if "operations" in route.entry:
-            yield from self.kind.name_tools(route, known)
+        if route.is_listed:
+            yield from self.kinds[route.protocol].name_tools(route, known)
         elif "tool" in route.entry:
             yield reveal(route.entry["tool"]), (*route.at, "tool")
         elif "tool" not in route.parameters and "dispatch" not in route.entry:
@@ -276,16 +280,15 @@ class Routes:
 
 def _choose_adapter(route: WrittenRoute, is_operation: bool) -> str:
     """The name of the route's adapter: that of its `protocol`, of which HTTP alone has several."""
-    protocol = str(reveal(route.entry.get("protocol", "http")))
-    if protocol != "http":
-        return protocol
+    if route.protocol != "http":
+        return route.protocol
     return "dispatch" if "dispatch" in route.entry else "http" if is_operation else "plain"
 
 
 # --- where the call stands in the request -----------------------------------------------------------------------------
 def _make_shape(route: WrittenRoute, policy: Policy, tools: dict[str, ToolConfig], *, is_operation: bool) -> CallShape:
     allowed = [make_repair_policy(tool.policy.repair).rules for tool in tools.values()]
-    if route.speaks_mcp:
+    if route.is_listed:
         allowed = [make_repair_policy(policy.repair).rules]
     # The text is repaired before the tool is known, so only rules that every tool of the route allows apply.
     rules = (*TEXT_RULES, _EMPTY) if is_operation else TEXT_RULES

@@ -10,7 +10,7 @@ from proxy.config.context import Context
 from proxy.config.files.secrets import reveal
 from proxy.config.mistakes import suggest_word
 from proxy.config.model import ToolConfig, ToolSchema
-from proxy.config.policies import TOOL_KEYS, Written, merge_layers, read_formats, read_policy
+from proxy.config.policies import TOOL_KEYS, Written, merge_layers, name_scope, read_formats, read_policy
 from proxy.config.schema_mistakes import SchemaPlace
 from proxy.config.schemas import SchemaLoader
 from proxy.config.sections.units import read_switch
@@ -95,7 +95,7 @@ class ToolReader:
         """A tool as a route serves it; None, with the mistake reported, where it cannot be served."""
         self.used.add(name)
         entry = self.entry(name)
-        written = merge_layers(self.defaults, entry, route)
+        written = self.merge_policy(name, route, route_path)
         path = route_path if "schema" in route else ("tools", name)
         made = route.get("schema", entry.get("schema"))
         holder = route_path if "container" in route else ("tools", name)
@@ -119,6 +119,12 @@ class ToolReader:
             name, described or (schema.description if schema else ""), schema, container, read_policy(written), written,
             answer, self.request(name, made, path, provided),
         )  # fmt: skip
+
+    def merge_policy(self, name: str, route: Written, route_path: Pointer) -> dict[str, JsonValue]:
+        """The policy of a tool on a route, or of the route alone where no tool has the name."""
+        named = str(reveal(route.get("name", route.get("path", route_path[-1]))))
+        tool = name_scope(self.entry(name), f"tool {name}")
+        return merge_layers(self.defaults, tool, name_scope(route, f"route {named}"))
 
     def request(self, name: str, schema: JsonValue, path: Pointer, provided: frozenset[str]) -> RequestForm | None:
         """How the arguments of a tool become an HTTP request: its key `request`, or what its operation says."""

@@ -8,7 +8,7 @@ Nothing else names a module of an extension (tests/test_architecture.py), so a f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -32,12 +32,25 @@ class PageRow:
 @dataclass(frozen=True, slots=True)
 class RouteKind:
     """What a protocol of routes consists of: an `Adapter` (adapters/base.py), a `RouteKindReader` of their keys
-    (config/route_kinds.py), a `RouteHandler` (server/listed_routes.py), and the `LearnedLists` of one route."""
+    (config/route_kinds.py), a `RouteHandler` (server/listed_routes.py), and the `LearnedLists` of one route; `methods`
+    are those of its requests."""
 
+    methods: tuple[str, ...]
     adapter: str
     reader: str
     handler: str
     lists: str
+
+
+@dataclass(frozen=True, slots=True)
+class RelayKind:
+    """What an extension does with the requests of a relayed route that has its key; such a route takes every path below
+    its own. `reader` is a function `(context, route) -> settings`; `handler` makes a `RelayHandler`
+    (server/listed_routes.py). `other_keys` are those of a policy that count on such a route."""
+
+    reader: str
+    handler: str
+    other_keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +89,10 @@ class Extension:
     `sections`: top-level key of the config -> a `ReadSection` (config/context.py). The keys' schema is the
         `config.schema.json` in the extension's folder.
     `policy_keys`: key of a policy (of `defaults`, a tool, a route) -> a function of the key's merged value.
+    `limit_keys`: key of a policy's `limits` -> a function of the key's merged value.
+    `limiter`: makes the `CallLimiter` (interfaces.py) of calls, from the services, for the first config that has one of
+        `limit_keys`.
+    `callers`: those of its policy keys by which a route asks who calls (`Services.access` of such a route).
     `check`: a `CheckKeys` (config/context.py), called for a config in which one of `keys` is written.
     `pages`: path below the operator's port -> what answers it. A path that ends in a slash takes all below it.
     `observer`: makes a `ConfiguredObserver` (server/setup/observers.py) for the first config with one of `sections`.
@@ -83,7 +100,12 @@ class Extension:
         the routes. Called for a config with one of `sections`; so is the next.
     `services`: makes a `ServiceExtender` (server/setup/added.py) for the first config with one of `sections`.
     `tool_texts`: a function of the config; gives the `ToolTexts` that MCP clients are told, or None.
+    `pinned`: a function `(config, name of a route) -> PinnedTools | None` (core/contract/served_tools.py): which
+        definitions of the tools that its server lists are approved. Called for a config with one of `sections`.
     `route_kinds`: value of a route's `protocol` -> what speaks it.
+    `route_check`: yields what contradicts itself among the keys of a route that speaks one of its protocols, or that
+        has one of its keys itself or at its upstream (config/combinations.py).
+    `upstream_keys`: key of an upstream in place of its URL -> a function `(context, name, written) -> UpstreamConfig`.
     `upstreams`: makes the `UpstreamKind` (server/setup/upstreams.py) of upstreams without a URL.
     `sources`: kind of a recorded import -> a coroutine function `(Recorded, headers, folder) -> Harvest`.
     `imports`: kind of `import` -> a module with `register(kinds)` and `run(args) -> exit code`.
@@ -94,8 +116,10 @@ class Extension:
         its schema, whether it is called by name, and the query policy.
     `tool_keys`: key of a tool -> a function `(context, path, written) -> RequestForm | None`.
     `route_keys`: key of a route -> a function `(catalogue, route, formats, query policy) -> ChannelJudge`.
+    `relays`: key of a relayed route -> what happens to its requests.
     `schema_sources`: key of a `schema` that is no JSON Schema -> a `ReadSource` (config/schema_sources.py).
     `other_keys`: its keys of the config at other places, which the readers above read.
+    `evaluations`: side of `evaluate` -> a function `(args) -> exit code` that measures it.
     `metrics`: the rows of its metrics, for docs; the extension itself adds them to `Metrics`.
     """
 
@@ -105,6 +129,9 @@ class Extension:
     verbs: Mapping[str, str] = field(default_factory=dict)
     sections: Mapping[str, str] = field(default_factory=dict)
     policy_keys: Mapping[str, str] = field(default_factory=dict)
+    limit_keys: Mapping[str, str] = field(default_factory=dict)
+    limiter: str = ""
+    callers: tuple[str, ...] = ()
     check: str = ""
     pages: Mapping[str, PageRow] = field(default_factory=dict)
     observer: str = ""
@@ -112,7 +139,10 @@ class Extension:
     answers: str = ""
     tool_texts: str = ""
     services: str = ""
+    pinned: str = ""
     route_kinds: Mapping[str, RouteKind] = field(default_factory=dict)
+    route_check: str = ""
+    upstream_keys: Mapping[str, str] = field(default_factory=dict)
     upstreams: str = ""
     sources: Mapping[str, str] = field(default_factory=dict)
     imports: Mapping[str, str] = field(default_factory=dict)
@@ -124,11 +154,23 @@ class Extension:
     tool_keys: Mapping[str, str] = field(default_factory=dict)
     route_keys: Mapping[str, str] = field(default_factory=dict)
     schema_sources: Mapping[str, str] = field(default_factory=dict)
+    relays: Mapping[str, RelayKind] = field(default_factory=dict)
+    evaluations: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def keys(self) -> tuple[str, ...]:
         """Every key of the config that is the extension's."""
-        return (*self.sections, *self.policy_keys, *self.tool_keys, *self.route_keys, *self.other_keys)
+        named = (
+            self.sections,
+            self.policy_keys,
+            self.limit_keys,
+            self.tool_keys,
+            self.route_keys,
+            self.upstream_keys,
+            self.relays,
+            self.other_keys,
+        )
+        return tuple(key for keys in named for key in keys)
 
     @property
     def folder(self) -> Path:
@@ -183,12 +225,16 @@ EXTENSIONS: Final = (
         verbs={"stdio": "mcp.cli.stdio", "install": "mcp.cli.install", "uninstall": "mcp.cli.uninstall"},
         route_kinds={
             "mcp": RouteKind(
+                # POST carries messages; GET opens the stream of old revisions, DELETE ends their sessions.
+                methods=("POST", "GET", "DELETE"),
                 adapter="mcp.adapters.mcp:ADAPTER",
                 reader="mcp.config.mcp_routes:McpRoutes",
                 handler="mcp.server.exchange:Exchange",
                 lists="mcp.server.lists.catalogue:Catalogues",
             )
         },
+        route_check="mcp.config.mcp_combinations:check_route_keys",
+        upstream_keys={"command": "mcp.config.command_section:read_process"},
         upstreams="mcp.upstreams:McpUpstreams",
         sources={"mcp": "mcp.importing.mcp:read_again"},
         imports={"mcp": "mcp.cli.import_mcp", "mcpservers": "mcp.cli.import_mcpservers"},
@@ -197,7 +243,6 @@ EXTENSIONS: Final = (
             "mcp",
             "servers",
             "operations",
-            "command",
             "env",
             "pass_env",
             "cwd",
@@ -226,6 +271,37 @@ EXTENSIONS: Final = (
             "/-/calls/": PageRow("console.pages:make_call_page", pooled="console.pool_pages:find_call"),
             "/-/tools/": PageRow("console.pages:make_tool_page", pooled="console.pool_pages:join_tools"),
             "/-/upstreams": PageRow("console.pages:make_upstreams_page", pooled="console.pool_pages:join_upstreams"),
+        },
+    ),
+    Extension(
+        "access",
+        adds="who may call what and how often: tokens that issuers sign, rules and rates, and a line per decision",
+        verbs={"pin": "access.cli.pin"},
+        sections={"access": "access.access_section:read_access", "pins": "access.pins.pins_section:read_pins"},
+        policy_keys={"jwt": "access.access_section:read_jwt", "allow": "access.access_section:read_allow"},
+        limit_keys={
+            "rate": "access.rates.limit_keys:read_rates",
+            "concurrent": "access.rates.limit_keys:read_concurrent",
+        },
+        limiter="access.rates.limiter:make_limiter",
+        callers=("jwt", "allow"),
+        check="access.access_checks:check_access",
+        answers="access.metadata:make_answers",
+        services="access.access_services:AccessServices",
+        pinned="access.pins.pins_section:find_pinned",
+    ),
+    Extension(
+        "chat",
+        adds="model servers: the tool calls in their answers are judged and repaired before the agent reads them",
+        uses=("mcp",),
+        no_config={"model": NoConfig("chat.cli.model_config:make_config_file")},
+        evaluations={"model": "chat.cli.evaluate_model:run"},
+        relays={
+            "model": RelayKind(
+                reader="chat.config.model_section:read_model",
+                handler="chat.server.model_relay:ModelRelay",
+                other_keys=("repair", "unknown_keys", "leaked_markup", "feedback", "formats"),
+            )
         },
     ),
     Extension(
@@ -290,6 +366,31 @@ def find_route_kind(protocol: str) -> RouteKind | None:
     return None if row is None else row.route_kinds[protocol]
 
 
+def find_evaluations() -> dict[str, str]:
+    """The sides of `evaluate` that installed extensions measure, each with its function."""
+    return {side: place for row in list_installed() for side, place in row.evaluations.items()}
+
+
+def find_relay(key: str) -> tuple[Extension, RelayKind]:
+    """What answers the requests of a relayed route with this key, installed or not. Raises StopIteration for others."""
+    return next((row, row.relays[key]) for row in EXTENSIONS if key in row.relays)
+
+
+def list_route_checks(protocol: str, *written: Mapping[str, Any]) -> list[str]:
+    """What checks a route of this protocol; `written` are its keys, and those of its upstream."""
+    keys = frozenset(key for mapping in written for key in mapping)
+    return [
+        row.route_check
+        for row in list_installed()
+        if row.route_check and (protocol in row.route_kinds or not keys.isdisjoint(row.keys))
+    ]
+
+
+def find_upstream_reader(keys: Mapping[str, Any]) -> str:
+    """What reads an upstream that has one of an extension's keys in place of a URL; '' where it has none."""
+    return next((place for row in list_installed() for key, place in row.upstream_keys.items() if key in keys), "")
+
+
 def find_upstream_place() -> str:
     """What makes upstreams without a URL. Raises LookupError where no extension does."""
     found = [row.upstreams for row in list_installed() if row.upstreams]
@@ -350,8 +451,28 @@ def find_key(key: str) -> Extension | None:
     return next((row for row in EXTENSIONS if key in row.keys), None)
 
 
+# The keys by which extensions answer the requests of relayed routes.
+RELAY_KEYS: Final = tuple(key for row in EXTENSIONS for key in row.relays)
+
 # Every key of a policy that is an extension's -> its reader.
 POLICY_PLACES: Final[Mapping[str, str]] = {key: place for row in EXTENSIONS for key, place in row.policy_keys.items()}
+
+# The keys of a policy by which a route asks who calls.
+ASKS_CALLER: Final = frozenset(key for row in EXTENSIONS for key in row.callers)
+
+
+# Every key of a policy's `limits` that is an extension's -> its reader.
+LIMIT_PLACES: Final[Mapping[str, str]] = {key: place for row in EXTENSIONS for key, place in row.limit_keys.items()}
+
+
+def find_pinned_place(sections: Container[str]) -> str:
+    """What knows the approved definitions of tools, for a config with these sections; '' where none does."""
+    return next((row.pinned for row in EXTENSIONS if row.pinned and any(key in sections for key in row.sections)), "")
+
+
+def find_limiter() -> str:
+    """What makes the limiter of calls. Raises StopIteration where no extension does."""
+    return next(row.limiter for row in EXTENSIONS if row.limiter)
 
 
 @cache

@@ -1,7 +1,10 @@
 """A child process: reads one job after the other from stdin, runs each, and writes its result to stdout.
 
-    job      4 bytes length of the head, 8 bytes length of the payload, the head (JSON), the payload
+    job      4 bytes length of the head, 8 bytes length of the payload, the head (JSON), what is shared, the payload
     result   1 byte of `JobEnding`, 8 bytes length, then the result, or the name of what the job raised
+
+What many jobs share, such as a tool's schema, is sent once and then named by its digest; both sides keep the last
+`MOST_SHARED` (`SharedBytes`).
 
 The limits are the kernel's, so they hold in code that never returns to the interpreter: the address space may grow by
 `memory` bytes beyond what the started child has, and each job may use its seconds of CPU time and one more. The parent
@@ -16,10 +19,11 @@ import math
 import os
 import struct
 import sys
+from collections import OrderedDict
 from collections.abc import Callable
 from enum import IntEnum
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
 
 try:
     import resource
@@ -32,6 +36,8 @@ RESULT: Final = struct.Struct(">BQ")
 NICENESS: Final = 5
 # What a job's clean-up and the child's own reading and writing may use beyond the job's seconds.
 SPARE_CPU_SECONDS: Final = 1
+# How many tools a child keeps: each with its compiled patterns.
+MOST_SHARED: Final = 8
 
 
 class JobEnding(IntEnum):
@@ -42,21 +48,42 @@ class JobEnding(IntEnum):
     NO_MEMORY = 2
 
 
+class SharedBytes:
+    """What a child was sent of what its jobs share, by digest: the parent and the child count alike."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, bytes] = OrderedDict()
+
+    def find(self, digest: str) -> bytes | None:
+        """What has this digest, used last from now on; None where it is to be sent."""
+        if digest in self._kept:
+            self._kept.move_to_end(digest)
+        return self._kept.get(digest)
+
+    def keep(self, digest: str, data: bytes) -> None:
+        """Keeps what was sent; the least recently used goes."""
+        self._kept[digest] = data
+        if len(self._kept) > MOST_SHARED:
+            self._kept.popitem(last=False)
+
+
 def serve(memory: int, jobs: IO[bytes], results: IO[bytes]) -> None:
     """Runs the jobs of one parent until it closes the pipe. A child that ran out of memory says so and ends."""
     limit_memory(memory)
-    functions: dict[str, Callable[[bytes], bytes]] = {}
+    functions: dict[str, Callable[..., bytes]] = {}
+    kept = SharedBytes()
     while len(start := jobs.read(JOB.size)) == JOB.size:
         head_length, payload_length = JOB.unpack(start)
         ending, result = JobEnding.NO_MEMORY, b""
         try:
             head = json.loads(jobs.read(head_length))
+            shared = [read_shared(kept, head, jobs)] if "shared" in head else []
             payload = jobs.read(payload_length)
             name = head["function"]
             if name not in functions:  # what has to be imported for it is not the job's to pay
                 functions[name] = find_function(name)
             limit_cpu(head["seconds"])
-            ending, result = JobEnding.DONE, functions[name](payload)
+            ending, result = JobEnding.DONE, functions[name](payload, *shared)
         except MemoryError:
             pass  # the result above says so
         except Exception as error:  # noqa: BLE001  # whatever a job raises is its result; its text may quote values
@@ -67,10 +94,19 @@ def serve(memory: int, jobs: IO[bytes], results: IO[bytes]) -> None:
             return
 
 
-def find_function(name: str) -> Callable[[bytes], bytes]:
+def read_shared(kept: SharedBytes, head: dict[str, Any], jobs: IO[bytes]) -> bytes:
+    """What the job shares with others: sent with this job, or with one before it."""
+    known = kept.find(head["shared"])
+    if known is None:
+        known = jobs.read(head["sent"])
+        kept.keep(head["shared"], known)
+    return known
+
+
+def find_function(name: str) -> Callable[..., bytes]:
     """The function that `package.module:function` names."""
     module, _, function = name.partition(":")
-    found: Callable[[bytes], bytes] = getattr(importlib.import_module(module), function)
+    found: Callable[..., bytes] = getattr(importlib.import_module(module), function)
     return found
 
 

@@ -18,11 +18,12 @@ import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from hashlib import blake2b
+from typing import Any, Final
 
-from proxy.offload.child import JOB, RESULT, JobEnding
+from proxy.offload.child import JOB, RESULT, JobEnding, SharedBytes
 
 MIB: Final = 1 << 20
 # The exit code of a child that used up its CPU time; Windows has no such signal.
@@ -59,6 +60,17 @@ class GaveUp:
     detail: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What many jobs need, such as a tool's schema: a child gets it once, and then its digest."""
+
+    data: bytes = field(repr=False)
+    digest: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "digest", blake2b(self.data, digest_size=16).hexdigest())
+
+
 class OffloadPool:
     """At most `size` children, each with at most `memory` bytes more than an idle interpreter.
 
@@ -84,10 +96,16 @@ class OffloadPool:
         return len(self._children)
 
     async def run(
-        self, function: str, payload: bytes, *, seconds: float, patience: float | None = None
+        self,
+        function: str,
+        payload: bytes,
+        shared: Shared | None = None,
+        *,
+        seconds: float,
+        patience: float | None = None,
     ) -> Done | GaveUp:
-        """Runs `package.module:function` on `payload` in a child, for at most `seconds` of CPU time, and until at most
-        `patience` from now (without it: `seconds`).
+        """Runs `package.module:function` on `payload`, and on the bytes of `shared`, in a child, for at most `seconds`
+        of CPU time, and until at most `patience` from now (without it: `seconds`).
 
         A cancelled caller kills the child that works for it.
         """
@@ -101,7 +119,7 @@ class OffloadPool:
                 await self._take_slot()
                 passed = Limit.DEADLINE
                 try:
-                    return await self._run_in_child(function, payload, seconds)
+                    return await self._run_in_child(function, payload, shared, seconds)
                 finally:
                     self._give_slot()
         except TimeoutError:
@@ -139,14 +157,16 @@ class OffloadPool:
                 return
         self._busy -= 1
 
-    async def _run_in_child(self, function: str, payload: bytes, seconds: float) -> Done | GaveUp:
+    async def _run_in_child(
+        self, function: str, payload: bytes, shared: Shared | None, seconds: float
+    ) -> Done | GaveUp:
         if self._closed:
             return GaveUp(Limit.CLOSED)
         child = self._idle.pop() if self._idle else await self._start()
         child.stop_idling()
         keeps = False
         try:
-            ending, result = await child.ask(function, payload, seconds)
+            ending, result = await child.ask(function, payload, shared, seconds)
             keeps = ending is not JobEnding.NO_MEMORY and not self._closed
         except (EOFError, ConnectionError):
             code = await child.process.wait()
@@ -226,6 +246,7 @@ class _Child:
         self._results = process.stdout
         self.idle_timer: asyncio.TimerHandle | None = None
         self.ending: asyncio.Future[None] | None = None
+        self._shared = SharedBytes()
 
     def stop_idling(self) -> None:
         if self.idle_timer is not None:
@@ -235,14 +256,24 @@ class _Child:
     def close_pipes(self) -> None:
         self._jobs.close()
 
-    async def ask(self, function: str, payload: bytes, seconds: float) -> tuple[JobEnding, bytes]:
+    async def ask(
+        self, function: str, payload: bytes, shared: Shared | None, seconds: float
+    ) -> tuple[JobEnding, bytes]:
         """One job and its result.
 
         Raises:
             EOFError, ConnectionError: the child ended before its result was whole.
         """
-        head = json.dumps({"function": function, "seconds": seconds}).encode()
+        job: dict[str, Any] = {"function": function, "seconds": seconds}
+        sent = b""
+        if shared is not None:
+            job["shared"] = shared.digest
+            if self._shared.find(shared.digest) is None:
+                sent, job["sent"] = shared.data, len(shared.data)
+                self._shared.keep(shared.digest, b"")
+        head = json.dumps(job).encode()
         self._jobs.write(JOB.pack(len(head), len(payload)) + head)
+        self._jobs.write(sent)
         self._jobs.write(payload)
         # A child that dies of its memory limit while it reads still has its result in the pipe.
         with contextlib.suppress(ConnectionError):

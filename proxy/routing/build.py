@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from proxy.adapters.base import CallShape
@@ -10,7 +10,6 @@ from proxy.config.files.secrets import reveal
 from proxy.config.model import (
     Config,
     HeaderChanges,
-    McpConfig,
     Policy,
     RouteEntry,
     RouteKind,
@@ -20,31 +19,42 @@ from proxy.config.model import (
 )
 from proxy.config.policies import make_repair_policy, select_fingerprint
 from proxy.config.schemas import hash_value
-from proxy.config.sections.units import read_switch
 from proxy.core.check.validation import Check
-from proxy.core.contract.listed_tools import LearnPolicy, Overlay
-from proxy.core.contract.policy import AnswerPolicy, AttemptsPolicy, Mode, ToolPolicy, UnknownTool
+from proxy.core.contract.definitions import PinnedTools
+from proxy.core.contract.policy import (
+    AnswerPolicy,
+    AttemptsPolicy,
+    BroughtTools,
+    ListRules,
+    Mode,
+    ToolPolicy,
+    UnknownTool,
+)
 from proxy.core.contract.request_rules import ChannelJudge, OperationRule
 from proxy.core.display.secrets import find_sensitive_names
-from proxy.core.model.values import ABSENT, Container, FeedbackLimits
-from proxy.extensions import find_binder, load_place
+from proxy.core.model.values import Container, FeedbackLimits
+from proxy.extensions import ASKS_CALLER, find_binder, find_pinned_place, load_place
 from proxy.routing.table import Route, RouteTable
 
 
 def build_routes(config: Config) -> RouteTable:
     """Compiles the routes of a loaded config."""
     containers = _list_members(config)
-    taken: set[str] = set()
-    routes = []
-    for entry in (*config.routes, *config.metadata_routes):
-        key = entry.name if entry.name not in taken else f"{','.join(entry.methods)} {entry.name}"
-        taken.add(key)
-        routes.append(replace(_build_route(entry, config, containers), key=key))
+    routes = [replace(_build_route(entry, config, containers), key=key) for key, entry in name_routes(config)]
     left_out = [
         Route(each.why, each.path, frozenset(each.methods), "passthrough", upstream_path=each.path, lookalikes="pass")
         for each in config.left_out
     ]
     return RouteTable(tuple(routes), RouteTable(tuple(left_out)) if left_out else None)
+
+
+def name_routes(config: Config) -> Iterator[tuple[str, RouteEntry]]:
+    """The routes of a config, each with the key that no other one has."""
+    taken: set[str] = set()
+    for entry in (*config.routes, *config.metadata_routes):
+        key = entry.name if entry.name not in taken else f"{','.join(entry.methods)} {entry.name}"
+        taken.add(key)
+        yield key, entry
 
 
 def _list_members(config: Config) -> dict[str, Container]:
@@ -60,8 +70,7 @@ def _list_members(config: Config) -> dict[str, Container]:
 def _build_route(entry: RouteEntry, config: Config, containers: Mapping[str, Container]) -> Route:
     upstream = config.upstreams.get(entry.upstream)
     inherited = upstream.headers if upstream else HeaderChanges()
-    own, timeout = entry.policy.headers, _find_timeout(entry, upstream)
-    operations = _bind_operations(entry)
+    own, timeout, operations = entry.policy.headers, _find_timeout(entry, upstream), _bind_operations(entry)
     return Route(
         name=entry.name,
         path=entry.path,
@@ -85,15 +94,25 @@ def _build_route(entry: RouteEntry, config: Config, containers: Mapping[str, Con
         headers_remove=inherited.remove | own.remove,
         auth=entry.policy.auth,
         cors=entry.policy.cors,
+        asks_caller=not entry.policy.added.keys().isdisjoint(ASKS_CALLER),
+        keeps_token=any(getattr(each, "keeps_token", False) for each in entry.policy.added.values()),
         websocket=entry.websocket and entry.kind == "passthrough",
-        learn=_build_learning(entry.mcp, operations) if entry.mcp is not None else None,
+        learn=_build_rules(entry, config, operations),
         idle_timeout=upstream.idle_timeout if upstream else find_default(Route, "idle_timeout"),
         query_policy=entry.query,
         lookalikes=entry.lookalikes,
         rewrites_resource=entry.rewrites_resource,
         is_from_root=entry.is_from_root,
+        relayed_by=entry.relayed_by,
+        brought=_build_brought(entry) if entry.relayed_by is not None else None,
         matrix=entry.channels.matrix if entry.channels else _list_matrix_parameters(operations),
     )
+
+
+def _build_brought(entry: RouteEntry) -> BroughtTools:
+    """How calls of the tools are judged that the requests of a relayed route bring along."""
+    template = _build_policy(ToolConfig("", "", None, None, entry.policy, {}), None, "call", listed=True)
+    return BroughtTools(template, entry.policy.formats)
 
 
 def _find_timeout(entry: RouteEntry, upstream: UpstreamConfig | None) -> float:
@@ -109,7 +128,7 @@ def _bind_operations(entry: RouteEntry) -> dict[str, OperationRule]:
         name: load_place(find_binder())(
             tool.request, tool.schema.check if tool.schema else None, by_name=by_name, query=entry.query
         )
-        for name, tool in (entry.mcp.tools if entry.mcp is not None else entry.tools).items()
+        for name, tool in (entry.listed.tools if entry.listed is not None else entry.tools).items()
         if tool.request is not None and entry.kind == "call"
     }
 
@@ -138,29 +157,21 @@ def _build_policies(
 
 
 def _list_tool_timeouts(entry: RouteEntry, usual: float) -> dict[str, float]:
-    tools = entry.mcp.tools if entry.mcp is not None else entry.tools
+    tools = entry.listed.tools if entry.listed is not None else entry.tools
     timeouts = ((name, tool.policy.timeout) for name, tool in tools.items())
     return {name: timeout for name, timeout in timeouts if timeout is not None and timeout != usual}
 
 
-def _build_learning(entry: McpConfig, operations: Mapping[str, OperationRule]) -> LearnPolicy:
-    """The operator's rules for tools that a server lists, or that are `operations`."""
-    overlays = {
-        name: Overlay(
-            _build_policy(tool, None, "call", listed=True, operation=operations.get(name)),
-            entry.patches.get(name, ABSENT),
-            read_switch(tool.written.get("validation", True)),
-        )
-        for name, tool in entry.tools.items()
-    }
-    learn = LearnPolicy(
-        _build_policy(ToolConfig("", "", None, None, entry.template, entry.written), None, "call", listed=True),
-        overlays,
-        caps={entry.names.show(name) or name: entry.template.caps.of(name) for name in entry.template.caps.overrides},
-        formats=entry.template.formats,
-        **entry.select_learning(),
+def _build_rules(entry: RouteEntry, config: Config, operations: Mapping[str, OperationRule]) -> ListRules | None:
+    """The operator's rules for tools that a server lists, or that are `operations`; None where the route has none."""
+    if entry.listed is None:
+        return None
+    rules = entry.listed.make_rules(
+        lambda tool: _build_policy(tool, None, "call", listed=True, operation=operations.get(tool.name))
     )
-    return learn.with_tokens(entry.tokens)
+    place = find_pinned_place(config.sections)
+    pinned: PinnedTools | None = load_place(place)(config, entry.name) if place else None
+    return rules if pinned is None else rules.pin(pinned)
 
 
 def _build_policy(
@@ -186,6 +197,7 @@ def _build_policy(
         feedback=_add_secret_names(policy.feedback, schema.check if schema else None),
         attempts=_choose_attempts(policy, kind),
         cap=policy.caps.of(tool.name),
+        limits=policy.limits,
         container=tool.container,
         member_of=member_of,
         resend=policy.resend,

@@ -24,17 +24,18 @@ from typing import Final, Literal
 from urllib.parse import quote, unquote_to_bytes
 
 from proxy.adapters.base import CallShape
-from proxy.config.model import Auth, Cors, Policy, UpstreamConfig, find_default
-from proxy.core.contract.listed_tools import LearnPolicy
-from proxy.core.contract.policy import Mode, ToolPolicy, UnknownTool
+from proxy.config.model import Auth, Cors, Policy, RelayedBy, UpstreamConfig, find_default
+from proxy.core.contract.policy import BroughtTools, ListRules, Mode, ToolPolicy, UnknownTool
 from proxy.core.contract.request_rules import OperationRule, QueryPolicy
-from proxy.core.contract.spellings import JudgedPaths, Unclear, find_leaving
+from proxy.core.contract.spellings import JudgedPaths, Unclear, find_leaving, leaves_segment
 from proxy.core.model.values import Headers, RawRequest
 
 # RFC 3986 section 3.3: what a path segment may hold unescaped besides letters, digits and "-._~". Servlet containers
 # cut a segment at `;`, so where calls are judged it is escaped.
 _SEGMENT_SAFE: Final = "!$&'()*+,;=:@"
 _JUDGED_SAFE: Final = "!$&'()*+,=:@"
+# The parameter that holds the path below a relayed route, as it was sent.
+BELOW: Final = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,9 @@ class Route:
     `tool_timeouts`: tools that may take another time than `timeout` (seconds). `matrix`: path parameters with `;`.
     `operations`: how calls of a tool stand in HTTP requests, where they are more than a body. `key` is
     unique; several routes may share a name, which is their path, and differ in their methods.
+    `asks_caller`: the services' `access` admits its requests; `keeps_token`: a token that came does not go on.
+    `relayed_by`: the extension that answers a route of kind `passthrough`, which then takes every path below its own;
+    `brought` holds for the tools that its requests bring along.
     `rewrites_resource`: the path whose URL stands for the server's own in OAuth, '' for none. `is_from_root`: the path
     of the upstream's URL does not go before `upstream_path`.
     """
@@ -66,6 +70,8 @@ class Route:
     mode: Mode = field(default=find_default(Policy, "mode"))
     unknown: UnknownTool = field(default_factory=UnknownTool)
     max_body: int = find_default(Policy, "max_body")
+    asks_caller: bool = False
+    keeps_token: bool = False
     timeout: float = 30.0
     tool_timeouts: Mapping[str, float] = field(default_factory=dict)
     headers_set: Headers = field(default=(), repr=False)
@@ -73,7 +79,7 @@ class Route:
     auth: Auth | None = None
     cors: Cors | None = None
     websocket: bool = False
-    learn: LearnPolicy | None = None
+    learn: ListRules | None = None
     idle_timeout: float = find_default(UpstreamConfig, "idle_timeout")
     query_policy: QueryPolicy = QueryPolicy.FORWARD
     lookalikes: Literal["refuse", "pass"] = "refuse"
@@ -81,6 +87,8 @@ class Route:
     is_from_root: bool = False
     matrix: frozenset[str] = frozenset()
     operations: Mapping[str, OperationRule] = field(default_factory=dict, repr=False)
+    relayed_by: RelayedBy | None = None
+    brought: BroughtTools | None = None
     key: str = ""
 
     @property
@@ -104,6 +112,8 @@ class Route:
         Takes the decoded path parameters of the match and the tool's name. Raises ValueError for '', '.' and '..',
         which would change the path.
         """
+        if self.relayed_by is not None:
+            return self.upstream_path.rstrip("/") + params[BELOW]
         if "{" not in self.upstream_path:
             return self.upstream_path
         values = {**params, "tool": tool} if tool else params
@@ -159,7 +169,10 @@ class RouteTable:
         self._judged = JudgedPaths.of(routes)
         self._exact: dict[str, list[Match]] = {}
         self._root = _Node()
+        self._relayed = sorted((r for r in routes if r.relayed_by is not None), key=lambda route: -len(route.path))
         for route in routes:
+            if route.relayed_by is not None:
+                continue
             if "{" in route.path:
                 _insert(self._root, route)
             else:
@@ -186,12 +199,27 @@ class RouteTable:
                 matches = [Match(route, dict(zip(names, values, strict=True))) for route, names in node.ends]
                 chosen = _choose(method, matches)
                 return self._clear_match(method, segments, chosen) if isinstance(chosen, Match) else chosen
+        return self._find_relayed(method, path, segments)
+
+    def _find_relayed(
+        self, method: str, path: str, segments: tuple[str, ...]
+    ) -> Match | MethodNotAllowed | Unclear | None:
+        """The relayed route above a path that no other route has; the longest goes first."""
+        if any(leaves_segment(segment, judged=False) for segment in segments):
+            return None
+        for route in self._relayed:
+            base = route.path.rstrip("/")
+            if path != base and not path.startswith(f"{base}/"):
+                continue
+            chosen = _choose(method, [Match(route, {BELOW: path[len(base) :]})])
+            return self._clear_match(method, segments, chosen) if isinstance(chosen, Match) else chosen
         return None
 
     def _clear_match(self, method: str, segments: tuple[str, ...], match: Match) -> Match | Unclear:
         """The match of a template, unless a lenient server could take the path for another one."""
         route = match.route
-        if name := find_leaving(match.params, route.matrix, judged=route.kind != "passthrough"):
+        exempt = {BELOW, *route.matrix}  # the path below a relayed route was split into its segments
+        if name := find_leaving(match.params, exempt, judged=route.kind != "passthrough"):
             return Unclear.parameter(name)
         if route.kind == "passthrough" and route.lookalikes == "refuse" and self._judged:
             meant = self._judged.find_reached(method, segments, route.upstream, route.target(match.params))

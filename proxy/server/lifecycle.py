@@ -18,7 +18,7 @@ from proxy.call.judging import Elsewhere
 from proxy.config.model import AdminConfig as AdminEntry
 from proxy.config.model import Config, ServerTls
 from proxy.interfaces import CountsConnections, GuardedUpstream, Observer, Services
-from proxy.server.admin.console_data import list_observers, make_console_data
+from proxy.server.admin.console_data import make_console_data
 from proxy.server.admin.page import Readers
 from proxy.server.handler import Handler, Snapshot
 from proxy.server.http.headers import Hop
@@ -39,7 +39,7 @@ from proxy.telemetry.logs import Log
 from proxy.telemetry.metric_table import OTHER
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.notices import NEEDS_RESTART, NOT_TAKEN_OVER, Notices
-from proxy.telemetry.watches import AddressWatch, LoopLag
+from proxy.telemetry.watches import AddressWatch, LoopLag, UnpinnedWatch, write_approval
 
 # How long calls under way may still take once the port is to be closed.
 GRACE: Final = 5.0
@@ -74,9 +74,8 @@ class Serving:
         self._extending = ExtensionServices(base, log)
         self._escalations = Escalations(log)
         self._second_judge = SecondJudges(base.pacing.chance, self.metrics, log)
-        reports = Reports(self.metrics.learn_tools, self._schema_unusable, self._schema_unguarded)
-        self._listed = ListedRoutes(base.clock, make_id, reports)
-        self._addresses = AddressWatch(base.clock.now, partial(warn_of_addresses, log))
+        self._listed = ListedRoutes(base.clock, make_id, self._make_reports())
+        self._addresses = AddressWatch(lambda: self.metrics.sources, partial(warn_of_addresses, log))
         trusted = compiled.loaded.config.trusted
         self.handler = Handler(
             _snapshot(compiled, self._make_services(compiled, self._pools.of(compiled.loaded.config)[0])),
@@ -101,8 +100,8 @@ class Serving:
 
     def _observers(self) -> tuple[Observer, ...]:
         """The observers of finished requests. One that is off is left out, so it costs no call anything."""
-        kept = list_observers(self.console)
-        return (self.metrics, self.log, self._addresses, *self._added.observers, *self._tracing.observers, *kept)
+        kept = () if self.console is None else (self.console,)
+        return (self.metrics, self.log, *kept, *self._added.observers, *self._tracing.observers)
 
     def _watch(self) -> None:
         """Sets where the metrics read at each scrape."""
@@ -117,6 +116,7 @@ class Serving:
         """Begins what runs beside the calls, once the ports are open. `watch`: takes over changed files."""
         self.warming.begin(self.reloader.served.table)
         self._lag.begin()
+        self._addresses.begin()
         if self.console is not None:
             self.console.begin()
             self.console.changes.add_reload("started", self.reloader.served.loaded.digest, (), ())
@@ -190,6 +190,7 @@ class Serving:
         self.handler.draining = True
         self.warming.end()
         self._lag.end()
+        self._addresses.end()
         self.readers.ending = True
         if self.console is not None:
             self.console.end()
@@ -229,12 +230,21 @@ class Serving:
                 return
             await self.handler.idle()
 
+    def _make_reports(self) -> Reports:
+        unpinned = UnpinnedWatch(self._tool_unpinned)
+        return Reports(self.metrics.learn_tools, self._schema_unusable, self._schema_unguarded, unpinned)
+
     def _schema_unusable(self, route: str, tool: str, reason: str) -> None:
         self.log.event("tool schema cannot be used", "warning", route=route, tool=tool, reason=reason)
 
     def _schema_unguarded(self, route: str, tool: str, remarks: str) -> None:
         self.metrics.unguarded.series[route, tool if self.metrics.knows(route, tool) else OTHER] += 1
         self.log.event("tool schema guards less than it says", "warning", route=route, tool=tool, remarks=remarks)
+
+    def _tool_unpinned(self, route: str, tool: str, effect: str, change: str) -> None:
+        self.metrics.unpinned.series[route, tool if self.metrics.knows(route, tool) else OTHER] += 1
+        told = {"route": route, "tool": tool, "effect": effect, "change": change}
+        self.log.event("tool is not defined as pinned", "warning", **told, approve=write_approval(route, tool))
 
     def _adopt(self, compiled: Compiled) -> None:
         """Serves another config from here on. Nothing in it waits, so no request sees a half of it."""

@@ -1,4 +1,4 @@
-"""One request of a route whose tools its server lists, and what is told of such tools."""
+"""One request of a route that an extension answers, and what is told of tools that a server lists."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from proxy.interfaces import CallRecord, Services, ToolTexts, Upstream, Upstream
 from proxy.server.bound_route import RouteRequest
 from proxy.server.http.responses import answer_failure
 
+# What an extension answers with.
+Answer = web.StreamResponse
 # Sends a request that is not a call. Takes the request, its streamed body, the upstream, and its record.
 Relay = Callable[
     [UpstreamRequest, AsyncIterator[bytes] | None, Upstream, CallRecord], Awaitable[UpstreamReply | UpstreamFault]
@@ -25,7 +27,8 @@ PassedOn = Callable[[JsonValue], None]
 @dataclass(frozen=True, slots=True)
 class ListedRequest:
     """One request with everything needed to answer it. With `closing` the connection ends after the answer. `texts`
-    are what clients are told of tools before they call."""
+    are what clients are told of tools before they call; `tell` takes the records of further calls in the same
+    request."""
 
     request: web.BaseRequest
     call_route: RouteRequest
@@ -35,6 +38,7 @@ class ListedRequest:
     relay: Relay
     place: Place
     texts: ToolTexts | None
+    tell: Callable[[CallRecord], None]
 
     def make_refusal(self, result: ToolResult) -> web.StreamResponse:
         """Returns the response that gives a failure to the client."""
@@ -45,8 +49,10 @@ class ListedRequest:
 class Reports:
     """The observers of listed tools. `learned` receives a route's name and the names of its tools; `unusable` receives
     a route, a tool, and why the tool's schema cannot be used; `unguarded` the same where a schema surely means more
-    than it guards. Each is called once per list, the last two for each tool."""
+    than it guards. Each is called once per list, the last two for each tool. `unpinned` receives a route, a tool that
+    is not defined as approved, what becomes of it, and how it differs, each time that a list is read."""
 
     learned: Callable[[str, Iterable[str]], None]
     unusable: Callable[[str, str, str], None]
     unguarded: Callable[[str, str, str], None]
+    unpinned: Callable[[str, str, str, str], None]

@@ -1,4 +1,4 @@
-"""The routes whose tools their server lists. An extension answers them.
+"""The routes that an extension answers: those whose tools their server lists, and relayed ones with its key.
 
 A config with such a route imports the extension while it is compiled (`load_handler`), so that no request waits.
 """
@@ -11,7 +11,7 @@ from typing import Protocol
 from aiohttp import web
 
 from proxy.core.model.values import UpstreamFault, UpstreamReply
-from proxy.extensions import find_route_kind, load_place
+from proxy.extensions import find_relay, find_route_kind, load_place
 from proxy.interfaces import Clock
 from proxy.server.bound_route import RouteRequest
 from proxy.server.listed_request import ListedRequest, PassedOn, Reports
@@ -30,6 +30,19 @@ class RouteHandler(Protocol):
         """Ends what runs beside the requests."""
 
 
+class RelayHandler(Protocol):
+    """Answers the requests of relayed routes with one key (`Extension.relays`) in this process."""
+
+    def handle(self, request: ListedRequest, /) -> Awaitable[web.StreamResponse | RouteRequest]:
+        """Answers one request whose body has not been read; or gives the request, with its body if that was read, for
+        it to be relayed as any other."""
+
+    async def close(self) -> None:
+        """Ends what runs beside the requests."""
+
+
+# How an extension makes a `RelayHandler`; `Reports` are told of the tools that requests bring along.
+MakeRelay = Callable[[Clock, Reports], RelayHandler]
 # How an extension makes it; `Reports` are told of listed tools, `PassedOn` of each request that its server has.
 MakeHandler = Callable[[Clock, Callable[[], str], Reports, PassedOn | None], RouteHandler]
 
@@ -42,6 +55,7 @@ class ListedRoutes:
         """Hears of each request that its server has; set before the first request."""
         self._world = (clock, fresh_id, reports)
         self._made: dict[str, RouteHandler] = {}
+        self._relays: dict[str, RelayHandler] = {}
 
     def of(self, protocol: str) -> RouteHandler:
         """The handler of a protocol."""
@@ -49,9 +63,15 @@ class ListedRoutes:
             self._made[protocol] = load_handler(protocol)(*self._world, self.passed_on)
         return self._made[protocol]
 
+    def of_relay(self, key: str) -> RelayHandler:
+        """The handler of relayed routes with a key."""
+        if key not in self._relays:
+            self._relays[key] = load_relay(key)(self._world[0], self._world[2])
+        return self._relays[key]
+
     async def close(self) -> None:
         """Ends what runs beside the requests."""
-        for each in self._made.values():
+        for each in (*self._made.values(), *self._relays.values()):
             await each.close()
 
 
@@ -61,4 +81,10 @@ def load_handler(protocol: str) -> MakeHandler:
     if kind is None:
         raise KeyError(protocol)
     made: MakeHandler = load_place(kind.handler)
+    return made
+
+
+def load_relay(key: str) -> MakeRelay:
+    """Imports what makes the handler of relayed routes with a key. Raises StopIteration where no extension has one."""
+    made: MakeRelay = load_place(find_relay(key)[1].handler)
     return made

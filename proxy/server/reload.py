@@ -26,7 +26,7 @@ from proxy.config.model import Config
 from proxy.config.watch import hash_files, load_settled
 from proxy.routing import RouteTable, build_routes
 from proxy.server.bound_route import RouteBinding
-from proxy.server.listed_routes import load_handler
+from proxy.server.listed_routes import load_handler, load_relay
 from proxy.telemetry.metrics import Served
 
 # How long to wait where the config says `reload: off`; a later one, taken over by hand, may say otherwise.
@@ -67,6 +67,8 @@ class Compiled:
         table = build_routes(loaded.config)
         for protocol in {route.adapter for route in table.routes if route.learn is not None}:
             load_handler(protocol)
+        for key in {route.relayed_by.key for route in table.routes if route.relayed_by is not None}:
+            load_relay(key)
         return cls(loaded, table, {route.key: RouteBinding.of(route) for route in table.routes}, restart_needed)
 
 

@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
-from proxy.interfaces import Clock, Ending, Episode, FailedAttempt, FailureRecorded
+from proxy.interfaces import Clock, Ending, Episode, FailedAttempt, FailureRecorded, Rate, RateExceeded
 from proxy.state.journal import Journal, JournalBatch
 from proxy.state.memory import MemoryStore
 from proxy.state.remote import Remote, SeenEpisode, Unreachable
@@ -249,6 +249,13 @@ class FallbackStore:
             return known
         self._local.learn_used(key, count.used, count.ttl)
         return count.used
+
+    # --- rates --------------------------------------------------------------------------------------------------------
+    async def take_rates(self, rates: Sequence[Rate]) -> RateExceeded | None:
+        """Memory counts the calls of this process beside the store, and goes on alone while that is away."""
+        here = await self._local.take_rates(rates)
+        found = await self._ask(rates[0].key, lambda: self._remote.take_rates(rates))
+        return here if isinstance(found, Unreachable) else found
 
     # --- up and away --------------------------------------------------------------------------------------------------
     async def _ask(self, key: str, ask: Callable[[], Awaitable[R]]) -> R | Unreachable:

@@ -14,7 +14,8 @@ from threading import Lock
 from typing import Generic, TypeVar
 
 from proxy.core.contract import attempts as contract
-from proxy.interfaces import Clock, Episode, FailedAttempt, FailureRecorded
+from proxy.interfaces import Clock, Episode, FailedAttempt, FailureRecorded, Rate, RateExceeded
+from proxy.state.rates import RateTable
 
 V = TypeVar("V")
 
@@ -59,12 +60,13 @@ class _Table(Generic[V]):
 
 
 class MemoryStore:
-    """A `StateStore` in this process. `max_keys` bounds episodes and counts separately."""
+    """A `StateStore` in this process. `max_keys` bounds episodes, counts and rates separately."""
 
     def __init__(self, clock: Clock, max_keys: int) -> None:
         self._lock = Lock()
         self._episodes: _Table[Episode] = _Table(clock, max_keys)
         self._used: _Table[int] = _Table(clock, max_keys)
+        self._rates = RateTable(clock, max_keys)
 
     def is_known(self, key: str) -> bool:
         """Whether the key has an episode or a count, which may have expired."""
@@ -112,6 +114,10 @@ class MemoryStore:
     async def list_episodes(self) -> Sequence[tuple[str, Episode]]:
         with self._lock:
             return self._episodes.items()
+
+    async def take_rates(self, rates: Sequence[Rate]) -> RateExceeded | None:
+        with self._lock:
+            return self._rates.take(rates)
 
     async def close(self) -> None:
         """Does nothing: memory needs no release."""

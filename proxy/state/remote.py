@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from proxy.interfaces import Episode, FailedAttempt, FailureRecorded
+from proxy.interfaces import Episode, FailedAttempt, FailureRecorded, Rate, RateExceeded
 
 
 class Unreachable(Exception):  # noqa: N818 - a condition of the network, not an error of ours
@@ -69,6 +69,9 @@ class Remote(Protocol):
 
     def count_taken(self, key: str) -> Future[SlotCount]:
         """Reads how many slots are used."""
+
+    def take_rates(self, rates: Sequence[Rate]) -> Future[RateExceeded | None]:
+        """Counts one call under each key, or under none, as `rates.take` does."""
 
     def merge(self, key: str, missed: MissedChanges) -> Future[None]:
         """Adds what was missed to the episode."""

@@ -27,6 +27,7 @@ from prometheus_client.utils import floatToGoString
 
 from proxy import __version__
 from proxy.core.model.codes import CALL_CAP_EXCEEDED, ERROR_CODES, Severity
+from proxy.core.model.values import Rung
 from proxy.core.rules.rules import COERCIONS
 from proxy.interfaces import CallRecord
 from proxy.telemetry.metric_table import (
@@ -154,6 +155,7 @@ class Metrics:
         ProcessCollector(registry=self._registry)
 
     def _make_calls(self) -> None:
+        self.sources: defaultdict[Rung, int] = defaultdict(int)  # calls by how their conversations are known
         self.requests = self.add_counter(METRICS["toolproxy_requests_total"])
         self._validations = self.add_counter(METRICS["toolproxy_validations_total"])
         self._violations = self.add_counter(METRICS["toolproxy_violations_total"])
@@ -176,6 +178,7 @@ class Metrics:
         self._answers = self.add_counter(METRICS["toolproxy_answers_total"])
         self._hooks = self.add_counter(METRICS["toolproxy_hook_failures_total"])
         self.unguarded = self.add_counter(METRICS["toolproxy_unguarded_schemas_total"])
+        self.unpinned = self.add_counter(METRICS["toolproxy_unpinned_tools_total"])
         self._second_opinions = self.add_counter(METRICS["toolproxy_second_opinions_total"])
 
     def _make_wire(self) -> None:
@@ -326,6 +329,8 @@ class Metrics:
 
     def _count_call(self, record: CallRecord, route: str, tool: str) -> None:
         self._validations.series[route, tool, find_validation_result(record), record.mode] += 1
+        if record.conversation_rung is not None:
+            self.sources[record.conversation_rung] += 1
         for violation in record.violations:
             if violation.severity is Severity.ERROR:
                 self._violations.series[route, tool, violation.code.name] += 1

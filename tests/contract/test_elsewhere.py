@@ -16,7 +16,6 @@ from proxy.call.jobs import (
     find_failing,
     read_decision,
     read_failing,
-    write_call_job,
     write_failing_job,
 )
 from proxy.call.judging import LIGHT, MODEST, Elsewhere, is_light
@@ -87,7 +86,7 @@ POLICIES = {
 def made_there(sent: ToolCall, judged: ToolPolicy) -> Decision:
     """The way of a heavy call, without the process between."""
     assert isinstance(sent.arguments, Document)
-    result = decide_call(write_call_job(describe_policy(judged), sent.arguments.text))
+    result = decide_call(sent.arguments.text, describe_policy(judged))
     return complete_decision(sent, judged, read_decision(result, sent, sent.arguments))
 
 
@@ -203,7 +202,7 @@ class Ended(OffloadPool):
         super().__init__()
         self._ending = ending
 
-    async def run(self, function: str, payload: bytes, *, seconds: float, patience: float | None = None) -> GaveUp:  # noqa: ARG002 - the pool's
+    async def run(self, *_args: object, **_named: object) -> GaveUp:
         return self._ending
 
 
@@ -258,10 +257,10 @@ def test_the_places_that_a_correction_may_change_are_found_there_as_here(text: s
     judged, sent = POLICIES["off"], call(text)
     refused = decide(sent, judged)
     if isinstance(refused, Reject) and isinstance(sent.arguments, Document):
-        payload = write_failing_job(
-            describe_policy(judged), sent.arguments.text, sent.arguments.value, refused.failure.violations
+        payload = write_failing_job(sent.arguments.text, sent.arguments.value, refused.failure.violations)
+        assert find_failing_places(sent, judged, refused.failure) == read_failing(
+            find_failing(payload, describe_policy(judged))
         )
-        assert find_failing_places(sent, judged, refused.failure) == read_failing(find_failing(payload))
 
 
 async def test_so_they_are_of_large_arguments(pool: OffloadPool) -> None:

@@ -27,6 +27,7 @@ from proxy.interfaces import Upstream, UpstreamRequest
 from proxy.upstream import ReplyBroken, UpstreamGuard, UpstreamSettings
 from proxy.upstream.http1 import Http1Upstream
 from tests.serving.wire import JSON_TYPE, Script, Seen, answer, replies, tool
+from tests.steady import pass_time, run_others
 
 
 def guarded(settings: UpstreamSettings) -> Upstream:
@@ -139,11 +140,12 @@ async def test_a_relayed_body_is_streamed(make: Make) -> None:
 async def test_an_upload_may_take_longer_than_an_answer(make: Make) -> None:
     async def slowly() -> AsyncIterator[bytes]:
         for _ in range(6):
-            await asyncio.sleep(0.05)
+            pass_time(5)
+            await run_others()
             yield b"x"
 
     async with tool(replies(answer("200 OK", b"done"))) as server, opened(make, settings(server.url)) as upstream:
-        reply = await upstream.relay(request(b"", timeout=0.2), slowly())
+        reply = await upstream.relay(request(b"", timeout=20), slowly())
 
     assert (b"done", b"xxxxxx") == (await whole(reply), server.seen[0].body)
 
@@ -275,19 +277,20 @@ async def test_server_sent_events_arrive_one_by_one_however_long_it_takes(make: 
         writer.close()
 
     async with tool(script) as server, opened(make, settings(server.url)) as upstream:
-        reply = await upstream.send(CHECKED, request(timeout=0.2))
+        reply = await upstream.send(CHECKED, request(timeout=200))
         assert isinstance(reply, UpstreamReply)
         assert not isinstance(reply.body, bytes)
         events = aiter(reply.body)
         assert b"data: 1\n\n" == await anext(events)
-        await asyncio.sleep(0.3)  # longer than the timeout of the answer
+        pass_time(300)  # longer than the timeout of the answer
+        await run_others()
         next_event.set()
         assert b"data: 2\n\n" == await anext(events)
         assert b"" == b"".join([rest async for rest in events])
 
 
 # --- what goes wrong ------------------------------------------------------------------------------------------------
-async def fault_from(make: Make, script: Script, within: float = 5.0, **changes: object) -> UpstreamFault:
+async def fault_from(make: Make, script: Script, within: float = 300.0, **changes: object) -> UpstreamFault:
     async with tool(script) as server, opened(make, settings(server.url, **changes)) as upstream:
         fault = await upstream.send(CHECKED, request(timeout=within))
     assert isinstance(fault, UpstreamFault)
@@ -300,7 +303,7 @@ async def hang(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter, _see
 
 
 async def test_an_upstream_that_says_nothing_times_out_and_may_have_run(make: Make) -> None:
-    fault = await fault_from(make, hang, within=0.1)
+    fault = await fault_from(make, hang, within=1.0)
 
     message = "upstream 'weather': no complete answer in time"
     assert UpstreamFault(UPSTREAM_TIMEOUT, "http_response_timeout", Executed.UNKNOWN, message) == fault
@@ -311,7 +314,7 @@ async def test_an_answer_that_stalls_in_its_body_times_out(make: Make) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc")
         await hang(reader, writer, seen)
 
-    fault = await fault_from(make, script, within=0.1)
+    fault = await fault_from(make, script, within=1.0)
 
     assert "http_response_timeout" == fault.token
 
@@ -445,7 +448,7 @@ async def test_a_reset_connection_may_have_run(make: Make) -> None:
 async def test_when_all_connections_are_busy_the_call_is_refused_unsent(make: Make) -> None:
     async with (
         tool(hang) as server,
-        opened(make, settings(server.url, connections=1, connect_timeout=0.2)) as upstream,
+        opened(make, settings(server.url, connections=1, connect_timeout=1.0)) as upstream,
     ):
         first = asyncio.create_task(upstream.send(CHECKED, request()))
         await server.arrived.wait()
@@ -491,7 +494,7 @@ async def test_a_stream_that_falls_silent_says_so(make: Make) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n")
         await hang(reader, writer, seen)
 
-    async with tool(script) as server, opened(make, settings(server.url, idle_timeout=0.1)) as upstream:
+    async with tool(script) as server, opened(make, settings(server.url, idle_timeout=1.0)) as upstream:
         reply = await upstream.send(CHECKED, request())
         with pytest.raises(ReplyBroken) as broken:
             await whole(reply)

@@ -11,15 +11,13 @@ from typing import Any
 
 import pytest
 
-from proxy.core.check.validation import MAX_STRANGE_CHARACTERS, Check, SchemaError, compile_check
-from proxy.core.contract.listed_tools import LearnedTools, LearnPolicy, ListedTool, Listing
+from proxy.core.check.validation import Check, SchemaError, compile_check
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.decide import decide
 from proxy.core.json.jsontext import LosslessFloat, dumps
 from proxy.core.model.values import JsonValue, Reject
 from proxy.core.model.work import MATCHING
 from proxy.core.schema.matching import LIMITS, SearchGivenUp, make_matcher
-from proxy.core.schema.patterns import MAX_LENGTH
 from tests.core.repairing import call
 
 # CPython hashes an int by its remainder: all multiples of this one have one hash.
@@ -127,30 +125,6 @@ def test_a_limit_of_very_many_digits_is_refused_with_its_place(keyword: str) -> 
     with pytest.raises(SchemaError, match="more than 4,000 digits") as caught:
         compile_check({"properties": {"a": {keyword: 10**5_000}}})
     assert ("properties", "a", keyword) == caught.value.path
-
-
-def listed(schema: dict[str, Any]) -> LearnedTools:
-    tools = {"bomb": ListedTool("bomb", schema=schema, digest="1"), "add": ListedTool("add", schema={}, digest="2")}
-    return LearnedTools(Listing(tools, "d", 0), LearnPolicy(ToolPolicy("", None, "template")))
-
-
-@pytest.mark.parametrize(
-    ("patterns", "said"),
-    [
-        (
-            [r"^[\p{L}\p{M}0-9 .,'-]{1,NN}$|^x$".replace("NN", str(60 + number)) for number in range(100)],
-            "instructions",
-        ),
-        (["(?=a)" + "b" * 1_900 + str(number) for number in range(20)], f"{MAX_STRANGE_CHARACTERS:,} characters"),
-        (["a" * MAX_LENGTH], f"{MAX_STRANGE_CHARACTERS:,} characters"),
-    ],
-)
-def test_patterns_of_a_listed_tool_are_bounded_together_and_cost_that_tool_alone(
-    patterns: list[str], said: str
-) -> None:
-    tools = listed({"properties": {f"p{number}": {"pattern": pattern} for number, pattern in enumerate(patterns)}})
-    assert (None, True) == (tools.get("bomb"), "add" in tools and tools.get("add") is not None)
-    assert said in tools.bad["bomb"]
 
 
 # 15 levels of two references each, and one to a published meta-schema: once judged by an engine without bounds.

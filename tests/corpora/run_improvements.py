@@ -45,7 +45,7 @@ def count_mistakes(schema: Any, calls: Sequence[bytes]) -> ToolMistakes:
             record.outcome, record.violations = "refused", decision.failure.violations
         else:
             record.repairs = decision.checked.repairs
-        counts.finished(record)
+        counts.count_call(record)
     return counts.mistakes_of("r", "t", len(calls), "enforce")
 
 

@@ -11,10 +11,10 @@ import pytest
 from proxy.adapters.base import MCP_LADDER
 from proxy.config.load import load
 from proxy.core.contract.listed_schema import MAX_NODES
-from proxy.core.contract.listed_tools import LearnPolicy
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.envelope.formats import MCP_FEEDBACK
 from proxy.extensions.mcp.adapters.mcplist import MAX_LIST, MAX_PAGES
+from proxy.extensions.mcp.core.listed_tools import LearnPolicy
 from proxy.extensions.mcp.server.lists.asking import CREDENTIALS
 from proxy.extensions.mcp.server.lists.learner import NEW
 from proxy.telemetry.metric_table import list_metrics

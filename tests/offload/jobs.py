@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import time
 
+# What was shared with jobs of this child.
+SHARED: list[bytes] = []
+
 
 def echo(payload: bytes) -> bytes:
     return payload
@@ -39,3 +42,10 @@ def quote_a_value(payload: bytes) -> bytes:
 def print_and_answer(_payload: bytes) -> bytes:
     print("this is not a result")  # noqa: T201  # the point of the job
     return b"result"
+
+
+def count_shared(payload: bytes, shared: bytes) -> bytes:
+    """Joins both, and says how often something shared came to this child."""
+    if not any(shared is known for known in SHARED):
+        SHARED.append(shared)
+    return payload + shared + str(len(SHARED)).encode()

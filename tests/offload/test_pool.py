@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.offload.pool import Done, GaveUp, Limit, OffloadPool
+from proxy.offload.child import MOST_SHARED
+from proxy.offload.pool import Done, GaveUp, Limit, OffloadPool, Shared
 from tests.steady import until
 
 JOBS = "tests.offload.jobs"
@@ -41,6 +42,25 @@ async def test_a_job_beyond_its_deadline_is_killed_and_the_next_one_is_done(pool
     assert pool.children == 0
     assert not is_alive(int(process.result))
     assert Done(b"next") == await pool.run(f"{JOBS}:echo", b"next", seconds=60)
+
+
+async def test_what_jobs_share_is_sent_once_while_it_is_among_the_last_ones(pool: OffloadPool) -> None:
+    async def ask(shared: int) -> Done | GaveUp:
+        return await pool.run(f"{JOBS}:count_shared", b"a", Shared(b"schema %d " % shared), seconds=60)
+
+    assert [Done(b"aschema 7 1"), Done(b"aschema 7 1"), Done(b"aschema 8 2"), Done(b"aschema 7 2")] == [
+        await ask(number) for number in (7, 7, 8, 7)
+    ]
+    for number in range(10, 10 + MOST_SHARED):
+        await ask(number)
+    assert Done(b"aschema 7 %d" % (3 + MOST_SHARED)) == await ask(7)
+
+
+async def test_a_new_child_is_sent_what_the_one_before_had(pool: OffloadPool) -> None:
+    shared = Shared(b"s")
+    assert Done(b"as1") == await pool.run(f"{JOBS}:count_shared", b"a", shared, seconds=60)
+    assert GaveUp(Limit.CRASH, "exit 7") == await pool.run(f"{JOBS}:die", b"", seconds=60)
+    assert Done(b"as1") == await pool.run(f"{JOBS}:count_shared", b"a", shared, seconds=60)
 
 
 @pytest.mark.large

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from proxy.config.load import load
+from proxy.interfaces import Clock
 from proxy.server import Serving, start_serving
 from tests.serving.wire import Seen, exchange, post
 
@@ -72,9 +73,16 @@ def _get(path: str, *headers: str, method: str = "GET", host: str = "tools.test"
     return "\r\n".join([f"{method} {path} HTTP/1.1", f"Host: {host}", *headers, "", ""]).encode()
 
 
-@contextlib.asynccontextmanager
-async def proxied(routes: str, upstream: str = "http://127.0.0.1:9", **keys: str) -> AsyncIterator[Proxied]:
+def proxied(
+    routes: str, upstream: str = "http://127.0.0.1:9", **keys: str
+) -> contextlib.AbstractAsyncContextManager[Proxied]:
     """The app with these routes (YAML list items) in front of `upstream`; `keys` are further top-level lines."""
+    return proxied_by(None, routes, upstream, **keys)
+
+
+@contextlib.asynccontextmanager
+async def proxied_by(clock: Clock | None, routes: str, upstream: str, **keys: str) -> AsyncIterator[Proxied]:
+    """The same by a clock; None: the system's."""
     usual = {
         "upstreams": f'{{tools: {{url: "{upstream}"}}}}',
         "listen": "127.0.0.1:0",
@@ -91,7 +99,7 @@ routes:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "config.yaml"
         path.write_text(text)
-        serving = await start_serving(load(path, {}), log_to=log)
+        serving = await start_serving(load(path, {}), clock=clock, log_to=log)
     try:
         yield Proxied(serving, log)
     finally:

@@ -19,7 +19,7 @@ from proxy.server.http.checks import MAX_HEAD, BadRequest
 from proxy.server.http.framing import Response, ResponseStream, make_date_row
 from proxy.server.listener import Listener
 from tests.serving.wire import Seen, read_message
-from tests.steady import until
+from tests.steady import pass_time, run_others, until
 
 GET = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
 LAST = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
@@ -105,9 +105,9 @@ async def test_a_client_in_the_middle_of_a_head_is_waited_for_before_its_connect
         writer.write(GET)
         await read_message(reader)
         writer.write(GET[:10])
-        await asyncio.sleep(0.02)
-        waiting = asyncio.create_task(listener.await_requests(0.0, 5.0))
-        await asyncio.sleep(0.05)
+        await run_others()
+        waiting = asyncio.create_task(listener.await_requests(0.0, 300.0))
+        await run_others()
         before = waiting.done()
         writer.write(GET[10:])
         await read_message(reader)
@@ -119,14 +119,15 @@ async def test_a_client_in_the_middle_of_a_head_is_waited_for_before_its_connect
 
 async def test_a_body_in_a_packet_of_its_own_begins_no_head_whose_time_would_run() -> None:
     head, _, body = BODIES["length"].partition(b"\r\n\r\n")
-    async with listening(told, Timeouts(head=0.1, idle=60)) as (_, port), client(port) as (reader, writer):
+    async with listening(told, Timeouts(head=100, idle=6000)) as (_, port), client(port) as (reader, writer):
         answers = list[Seen]()
         for _turn in range(2):
             writer.write(head + b"\r\n\r\n")
-            await asyncio.sleep(0.02)
+            await run_others()
             writer.write(body)
             answers.append(await read_message(reader))
-            await asyncio.sleep(0.3)  # three times what a head may take
+            pass_time(300)  # three times what a head may take
+            await run_others()
 
     assert [("HTTP/1.1 200 OK", b"POST / abcdef")] * 2 == [(seen.start, seen.body) for seen in answers]
 
@@ -135,12 +136,15 @@ async def test_a_body_in_a_packet_of_its_own_begins_no_head_whose_time_would_run
 async def test_a_head_that_begins_behind_a_blank_line_in_two_pieces_has_its_time(cut: int) -> None:
     whole = GET + b"GET /i HT"
     end = len(GET) - 4 + cut
-    async with listening(told, Timeouts(head=0.1, idle=60)) as (_, port), client(port) as (reader, writer):
+    async with listening(told, Timeouts(head=100, idle=6000)) as (_, port), client(port) as (reader, writer):
         writer.write(whole[:end])
-        await asyncio.sleep(0.02)
+        await run_others()
         writer.write(whole[end:])
+        seen = [await read_message(reader)]
+        await run_others()
+        pass_time(200)
         async with asyncio.timeout(300):
-            seen = [await read_message(reader) for _ in range(2)]
+            seen.append(await read_message(reader))
 
     assert [200, 408] == [each.status for each in seen]
 
@@ -350,9 +354,9 @@ async def test_a_body_that_breaks_off_is_told_to_whoever_reads_it(kind: str) -> 
 
     async with listening(reading) as (_, port), client(port) as (_, writer):
         writer.write(broken[:60])  # in one packet with the break, the parser would let no request out at all
-        await asyncio.sleep(0.02)
+        await run_others()
         writer.write(broken[60:])
-        await asyncio.sleep(0.02)
+        await run_others()
         writer.close()
         async with asyncio.timeout(300):
             found = await told_of.get()
@@ -394,7 +398,7 @@ async def test_a_client_that_leaves_cancels_its_request_and_nothing_stays_behind
             if request.raw_path == "/stream":
                 stream = await begin(request)
                 await stream.write(b"abc")
-            await asyncio.sleep(10)
+            await asyncio.Event().wait()
         except asyncio.CancelledError:
             outcomes.append("gone")
             raise
@@ -403,7 +407,7 @@ async def test_a_client_that_leaves_cancels_its_request_and_nothing_stays_behind
     async with listening(patient) as (listener, port):
         async with client(port) as (_, writer):
             writer.write(sent)
-            await asyncio.sleep(0.03)
+            await run_others()
             before = len(listener.connections)
         await until(lambda: not listener.connections)
         await asyncio.sleep(0)
@@ -484,24 +488,30 @@ async def test_a_client_that_does_not_read_its_last_answer_cannot_keep_the_conne
     with socket.socket() as unread:
         unread.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         unread.setblocking(False)
-        async with listening(large, Timeouts(send=0.1)) as (listener, port):
+        async with listening(large, Timeouts(send=100)) as (listener, port):
             await asyncio.get_running_loop().sock_connect(unread, ("127.0.0.1", port))
             await asyncio.get_running_loop().sock_sendall(unread, GET)
-            await asyncio.sleep(0.05)
+            await run_others()
             before = len(listener.connections)
+            for _ in range(3):  # a look finds that it closes, and one 100 seconds later that it still does
+                pass_time(100)
+                await run_others()
             await until(lambda: not listener.connections)
 
     assert 1 == before
 
 
 async def test_the_last_answer_arrives_although_more_was_asked_behind_it() -> None:
+    go_on = asyncio.Event()
+
     async def last(_request: web.BaseRequest) -> Response:
-        await asyncio.sleep(0.05)
+        await go_on.wait()
         return Response(200, [TYPED], b"x" * 200_000, closes=True)
 
     async with listening(last) as (_, port), client(port) as (reader, writer):
         writer.write(GET * 40_000)  # more than is read ahead
-        await asyncio.sleep(0.1)
+        await run_others()
+        go_on.set()
         seen = await read_message(reader)
 
     assert ("close", 200_000) == (seen.header("connection"), len(seen.body))
@@ -542,7 +552,7 @@ async def test_shutting_down_waits_for_nobody_without_end() -> None:
     async def stuck(_request: web.BaseRequest) -> Response:
         begun.set()
         try:
-            await asyncio.sleep(10)
+            await asyncio.Event().wait()
         except asyncio.CancelledError:
             outcomes.append("cancelled")
             raise
@@ -558,17 +568,19 @@ async def test_shutting_down_waits_for_nobody_without_end() -> None:
     assert ["cancelled"] == outcomes
 
 
-@pytest.mark.large
 async def test_requests_on_an_old_connection_do_not_wait_for_the_idle_time_of_the_last_one() -> None:
     async with (
-        listening(told, Timeouts(head=1.0, idle=1.0)) as (listener, port),
+        listening(told, Timeouts(head=100, idle=100)) as (listener, port),
         client(port) as (reader, writer),
     ):
         seen = list[Seen]()
         for _ in range(4):  # longer together than a connection may be idle
             writer.write(GET)
             seen.append(await read_message(reader))
-            await asyncio.sleep(0.3)
+            pass_time(30)
+            await run_others()
+        assert not reader.at_eof()
+        pass_time(100)
         async with asyncio.timeout(300):
             end = await reader.read()
 

@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -164,16 +163,15 @@ async def test_the_first_process_of_a_container_that_is_ended_while_it_starts_en
             "no PID namespace can be made here: run the tests as root, with unshare (apt-get install util-linux)"
         )
     path = tmp_path / "config.yaml"
-    path.write_text(config("http://127.0.0.1:9"))
+    path.write_text(config("http://127.0.0.1:9", "drain: 1h"))
     command = ["unshare", "--fork", "--pid", "--kill-child", sys.executable, "-X", "importtime"]
     outer = await asyncio.create_subprocess_exec(*command, "-m", "proxy", "serve", str(path), stderr=subprocess.PIPE)
     await await_import(outer, imported)
     (first,) = Path(f"/proc/{outer.pid}/task/{outer.pid}/children").read_text().split()
-    begun = time.monotonic()
     os.kill(int(first), signal.SIGTERM)
-    await asyncio.wait_for(outer.communicate(), 60)
-    # A start that was through when the signal came drains nothing and ends well; the drain itself takes 25 s.
-    assert (True, True) == (outer.returncode in (128 + signal.SIGTERM, 0), time.monotonic() - begun < 20)
+    await asyncio.wait_for(outer.communicate(), 300)
+    # A start that was through when the signal came drains nothing and ends well.
+    assert outer.returncode in (128 + signal.SIGTERM, 0)
 
 
 def test_drain_says_when_nobody_is_there() -> None:

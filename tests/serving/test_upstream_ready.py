@@ -13,7 +13,7 @@ from proxy.config.model import Config
 from proxy.server.reload import list_restart_sections
 from tests.serving.proxied import WEATHER, proxied, told
 from tests.serving.wire import JSON_TYPE, Seen, answer, replies, tool
-from tests.steady import until
+from tests.steady import pass_time, run_others, until
 
 OK = answer("200 OK", b"{}", JSON_TYPE)
 
@@ -90,7 +90,8 @@ async def test_a_drain_with_tools_is_over_when_the_tool_of_a_job_has_ended() -> 
 async def test_a_drain_with_tools_elsewhere_takes_its_time() -> None:
     async with proxied(WEATHER, "http://192.0.2.1:9") as proxy:
         draining = proxy.serving.begin_drain(3600, with_tools=True)
-        await asyncio.sleep(1.2)  # longer than it takes to find that a tool has gone
+        pass_time(60)  # longer than it takes to find that a tool has gone
+        await run_others()
         over = draining.done()
 
     assert over is False

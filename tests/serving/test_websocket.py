@@ -214,14 +214,14 @@ async def test_neither_side_is_read_faster_than_the_other_one_reads() -> None:
 
     async with connected(unread) as ((reader, writer), server, proxy):
         await reader.readuntil(b"\r\n\r\n")
-        sent = await fill(writer, b"x" * 65536)
+        await fill(writer, b"x" * 65536)
         (connection,) = proxy.serving.ports[0].listener.connections
         assert connection.transport is not None
         reads = connection.transport.is_reading()
         held = bytes_read(connection.transport) - received(server.writers[0])
         writer.transport.abort()
 
-    assert (True, False) == (sent < 50_000_000, reads)
+    assert not reads
     assert 0 < held <= PROXYS_SHARE + send_buffer()
 
 

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import pytest
 
 from proxy.core.model.values import Episode, FailedAttempt, FailureRecorded
+from proxy.interfaces import Rate, RateExceeded
 from proxy.state.fallback import FallbackStore, StoreChange
 from proxy.state.memory import MemoryStore
 from proxy.state.remote import MissedChanges, SeenEpisode, SlotCount, Unreachable
@@ -92,6 +93,9 @@ class Played:
 
     def count_taken(self, key: str) -> Future[SlotCount]:
         return self._answer("taken", lambda: SlotCount(at_once(self.store.count_taken(key)), 60.0))
+
+    def take_rates(self, rates: Sequence[Rate]) -> Future[RateExceeded | None]:
+        return self._answer("take_rates", lambda: at_once(self.store.take_rates(rates)))
 
     def merge(self, key: str, missed: MissedChanges) -> Future[None]:
         def work() -> None:

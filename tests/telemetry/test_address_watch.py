@@ -4,52 +4,66 @@ from __future__ import annotations
 
 from proxy.core.model.values import Rung
 from proxy.interfaces import CallRecord
+from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.watches import AddressWatch
+from tests.serving.proxied import WEATHER, proxied
+from tests.steady import until
 
 
 class Watched:
-    """A watch whose time moves when told to, and what it said."""
+    """A watch over the counts of real metrics, and what it said."""
 
-    def __init__(self) -> None:
-        self.seconds = 0.0
+    def __init__(self, window: float = 600.0) -> None:
         self.said: list[tuple[int, int]] = []
-        self.watch = AddressWatch(lambda: self.seconds, lambda calls, by_address: self.said.append((calls, by_address)))
+        self.metrics = Metrics((), "")
+        self.watch = AddressWatch(
+            lambda: self.metrics.sources, lambda calls, by_address: self.said.append((calls, by_address)), window
+        )
 
     def calls(self, by_address: int, named: int) -> None:
-        for rung in (*[Rung.ADDRESS] * by_address, *[Rung.HEADER] * named, None):
-            self.watch.finished(CallRecord("id", "route", conversation_rung=rung))
-
-    def ten_minutes_later(self) -> list[tuple[int, int]]:
-        self.seconds += 600
-        self.calls(0, 1)
-        return self.said
+        for rung in (*[Rung.ADDRESS] * by_address, *[Rung.HEADER] * named):
+            self.metrics.finished(CallRecord("id", "route", call_id="c", conversation_rung=rung))
+        self.metrics.finished(CallRecord("id", "route"))
 
 
 def test_more_than_half_by_address_is_told() -> None:
     watched = Watched()
     watched.calls(11, 10)
-    assert [(21, 11)] == watched.ten_minutes_later()
-
-
-def test_it_is_told_once() -> None:
-    watched = Watched()
-    for _ in range(3):
-        watched.calls(30, 0)
-        watched.ten_minutes_later()
-    assert [(30, 30)] == watched.said
+    assert watched.watch.look()
+    assert [(21, 11)] == watched.said
 
 
 def test_half_of_the_calls_and_a_few_calls_are_no_reason() -> None:
     watched = Watched()
     watched.calls(10, 10)
-    assert [] == watched.ten_minutes_later()
-    watched.calls(18, 0)
-    assert [] == watched.ten_minutes_later()
+    assert not watched.watch.look()
+    watched.calls(19, 0)
+    assert not watched.watch.look()
+    assert [] == watched.said
 
 
 def test_each_window_begins_anew() -> None:
     watched = Watched()
     watched.calls(19, 0)
-    watched.ten_minutes_later()
-    watched.calls(19, 0)
-    assert [(20, 19)] == watched.ten_minutes_later()
+    assert not watched.watch.look()
+    watched.calls(20, 1)
+    assert watched.watch.look()
+    assert [(21, 20)] == watched.said
+
+
+async def test_a_running_watch_tells_once() -> None:
+    watched = Watched(window=0.001)
+    watched.watch.begin()
+    try:
+        watched.calls(30, 0)
+        await until(lambda: watched.said)
+        watched.calls(30, 0)
+        assert not watched.watch.running
+    finally:
+        watched.watch.end()
+    assert [(30, 30)] == watched.said
+
+
+async def test_a_plain_config_has_three_observers() -> None:
+    async with proxied(WEATHER) as proxy:
+        assert ["Metrics", "Log", "ConsoleData"] == [type(each).__name__ for each in proxy.serving.handler.observers]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -16,7 +15,6 @@ from proxy.config.mistakes import ConfigError
 from proxy.config.model import (
     Address,
     AdminConfig,
-    Command,
     HeaderChanges,
     HookEntry,
     OnEscalation,
@@ -25,7 +23,6 @@ from proxy.config.model import (
     Telemetry,
     UnknownKeywords,
     UpstreamConfig,
-    find_default,
 )
 from proxy.config.policies import read_header_changes
 from proxy.config.sections.network import check_address, read_upstream_tls, split_unix
@@ -33,12 +30,12 @@ from proxy.config.sections.resilience import read_guard
 from proxy.config.sections.units import read_address, read_seconds, read_size, read_switch
 from proxy.core.model.fields import OF_THE_SENDER
 from proxy.core.model.values import JsonValue, Pointer
+from proxy.extensions import find_upstream_reader, load_place
 
 # The value of a route's `upstream` that means none.
 NO_UPSTREAM: Final = "none"
 
-# Keys that only an upstream with a URL can have.
-_OF_CONNECTIONS: Final = frozenset({"pool", "tls", "headers", "buffer", "health"})
+# Keys that only an upstream with a command can have.
 _OF_PROCESSES: Final = frozenset({"env", "pass_env", "cwd", "max_children", "idle_session", "shared"})
 # The shortest reload interval: each check reads and hashes every file.
 _SHORTEST_LOOK: Final = 0.05
@@ -126,43 +123,12 @@ def read_upstreams(context: Context, files: Files) -> dict[str, UpstreamConfig]:
             )
         elif "url" in entry:
             found[name] = _read_upstream(context, files, name, entry)
-        elif "command" in entry:
-            found[name] = _read_process(context, name, entry)
+        elif place := find_upstream_reader(entry):
+            found[name] = load_place(place)(context, name, entry)
         elif not hurt:
             hint = "write `url: http://host:port`, or `command: [npx, -y, PACKAGE]` for an MCP server that speaks stdio"
             context.mistake(path, "'url' is missing", hint, key=True)
     return found
-
-
-def _read_process(context: Context, name: str, entry: Mapping[str, JsonValue]) -> UpstreamConfig:
-    """Reads an upstream that the proxy starts as a process."""
-    path = ("upstreams", name)
-    for key in _OF_CONNECTIONS & entry.keys():
-        context.mistake((*path, key), f"`{key}` has no effect beside `command`", "drop it", key=True)
-    made: dict[str, Any] = {}
-    if "cwd" in entry:
-        made["cwd"] = str((context.folder / reveal(entry["cwd"])).resolve())
-        if not Path(made["cwd"]).is_dir():
-            hint = "paths start at the config file's folder"
-            context.mistake((*path, "cwd"), f"there is no folder {reveal(entry['cwd'])!r}", hint)
-    if "pass_env" in entry:
-        made["pass_all"] = reveal(entry["pass_env"]) == "all"
-    if "max_children" in entry:
-        made["max_children"] = entry["max_children"]
-    if "idle_session" in entry:
-        made["idle"] = read_seconds(entry["idle_session"])
-    if "shared" in entry:
-        made["shared"] = read_switch(entry["shared"])
-    words = tuple(reveal(word) for word in entry["command"])
-    environment = {key: reveal(value) for key, value in entry.get("env", {}).items()}
-    timeouts = entry.get("timeouts", {})
-    response = (
-        read_seconds(timeouts["response"])
-        if "response" in timeouts
-        else find_default(UpstreamConfig, "response_timeout")
-    )
-    command = Command(words, environment, **made)
-    return UpstreamConfig(name, "", response_timeout=response, guard=read_guard(entry), command=command)
 
 
 def _read_upstream(context: Context, files: Files, name: str, entry: Mapping[str, JsonValue]) -> UpstreamConfig:

@@ -23,8 +23,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from proxy.core.contract.attempts import hash_conversation
+from proxy.core.contract.function_pages import SEARCH, SEARCHED, cut_pages, show_function
 from proxy.core.contract.policy import ToolPolicy
-from proxy.core.contract.tool_search import SEARCH, SEARCHED, cut_pages, show_function
 from proxy.core.display.preview import write_preview
 from proxy.core.display.suggestions import find_nearest, fold_name, quote_name
 from proxy.core.json.jsontext import dumps

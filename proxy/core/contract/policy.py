@@ -10,9 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
+from typing import Protocol
 
 from proxy.core.check.validation import Check
 from proxy.core.contract.correction import CorrectionPolicy
+from proxy.core.contract.definitions import PinnedTools
 from proxy.core.contract.request_rules import ChannelJudge, OperationRule
 from proxy.core.json.jsontext import TextLimits
 from proxy.core.model.values import Container, JsonValue
@@ -157,6 +159,47 @@ class CallCap:
     by_address: bool = False
 
 
+class CountedBy(StrEnum):
+    """What the calls have in common that one limit counts together: who makes them (where nobody has to say who they
+    are: from where), the tool, the conversation, or the client's address."""
+
+    CALLER = "caller"
+    TOOL = "tool"
+    CONVERSATION = "conversation"
+    ADDRESS = "address"
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimit:
+    """How many calls may be made in a time: `calls` in `per` seconds, `burst` of them at once. `by`: what the calls
+    have in common that are counted together, of those that `scope` names (the place of the config that sets the
+    limit). `name` tells it from other limits of its tool."""
+
+    calls: int
+    per: float
+    burst: int
+    by: tuple[CountedBy, ...]
+    scope: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConcurrentLimit:
+    """How many calls may be under way at once; `by` and `scope` as for `RateLimit`."""
+
+    calls: int
+    by: tuple[CountedBy, ...]
+    scope: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallLimits:
+    """How often, and how many at once, a tool may be called. All limits hold."""
+
+    rates: tuple[RateLimit, ...] = ()
+    concurrent: tuple[ConcurrentLimit, ...] = ()
+
+
 class UpstreamErrors(StrEnum):
     """A tool's own error: explained to the model as ours are, or handed on untouched (contract section 7).
 
@@ -201,6 +244,24 @@ class AnswerPolicy:
     enforce: bool = False
 
 
+class ListRules(Protocol):
+    """How a route treats the tools that its server lists. An extension makes and reads the rules."""
+
+    def whole(self) -> dict[str, ToolPolicy]:
+        """The policies of the tools whose schemas stand in the config."""
+
+    def pin(self, pinned: PinnedTools) -> ListRules:
+        """The same, where the operator has approved these definitions."""
+
+
+@dataclass(frozen=True, slots=True)
+class BroughtTools:
+    """How calls of tools are judged that a request itself brings along: `template` is the policy of each."""
+
+    template: ToolPolicy
+    formats: Formats
+
+
 @dataclass(frozen=True, slots=True)
 class ListedSchema:
     """A schema from outside that is too expensive to be compiled here: child processes judge by it."""
@@ -221,7 +282,7 @@ class ToolPolicy:
     the tool may answer, None for anything. `changes` and `reads`: known otherwise than by its name. `finalising`:
     nothing is called, a model's final output is checked (Compozy gap 5). `listed`: the schema is not compiled here,
     `check` is None, and a child process judges. `answers_here`: the proxy answers such calls itself, from their checked
-    arguments.
+    arguments. `limits`: how often it may be called by whom, None for any number of times.
     """
 
     tool: str
@@ -236,6 +297,7 @@ class ToolPolicy:
     feedback: FeedbackLimits = field(default_factory=FeedbackLimits)
     attempts: AttemptsPolicy = field(default_factory=AttemptsPolicy)
     cap: CallCap = field(default_factory=CallCap)
+    limits: CallLimits | None = None
     container: Container | None = None
     member_of: Container | None = None
     resend: ResendPolicy = field(default_factory=ResendPolicy)

@@ -105,6 +105,6 @@ def _is_said(line: str, said: str) -> bool:
 def _unit(key: str, value: str) -> str:
     if key != "retry_after":
         return value
-    return (
-        f"{value} seconds" if value.replace(".", "", 1).isdecimal() else f"until {value}" if "GMT" in value else value
-    )
+    if value.replace(".", "", 1).isdecimal():
+        return "1 second" if value == "1" else f"{value} seconds"
+    return f"until {value}" if "GMT" in value else value

@@ -23,6 +23,7 @@ _SEVERITIES: Final = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
 _LOOKED_AT: Final = 4096
 SHOWN: Final = 320
 _PATH: Final = 120
+_NAME: Final = 100
 _STEPS: Final = 64
 
 
@@ -138,6 +139,19 @@ def show_path(path: Pointer) -> str:
     return _known_paths.get(path) or _show_path(path)
 
 
+def show_name(name: str) -> str:
+    """A tool's name as it was sent, on one line, cut short and without credentials: log lines, traces and kept calls
+    have this one spelling."""
+    if name in _plain_names:
+        return name
+    shown = cut(escape(mask_credentials(replace_surrogates(name[:_NAME]), _PATH)), _PATH)
+    if shown == name:
+        if len(_plain_names) >= _MOST_PATHS:
+            _plain_names.clear()
+        _plain_names.add(name)
+    return shown
+
+
 def _show_path(path: Pointer) -> str:
     text = format_pointer(path[:_STEPS])
     shown = cut(escape(mask_credentials(replace_surrogates(text), _PATH)), _PATH)
@@ -149,4 +163,5 @@ def _show_path(path: Pointer) -> str:
 
 
 _known_paths: dict[Pointer, str] = {}
+_plain_names: set[str] = set()  # names that are shown as they are
 _MOST_PATHS: Final = 1024

@@ -255,10 +255,8 @@ def show_upstreams(
 def _show_address(upstream: UpstreamConfig) -> str:
     """Where an upstream listens: scheme, host and port, or the socket; no path and no credentials of its URL. Words
     where it is a process or made of other upstreams."""
-    if upstream.command is not None:
-        return "a process of this proxy"
-    if upstream.joined is not None or upstream.operations is not None:
-        return "made of other upstreams"
+    if upstream.added is not None:
+        return upstream.added.described
     if upstream.socket:
         return f"unix:{upstream.socket}"
     parts = urlsplit(upstream.url)

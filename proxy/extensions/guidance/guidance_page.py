@@ -15,13 +15,13 @@ from urllib.parse import parse_qs
 from proxy.adapters.base import ConversationSource
 from proxy.adapters.ladder import make_conversation
 from proxy.config.mistakes import suggest_remark
-from proxy.core.contract.listed_tools import LearnedTools
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.decide import decide
 from proxy.core.model.values import Conversation
 from proxy.extensions.guidance.core.prompt import ToolState, write_guidance
 from proxy.extensions.guidance.guidance_section import find_guidance
 from proxy.extensions.guidance.served_guidance import read_state
+from proxy.interfaces import ExaminedTools
 from proxy.server.admin.page import Page, PageRequest, refuse_question
 
 if TYPE_CHECKING:
@@ -71,8 +71,8 @@ async def _examine(snapshot: Snapshot) -> None:
     elsewhere = snapshot.services.elsewhere
     for route in snapshot.table.routes if elsewhere is not None else ():
         tools = snapshot.bindings[route.key].catalogues.get_latest(route.learn) if route.learn is not None else None
-        if elsewhere is not None and isinstance(tools, LearnedTools):
-            for name in list(tools.listing.tools)[:_MOST_EXAMINED]:
+        if elsewhere is not None and isinstance(tools, ExaminedTools):
+            for name in list(tools)[:_MOST_EXAMINED]:
                 await elsewhere.examine(tools, name)
 
 

@@ -10,7 +10,8 @@ from typing import Final
 
 from proxy import __version__
 from proxy.config.files.secrets import reveal
-from proxy.config.model import Command, JoinedServers, ServedOperations, UpstreamConfig
+from proxy.config.model import UpstreamConfig
+from proxy.extensions.mcp.config.model import Command, JoinedServers, ServedOperations
 from proxy.extensions.mcp.upstream.joined import JoinedServer, JoinedSettings, JoinedUpstream
 from proxy.extensions.mcp.upstream.operations_upstream import OperationsSettings, OperationsUpstream
 from proxy.extensions.mcp.upstream.stdio import StdioSettings, StdioUpstream
@@ -36,13 +37,15 @@ class McpUpstreams:
 
     def make(self, entry: UpstreamConfig, upstreams: Mapping[str, GuardedUpstream], *, is_known: bool) -> Upstream:
         """Makes one upstream. Must be called inside the event loop."""
-        if entry.joined is not None:
-            return self._join(entry.name, entry.joined, upstreams, is_known=is_known)
-        if entry.operations is not None:
-            return make_operations(entry.name, entry.operations, upstreams[entry.operations.upstream])
-        if entry.command is None:
-            raise TypeError("an upstream without a URL, a command or other upstreams")
-        return StdioUpstream(make_stdio_settings(entry.name, entry.command, partial(self._stderr, entry.name)))
+        match entry.added:
+            case JoinedServers() as joined:
+                return self._join(entry.name, joined, upstreams, is_known=is_known)
+            case ServedOperations() as served:
+                return make_operations(entry.name, served, upstreams[served.upstream])
+            case Command() as command:
+                return StdioUpstream(make_stdio_settings(entry.name, command, partial(self._stderr, entry.name)))
+            case _:
+                raise TypeError("an upstream without a URL, a command or other upstreams")
 
     def list_servers_down(self, name: str) -> dict[str, str]:
         """The servers of a joined upstream that are out of reach: name -> why."""
@@ -103,7 +106,7 @@ def make_joined_settings(name: str, entry: JoinedServers, report: Callable[[str,
             one.headers.remove,
             one.credentials,
         )
-        for one in entry.servers
+        for one in entry.entries
     )
     return JoinedSettings(name, servers, __version__, entry.always, entry.wait, report=report)
 

@@ -86,10 +86,10 @@ async def _routes(serving: Serving, _: PageRequest) -> Page:
 def _servers(serving: Serving, upstream: str) -> dict[str, JsonValue]:
     """The MCP servers that a route joins, by name: '' for a reachable server, otherwise why it cannot be reached."""
     entry = serving.config.upstreams.get(upstream)
-    if entry is None or entry.joined is None:
+    if entry is None or entry.added is None or not entry.added.servers:
         return {}
     down = serving.list_servers_down(upstream)
-    return {"servers": {server.name: down.get(server.name, "") for server in entry.joined.servers}}
+    return {"servers": {server: down.get(server, "") for server in entry.added.servers}}
 
 
 async def _config(serving: Serving, _: PageRequest) -> Page:
@@ -115,7 +115,7 @@ def _schemas(config: Config, tool: str) -> dict[str, JsonValue]:
     """Returns the schemas of a tool by schema id, because routes may serve one tool with different schemas."""
     found: dict[str, JsonValue] = {}
     for route in config.routes:
-        served = route.tools.get(tool) or (route.mcp.tools.get(tool) if route.mcp is not None else None)
+        served = route.tools.get(tool) or (route.listed.tools.get(tool) if route.listed is not None else None)
         if served is None or served.schema is None:
             continue
         shown = found.setdefault(

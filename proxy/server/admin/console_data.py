@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from proxy.config.model import AdminConfig
-from proxy.interfaces import Observer
+from proxy.interfaces import CallRecord
 from proxy.telemetry.recent.kept_values import KeptValues
 from proxy.telemetry.recent.mistake_counts import MistakeCounts
 from proxy.telemetry.recent.ring import KEPT_WRONG, RecentCalls
@@ -20,7 +20,7 @@ from proxy.telemetry.recent.timeline import ChangeLog, Counts, RequestBars
 
 @dataclass(frozen=True, slots=True)
 class ConsoleData:
-    """The data that the console's pages show.
+    """Implements `Observer`: the data that the console's pages show.
 
     `recent` holds the last calls, `changes` the last changes of the proxy. `mistakes` counts mistakes and `bars` counts
     requests per interval; both are None with `console: off`. `values` says how arguments are kept: off, preview or
@@ -34,11 +34,14 @@ class ConsoleData:
     mistakes: MistakeCounts | None = None
     bars: RequestBars | None = None
 
-    @property
-    def observers(self) -> tuple[Observer, ...]:
-        """The observers that receive every finished request."""
-        counting: tuple[Observer, ...] = () if self.mistakes is None else (self.mistakes, self.changes)
-        return (*counting, self.recent)
+    def finished(self, record: CallRecord) -> None:
+        """Keeps and counts one finished request."""
+        if self.mistakes is not None:
+            if record.violations or record.repairs or record.corrected_after:
+                self.mistakes.count_call(record)
+            if record.upstream_error:
+                self.changes.add_fault(record.upstream, record.upstream_error)
+        self.recent.finished(record)
 
     def begin(self) -> None:
         """Starts the task that samples the request counters. Must be called inside the event loop."""
@@ -69,8 +72,3 @@ def make_console_data(
         MistakeCounts(wall, values=values is not None),
         RequestBars(read, wall),
     )
-
-
-def list_observers(data: ConsoleData | None) -> tuple[Observer, ...]:
-    """Returns the observers that receive every finished request; none without an operator's port."""
-    return () if data is None else data.observers

@@ -4,11 +4,12 @@ services that calls use."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Protocol
 
-from proxy.config.model import Config
-from proxy.extensions import EXTENSIONS, Extension, load_place
-from proxy.interfaces import Services, ToolTexts
+from proxy.config.model import Config, Policy
+from proxy.extensions import EXTENSIONS, Extension, find_limiter, load_place
+from proxy.interfaces import CallLimiter, Services, ToolTexts
 from proxy.server.handler import AnswerPath
 from proxy.telemetry.logs import Log
 
@@ -40,11 +41,13 @@ MakeExtender = Callable[[Services, Log], ServiceExtender]
 
 
 class ExtensionServices:
-    """The services that extensions add, each made for the first config that has a section of its extension."""
+    """The services that extensions add, each made for the first config that has a section of its extension; the limiter
+    of calls for the first that limits some."""
 
     def __init__(self, base: Services, log: Log) -> None:
         self._world = (base, log)
         self._made: dict[str, ServiceExtender] = {}
+        self._limiter: CallLimiter | None = None
 
     def extend(self, config: Config, services: Services) -> Services:
         """The services of a config, with all that it asks for."""
@@ -54,9 +57,20 @@ class ExtensionServices:
                 self._made[row.name] = make(*self._world)
         for each in self._made.values():
             services = each.extend(config, services)
+        if any(policy.limits is not None for policy in _list_policies(config)):
+            self._limiter = self._limiter or load_place(find_limiter())(self._world[0])
+            services = replace(services, limiter=self._limiter)
         return services
 
 
+def _list_policies(config: Config) -> Iterator[Policy]:
+    for route in config.routes:
+        yield route.policy
+        tools = (*route.tools.values(), *(route.listed.tools.values() if route.listed is not None else ()))
+        yield from (tool.policy for tool in tools)
+
+
 def _list_used(config: Config) -> Iterator[Extension]:
-    """The extensions that have a section in a config."""
-    return (row for row in EXTENSIONS if not row.sections.keys().isdisjoint(config.sections))
+    """The extensions that have a section in a config, or that a route's policy has a key of."""
+    keys = {key for route in config.routes for key in route.policy.added} | config.sections.keys()
+    return (row for row in EXTENSIONS if not keys.isdisjoint((*row.sections, *row.policy_keys)))

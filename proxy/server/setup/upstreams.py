@@ -131,9 +131,7 @@ class Pools:
 
 def _parts(entry: UpstreamConfig) -> tuple[str, ...]:
     """The upstreams that an upstream consists of; none if it has connections of its own."""
-    if entry.joined is not None:
-        return tuple(server.upstream for server in entry.joined.servers)
-    return (entry.operations.upstream,) if entry.operations is not None else ()
+    return entry.added.parts if entry.added is not None else ()
 
 
 async def _close_after(upstream: Upstream, last: frozenset[asyncio.Task[object]]) -> None:

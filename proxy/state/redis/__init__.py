@@ -11,7 +11,7 @@ from asyncio import Future
 from collections.abc import Sequence
 from typing import Final
 
-from proxy.interfaces import Episode, FailedAttempt, FailureRecorded
+from proxy.interfaces import Episode, FailedAttempt, FailureRecorded, Rate, RateExceeded
 from proxy.state.redis import operations
 from proxy.state.redis.client import Connections
 from proxy.state.redis.operations import Keys, OperationQueue
@@ -47,6 +47,9 @@ class RedisRemote:
 
     def count_taken(self, key: str) -> Future[SlotCount]:
         return self._queue.submit(operations.count_taken(self._keys.count(key)))
+
+    def take_rates(self, rates: Sequence[Rate]) -> Future[RateExceeded | None]:
+        return self._queue.submit(operations.take_rates([self._keys.rate(rate.key) for rate in rates], rates))
 
     def merge(self, key: str, missed: MissedChanges) -> Future[None]:
         return self._queue.submit(operations.merge(self._keys.episode(key), missed))

@@ -140,7 +140,8 @@ async def _send_pipeline(client: Any, command: str, batch: Sequence[Operation[An
     async with made as pipeline:
         for one in batch:
             script = one.script.sha if command == "EVALSHA" else one.script.text
-            pipeline.execute_command(command, script, 1, one.key, *one.arguments)
+            keys = (one.key, *one.other_keys)
+            pipeline.execute_command(command, script, len(keys), *keys, *one.arguments)
         replies: list[Any] = await pipeline.execute(raise_on_error=False)
         return replies
 

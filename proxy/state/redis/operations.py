@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from proxy.core.contract.attempts import KEPT_ATTEMPTS, KEPT_DIGESTS
-from proxy.interfaces import Episode, FailedAttempt, FailureRecorded
+from proxy.interfaces import Episode, FailedAttempt, FailureRecorded, Rate, RateExceeded
 from proxy.state.redis import scripts
 from proxy.state.redis.scripts import Script
 from proxy.state.remote import MissedChanges, SeenEpisode, SlotCount, Unreachable
@@ -37,12 +37,13 @@ _PROBE_TTL: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Operation(Generic[R]):
-    """One script call. `read` turns the server's reply into the result."""
+    """One script call. `read` turns the server's reply into the result. `other_keys` lie in the slot of `key`."""
 
     script: Script
     key: bytes
     arguments: tuple[str | int, ...]
     read: Callable[[Any], R]
+    other_keys: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,10 @@ class Keys:
     def count(self, key: str) -> bytes:
         """The name of a call count."""
         return self._name("c", key)
+
+    def rate(self, key: str) -> bytes:
+        """The name of a rate."""
+        return self._name("r", key)
 
     def probe(self, key: str) -> bytes:
         """The name of a probe: in the slot of `key`, and used for nothing else."""
@@ -139,6 +144,16 @@ def merge_used(key: bytes, change: int, ttl: float) -> Operation[None]:
 def count_taken(key: bytes) -> Operation[SlotCount]:
     """How many slots of a call cap are used, with the time the count has left."""
     return Operation(scripts.TAKEN, key, (), lambda reply: SlotCount(int(reply[0]), max(0.0, reply[1] / 1000)))
+
+
+def take_rates(keys: Sequence[bytes], rates: Sequence[Rate]) -> Operation[RateExceeded | None]:
+    """Counts one call under each key, or under none."""
+
+    def read(reply: Any) -> RateExceeded | None:
+        return None if reply is None else RateExceeded(int(reply[0]) - 1, int(reply[1]))
+
+    numbers = tuple(number for rate in rates for number in (rate.interval, rate.burst))
+    return Operation(scripts.TAKE_RATES, keys[0], numbers, read, tuple(keys[1:]))
 
 
 def probe(key: bytes) -> Operation[None]:

@@ -1,4 +1,5 @@
-"""The store's operations as Lua scripts: each runs atomically, on one key, and sets a time to live on what it writes.
+"""The store's operations as Lua scripts: each runs atomically, on one key or on keys of one slot, and sets a time to
+live on what it writes.
 
 An episode is a hash: `n` attempts, `f` failed calls, for the last of them `a<number of the call>` (attempt, digest,
 call and lines, with spaces between) and `d`, the latest refused arguments (`<digest>:<times>`, with spaces between, the
@@ -140,6 +141,36 @@ local used = tonumber(redis.call('GET', KEYS[1]) or 0) + tonumber(ARGV[1])
 local ttl = math.max(tonumber(ARGV[2]), redis.call('PTTL', KEYS[1]))
 if used > 0 and ttl > 0 then redis.call('SET', KEYS[1], used, 'PX', ttl) else redis.call('DEL', KEYS[1]) end
 return 1
+"""
+)
+
+# `take` is the rule of `state/rates.py`: a time, and interval and burst of each key -> the key (from 1) that has to be
+# waited for the longest and how many microseconds, or false
+TAKE_RULE = """
+local function take(now, numbers)
+  local which, worst, after = 0, 0, {}
+  for i, key in ipairs(KEYS) do
+    local interval, burst = tonumber(numbers[2 * i - 1]), tonumber(numbers[2 * i])
+    local begun = tonumber(redis.call('GET', key) or now)
+    if begun > now + interval * burst then begun = now else begun = math.max(begun, now) end
+    after[i] = begun + interval
+    local wait = after[i] - interval * burst - now
+    if wait > worst then which, worst = i, wait end
+  end
+  if which > 0 then return {which, worst} end
+  for i, key in ipairs(KEYS) do
+    redis.call('SET', key, string.format('%.0f', after[i]), 'PX', math.max(1, math.ceil((after[i] - now) / 1000)))
+  end
+  return false
+end
+"""
+
+# interval and burst of each key, by the server's clock
+TAKE_RATES = Script(
+    TAKE_RULE
+    + """
+local time = redis.call('TIME')
+return take(tonumber(time[1]) * 1000000 + tonumber(time[2]), ARGV)
 """
 )
 

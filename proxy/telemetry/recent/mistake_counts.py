@@ -47,7 +47,7 @@ _OTHER_KEY: Final[Key] = (OTHER, OTHER, (), OTHER)
 
 
 class MistakeCounts:
-    """Implements `Observer`. `values`: values that an enum refused may be kept."""
+    """`values`: values that an enum refused may be kept."""
 
     def __init__(self, wall: Callable[[], float], *, values: bool = False, most: int = MOST_MISTAKES) -> None:
         self._wall = wall
@@ -60,8 +60,8 @@ class MistakeCounts:
         self._pending: OrderedDict[tuple[str, str], tuple[Key, ...]] = OrderedDict()
         self._would: dict[tuple[str, str], tuple[int, float]] = {}
 
-    def finished(self, record: CallRecord) -> None:
-        """Counts the mistakes of one call; for a clean call this only looks at two fields."""
+    def count_call(self, record: CallRecord) -> None:
+        """Counts the mistakes of one call, or that a call after a refused one was right."""
         if record.violations or record.repairs:
             if record.call is not None:
                 self._count(record, record.call)

@@ -19,9 +19,10 @@ from operator import attrgetter
 from typing import Any, AnyStr, Final, Generic, NamedTuple
 
 from proxy.core.contract.attempts import hash_conversation
+from proxy.core.envelope.view import show_name
 from proxy.core.json.jsontext import dumps
 from proxy.interfaces import CallRecord
-from proxy.telemetry.logs import build_fields, round_milliseconds
+from proxy.telemetry.logs import build_fields, read_fields, round_milliseconds
 from proxy.telemetry.metric_table import WRONG
 from proxy.telemetry.recent.failures import KeptFailure, keep_failure
 from proxy.telemetry.recent.kept_values import KeptValues
@@ -128,7 +129,9 @@ class RecentCalls:
         usual = not (wrong or record.violations or record.repairs or record.questions or record.answer_violations)
         call = record.call
         who = "" if call is None else hash_conversation(call.conversation)  # its name is as long as the client likes
-        told = _read_usual_fields(record) if usual else _list_unusual_fields(record)
+        told: tuple[Any, ...] | dict[str, Any] = _read_usual_fields(record) if usual else read_fields(record)
+        if record.would_refuse:
+            told = {**read_fields(record), "would_refuse": True}
         failure = None if usual else keep_failure(record)
         self._kept.append((seq, self._wall(), who, told, record.stages, failure))
         if failure is not None:
@@ -193,10 +196,6 @@ class _NewestTexts(Generic[AnyStr]):
         return text
 
 
-def _list_unusual_fields(record: CallRecord) -> dict[str, Any]:
-    return {**build_fields(record), **({"would_refuse": True} if record.would_refuse else {})}
-
-
 def make_entry(kept: KeptCall) -> dict[str, Any]:
     """A kept request as the JSON object that the operator reads."""
     stamp = datetime.fromtimestamp(kept.at, UTC).isoformat(timespec="milliseconds")
@@ -233,7 +232,7 @@ def read_figures(kept: KeptCall) -> KeptFigures:
         took, upstream_took = told["duration_ms"], told.get("upstream.duration_ms", 0.0)
     else:
         upstream, is_call = told[_PLACES["upstream"]], told[_PLACES["call_id"]]
-        tool, source = (told[_PLACES["tool"]], told[_PLACES["conversation_rung"]]) if is_call else ("", "")
+        tool, source = (_value(kept, "tool"), told[_PLACES["conversation_rung"]]) if is_call else ("", "")
         route, took = told[_PLACES["route"]], round_milliseconds(read_duration(kept))
         upstream_took = round_milliseconds(told[_PLACES["upstream_seconds"]])
     own = round_milliseconds(total or 0.0) if total is not None or upstream else None
@@ -282,8 +281,9 @@ _FIELDS: Final = {
 
 def _value(kept: KeptCall, name: str) -> str:
     told = kept.told
-    found = told.get(_FIELDS[name], "") if isinstance(told, dict) else told[_PLACES[name]]
-    return str(found or "")
+    if isinstance(told, dict):
+        return str(told.get(_FIELDS[name]) or "")
+    return show_name(told[_PLACES[name]]) if name == "tool" else str(told[_PLACES[name]] or "")
 
 
 # The columns by which calls are sorted -> what is compared, and the entry's field that shows it.

@@ -16,8 +16,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple
 
-from proxy.interfaces import CallRecord
-
 EVERY: Final = 15.0
 # An hour of intervals.
 KEPT: Final = 240
@@ -102,7 +100,7 @@ class LoggedChange(NamedTuple):
 
 
 class ChangeLog:
-    """Implements `Observer`, for the faults of upstreams. `wall` gives seconds since the epoch."""
+    """`wall` gives seconds since the epoch."""
 
     def __init__(self, wall: Callable[[], float]) -> None:
         self.last = 0
@@ -112,11 +110,10 @@ class ChangeLog:
         self._drains: deque[LoggedChange] = deque(maxlen=1)
         self._faults: dict[str, deque[tuple[float, str]]] = {}
 
-    def finished(self, record: CallRecord) -> None:
-        """Keeps the fault of an upstream, if there was one."""
-        if record.upstream_error and (record.upstream in self._faults or len(self._faults) < _UPSTREAMS):
-            kept = self._faults.setdefault(record.upstream, deque(maxlen=FAULTS))
-            kept.append((self._wall(), record.upstream_error))
+    def add_fault(self, upstream: str, error: str) -> None:
+        """Adds a fault of an upstream: `error` is a proxy error type."""
+        if upstream in self._faults or len(self._faults) < _UPSTREAMS:
+            self._faults.setdefault(upstream, deque(maxlen=FAULTS)).append((self._wall(), error))
 
     def add_reload(self, result: str, digest: str, mistakes: Sequence[str], changed: Sequence[str]) -> None:
         """Adds an attempt to reload the config; `changed` names what differs from the config before."""

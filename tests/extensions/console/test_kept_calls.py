@@ -7,6 +7,8 @@ import pickle
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from proxy.core.contract.attempts import hash_conversation
 from proxy.core.model import codes
 from proxy.core.model.values import Conversation, Document, Failure, Rung, ToolCall, ToolResult, Violation
@@ -244,6 +246,20 @@ def test_a_kept_call_holds_the_hash_of_its_conversation_and_a_cut_name_of_its_to
     assert ["r-2", "r-1"] == [make_entry(entry)["correlation_id"] for entry in entries]
     assert {hash_conversation(conversation)} == {entry.conversation for entry in entries}
     assert all(len(pickle.dumps((entry.told, entry.stages, entry.failure))) < 8_000 for entry in entries)
+
+
+@pytest.mark.parametrize("name", ["repos/get", "repos~get", "~1/~0", "get\nsecret", "t" * 300])
+def test_a_tool_has_one_spelling_in_kept_calls(name: str) -> None:
+    kept = RecentCalls(lambda: 0.0)
+    kept.finished(CallRecord("r-1", "/tools", call_id="1", tool=name, outcome="delivered"))
+    kept.finished(CallRecord("r-2", "/tools", call_id="2", tool=name, outcome="refused"))
+    shown = {make_entry(entry)["gen_ai.tool.name"] for entry in kept.select(CallFilter())}
+    figures = {read_figures(entry).tool for entry in kept.select(CallFilter())}
+    found = [make_entry(entry)["correlation_id"] for entry in kept.select(CallFilter(tool=frozenset(shown)))]
+
+    assert [1, shown] == [len(shown), figures]
+    assert ["r-2", "r-1"] == found
+    assert shown == {name} or not name.isprintable() or len(name) > 100
 
 
 def test_calls_with_long_errors_push_the_oldest_out_before_they_fill_memory() -> None:

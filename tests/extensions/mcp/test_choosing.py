@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from proxy.core.contract.listed_tools import LearnPolicy
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.json.eventtext import read_events
 from proxy.core.model.values import UpstreamReply
 from proxy.extensions.mcp.adapters.mcplist import MAX_LIST
+from proxy.extensions.mcp.core.listed_tools import LearnPolicy
 from proxy.extensions.mcp.server.lists.shown_lists import filter_list
 from tests.extensions.mcp.conversation import refusal, talk
 from tests.extensions.mcp.server import ADD, NOW, McpServer, call

@@ -13,6 +13,7 @@ import pytest
 from proxy.__main__ import main
 from proxy.config.files.secrets import reveal
 from proxy.config.load import load
+from proxy.extensions.mcp.config.model import Command, find_mcp
 from proxy.extensions.mcp.importing.client_files import find_own_program
 from proxy.extensions.mcp.importing.mcpservers import read_mcpservers
 from proxy.importing.harvest import ImportProblem, LeftOut
@@ -52,9 +53,9 @@ def test_the_servers_of_claude_are_served_each_at_its_own_path(tmp_path: Path) -
     assert 0 == main(["import", "mcpservers", str(path), "--into", str(tmp_path)])
     config = load(tmp_path / "config.yaml", {}).config
     assert ["/files/mcp", "/git/mcp"] == [route.path for route in config.routes]
-    files, git = config.upstreams["files"].command, config.upstreams["git"].command
-    assert files is not None
-    assert git is not None
+    files, git = config.upstreams["files"].added, config.upstreams["git"].added
+    assert isinstance(files, Command)
+    assert isinstance(git, Command)
     assert ("npx", "-y", "@modelcontextprotocol/server-filesystem", "/data/$cash") == files.words
     assert {"TOKEN": "s3cret"} == dict(git.environment)
     assert 0o600 == stat.S_IMODE((tmp_path / "config.yaml").stat().st_mode)
@@ -74,8 +75,8 @@ def test_comments_references_and_remote_servers_of_vs_code_are_read(tmp_path: Pa
     (tmp_path / "c.yaml").write_text(found.write_config("c.yaml"))
     environ = {"API_KEY": "k", "TOKEN": "t", "PWD": "/home/me"}
     config = load(tmp_path / "c.yaml", environ).config
-    local, remote = config.upstreams["local"].command, config.upstreams["remote"]
-    assert local is not None
+    local, remote = config.upstreams["local"].added, config.upstreams["remote"]
+    assert isinstance(local, Command)
     assert (("node", "/home/me/server.js"), {"K": "k"}) == (local.words, dict(local.environment))
     assert ("https://tools.example.com", "/v1/mcp") == (remote.url, config.routes[1].upstream_path)
     assert [("authorization", "Bearer t")] == [(name, reveal(value)) for name, value in remote.headers.set]
@@ -171,9 +172,11 @@ def test_all_servers_can_be_served_at_one_path(tmp_path: Path) -> None:
     path = written(tmp_path, "mcp.json", {"mcpServers": {"a": {"command": "x"}, "a_b": {"url": "http://h:1/v1"}}})
     assert 0 == main(["import", "mcpservers", str(path), "--one", "--into", str(tmp_path)])
     (route,) = load(tmp_path / "config.yaml", {}).config.routes
-    assert route.joined is not None
+    mcp = find_mcp(route)
+    assert mcp is not None
+    assert mcp.joined is not None
     assert [("a", "a__", "/mcp"), ("a_b", "a_b_", "/v1")] == [
-        (server.name, server.prefix, server.path) for server in route.joined.servers
+        (server.name, server.prefix, server.path) for server in mcp.joined.entries
     ]
     entry = {"type": "http", "url": "http://127.0.0.1:8080/mcp"}
     rewritten = json.loads(read_mcpservers(path).rewrite_client_config(("x",), one=True))

@@ -12,6 +12,8 @@ from proxy.adapters.base import MCP_LADDER
 from proxy.config.load import Loaded, load
 from proxy.config.mistakes import ConfigError
 from proxy.core.contract.policy import CallCap, Mode, UpstreamErrors
+from proxy.extensions.mcp.config.model import Command, find_mcp
+from proxy.extensions.mcp.core.listed_tools import read_rules
 from proxy.routing import Route, build_routes
 
 HEAD = """\
@@ -34,8 +36,8 @@ def route(tmp_path: Path, keys: str, below: str = "") -> Route:
 
 def test_an_mcp_route_has_defaults_of_its_own(tmp_path: Path) -> None:
     made = route(tmp_path, "")
+    learn = read_rules(made.learn)
 
-    assert made.learn is not None
     assert ("mcp", "call", frozenset({"POST", "GET", "DELETE"}), 300.0, 4 * 1024 * 1024, MCP_LADDER) == (
         made.adapter,
         made.kind,
@@ -45,25 +47,25 @@ def test_an_mcp_route_has_defaults_of_its_own(tmp_path: Path) -> None:
         made.shape.ladder,
     )
     assert (UpstreamErrors.OUTAGES, "refuse", "refuse", 300.0, 5.0) == (
-        made.learn.template.upstream_errors,
-        made.learn.unknown_schema,
-        made.learn.on_bad_schema,
-        made.learn.ttl,
-        made.learn.wait,
+        learn.template.upstream_errors,
+        learn.unknown_schema,
+        learn.on_bad_schema,
+        learn.ttl,
+        learn.wait,
     )
 
 
 def test_what_the_config_says_goes_before_these_defaults(tmp_path: Path) -> None:
     below = "defaults: {timeout: 7s, limits: {depth: 9}, conversation: [address], upstream_errors: passthrough}"
     made = route(tmp_path, "", below)
+    learn = read_rules(made.learn)
 
-    assert made.learn is not None
     assert (7.0, 9, 4 * 1024 * 1024, ["address"], UpstreamErrors.PASSTHROUGH) == (
         made.timeout,
         made.shape.text.depth,
         made.max_body,
         [source.kind for source in made.shape.ladder],
-        made.learn.template.upstream_errors,
+        learn.template.upstream_errors,
     )
 
 
@@ -72,27 +74,26 @@ def test_a_tools_own_keys_lie_over_the_routes(tmp_path: Path) -> None:
       mcp: {tools: {add: {mode: enforce, attempts: {ttl: 1m}, timeout: 3s,
         overlay: {properties: {a: {pattern: "^${x}"}}}}}}"""
     made = route(tmp_path, keys)
+    learn = read_rules(made.learn)
 
-    assert made.learn is not None
-    add = made.learn.overlays["add"]
+    add = learn.overlays["add"]
     assert (Mode.REPORT, Mode.ENFORCE, 5, 60.0) == (
-        made.learn.template.mode,
+        learn.template.mode,
         add.policy.mode,
         add.policy.attempts.max_attempts,
         add.policy.attempts.ttl,
     )
     assert ({"properties": {"a": {"pattern": "^${x}"}}}, True) == (add.patch, add.judged)
     assert (3.0, 300.0) == (made.timeout_for("add"), made.timeout_for("other"))
-    assert {"other": CallCap(2)} == made.learn.caps
+    assert {"other": CallCap(2)} == learn.caps
 
 
 def test_every_key_of_mcp_is_read(tmp_path: Path) -> None:
     keys = """, mcp: {unknown_schema: forward, on_bad_schema: forward, ttl: 1m, wait: 1s, credentials: [X-Tenant],
       trust_annotations: on, output_check: on,
       collapse: {name: all, description: everything, auto_expand: expand, require_expansion: on}}"""
-    learn = route(tmp_path, keys).learn
+    learn = read_rules(route(tmp_path, keys).learn)
 
-    assert learn is not None
     assert learn.collapse is not None
     assert ("forward", "forward", 60.0, 1.0, frozenset({"x-tenant"}), True, True) == (
         learn.unknown_schema,
@@ -219,8 +220,10 @@ def test_a_list_waits_for_late_servers_as_long_as_the_config_says(tmp_path: Path
         f"version: 1\nupstreams: {{a: {COMMAND}}}}}\nroutes: [{{path: /mcp, protocol: mcp, servers: {{a: a}}{keys}}}]\n"
     )
     (route,) = load(path, {}).config.routes
-    assert route.joined is not None
-    assert expected == pytest.approx(route.joined.wait)
+    mcp = find_mcp(route)
+    assert mcp is not None
+    assert mcp.joined is not None
+    assert expected == pytest.approx(mcp.joined.wait)
 
 
 @pytest.mark.parametrize(("keys", "expected"), [("", False), (", pass_env: usual", False), (", pass_env: all", True)])
@@ -229,6 +232,6 @@ def test_a_command_inherits_the_usual_variables_or_all(tmp_path: Path, keys: str
     path.write_text(
         f"version: 1\nupstreams: {{a: {COMMAND}{keys}}}}}\nroutes: [{{path: /mcp, protocol: mcp, upstream: a}}]\n"
     )
-    command = load(path, {}).config.upstreams["a"].command
-    assert command is not None
+    command = load(path, {}).config.upstreams["a"].added
+    assert isinstance(command, Command)
     assert expected is command.pass_all

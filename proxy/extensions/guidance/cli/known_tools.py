@@ -47,9 +47,9 @@ def find_tools(config: Config, wanted: Sequence[str] | None) -> dict[str, tuple[
     for entry, route in zip(config.routes, build_routes(config).routes, strict=False):
         for name, policy in route.tools.items():
             found.setdefault(name, (entry.tools[name], policy))
-        for name, tool in (entry.mcp.tools if entry.mcp is not None else {}).items():
+        for name, tool in (entry.listed.tools if entry.listed is not None else {}).items():
             if route.learn is not None and tool.schema is not None:
-                found.setdefault(name, (tool, route.learn.overlays[name].policy))
+                found.setdefault(name, (tool, route.learn.whole()[name]))
     for name in wanted or ():
         if name not in found:
             told = f"no route serves a tool {name!r}{suggest_remark(name, found)}"
@@ -64,7 +64,7 @@ def find_http(config: Config, names: Sequence[str]) -> list[dict[str, str]]:
     for entry in sorted(config.routes, key=lambda entry: len(entry.tools)):
         method = "POST" if "POST" in entry.methods or not entry.methods else entry.methods[0]
         for name in names:
-            if name in entry.tools or (entry.mcp is not None and name in entry.mcp.tools):
+            if name in entry.tools or (entry.listed is not None and name in entry.listed.tools):
                 path = entry.path.replace("{tool}", name)
                 found.setdefault(name, {"method": method, "url": f"http://{config.listen.address}{path}"})
     return [found.get(name, {"method": "", "url": ""}) for name in names]

@@ -146,7 +146,7 @@ def _read_variables(written: Sequence[str]) -> dict[str, str]:
 
 def _find_route(loaded: Loaded, path: str | None) -> RouteEntry:
     """The MCP route to serve. Raises LookupError, whose message says what to write instead."""
-    routes = {route.path: route for route in loaded.config.routes if route.mcp is not None}
+    routes = {route.path: route for route in loaded.config.routes if route.listed is not None}
     if path is not None and path not in routes:
         raise LookupError(f"no MCP route has the path {path!r}  (there are: {', '.join(routes) or 'none'})")
     if path is None and len(routes) != 1:
@@ -177,9 +177,11 @@ async def _serve(
 
 def _make_single(loaded: Loaded, route: RouteEntry) -> Loaded:
     """The config without an operator's port, for the one client of a route."""
+    from proxy.extensions.mcp.config.model import Command
+
     upstreams, entry = dict(loaded.config.upstreams), loaded.config.upstreams[route.upstream]
-    if entry.command is not None:
-        upstreams[route.upstream] = replace(entry, command=replace(entry.command, single_client=True))
+    if isinstance(entry.added, Command):
+        upstreams[route.upstream] = replace(entry, added=replace(entry.added, single_client=True))
     return replace(loaded, config=replace(loaded.config, admin=None, upstreams=upstreams))
 
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from proxy.config.combinations import WrittenRoute
 from proxy.config.context import Context
-from proxy.config.model import JoinedServers, McpConfig, RouteEntry, ServedOperations, ToolConfig, UpstreamConfig
+from proxy.config.files.secrets import reveal
+from proxy.config.model import RouteEntry, ToolConfig, UpstreamConfig
 from proxy.config.tools import ToolReader
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.extensions.mcp.config.mcp_section import McpReader, make_metadata_routes, widen_session_pools
@@ -23,6 +24,7 @@ from proxy.extensions.mcp.config.mcp_upstreams import (
     read_joined,
     read_operations,
 )
+from proxy.extensions.mcp.config.model import McpConfig
 
 
 class McpRoutes:
@@ -34,29 +36,26 @@ class McpRoutes:
 
     def read(self, route: WrittenRoute, read_tools: Callable[[WrittenRoute], dict[str, ToolConfig]]) -> McpConfig:
         """What the route does with its tools; `read_tools` reads those of the catalogue that it names."""
-        if "operations" not in route.entry:
-            defaults = choose_defaults(self._context, route)
-            return McpReader(self._context, self._catalogue, defaults).read(route.entry, route.at, route.name)
-        found = McpReader(self._context, self._catalogue, OPERATION_DEFAULTS).read(route.entry, route.at, route.name)
-        return replace(found, tools=read_operations(self._context, route, read_tools(route)))
-
-    def read_servers(self, route: WrittenRoute) -> JoinedServers | None:
-        """The several servers of a route; None where it has one upstream."""
-        return read_joined(self._context, route)
+        is_served = "operations" in route.entry
+        defaults = OPERATION_DEFAULTS if is_served else choose_defaults(self._context, route)
+        found = McpReader(self._context, self._catalogue, defaults).read(route.entry, route.at, route.name)
+        found = replace(
+            found,
+            upstream=route.upstream,
+            upstream_path="" if is_served else route.upstream_path,
+            rewrites_resource=route.path if reveal(route.entry.get("mcp", {}).get("resource", "")) == "rewrite" else "",
+        )
+        if (joined := read_joined(self._context, route)) is not None:
+            found = replace(found, upstream=name_joined(route), joined=joined)
+        if not is_served:
+            return found
+        tools = read_operations(self._context, route, read_tools(route))
+        upstream = found.upstream if joined is not None else name_served(route)
+        return replace(found, tools=tools, upstream=upstream, operations=describe_operations(route, tools))
 
     def name_tools(self, route: WrittenRoute, known: tuple[str, ...]) -> Iterator[tuple[str, Pointer]]:
         """The tools of the catalogue that `operations` names, each with the place of its name."""
         return name_tools(self._context, route, known)
-
-    def describe_operations(self, route: WrittenRoute, mcp: McpConfig | None) -> ServedOperations | None:
-        """The operations that the route serves as tools; None where it serves none."""
-        return describe_operations(route, mcp)
-
-    def name_upstream(self, route: WrittenRoute) -> str:
-        """The name of what stands behind the route."""
-        if "servers" in route.entry:
-            return name_joined(route)
-        return name_served(route) if "operations" in route.entry else route.upstream
 
     def complete_upstreams(
         self, upstreams: Mapping[str, UpstreamConfig], routes: tuple[RouteEntry, ...], written: Mapping[str, JsonValue]

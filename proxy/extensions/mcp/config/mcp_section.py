@@ -18,14 +18,15 @@ from proxy.adapters.base import CallShape
 from proxy.config.context import Context
 from proxy.config.files.secrets import reveal
 from proxy.config.mistakes import suggest_word
-from proxy.config.model import McpConfig, RouteEntry, ToolConfig, UpstreamConfig
-from proxy.config.policies import Written, merge_layers, read_policy
+from proxy.config.model import RouteEntry, ToolConfig, UpstreamConfig
+from proxy.config.policies import Written, merge_layers, name_scope, read_policy
 from proxy.config.schema_mistakes import SchemaPlace
 from proxy.config.sections.access import read_auth
 from proxy.config.sections.units import read_seconds, read_switch
 from proxy.config.tools import ToolReader, check_policy
-from proxy.core.contract.served_tools import ServedTools, ShownNames
 from proxy.core.model.values import Container, JsonValue, Pointer
+from proxy.extensions.mcp.config.model import McpConfig, find_mcp
+from proxy.extensions.mcp.core.served_tools import ServedTools, ShownNames
 
 # Defaults that differ on these routes: tools of agents run for minutes, their arguments hold whole files (the servers
 # of the Python SDK accept 4 MiB), and the protocol gives statuses a meaning.
@@ -60,8 +61,7 @@ def widen_session_pools(
     upstreams: Mapping[str, UpstreamConfig], routes: Iterable[RouteEntry], written: Mapping[str, JsonValue]
 ) -> dict[str, UpstreamConfig]:
     """The upstreams, with more connections for those of MCP routes unless the config sets the number."""
-    served = {route.upstream for route in routes if route.mcp is not None}
-    served |= {server.upstream for route in routes if route.joined is not None for server in route.joined.servers}
+    served = {name for route in routes if (mcp := find_mcp(route)) is not None for name in (route.upstream, *mcp.parts)}
     return {
         name: replace(upstream, pool_connections=MCP_CONNECTIONS)
         if name in served and not _sets_connections(written.get(name))
@@ -91,9 +91,7 @@ class McpReader:
         """What the route does with the tools its server lists. `route` is its name."""
         value = entry.get("mcp", {})
         at = (*at, "mcp")
-        made: dict[str, Any] = {
-            key: reveal(value[key]) for key in ("unknown_schema", "on_bad_schema", "resource") if key in value
-        }
+        made: dict[str, Any] = {key: reveal(value[key]) for key in ("unknown_schema", "on_bad_schema") if key in value}
         made |= {key: read_switch(value[key]) for key in ("trust_annotations", "output_check") if key in value}
         made |= {key: read_seconds(value[key]) for key in ("ttl", "wait") if key in value}
         made |= {key: tuple(map(reveal, value[key])) for key in ("allow", "deny") if key in value}
@@ -108,14 +106,14 @@ class McpReader:
         if "collapse" in value:
             made["collapse"], made["collapse_description"] = _read_collapse(value["collapse"])
         self._check_tokens(value.get("tokens", {}), self.policy(entry), (*at, "tokens"))
-        written = self.policy(entry)
-        made |= self._read_tools(value.get("tools", {}), self._read_names(entry, at), written, (*at, "tools"))
+        written = self.policy(name_scope(entry, f"route {route}"))
+        made |= self._read_tools(value.get("tools", {}), self._read_names(entry, at), written, (*at, "tools"), route)
         shown = (*made["tools"], *([made["collapse"].name] if "collapse" in made else ()))
         note_refused_names(self.context, route, ((name, f"the tool name {name!r}") for name in shown))
-        return McpConfig(template=read_policy(written), written=written, **made)
+        return McpConfig(template=read_policy(written), written=written, name=route, **made)
 
     def _read_tools(
-        self, entries: Mapping[str, JsonValue], names: ShownNames, written: Written, at: Pointer
+        self, entries: Mapping[str, JsonValue], names: ShownNames, written: Written, at: Pointer, route: str
     ) -> dict[str, Any]:
         """What the config says of single listed tools, by the names that clients see."""
         tools: dict[str, ToolConfig] = {}
@@ -126,7 +124,8 @@ class McpReader:
                 continue
             self._check(own, (*at, listed))
             name = names.renamed.get(reveal(listed), reveal(listed))
-            tools[name] = self._read_tool(name, own, written, (*at, listed))
+            scoped = name_scope(own, f"route {route} tool {name}")
+            tools[name] = self._read_tool(name, scoped, written, (*at, listed))
             if "overlay" in own:
                 patches[name] = own["overlay"]
                 here = (*at, listed, "overlay")
@@ -237,7 +236,7 @@ def _has_metadata(route: RouteEntry, upstreams: Mapping[str, UpstreamConfig]) ->
     upstream = upstreams.get(route.upstream)
     asks_here = route.policy.auth is not None and not route.policy.auth.forward
     return (
-        route.mcp is not None
+        find_mcp(route) is not None
         and upstream is not None
         and bool(upstream.url)
         and "{" not in route.path

@@ -12,22 +12,14 @@ from proxy.config.combinations import WrittenRoute
 from proxy.config.context import Context
 from proxy.config.files.secrets import reveal
 from proxy.config.mistakes import join_words, suggest_word
-from proxy.config.model import (
-    JoinedServers,
-    McpConfig,
-    RouteEntry,
-    ServedOperations,
-    ServerEntry,
-    ToolConfig,
-    UpstreamConfig,
-    find_default,
-)
+from proxy.config.model import RouteEntry, ToolConfig, UpstreamConfig, find_default
 from proxy.config.policies import Written
 from proxy.config.sections.units import read_seconds, read_switch
 from proxy.config.tools import show_schema
-from proxy.core.contract.listed_tools import LearnPolicy
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.extensions.mcp.config.mcp_section import MCP_DEFAULTS, OWN_CHILD_DEFAULTS, note_refused_names
+from proxy.extensions.mcp.config.model import JoinedServers, ServedOperations, ServerEntry, find_mcp
+from proxy.extensions.mcp.core.listed_tools import LearnPolicy
 
 # --- several servers --------------------------------------------------------------------------------------------------
 # The share of `mcp.wait` that one server may take at most, so that a list without it still comes in time.
@@ -104,10 +96,11 @@ def add_joined(upstreams: Mapping[str, UpstreamConfig], routes: Iterable[RouteEn
     """The upstreams, and for each route with several servers one that stands for all of them."""
     found = dict(upstreams)
     for route in routes:
-        if route.joined is not None:
-            servers = (replace(one, headers=upstreams[one.upstream].headers) for one in route.joined.servers)
+        mcp = find_mcp(route)
+        if mcp is not None and mcp.joined is not None:
+            entries = (replace(one, headers=upstreams[one.upstream].headers) for one in mcp.joined.entries)
             found[route.upstream] = UpstreamConfig(
-                route.upstream, "", joined=replace(route.joined, servers=tuple(servers))
+                route.upstream, "", added=replace(mcp.joined, entries=tuple(entries))
             )
     return found
 
@@ -160,11 +153,9 @@ def read_operations(context: Context, route: WrittenRoute, tools: Mapping[str, T
     return served
 
 
-def describe_operations(route: WrittenRoute, mcp: McpConfig | None) -> ServedOperations | None:
-    """The operations of a route as `tools/list` shows them; None where it serves none."""
-    if mcp is None or "operations" not in route.entry:
-        return None
-    return ServedOperations(route.upstream, {name: _describe(tool) for name, tool in mcp.tools.items()})
+def describe_operations(route: WrittenRoute, tools: Mapping[str, ToolConfig]) -> ServedOperations:
+    """The operations of a route as `tools/list` shows them."""
+    return ServedOperations(route.upstream, {name: _describe(tool) for name, tool in tools.items()})
 
 
 def _describe(tool: ToolConfig) -> dict[str, JsonValue]:
@@ -201,14 +192,15 @@ def add_operations(upstreams: Mapping[str, UpstreamConfig], routes: Iterable[Rou
     """The upstreams, and for each route that serves operations one that stands for all of them."""
     found = dict(upstreams)
     for route in routes:
-        if route.operations is not None:
-            service = upstreams[route.operations.upstream]
+        mcp = find_mcp(route)
+        if mcp is not None and mcp.operations is not None:
+            service = upstreams[mcp.operations.upstream]
             found[route.upstream] = UpstreamConfig(
                 route.upstream,
                 "",
                 response_timeout=service.response_timeout,
                 idle_timeout=service.idle_timeout,
                 headers=service.headers,
-                operations=route.operations,
+                added=mcp.operations,
             )
     return found

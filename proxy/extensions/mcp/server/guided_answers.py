@@ -19,13 +19,13 @@ from dataclasses import replace
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from proxy.core.contract.listed_tools import LearnedTools, LearnPolicy
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.json.jsonspan import replace_value
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.values import JsonValue, Pointer, UpstreamReply
 from proxy.extensions.mcp.adapters.mcplist import make_listing, read_page
 from proxy.extensions.mcp.adapters.mcpmessage import LIST
+from proxy.extensions.mcp.core.listed_tools import LearnedTools, LearnPolicy
 from proxy.extensions.mcp.server.lists.asking import Asking
 from proxy.extensions.mcp.server.lists.catalogue import Catalogues, get_catalogues
 from proxy.extensions.mcp.server.lists.learner import decode_body, find_header

@@ -28,7 +28,7 @@ from proxy.extensions.mcp.adapters.mcplist import MAX_LIST, find_answer
 from proxy.extensions.mcp.server.lists.asking import Asking
 from proxy.extensions.mcp.server.lists.catalogue import Catalogue
 from proxy.extensions.mcp.server.lists.learner import decode_body
-from proxy.interfaces import CallRecord, Ending, Episode, FailedAttempt, FailureRecorded, StateStore
+from proxy.interfaces import CallRecord, Ending, Episode, FailedAttempt, FailureRecorded, Rate, RateExceeded, StateStore
 from proxy.upstream.faults import close_stream
 
 # "notifications/tools/list_changed" as JSON may write it: some writers escape every slash.
@@ -192,6 +192,10 @@ class LateStore(StateStore):
     async def count_taken(self, key: str, enough: int | None = None) -> int:
         """Passes on to the store."""
         return await self._store.count_taken(key, enough)
+
+    async def take_rates(self, rates: Sequence[Rate]) -> RateExceeded | None:
+        """Passes on to the store."""
+        return await self._store.take_rates(rates)
 
     async def close(self) -> None:
         """Does nothing, because the store serves other calls."""

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from proxy.core.contract.listed_tools import ListedTool
 from proxy.core.model.codes import UPSTREAM_UNAVAILABLE
 from proxy.core.model.values import Executed, UpstreamFault, UpstreamReply
 from proxy.extensions.mcp.adapters.mcplist import ToolsPage
+from proxy.extensions.mcp.core.listed_tools import ListedTool
 from proxy.extensions.mcp.server.lists.learner import (
     MAX_BYTES,
     MAX_KEYS,

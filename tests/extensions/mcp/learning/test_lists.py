@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.contract.listed_tools import ListedTool
 from proxy.core.json.eventtext import read_events
 from proxy.core.model.values import ABSENT, RawRequest
 from proxy.extensions.mcp.adapters.mcplist import ToolsPage, find_answer, make_list_request, make_listing, read_page
 from proxy.extensions.mcp.adapters.mcpmessage import Message
+from proxy.extensions.mcp.core.listed_tools import ListedTool
 
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",

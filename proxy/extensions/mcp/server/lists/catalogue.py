@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from proxy.core.contract.listed_schema import BadSchemaError, parse_schema
-from proxy.core.contract.listed_tools import LearnedTools, LearnPolicy, Listing, Policies
-from proxy.core.contract.policy import ToolPolicy
+from proxy.core.contract.policy import ListRules, ToolPolicy
 from proxy.extensions.mcp.adapters.mcpmessage import Mirror, find_mirrors
+from proxy.extensions.mcp.core.listed_tools import LearnedTools, LearnPolicy, Listing, Policies
 from proxy.server.bound_route import RouteBinding
 
 # The most lists of one route whose policies are kept: few servers list other tools to every user.
@@ -63,7 +63,7 @@ class Catalogues:
         self._made.move_to_end(key)
         return found
 
-    def get_latest(self, rules: LearnPolicy) -> Mapping[str, ToolPolicy]:
+    def get_latest(self, rules: ListRules) -> Mapping[str, ToolPolicy]:
         """The tools of the list that was last used; where nothing was learned, those of the config."""
         return next(reversed(self._made.values())).tools if self._made else rules.whole()
 

@@ -20,11 +20,11 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 from weakref import WeakValueDictionary
 
-from proxy.core.contract.listed_tools import Listing
 from proxy.core.json.contentcoding import Undecodable, decode, is_coded
 from proxy.core.json.eventtext import read_events
 from proxy.core.model.values import JsonValue, UpstreamFault, UpstreamReply
 from proxy.extensions.mcp.adapters.mcplist import MAX_LIST, MAX_PAGES, ToolsPage, find_answer, make_listing
+from proxy.extensions.mcp.core.listed_tools import Listing
 from proxy.extensions.mcp.server.lists.reading import SMALL, ListReader, Read
 from proxy.interfaces import Clock, GuardedUpstream
 from proxy.offload.pool import OffloadPool

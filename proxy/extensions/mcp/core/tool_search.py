@@ -3,7 +3,6 @@
 ToolIndex.search    the tools that fit a question, best first (Robertson and Zaragoza, "The Probabilistic Relevance
                     Framework: BM25 and Beyond", 2009)
 make_search_answer, make_description    what `search_tools` and `describe_tool` answer
-cut_pages           functions of a container, as many on a page as a model reads at once
 """
 
 from __future__ import annotations
@@ -11,25 +10,20 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from proxy.core.contract.correction import CorrectionPolicy
+from proxy.core.contract.function_pages import SEARCH, SEARCHED, show_function
 from proxy.core.contract.listed_schema import compile_listed
 from proxy.core.contract.policy import CallCap, ToolPolicy
 from proxy.core.display.suggestions import find_nearest
-from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import Container, ContainerFunction, JsonValue
 from proxy.core.schema.formats import USUAL
 
-SEARCH: Final = "search_tools"
 DESCRIBE: Final = "describe_tool"
-# A container with at least this many tools is shown with a search; fewer tools fit on one page.
-SEARCHED: Final = 20
-# Characters of one page of functions with their schemas, and the most functions on it.
-PAGE: Final = 20_000
 # The most tools that a search gives, and the longest description among them.
 MOST_FOUND: Final = 20
 _DESCRIBED: Final = 200
@@ -169,30 +163,6 @@ def make_description(functions: Sequence[ContainerFunction], arguments: JsonValu
     return {"success": True, "functions": [show_function(found)]}
 
 
-def show_function(function: ContainerFunction) -> dict[str, JsonValue]:
-    """A function with its description and its parameters."""
-    return {"name": function.name, "description": function.description, "parameters": dict(function.schema or {})}
-
-
 def _first(description: str) -> str:
     text = " ".join(description.split())
     return text if len(text) <= _DESCRIBED else text[: _DESCRIBED - 1].rstrip() + "…"
-
-
-def cut_pages(functions: Sequence[ContainerFunction]) -> list[tuple[ContainerFunction, ...]]:
-    """The functions page by page, at least one on each."""
-    return list(_pages(functions)) or [()]
-
-
-def _pages(functions: Sequence[ContainerFunction]) -> Iterator[tuple[ContainerFunction, ...]]:
-    page: list[ContainerFunction] = []
-    size = 0
-    for function in functions:
-        own = len(dumps(show_function(function)))
-        if page and size + own > PAGE:
-            yield tuple(page)
-            page, size = [], 0
-        page.append(function)
-        size += own
-    if page:
-        yield tuple(page)

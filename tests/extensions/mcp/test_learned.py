@@ -9,9 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.check.validation import compile_check
+from proxy.core.check.validation import MAX_STRANGE_CHARACTERS, compile_check
 from proxy.core.contract.listed_schema import MAX_NODES, apply_merge_patch
-from proxy.core.contract.listed_tools import (
+from proxy.core.contract.policy import CallCap, ToolPolicy
+from proxy.core.decide import is_ready, prepare
+from proxy.core.model.values import Container
+from proxy.core.schema.patterns import MAX_LENGTH
+from proxy.extensions.mcp.core.listed_tools import (
     MAX_POLICIES,
     LearnedTools,
     LearnPolicy,
@@ -21,9 +25,6 @@ from proxy.core.contract.listed_tools import (
     Policies,
     make_unjudged_policy,
 )
-from proxy.core.contract.policy import CallCap, ToolPolicy
-from proxy.core.decide import is_ready, prepare
-from proxy.core.model.values import Container
 
 INTEGER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 TEMPLATE = ToolPolicy("", None, "template")
@@ -212,3 +213,27 @@ def test_laying_a_patch_over_twice_changes_no_more(target: Any, patch: Any) -> N
     once = apply_merge_patch(target, patch)
 
     assert once == apply_merge_patch(once, patch)
+
+
+def listed(schema: dict[str, Any]) -> LearnedTools:
+    tools = {"bomb": ListedTool("bomb", schema=schema, digest="1"), "add": ListedTool("add", schema={}, digest="2")}
+    return LearnedTools(Listing(tools, "d", 0), LearnPolicy(ToolPolicy("", None, "template")))
+
+
+@pytest.mark.parametrize(
+    ("patterns", "said"),
+    [
+        (
+            [r"^[\p{L}\p{M}0-9 .,'-]{1,NN}$|^x$".replace("NN", str(60 + number)) for number in range(100)],
+            "instructions",
+        ),
+        (["(?=a)" + "b" * 1_900 + str(number) for number in range(20)], f"{MAX_STRANGE_CHARACTERS:,} characters"),
+        (["a" * MAX_LENGTH], f"{MAX_STRANGE_CHARACTERS:,} characters"),
+    ],
+)
+def test_patterns_of_a_listed_tool_are_bounded_together_and_cost_that_tool_alone(
+    patterns: list[str], said: str
+) -> None:
+    tools = listed({"properties": {f"p{number}": {"pattern": pattern} for number, pattern in enumerate(patterns)}})
+    assert (None, True) == (tools.get("bomb"), "add" in tools and tools.get("add") is not None)
+    assert said in tools.bad["bomb"]

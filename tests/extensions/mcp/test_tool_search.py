@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from proxy.core.contract.container import make_expansion
-from proxy.core.contract.tool_search import PAGE, ToolIndex, cut_pages, make_description, make_search_answer, read_words
+from proxy.core.contract.function_pages import PAGE, cut_pages
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import Container, ContainerFunction
+from proxy.extensions.mcp.core.tool_search import ToolIndex, make_description, make_search_answer, read_words
 
 TOOLS = (
     ContainerFunction("createIssue", "Opens a new issue in a repository."),

@@ -1,0 +1,43 @@
+"""`serve --model URL`: makes the config of one model server."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+_ASKS_AGAIN: Final = (
+    "serve --model: a model whose calls cannot be repaired is asked once more, except in streams; "
+    "a config with `model: {retries: 0}` does not"
+)
+
+
+def write_model_config(url: str) -> str:
+    """A config (YAML) with one route to the model server whose base URL is `url`, below the path that the URL has.
+
+    A URL that no upstream can have (with a query, without a scheme) gives a config that reports it when it is read.
+    """
+    parts = urlsplit(url)
+    origin, path = f"{parts.scheme}://{parts.netloc}" if parts.scheme else url, parts.path.rstrip("/") or "/"
+    origin += f"?{parts.query}" if parts.query else ""
+    return f"""\
+version: 1
+admin: off
+upstreams:
+  model: {{url: {json.dumps(origin.replace("$", "$$"))}}}
+routes:
+  - {{path: {json.dumps(path)}, upstream: model, timeout: 10m, model: {{retries: 1}}}}
+"""
+
+
+def make_config_file(args: argparse.Namespace, kept: ExitStack) -> Path:
+    """Writes the config for `args.model` to a file that exists until `kept` closes."""
+    path = Path(kept.enter_context(tempfile.TemporaryDirectory(prefix="toolcall-proxy-"))) / "model.yaml"
+    path.write_text(write_model_config(args.model), encoding="utf-8")
+    print(_ASKS_AGAIN, file=sys.stderr)
+    return path

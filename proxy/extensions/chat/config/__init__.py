@@ -1,0 +1,1 @@
+"""What a route with `model` says."""

@@ -1,0 +1,60 @@
+"""Server-sent events as bytes (WHATWG HTML, "Interpreting an event stream"): cut apart, and written again with changes
+in the JSON of their data. What is not changed keeps every byte."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from proxy.core.json.jsonspan import replace_value
+from proxy.core.json.jsontext import TRUSTED, parse
+from proxy.core.model.values import JsonProblem, JsonValue, Pointer
+
+# An empty line behind a line; the groups are atomic, so that CR LF is one line end.
+_END: Final = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
+_DATA: Final = re.compile(rb"^data:[ ]?([^\r\n]*)", re.MULTILINE)
+COMMENT: Final = b": keep-alive\n\n"
+
+
+class EventSplitter:
+    """Cuts a stream into events, each with the empty line that ends it. `rest` is what has no end yet."""
+
+    def __init__(self) -> None:
+        self.rest = b""
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The events that end in these bytes."""
+        *events, self.rest = _split(self.rest + data)
+        return events
+
+
+def _split(data: bytes) -> list[bytes]:
+    ends = [found.end() for found in _END.finditer(data)]
+    return [data[start:end] for start, end in zip((0, *ends), (*ends, len(data)), strict=True)]
+
+
+def read_event(event: bytes) -> JsonValue:
+    """The JSON value of an event's data; None where it is no JSON in one line."""
+    found = _DATA.findall(event)
+    if len(found) != 1 or not found[0].startswith(b"{"):
+        return None
+    value = parse(found[0], TRUSTED)
+    return None if isinstance(value, JsonProblem) else value
+
+
+def change_event(event: bytes, changes: Mapping[Pointer, bytes]) -> bytes:
+    """An event that `read_event` could read, with these values in its data; one that is not there is added."""
+    found = _DATA.search(event)
+    if found is None or not changes:
+        return event
+    data = found[1]
+    for place, value in changes.items():
+        data = replace_value(data, place, value)
+    return event[: found.start(1)] + data + event[found.end(1) :]
+
+
+def write_event(data: bytes, name: str = "") -> bytes:
+    """An event of ours."""
+    head = f"event: {name}\n".encode() if name else b""
+    return b"%bdata: %b\n\n" % (head, data)

@@ -1,0 +1,114 @@
+"""The calls of a whole answer, each with the places of its name and arguments in the JSON text, by API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from proxy.core.json.jsonspan import find_span, replace_values
+from proxy.core.json.jsontext import dumps
+from proxy.core.model.values import JsonValue, Pointer
+from proxy.extensions.chat.core.model_request import Api
+
+
+@dataclass(frozen=True, slots=True)
+class FoundCall:
+    """One call of an answer. `text` holds its arguments as JSON text. `name_at` and `arguments_at` are the places in
+    the answer; `is_encoded`: the API wants the arguments as a string that holds JSON. `was_plain`: they came as JSON
+    all the same."""
+
+    call_id: str
+    name: str
+    text: bytes = field(repr=False)
+    name_at: Pointer = ()
+    arguments_at: Pointer = ()
+    is_encoded: bool = True
+    was_plain: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CallChange:
+    """What becomes of one call: another name ('' for the same), other arguments (None for the same)."""
+
+    found: FoundCall
+    name: str = ""
+    arguments: bytes | None = field(default=None, repr=False)
+
+
+def find_calls(api: Api, text: bytes, answer: JsonValue) -> list[FoundCall]:
+    """The calls of tools of the request in an answer, in its order. `text` is the JSON of `answer`."""
+    return [call for call in _FINDERS[api](text, answer) if call is not None] if isinstance(answer, dict) else []
+
+
+def write_changes(text: bytes, changes: list[CallChange]) -> bytes:
+    """The answer with the changes; every other byte is unchanged."""
+    places: dict[Pointer, bytes] = {}
+    for change in changes:
+        found = change.found
+        if change.name:
+            places[found.name_at] = dumps(change.name)
+        if change.arguments is not None:
+            places[found.arguments_at] = encode_arguments(change.arguments) if found.is_encoded else change.arguments
+    return replace_values(text, places)
+
+
+def encode_arguments(arguments: bytes) -> bytes:
+    """Arguments as a JSON string that holds them."""
+    return dumps(arguments.decode("utf-8", "surrogatepass"))
+
+
+def _list_members(value: JsonValue, key: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """The objects in the list under a key, each with its index."""
+    held = value.get(key) if isinstance(value, dict) else None
+    for index, item in enumerate(held if isinstance(held, list) else ()):
+        if isinstance(item, dict):
+            yield index, item
+
+
+def _find_in_chat(text: bytes, answer: Mapping[str, Any]) -> Iterator[FoundCall | None]:
+    for at, choice in _list_members(answer, "choices"):
+        for index, call in _list_members(choice.get("message"), "tool_calls"):
+            function = call.get("function")
+            if call.get("type", "function") in ("function", "", None) and isinstance(function, dict):
+                place = ("choices", at, "message", "tool_calls", index, "function")
+                yield _read_encoded(text, function, place, call.get("id"))
+
+
+def _find_in_responses(text: bytes, answer: Mapping[str, Any]) -> Iterator[FoundCall | None]:
+    for index, item in _list_members(answer, "output"):
+        if item.get("type") == "function_call":
+            yield _read_encoded(text, item, ("output", index), item.get("call_id"))
+
+
+def _find_in_messages(text: bytes, answer: Mapping[str, Any]) -> Iterator[FoundCall | None]:
+    for index, block in _list_members(answer, "content"):
+        name, at = block.get("name"), ("content", index)
+        if block.get("type") == "tool_use" and isinstance(name, str) and "input" in block:
+            start, end = find_span(text, (*at, "input"))
+            places = ((*at, "name"), (*at, "input"))
+            yield FoundCall(_read_id(block.get("id")), name, text[start:end], *places, is_encoded=False)
+
+
+_FINDERS: Final = {Api.CHAT: _find_in_chat, Api.RESPONSES: _find_in_responses, Api.MESSAGES: _find_in_messages}
+
+
+def _read_encoded(text: bytes, holder: Mapping[str, Any], at: Pointer, call_id: object) -> FoundCall | None:
+    """The call whose name and arguments `holder` has; None where it has none. Some servers send the arguments as an
+    object, which no client of the API reads."""
+    name, arguments = holder.get("name"), holder.get("arguments", "")
+    if not isinstance(name, str):
+        return None
+    was_plain = not isinstance(arguments, str)
+    if "arguments" not in holder or arguments is None:
+        return FoundCall(_read_id(call_id), name, b"", (*at, "name"), (*at, "arguments"))
+    if was_plain:
+        start, end = find_span(text, (*at, "arguments"))
+        written = text[start:end]
+    else:
+        written = arguments.encode("utf-8", "surrogatepass")
+    return FoundCall(_read_id(call_id), name, written, (*at, "name"), (*at, "arguments"), was_plain=was_plain)
+
+
+def _read_id(written: object) -> str:
+    return written if isinstance(written, str) else ""

@@ -1,0 +1,110 @@
+"""What a request to a model server asks for: its API, and the tools by which the calls of the answer are judged.
+
+Only these three requests are read (OpenAI API reference, "Create chat completion" and "Create a model response";
+Anthropic API reference, "Create a Message"). Tools that the server runs itself have no schema in the request, and
+their calls are not read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from proxy.core.contract.listed_schema import Unparsed
+from proxy.core.json.jsontext import TRUSTED, dumps, parse
+from proxy.core.model.values import JsonProblem, JsonValue
+from proxy.extensions.mcp.core.listed_tools import ListedTool, Listing
+
+
+class Api(StrEnum):
+    """The interface that a request speaks."""
+
+    CHAT = "chat"
+    RESPONSES = "responses"
+    MESSAGES = "messages"
+
+
+# The end of a path -> the API that is spoken there.
+_PATHS: Final = (
+    ("/chat/completions", Api.CHAT),
+    ("/responses", Api.RESPONSES),
+    ("/v1/messages", Api.MESSAGES),
+)  # fmt: skip
+# A tool without a schema takes an object of anything.
+_ANY_OBJECT: Final[dict[str, JsonValue]] = {"type": "object"}
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """A request that names tools. `body` is its JSON value; `streams`: the answer comes as server-sent events."""
+
+    api: Api
+    body: dict[str, JsonValue] = field(repr=False)
+    tools: Listing
+    streams: bool
+
+    @property
+    def model(self) -> str:
+        """The model that is asked, as the request names it."""
+        named = self.body.get("model")
+        return named if isinstance(named, str) else ""
+
+
+def find_api(method: str, path: str) -> Api | None:
+    """The API of a request whose answer may hold calls; None for every other request."""
+    if method != "POST":
+        return None
+    return next((api for end, api in _PATHS if path.endswith(end)), None)
+
+
+def read_model_request(api: Api, text: bytes) -> ModelRequest | None:
+    """What a request's body asks for; None where it is no JSON object, names no tool, or forbids calls
+    (`tool_choice: none`)."""
+    body = parse(text, TRUSTED)
+    if isinstance(body, JsonProblem) or not isinstance(body, dict) or _forbids_calls(body.get("tool_choice")):
+        return None
+    tools: dict[str, ListedTool] = {}
+    for tool in _list_tools(api, body.get("tools")):
+        twice = tool.name in tools and tools[tool.name].digest != tool.digest
+        tools[tool.name] = _make_unusable(tool) if twice else tool
+    if not tools:
+        return None
+    digest = hashlib.sha256("".join(tool.digest for tool in tools.values()).encode()).hexdigest()
+    return ModelRequest(api, body, Listing(tools, digest, len(text)), body.get("stream") is True)
+
+
+def _forbids_calls(choice: JsonValue) -> bool:
+    return choice == "none" or (isinstance(choice, dict) and choice.get("type") == "none")
+
+
+def _make_unusable(tool: ListedTool) -> ListedTool:
+    return ListedTool(tool.name, schema=Unparsed(b"", "the request names it twice"), digest=f"{tool.digest}/twice")
+
+
+def _list_tools(api: Api, written: JsonValue) -> Iterator[ListedTool]:
+    for entry in written if isinstance(written, list) else ():
+        if isinstance(entry, dict) and (found := _find_function(api, entry)) is not None:
+            name, schema = found.get("name"), found.get("input_schema" if api is Api.MESSAGES else "parameters")
+            if isinstance(name, str) and name:
+                about = found.get("description")
+                yield _make_tool(name, about if isinstance(about, str) else "", schema)
+
+
+def _find_function(api: Api, entry: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The part of an entry of `tools` that describes a function; None for tools of another kind."""
+    kind = entry.get("type")
+    if api is Api.MESSAGES:
+        return entry if kind in (None, "custom") else None
+    if kind != "function":
+        return None
+    inner = entry.get("function")
+    return entry if api is Api.RESPONSES else inner if isinstance(inner, dict) else None
+
+
+def _make_tool(name: str, description: str, schema: JsonValue) -> ListedTool:
+    schema = _ANY_OBJECT if schema is None else schema
+    digest = hashlib.sha256(dumps([name, schema])).hexdigest()
+    return ListedTool(name, description, schema, digest=digest)

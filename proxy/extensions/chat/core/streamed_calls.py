@@ -1,0 +1,268 @@
+"""The calls of a streamed answer, put together from its events, by API.
+
+The events from the first of a call on are held. Once the answer says that its calls are complete, `write` gives them
+again: the very same bytes, or with other names and arguments in the places where these stood. Arguments that came in
+pieces then stand whole in the first piece, and the others are empty, so that identifiers, order and usage stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from proxy.core.json.jsontext import dumps
+from proxy.core.model.values import JsonValue, Pointer
+from proxy.extensions.chat.core.events import change_event, read_event, write_event
+from proxy.extensions.chat.core.found_calls import CallChange, FoundCall, encode_arguments
+from proxy.extensions.chat.core.model_request import Api
+
+# The number of a held event, and a place in the JSON of its data.
+Place = tuple[int, Pointer]
+
+
+@dataclass(slots=True)
+class StreamedCall:
+    """One call as far as it has come. `names` and `pieces` are the places of its parts, `begun_at` the number of the
+    first piece that is not empty; `copies` are those where its arguments stand whole once more, `name_copies` likewise.
+    `plain_at` is where they stand as JSON instead. `added_at` takes arguments where none came."""
+
+    added_at: Place
+    call_id: str = ""
+    name: str = ""
+    text: str = field(default="", repr=False)
+    names: list[Place] = field(default_factory=list)
+    name_copies: list[Place] = field(default_factory=list)
+    pieces: list[Place] = field(default_factory=list)
+    begun_at: int = 0
+    copies: list[Place] = field(default_factory=list)
+    plain_at: Place | None = None
+
+    def add_piece(self, text: str, place: Place) -> None:
+        """Takes the next part of the arguments."""
+        if not self.text:
+            self.begun_at = len(self.pieces) if text else 0
+        self.text += text
+        self.pieces.append(place)
+
+
+class CallReader(Protocol):
+    """Reads the events of one API. `calls` are those so far, `is_complete` says that no more comes to them."""
+
+    calls: dict[object, StreamedCall]
+
+    @property
+    def is_complete(self) -> bool: ...
+
+    def read(self, value: Mapping[str, Any], number: int) -> None:
+        """Takes an event's data; `number` is the event's place among the held ones, if it is held."""
+
+
+class HeldCalls:
+    """The held part of one answer. Before the first event of a call, nothing is held."""
+
+    def __init__(self, api: Api) -> None:
+        self._reader: CallReader = _READERS[api]()
+        self._api = api
+        self.events: list[bytes] = []
+        self.size = 0
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether a call has begun."""
+        return bool(self.events)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the calls have come whole."""
+        return self.is_holding and self._reader.is_complete
+
+    def take(self, event: bytes) -> bool:
+        """Takes the next event; False where it belongs to no call and may pass."""
+        value = read_event(event)
+        if isinstance(value, dict):
+            self._reader.read(value, len(self.events))
+        if not self._reader.calls:
+            return False
+        self.events.append(event)
+        self.size += len(event)
+        return True
+
+    def list_calls(self) -> list[FoundCall]:
+        """The calls that have come, in order. Anthropic's clients read no arguments at all as an empty object."""
+        nothing = "{}" if self._api is Api.MESSAGES else ""
+        return [
+            FoundCall(call.call_id, call.name, (call.text or nothing).encode("utf-8", "surrogatepass"))
+            for call in self._reader.calls.values()
+        ]
+
+    def write(self, changes: Sequence[CallChange | None]) -> list[bytes]:
+        """The held events, with what becomes of each call (None: it stays)."""
+        places: dict[int, dict[Pointer, bytes]] = {}
+        for call, change in zip(self._reader.calls.values(), changes, strict=True):
+            for (number, pointer), value in _list_changes(call, change) if change is not None else ():
+                places.setdefault(number, {})[pointer] = value
+        if self._api is Api.MESSAGES:
+            return [part for number, event in enumerate(self.events) for part in _write(event, places.get(number, {}))]
+        return [change_event(event, places.get(number, {})) for number, event in enumerate(self.events)]
+
+
+def _list_changes(call: StreamedCall, change: CallChange) -> Iterator[tuple[Place, bytes]]:
+    if change.name:
+        for at, place in enumerate(call.names):
+            yield place, dumps("" if at else change.name)
+        for place in call.name_copies:
+            yield place, dumps(change.name)
+    if change.arguments is not None:
+        whole = encode_arguments(change.arguments)
+        if call.plain_at is not None:
+            yield call.plain_at, change.arguments
+        elif not call.pieces:
+            yield call.added_at, whole
+        for at, place in enumerate(call.pieces):
+            yield place, whole if at == call.begun_at else b'""'
+        for place in call.copies:
+            yield place, whole
+
+
+# What stands for arguments that are added behind the start of a block.
+_ADDED: Final = ("delta",)
+
+
+def _write(event: bytes, changes: Mapping[Pointer, bytes]) -> list[bytes]:
+    """One event of Messages; where a block had no arguments, an event with them follows its start."""
+    written = [change_event(event, {place: value for place, value in changes.items() if place != _ADDED})]
+    value = read_event(event)
+    if _ADDED in changes and isinstance(value, dict):
+        delta = b'{"type":"content_block_delta","index":%b,"delta":{"type":"input_json_delta","partial_json":%b}}'
+        written.append(write_event(delta % (dumps(value.get("index")), changes[_ADDED]), "content_block_delta"))
+    return written
+
+
+def _as_text(value: JsonValue) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _list_objects(value: JsonValue) -> Iterator[tuple[int, dict[str, Any]]]:
+    for at, item in enumerate(value if isinstance(value, list) else ()):
+        if isinstance(item, dict):
+            yield at, item
+
+
+class _Chat:
+    """Chat Completions: `choices[].delta.tool_calls[]`, until each choice with a call has its `finish_reason`."""
+
+    def __init__(self) -> None:
+        self.calls: dict[object, StreamedCall] = {}
+        self._open: set[object] = set()
+
+    @property
+    def is_complete(self) -> bool:
+        return not self._open
+
+    def read(self, value: Mapping[str, Any], number: int) -> None:
+        for at, choice in _list_objects(value.get("choices")):
+            index = choice.get("index", 0)
+            delta = choice.get("delta")
+            for position, part in _list_objects(delta.get("tool_calls") if isinstance(delta, dict) else None):
+                function = part.get("function")
+                if isinstance(function, dict):
+                    self._open.add(index)
+                    place = ("choices", at, "delta", "tool_calls", position, "function")
+                    self._add(
+                        self._find(index, position, part, (number, (*place, "arguments"))), function, number, place
+                    )
+            if choice.get("finish_reason") is not None:
+                self._open.discard(index)
+
+    def _find(self, choice: object, position: int, part: Mapping[str, Any], added_at: Place) -> StreamedCall:
+        """The call that a part belongs to. Some servers number no parts: those with an id begin a call."""
+        numbered, call_id = part.get("index"), _as_text(part.get("id"))
+        key: object = (choice, numbered) if isinstance(numbered, int) else (choice, call_id or f"at {position}")
+        if not isinstance(numbered, int) and not call_id and self.calls:
+            key = next(reversed(self.calls))
+        call = self.calls.setdefault(key, StreamedCall(added_at))
+        call.call_id = call.call_id or call_id
+        return call
+
+    @staticmethod
+    def _add(call: StreamedCall, function: Mapping[str, Any], number: int, place: Pointer) -> None:
+        if name := _as_text(function.get("name")):
+            call.name += name
+            call.names.append((number, (*place, "name")))
+        if isinstance(arguments := function.get("arguments"), str):
+            call.add_piece(arguments, (number, (*place, "arguments")))
+
+
+class _Responses:
+    """Responses: `response.output_item.*` and `response.function_call_arguments.*`, until the response has ended. The
+    last event repeats all of it."""
+
+    def __init__(self) -> None:
+        self.calls: dict[object, StreamedCall] = {}
+        self.is_complete = False
+
+    def read(self, value: Mapping[str, Any], number: int) -> None:
+        kind, key, item = value.get("type"), value.get("output_index"), value.get("item")
+        if isinstance(item, dict) and item.get("type") == "function_call":
+            self._read_item(key, item, number, ("item",), is_first=kind == "response.output_item.added")
+        elif kind in ("response.function_call_arguments.delta", "response.function_call_arguments.done"):
+            self._read_arguments(value, number, is_piece=str(kind).endswith("delta"))
+        elif kind in ("response.completed", "response.incomplete", "response.failed"):
+            self.is_complete = True
+            response = value.get("response")
+            for at, each in _list_objects(response.get("output") if isinstance(response, dict) else None):
+                if each.get("type") == "function_call" and at in self.calls:
+                    self._read_item(at, each, number, ("response", "output", at), is_first=False)
+
+    def _read_item(self, key: object, item: Mapping[str, Any], number: int, place: Pointer, *, is_first: bool) -> None:
+        call = self.calls.setdefault(key, StreamedCall((number, (*place, "arguments"))))
+        call.call_id = call.call_id or _as_text(item.get("call_id"))
+        call.name = call.name or _as_text(item.get("name"))
+        call.name_copies.append((number, (*place, "name")))
+        if not is_first:
+            call.text = _as_text(item.get("arguments")) or call.text
+            call.copies.append((number, (*place, "arguments")))
+
+    def _read_arguments(self, value: Mapping[str, Any], number: int, *, is_piece: bool) -> None:
+        call = self.calls.get(value.get("output_index"))
+        if call is None:
+            return
+        if is_piece:
+            call.add_piece(_as_text(value.get("delta")), (number, ("delta",)))
+        else:
+            call.text = _as_text(value.get("arguments")) or call.text
+            call.copies.append((number, ("arguments",)))
+            if "name" in value:
+                call.name_copies.append((number, ("name",)))
+
+
+class _Messages:
+    """Messages: blocks of type `tool_use`, until `message_delta` says why the message stopped."""
+
+    def __init__(self) -> None:
+        self.calls: dict[object, StreamedCall] = {}
+        self.is_complete = False
+
+    def read(self, value: Mapping[str, Any], number: int) -> None:
+        kind, key = value.get("type"), value.get("index")
+        block, delta = value.get("content_block"), value.get("delta")
+        if kind == "content_block_start" and isinstance(block, dict) and block.get("type") == "tool_use":
+            call = self.calls.setdefault(key, StreamedCall((number, _ADDED), _as_text(block.get("id"))))
+            call.name = _as_text(block.get("name"))
+            call.names.append((number, ("content_block", "name")))
+            if block.get("input"):  # the whole of it at once
+                call.text = dumps(block["input"]).decode("utf-8", "surrogatepass")
+                call.plain_at = (number, ("content_block", "input"))
+        elif kind == "content_block_delta" and key in self.calls and isinstance(delta, dict):
+            if isinstance(piece := delta.get("partial_json"), str):
+                self.calls[key].add_piece(piece, (number, ("delta", "partial_json")))
+        elif kind in ("message_delta", "message_stop"):
+            self.is_complete = True
+
+
+_READERS: Final[Mapping[Api, Callable[[], CallReader]]] = {
+    Api.CHAT: _Chat,
+    Api.RESPONSES: _Responses,
+    Api.MESSAGES: _Messages,
+}

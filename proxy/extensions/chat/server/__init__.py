@@ -1,0 +1,6 @@
+"""Answers the requests of routes with `model`.
+
+model_relay.py   one request, from its body to the answer
+judged_stream.py a streamed answer, whose calls are held until they are whole
+call_judge.py    judges the calls of one answer by the tools of its request
+"""

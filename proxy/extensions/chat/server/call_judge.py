@@ -1,0 +1,128 @@
+"""Judges the calls of one answer by the tools of its request: `decide` says of each what it says of any call.
+
+Tools are compiled once per schema and route, with the bounds of listed schemas (core/contract/listed_schema.py). A call
+of a tool whose schema cannot be used is not judged, and passes as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal
+
+from proxy.call.judging import Here
+from proxy.core.contract.policy import BroughtTools, ToolPolicy
+from proxy.core.decide import is_ready, prepare
+from proxy.core.explain.explain import explain_unknown_tool
+from proxy.core.json.textrepair import read_document
+from proxy.core.model.values import (
+    CheckedCall,
+    Conversation,
+    Document,
+    Failure,
+    Forward,
+    JsonProblem,
+    Repair,
+    ToolCall,
+)
+from proxy.core.rules.rules import TEXT_RULES
+from proxy.extensions.chat.core.call_markup import FoundText, find_lone_call, find_text_calls
+from proxy.extensions.chat.core.found_calls import CallChange, FoundCall
+from proxy.extensions.chat.core.model_request import ModelRequest
+from proxy.extensions.chat.core.tool_names import find_tool_name
+from proxy.extensions.mcp.core.listed_tools import LearnedTools, LearnPolicy, Policies
+from proxy.interfaces import JudgesElsewhere
+
+# What is done to a call beside the repairs of its arguments.
+RENAMED: Final = "tool_name"
+ENCODED: Final = "arguments_text"
+WRITTEN: Final = "text_call"
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedCall:
+    """One call with what was found. Exactly one of `checked` and `failure` is set, unless the tool's schema cannot be
+    used: then neither is. `tool` is the tool's own name, or the one that was called where there is no such tool."""
+
+    found: FoundCall
+    call: ToolCall
+    tool: str
+    policy: ToolPolicy | None = None
+    checked: CheckedCall | None = None
+    failure: Failure | None = None
+    repairs: tuple[Repair, ...] = field(default=())
+
+    @property
+    def arguments(self) -> bytes:
+        """The arguments as they go on."""
+        return self.found.text if self.checked is None else self.checked.arguments
+
+    @property
+    def change(self) -> CallChange | None:
+        """What has to be written; None where the call stays as it came."""
+        if self.checked is None or not self.repairs:
+            return None
+        name = self.tool if self.tool != self.found.name else ""
+        rewritten = self.checked.arguments != self.found.text or self.found.was_plain
+        return CallChange(self.found, name, self.checked.arguments if rewritten else None)
+
+
+class CallJudge:
+    """Judges calls on one route. Belongs to one event loop."""
+
+    def __init__(self, brought: BroughtTools, elsewhere: JudgesElsewhere | None) -> None:
+        self._rules = rules = LearnPolicy(brought.template, formats=brought.formats)
+        self._policies = Policies()
+        self._elsewhere: JudgesElsewhere = Here() if elsewhere is None else elsewhere
+        self._text_repairs = frozenset(TEXT_RULES) & rules.template.repair.rules
+
+    async def judge(
+        self, request: ModelRequest, calls: list[FoundCall], conversation: Conversation
+    ) -> list[JudgedCall]:
+        """What was found of each call, in their order."""
+        tools = LearnedTools(request.tools, self._rules, self._policies, careful=True)
+        return [await self._judge_call(tools, found, self._read_call(found, conversation)) for found in calls]
+
+    async def _judge_call(self, tools: LearnedTools, found: FoundCall, call: ToolCall) -> JudgedCall:
+        name = find_tool_name(found.name, tools.listing.tools)
+        if name is None:
+            return JudgedCall(found, call, found.name, failure=explain_unknown_tool(call, tools))
+        call = replace(call, tool=name)
+        await self._elsewhere.examine(tools, name)
+        policy = tools.get(name)
+        if policy is None:
+            return JudgedCall(found, call, name)
+        if not is_ready(policy):
+            await asyncio.to_thread(prepare, policy)
+        decision = await self._elsewhere.decide(call, policy)
+        if not isinstance(decision, Forward):
+            return JudgedCall(found, call, name, policy, failure=decision.failure)
+        made = [Repair(RENAMED, ())] if name != found.name else []
+        made += [Repair(ENCODED, ())] if found.was_plain else []
+        return JudgedCall(found, call, name, policy, decision.checked, repairs=(*made, *decision.checked.repairs))
+
+    async def judge_text(
+        self, request: ModelRequest, calls: list[FoundCall], conversation: Conversation
+    ) -> list[JudgedCall] | None:
+        """What was found of calls that stood in a text; None unless each has the name of a tool and is valid."""
+        judged = await self.judge(request, calls, conversation)
+        if any(each.checked is None or each.tool != each.found.name for each in judged):
+            return None
+        return [replace(each, repairs=(Repair(WRITTEN, ()), *each.repairs)) for each in judged]
+
+    def find_in_text(self, text: str, which: Literal["off", "markup", "json"]) -> FoundText | None:
+        """The calls that a text holds, of the kinds that become calls."""
+        if which == "off":
+            return None
+        lone = find_lone_call(text, self.read_text) if which == "json" else None
+        return lone or find_text_calls(text, self.read_text)
+
+    def read_text(self, text: bytes) -> Document | JsonProblem:
+        """Reads a JSON text with the repairs of the route's level."""
+        return read_document(text, self._rules.template.text, self._text_repairs)
+
+    def _read_call(self, found: FoundCall, conversation: Conversation) -> ToolCall:
+        text = found.text
+        document = self.read_text(text) if text.strip() else Document(b"", None)
+        raw = text if isinstance(document, JsonProblem) else b""
+        return ToolCall(found.name, document, found.call_id or "call", conversation, raw)

@@ -1,0 +1,310 @@
+"""Answers the requests of routes with `model`: relays them, and reads the answers to those that name tools.
+
+    ModelRelay.handle  reads the request; gives back what is to be relayed as any other request
+      _answer          asks the model server, and passes on errors and what cannot be read as they are
+      _judge_whole     judges the calls of an answer in one piece, and asks again
+      _judge_stream    has those of a streamed answer judged as they come
+
+An answer in which nothing was repaired goes on byte for byte. Otherwise the names and arguments that were repaired
+change, and no other byte does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from functools import partial
+
+from proxy.adapters.ladder import find_conversation
+from proxy.core.contract.policy import BroughtTools
+from proxy.core.json.jsontext import parse
+from proxy.core.model.values import (
+    Conversation,
+    Delivered,
+    Failure,
+    Fields,
+    Headers,
+    JsonProblem,
+    RawRequest,
+    Repair,
+    ToolCall,
+    ToolResult,
+    UpstreamFault,
+    UpstreamReply,
+)
+from proxy.extensions.chat.config.model_section import ModelSettings
+from proxy.extensions.chat.core.found_calls import FoundCall, find_calls, write_changes
+from proxy.extensions.chat.core.model_request import ModelRequest, find_api, read_model_request
+from proxy.extensions.chat.core.written_calls import NewCall, find_answer_text, make_call_id, write_calls
+from proxy.extensions.chat.server.asking_again import FinalAnswer, JudgedAnswer, ask_until_right
+from proxy.extensions.chat.server.call_judge import CallJudge, JudgedCall
+from proxy.extensions.chat.server.call_records import note_calls
+from proxy.extensions.chat.server.judged_stream import JudgedStream
+from proxy.interfaces import Clock, UpstreamRequest
+from proxy.routing import Route
+from proxy.server.bound_route import RouteRequest
+from proxy.server.http.body import is_json, read_whole, say_continue
+from proxy.server.http.checks import BadRequest
+from proxy.server.http.framing import Response
+from proxy.server.http.responses import answer_failure, answer_fault, deliver, make_refusal
+from proxy.server.listed_request import Answer, ListedRequest, Reports
+from proxy.upstream import ReplyBroken
+from proxy.upstream.faults import close_body
+
+# Fields that do not hold for an answer that was changed.
+_OF_THE_BYTES = frozenset({"content-length", "etag", "content-digest", "repr-digest", "digest", "content-md5"})
+
+
+class ModelRelay:
+    """Implements `RelayHandler` (server/listed_routes.py). Belongs to one event loop."""
+
+    def __init__(self, clock: Clock, reports: Reports) -> None:
+        self._clock = clock
+        self._reports = reports
+        self._judges: dict[str, tuple[BroughtTools, CallJudge]] = {}
+
+    async def close(self) -> None:
+        """Nothing runs beside the requests."""
+
+    async def handle(self, listed: ListedRequest) -> Answer | RouteRequest:
+        """Answers one request; gives back one whose answer is not read."""
+        call_route = listed.call_route
+        route, raw = call_route.binding.route, call_route.raw
+        settings = _find_settings(route)
+        api = find_api(raw.method, raw.path)
+        if api is None or not _is_readable(raw, settings):
+            return call_route
+        await say_continue(listed.request, Fields(raw.headers))
+        body = await read_whole(listed.request, settings.max_request, route.timeout, call_route.memory)
+        if isinstance(body, BadRequest):
+            return _refuse_unread(listed, body)
+        call_route = replace(call_route, raw=replace(raw, body=body))
+        asked = read_model_request(api, body)
+        return call_route if asked is None else await self._answer(replace(listed, call_route=call_route), asked)
+
+    async def _answer(self, listed: ListedRequest, asked: ModelRequest) -> Answer:
+        call_route, record = listed.call_route, listed.record
+        route = call_route.binding.route
+        self._reports.learned(route.name, asked.tools.tools)
+        record.outcome, record.upstream = "passthrough", route.upstream
+        record.request_bytes = len(call_route.raw.body)
+        started = self._clock.now()
+        reply = await listed.relay(_make_plain(call_route), None, listed.services.upstreams[route.upstream], record)
+        record.upstream_seconds = self._clock.now() - started
+        if isinstance(reply, UpstreamFault):
+            return answer_fault(call_route.binding, call_route.raw, reply, record)
+        record.upstream_status = reply.status
+        repairs: tuple[Repair, ...] = ()
+        is_plain = _is_plain(reply)
+        media_type = _find_header(reply.headers, "content-type")
+        if is_plain and is_json(media_type):
+            if isinstance(found := await self._judge_whole(listed, asked, reply), Response):
+                return found
+            reply, repairs = found
+        elif is_plain and media_type.lower().startswith("text/event-stream"):
+            reply, repairs = await self._judge_stream(listed, asked, reply)
+        return await deliver(Delivered(reply, repairs), listed.request, call_route.cors, record, listed.closing)
+
+    async def _judge_whole(
+        self, listed: ListedRequest, asked: ModelRequest, reply: UpstreamReply
+    ) -> tuple[UpstreamReply, tuple[Repair, ...]] | Response:
+        """The answer that goes on, and the repairs in it. Where its calls cannot be repaired, the model is asked
+        again. In mode `refuse`, a response of ours for calls that are wrong all the same."""
+        settings = _find_settings(listed.call_route.binding.route)
+        first = await self._read_answer(listed, asked, reply)
+        if isinstance(first, UpstreamReply):
+            return first, ()
+        found = await ask_until_right(first, asked, settings, partial(self._ask_again, listed, asked))
+        note_calls(listed, asked, found, self._clock.now())
+        headers = reply.headers if found.answer.written is first.text else _keep_true(reply.headers)
+        if settings.retries and found.answer.calls:
+            headers = (*headers, ("Tool-Attempts", str(found.attempts)))
+        if (failed := found.answer.failed) is not None and failed.failure is not None:
+            if settings.mode == "refuse":
+                return _refuse_answer(listed, failed.call, failed.failure)
+            headers = (*headers, ("Tool-Error", failed.failure.code.name))
+        return UpstreamReply(reply.status, headers, found.answer.written), found.answer.repairs
+
+    async def _ask_again(self, listed: ListedRequest, asked: ModelRequest, body: bytes) -> JudgedAnswer | None:
+        """The answer to another question, with the headers of the first; None where there is none that can be read."""
+        upstream = listed.services.upstreams[listed.call_route.binding.route.upstream]
+        made = _make_plain(listed.call_route)
+        reply = await listed.relay(
+            replace(made, headers=_keep_true(made.headers), body=body), None, upstream, listed.record
+        )
+        if isinstance(reply, UpstreamFault):
+            return None
+        if not _is_plain(reply) or not is_json(_find_header(reply.headers, "content-type")):
+            await close_body(reply)
+            return None
+        found = await self._read_answer(listed, asked, reply)
+        if isinstance(found, UpstreamReply):
+            await close_body(found)
+            return None
+        return found
+
+    async def _read_answer(
+        self, listed: ListedRequest, asked: ModelRequest, reply: UpstreamReply
+    ) -> JudgedAnswer | UpstreamReply:
+        """An answer with its calls judged; the answer as it came where it cannot be read."""
+        settings = _find_settings(listed.call_route.binding.route)
+        reply = await _collect(reply, settings.max_answer)
+        if not isinstance(reply.body, bytes) or len(reply.body) > settings.max_answer:
+            return reply
+        body = reply.body
+        answer = parse(body)
+        if isinstance(answer, JsonProblem):
+            return reply
+        judge, conversation = self._find_judge(listed), _find_conversation(listed)
+        if calls := find_calls(asked.api, body, answer):
+            judged = await judge.judge(asked, calls, conversation)
+            return JudgedAnswer(body, answer, judged, _write_changes(body, judged))
+        text = find_answer_text(asked.api, answer)
+        found = None if text is None else judge.find_in_text(text.text, settings.text_calls)
+        if text is None or found is None:
+            return JudgedAnswer(body, answer, [], body)
+        ids = [make_call_id(asked.api, body, at) for at in range(len(found.calls))]
+        calls = [FoundCall(each, call.name, call.arguments) for each, call in zip(ids, found.calls, strict=True)]
+        written = await judge.judge_text(asked, calls, conversation)
+        if written is None:
+            return JudgedAnswer(body, answer, [], body)
+        made = [NewCall(each.found.call_id, each.tool, each.arguments) for each in written]
+        return JudgedAnswer(body, answer, written, write_calls(asked.api, body, text, found.before, made))
+
+    async def _judge_stream(
+        self, listed: ListedRequest, asked: ModelRequest, reply: UpstreamReply
+    ) -> tuple[UpstreamReply, tuple[Repair, ...]]:
+        """The answer as it is streamed, and the repairs that are known before its first byte goes out."""
+        settings = _find_settings(listed.call_route.binding.route)
+        judge = partial(self._judge_calls, listed, asked)
+        stream = JudgedStream(asked.api, reply, judge, settings.max_answer)
+        body = stream.read()
+        try:
+            first = await anext(body, b"")
+        except ReplyBroken as broken:
+            return replace(reply, body=_stream_again([], reply, broken)), ()
+        headers = _keep_true(reply.headers)
+        return UpstreamReply(reply.status, headers, _stream_on(first, body)), _list_repairs(stream.judged)
+
+    async def _judge_calls(
+        self, listed: ListedRequest, asked: ModelRequest, calls: list[FoundCall]
+    ) -> list[JudgedCall]:
+        judged = await self._find_judge(listed).judge(asked, calls, _find_conversation(listed))
+        note_calls(listed, asked, FinalAnswer(JudgedAnswer(b"", None, judged)), self._clock.now())
+        return judged
+
+    def _find_judge(self, listed: ListedRequest) -> CallJudge:
+        route = listed.call_route.binding.route
+        if route.brought is None:
+            raise AssertionError("a relayed route says how brought tools are judged")
+        known = self._judges.get(route.key)
+        if known is None or known[0] is not route.brought:  # the first request, or the first after a reload
+            known = self._judges[route.key] = (route.brought, CallJudge(route.brought, listed.services.elsewhere))
+        return known[1]
+
+
+def _write_changes(body: bytes, judged: list[JudgedCall]) -> bytes:
+    """The answer with its repaired calls; the very same bytes where none was repaired."""
+    changes = [change for each in judged if (change := each.change) is not None]
+    return write_changes(body, changes) if changes else body
+
+
+def _keep_true(headers: Headers) -> Headers:
+    """The headers that hold for another body, too."""
+    return tuple((name, value) for name, value in headers if name.lower() not in _OF_THE_BYTES)
+
+
+def _find_conversation(listed: ListedRequest) -> Conversation:
+    return find_conversation(listed.call_route.raw, listed.call_route.binding.route.shape.ladder)
+
+
+def _list_repairs(judged: list[JudgedCall]) -> tuple[Repair, ...]:
+    return tuple(repair for each in judged for repair in each.repairs)
+
+
+async def _stream_on(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    """A body of which the first piece has been read."""
+    try:
+        yield first
+        async for piece in rest:
+            yield piece
+    finally:
+        await rest.aclose()
+
+
+def _is_plain(reply: UpstreamReply) -> bool:
+    """Whether an answer is a success, and not compressed."""
+    return reply.status == 200 and _find_header(reply.headers, "content-encoding") in ("", "identity")
+
+
+def _find_settings(route: Route) -> ModelSettings:
+    relayed_by = route.relayed_by
+    return ModelSettings() if relayed_by is None else relayed_by.settings
+
+
+def _is_readable(raw: RawRequest, settings: ModelSettings) -> bool:
+    """Whether a request's body is JSON of a size that is read, and plain."""
+    plain = (raw.header("content-encoding") or "identity") == "identity"
+    length = raw.header("content-length") or ""
+    return plain and is_json(raw.header("content-type") or "") and int(length or 0) <= settings.max_request
+
+
+def _refuse_unread(listed: ListedRequest, why: BadRequest) -> Response:
+    """The response to a request whose body could not be read. What is left of it ends the connection."""
+    result = make_refusal(why.code, why.message, listed.record, why.status)
+    response = answer_failure(listed.call_route.binding, listed.call_route.raw, result, listed.record)
+    response.closes = True
+    return response
+
+
+def _refuse_answer(listed: ListedRequest, call: ToolCall, failure: Failure) -> Response:
+    """The response in place of an answer whose calls are wrong. The server gave it, not the client: 502."""
+    listed.record.outcome = "refused"
+    result = ToolResult(call, replace(failure, status=502))
+    return answer_failure(listed.call_route.binding, listed.call_route.raw, result, listed.record)
+
+
+def _make_plain(call_route: RouteRequest) -> UpstreamRequest:
+    """The request as it goes out: for an answer without a content coding, because it is read."""
+    made = call_route.make_passthrough()
+    headers = tuple((name, value) for name, value in made.headers if name.lower() != "accept-encoding")
+    return replace(made, headers=headers)
+
+
+def _find_header(headers: Headers, name: str) -> str:
+    return next((value for each, value in headers if each.lower() == name), "")
+
+
+async def _collect(reply: UpstreamReply, limit: int) -> UpstreamReply:
+    """The answer with its whole body, where that has at most `limit` bytes and does not break off. Otherwise the body
+    stays a stream of the same bytes."""
+    if isinstance(reply.body, bytes):
+        return reply
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async for piece in reply.body:
+            parts.append(piece)
+            size += len(piece)
+            if size > limit:
+                return replace(reply, body=_stream_again(parts, reply, None))
+    except ReplyBroken as broken:
+        return replace(reply, body=_stream_again(parts, reply, broken))
+    await close_body(reply)
+    return replace(reply, body=b"".join(parts))
+
+
+async def _stream_again(
+    parts: list[bytes], reply: UpstreamReply, broken: ReplyBroken | None
+) -> AsyncGenerator[bytes, None]:
+    """What was read of a body, and the rest of it. Raises ReplyBroken as the body itself did."""
+    try:
+        for part in parts:
+            yield part
+        if broken is not None:
+            raise broken
+        if not isinstance(reply.body, bytes):
+            async for piece in reply.body:
+                yield piece
+    finally:
+        await close_body(reply)

@@ -1,0 +1,1 @@
+"""What a server lists: the policies of its tools, the names that clients see, a search among many. Pure."""

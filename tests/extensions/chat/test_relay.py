@@ -1,0 +1,119 @@
+"""Everything below a route with `model` is relayed as it is: other paths, errors, streams, and what cannot be read."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+
+from tests.extensions.chat.answers import ROUTES, chat_answer, chat_request, chat_text, whole
+from tests.serving.proxied import code, proxied
+from tests.serving.wire import JSON_TYPE, Seen, answer, exchange, post, replies, tool
+
+BROKEN = chat_answer('{"city": "Oslo", "days": "3"}')
+
+
+async def test_every_path_below_the_base_is_relayed_with_its_query_and_the_callers_key() -> None:
+    async with (
+        tool(replies(answer("200 OK", b'{"data":  []}', JSON_TYPE))) as server,
+        proxied(ROUTES, server.url) as proxy,
+    ):
+        seen = await proxy.get("/v1/models/org/tiny%20one?limit=2", "Authorization: Bearer sk-mine")
+        await proxy.get("/v1")
+        other = await proxy.get("/v2/models")
+    assert (200, b'{"data":  []}') == (seen.status, seen.body)
+    assert ["GET /v1/models/org/tiny%20one?limit=2 HTTP/1.1", "GET /v1 HTTP/1.1"] == [one.start for one in server.seen]
+    assert "Bearer sk-mine" == server.seen[0].header("authorization")
+    assert (404, "ROUTE_NOT_FOUND") == code(other)
+
+
+async def test_another_path_can_be_sent_upstream() -> None:
+    routes = "  - {path: /ai, upstream: tools, upstream_path: /api/v1/, model: {}}"
+    async with tool(replies(whole(b"{}"))) as server, proxied(routes, server.url) as proxy:
+        await proxy.post("/ai/chat/completions", chat_request())
+    assert ["POST /api/v1/chat/completions HTTP/1.1"] == [one.start for one in server.seen]
+
+
+async def test_a_path_that_servers_read_differently_has_no_route() -> None:
+    async with tool(replies(whole(b"{}"))) as server, proxied(ROUTES, server.url) as proxy:
+        refused = [await proxy.get(f"/v1/{path}") for path in ("..", "%2e%2e/keys", "a%2Fb", "%252e%252e/keys")]
+    assert [(404, "ROUTE_NOT_FOUND")] * 4 == [code(one) for one in refused]
+    assert [] == server.seen
+
+
+async def test_an_error_of_the_model_server_passes_as_it_is() -> None:
+    wrong = b'{"error":  {"message": "rate limited"}}'
+    limited = answer("429 Too Many Requests", wrong, JSON_TYPE, "Retry-After: 7")
+    async with tool(replies(limited)) as server, proxied(ROUTES, server.url) as proxy:
+        seen = await proxy.post("/v1/chat/completions", chat_request())
+    assert (429, wrong, "7") == (seen.status, seen.body, seen.header("retry-after"))
+
+
+async def test_only_requests_that_name_tools_and_allow_calls_are_read() -> None:
+    async with tool(replies(whole(BROKEN))) as server, proxied(ROUTES, server.url) as proxy:
+        without = [
+            await proxy.post("/v1/chat/completions", chat_request(tools=[])),
+            await proxy.post("/v1/chat/completions", chat_request(tool_choice="none")),
+            await proxy.post("/v1/completions", chat_request()),
+            await proxy.post("/v1/chat/completions", b"no JSON"),
+        ]
+        read = await proxy.post("/v1/chat/completions", chat_request())
+    assert [BROKEN] * 4 == [one.body for one in without]
+    assert BROKEN != read.body
+    assert [chat_request(tools=[]), chat_request(tool_choice="none"), chat_request(), b"no JSON", chat_request()] == [
+        one.body for one in server.seen
+    ]
+
+
+async def test_a_long_request_or_answer_is_relayed_unread() -> None:
+    small = "  - {path: /v1, upstream: tools, model: {max_request: 100, max_answer: 100}}"
+    long = "  - {path: /v1, upstream: tools, model: {max_answer: 100}}"
+    async with tool(replies(whole(BROKEN))) as server:
+        for routes in (small, long):
+            async with proxied(routes, server.url) as proxy:
+                assert BROKEN == (await proxy.post("/v1/chat/completions", chat_request())).body
+    assert [chat_request()] * 2 == [one.body for one in server.seen]
+
+
+async def test_an_answer_that_is_no_json_or_is_coded_all_the_same_passes_untouched() -> None:
+    coded = gzip.compress(BROKEN)
+    script = replies(
+        whole(b"{broken"), whole(coded, "Content-Encoding: gzip"), answer("200 OK", b"hi", "Content-Type: text/plain")
+    )
+    async with tool(script) as server, proxied(ROUTES, server.url) as proxy:
+        seen = [await proxy.post("/v1/chat/completions", chat_request(), "Accept-Encoding: gzip") for _ in range(3)]
+    assert [b"{broken", coded, b"hi"] == [one.body for one in seen]
+    assert [None] * 3 == [one.header("accept-encoding") for one in server.seen]
+
+
+async def test_an_answer_that_breaks_off_breaks_off_for_the_client() -> None:
+    async def script(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _seen: Seen) -> None:
+        writer.write(f"HTTP/1.1 200 OK\r\n{JSON_TYPE}\r\nContent-Length: 9999\r\n\r\n".encode() + BROKEN)
+        await writer.drain()
+        writer.close()
+
+    async with tool(script) as server, proxied(ROUTES, server.url) as proxy:
+        try:
+            seen = await proxy.post("/v1/chat/completions", chat_request())
+        except (asyncio.IncompleteReadError, ConnectionError):
+            seen = None
+    assert seen is None or seen.status == 502
+
+
+async def test_a_client_that_goes_ends_the_request_to_the_model() -> None:
+    async def script(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter, _seen: Seen) -> None:
+        await reader.readexactly(1)
+
+    async with tool(script) as server, proxied(ROUTES, server.url) as proxy:
+        asking = asyncio.create_task(exchange(proxy.port, post("/v1/chat/completions", chat_request())))
+        async with asyncio.timeout(30):
+            await server.arrived.wait()
+            asking.cancel()
+            await server.gone.wait()
+    assert server.gone.is_set()
+
+
+async def test_text_passes_byte_for_byte() -> None:
+    text = chat_text('It rains. {"name": "get_weather"}')
+    async with tool(replies(whole(text))) as server, proxied(ROUTES, server.url) as proxy:
+        seen = await proxy.post("/v1/chat/completions", chat_request())
+    assert (text, None) == (seen.body, seen.header("tool-repairs"))

@@ -1,0 +1,57 @@
+"""`serve --model URL`: a model server, and no config."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from proxy.config.load import load
+from proxy.extensions.chat.cli.model_config import write_model_config
+from tests.extensions.chat.answers import chat_answer, chat_request, whole
+from tests.serving.wire import exchange, post, replies, tool
+
+
+@pytest.mark.parametrize(
+    ("url", "upstream", "path"),
+    [
+        ("http://127.0.0.1:11434/v1", "http://127.0.0.1:11434", "/v1"),
+        ("https://api.example/openai/v1/", "https://api.example", "/openai/v1"),
+        ("http://127.0.0.1:8000", "http://127.0.0.1:8000", "/"),
+    ],
+)
+def test_the_config_has_the_base_path_of_the_url(tmp_path: Path, url: str, upstream: str, path: str) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(write_model_config(url))
+    config = load(file, {}).config
+    assert (upstream, [path]) == (config.upstreams["model"].url, [route.path for route in config.routes])
+
+
+@pytest.mark.parametrize("base", ["/v1", ""])
+async def test_a_model_server_is_served_without_a_config(base: str) -> None:
+    async with tool(replies(whole(chat_answer('{"city": "Oslo", "days": "3"}')))) as server:
+        words = ["serve", "--model", f"{server.url}{base}", "--listen", "127.0.0.1:0", "--admin", "off"]
+        process = subprocess.Popen(  # noqa: ASYNC220 - returns at once
+            [sys.executable, "-m", "proxy", *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            env={**os.environ},
+        )  # fmt: skip
+        try:
+            assert process.stdout is not None
+            port = int((await asyncio.to_thread(process.stdout.readline)).rsplit(":", 1)[1])
+            told = await asyncio.to_thread(process.stdout.readline)
+            seen = await exchange(port, post("/v1/chat/completions", chat_request()))
+        finally:
+            process.kill()
+            process.communicate()
+    assert f"clients use http://127.0.0.1:{port}{base or '/'}\n" == told
+    assert chat_answer('{"city":"Oslo","days":3}') == seen.body
+
+
+def test_a_second_source_beside_it_is_a_mistake() -> None:
+    words = [sys.executable, "-m", "proxy", "serve", "--model", "http://127.0.0.1:1/v1", "--mcp", "http://127.0.0.1:1/"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (2, "serve: --mcp and --model cannot stand together: say one of them\n") == (done.returncode, done.stderr)

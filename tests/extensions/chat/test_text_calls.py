@@ -1,0 +1,92 @@
+"""Calls that stand in the text of an answer become calls where all about them is whole and valid."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from proxy.extensions.chat.core.call_markup import MARKUPS, find_sign
+from tests.extensions.chat.answers import chat_request, chat_text, messages_request, responses_request, whole
+from tests.extensions.chat.samples import TEXTS, WHOLE
+from tests.serving.proxied import proxied
+from tests.serving.wire import Seen, replies, tool
+
+ROUTES = "  - {path: /v1, upstream: tools, repair: standard, model: {text_calls: %s}}"
+
+
+async def ask(answer: bytes, path: str, request: bytes, text_calls: str = "markup") -> Seen:
+    async with tool(replies(whole(answer))) as server, proxied(ROUTES % text_calls, server.url) as proxy:
+        return await proxy.post(path, request)
+
+
+async def ask_chat(text: str, text_calls: str = "markup", **more: Any) -> Seen:
+    return await ask(chat_text(text), "/v1/chat/completions", chat_request(**more), text_calls)
+
+
+def test_every_dialect_has_a_sample_and_a_source() -> None:
+    assert {row.name for row in MARKUPS} == {name.partition(",")[0] for name in WHOLE}
+    assert all(row.source for row in MARKUPS)
+    assert [0] * len(WHOLE) == [find_sign(text) for text, _ in WHOLE.values()]
+
+
+@pytest.mark.parametrize("dialect", WHOLE)
+@pytest.mark.parametrize("before", ["", "Let me see.\n\n"])
+async def test_whole_markup_becomes_calls(dialect: str, before: str) -> None:
+    text, arguments = WHOLE[dialect]
+    seen = await ask_chat(before + text)
+    choice = json.loads(seen.body)["choices"][0]
+    calls = choice["message"]["tool_calls"]
+    assert arguments == [json.loads(call["function"]["arguments"]) for call in calls]
+    assert {"get_weather"} == {call["function"]["name"] for call in calls}
+    assert len(calls) == len({call["id"] for call in calls})
+    assert (before.strip() or None, "tool_calls") == (choice["message"]["content"], choice["finish_reason"])
+    assert (seen.header("tool-repairs") or "").startswith("text_call;path=")
+
+
+@pytest.mark.parametrize("why", TEXTS)
+async def test_any_other_text_stays_byte_for_byte(why: str) -> None:
+    seen = await ask_chat(TEXTS[why])
+    assert (chat_text(TEXTS[why]), None) == (seen.body, seen.header("tool-repairs"))
+
+
+async def test_a_lone_object_becomes_a_call_where_the_route_says_so() -> None:
+    seen = await ask_chat(TEXTS["a lone object"], "json")
+    message = json.loads(seen.body)["choices"][0]["message"]
+    assert (None, '{"city":"Oslo"}') == (message["content"], message["tool_calls"][0]["function"]["arguments"])
+    for text in ("Here: " + TEXTS["a lone object"], "```json\n" + TEXTS["a lone object"] + "\n```", '{"city": "Oslo"}'):
+        assert chat_text(text) == (await ask_chat(text, "json")).body
+
+
+async def test_nothing_becomes_a_call_where_the_route_or_the_request_forbids_it() -> None:
+    text = WHOLE["hermes"][0]
+    assert chat_text(text) == (await ask_chat(text, "off")).body
+    assert chat_text(text) == (await ask_chat(text, tool_choice="none")).body
+
+
+async def test_the_last_block_of_a_message_becomes_blocks_of_calls() -> None:
+    def write(*blocks: dict[str, Any], stop: str) -> dict[str, Any]:
+        return {
+            "id": "m1",
+            "type": "message",
+            "content": [{"type": "thinking", "thinking": "Hm"}, *blocks],
+            "stop_reason": stop,
+        }
+
+    text, _ = WHOLE["hermes, twice"]
+    answer = json.dumps(write({"type": "text", "text": f"I look. {text}"}, stop="end_turn")).encode()
+    made = json.loads((await ask(answer, "/v1/messages", messages_request())).body)
+    ids = [block.pop("id") for block in made["content"] if block["type"] == "tool_use"]
+    calls = [{"type": "tool_use", "name": "get_weather", "input": each} for each in WHOLE["hermes, twice"][1]]
+    assert write({"type": "text", "text": "I look."}, *calls, stop="tool_use") == made
+    assert 2 == len(set(ids))
+
+
+async def test_the_last_message_of_a_response_becomes_items_of_calls() -> None:
+    text, arguments = WHOLE["kimi"]
+    message = {"type": "message", "id": "i1", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
+    answer = json.dumps({"id": "r1", "output": [{"type": "reasoning", "id": "i0"}, message]}).encode()
+    made = json.loads((await ask(answer, "/v1/responses", responses_request())).body)
+    assert ["reasoning", "function_call"] == [item["type"] for item in made["output"]]
+    assert arguments == [json.loads(item["arguments"]) for item in made["output"][1:]]
