@@ -116,6 +116,7 @@ attack: $(VENV)/test.stamp
 # The pages that are made from the code.
 docs: $(VENV)/test.stamp
 	$(BIN)/python -m tests.docs.config_schema
+	$(BIN)/python -m tests.docs.config_page
 	$(BIN)/python -m tests.docs.defaults
 	$(BIN)/python -m tests.docs.metrics
 	$(BIN)/python -m tests.docs.repair

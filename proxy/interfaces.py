@@ -8,11 +8,12 @@ from __future__ import annotations
 from asyncio import Future
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from proxy.core.contract.correction import AnswerFormat, Asked, BudgetKind, Layer
 from proxy.core.contract.policy import CallLimits, ListedSchema, ListRules, ToolPolicy, ToolServer, UnknownTool
 from proxy.core.json.jsontext import TextLimits
+from proxy.core.model.codes import ErrorCode
 from proxy.core.model.fields import Spellings
 from proxy.core.model.values import (
     CheckedCall,
@@ -362,6 +363,8 @@ class CallRecord:
     policy: ToolPolicy | None = field(default=None, repr=False)
     checked: CheckedCall | None = field(default=None, repr=False)
     result: ToolResult | None = field(default=None, repr=False)
+    # The fields of its log line (telemetry/logs.py), which spans and kept calls show too; made once it has ended.
+    line: dict[str, Any] | None = field(default=None, init=False, repr=False)
 
 
 class CallLimiter(Protocol):
@@ -422,6 +425,58 @@ class LearnedLists(Protocol):
         """The tools of the list that was last used; where nothing was learned, those of the config."""
 
 
+# --- access ---------------------------------------------------------------------------------------------------------
+@value_class
+class AccessDenied:
+    """Why a request may not go on; `headers` belong to the answer."""
+
+    code: ErrorCode
+    message: str
+    headers: Headers = ()
+
+
+class CallAccess(Protocol):
+    """What one caller may call on one route. It knows the caller's claims, which stand nowhere else."""
+
+    @property
+    def scope(self) -> str:
+        """Equal for callers who may see the same tools."""
+
+    def may_see(self, tool: str) -> bool:
+        """Whether a tool of this name is shown to the caller."""
+
+    def refuse_tool(self, tool: str) -> Failure | None:
+        """Why no call of a tool is allowed to the caller, whatever its arguments; None where some may be."""
+
+    def refuse_call(self, checked: CheckedCall) -> Failure | None:
+        """Why a call is not sent as it would go to its tool; None where it is."""
+
+
+@value_class
+class Admitted:
+    """A request that may go on: the name of its token, '' without one, the CORS fields of its answer, and what its
+    caller may call; `calls` None: anything."""
+
+    token: str = ""
+    cors: Headers = ()
+    calls: CallAccess | None = field(default=None, repr=False)
+
+
+# Gives the names in a client's certificate, each with its kind: `CN:name`, `DNS:host`, `URI:spiffe://...`.
+Certificate = Callable[[], frozenset[str]]
+
+# What admits a request or refuses it; a request whose token's keys have to be fetched waits.
+Admission = Admitted | AccessDenied | Awaitable[Admitted | AccessDenied]
+
+
+class RouteAccess(Protocol):
+    """What admits the requests of one route before their bodies are read."""
+
+    def admit(self, headers: Headers, token: str | AccessDenied, certificate: Certificate) -> Admission:
+        """Whether a request may go on. `token`: the name of the static token that came, '' where the route knows none,
+        or why none is known; `certificate` gives the names in the client's certificate."""
+
+
 # --- one call -------------------------------------------------------------------------------------------------------
 # Where clients may tell what the user wants: (kind, name) of each place.
 QuerySources = tuple[tuple[str, str], ...]
@@ -437,6 +492,13 @@ class CallRoute(Protocol):
     @property
     def unknown(self) -> UnknownTool:
         """What holds for calls of all other tools."""
+
+    @property
+    def calls(self) -> CallAccess | None:
+        """What the caller may call; None: anything."""
+
+    def refuse_hidden(self, tool: str) -> Failure | None:
+        """Why a tool of the route that the caller may not see is not called; None for every other name."""
 
     @property
     def headers(self) -> Headers:
@@ -557,7 +619,7 @@ class JudgesElsewhere(Protocol):
 @dataclass(frozen=True, slots=True)
 class Services:
     """The outside world, wired by the app: `upstreams` by name, `extra_lines` of a tool's own formatter; `escalated` is
-    told of each escalation once, and waits for nothing."""
+    told of each escalation once, and waits for nothing; `access` by the keys of the routes that ask who calls."""
 
     store: StateStore
     clock: Clock
@@ -570,3 +632,4 @@ class Services:
     second_judge: SecondJudge | None = None
     limiter: CallLimiter | None = None
     escalated: Callable[[ToolResult, CallRecord], None] = lambda result, record: None  # noqa: ARG005
+    access: Mapping[str, RouteAccess] = field(default_factory=dict)

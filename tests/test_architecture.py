@@ -107,6 +107,7 @@ LIBRARIES: Final = {
     "prometheus_client": ("proxy/telemetry/metrics.py", "proxy/telemetry/merged.py"),
     "httptools": ("proxy/upstream/http1/",),
     "redis": ("proxy/state/redis/",),
+    "jwt": ("proxy/extensions/access/tokens/",),
     "uvloop": ("proxy/server/", "proxy/cli/serve.py"),
 }
 

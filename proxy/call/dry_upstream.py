@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from proxy.core.contract.policy import ToolPolicy, UnknownTool
 from proxy.core.model.values import CheckedCall, Failure, Headers, UpstreamReply
-from proxy.interfaces import QuerySources, UpstreamRequest
+from proxy.interfaces import CallAccess, QuerySources, UpstreamRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,11 @@ class Nowhere:
     headers: Headers = ()
     unknown: UnknownTool = field(default_factory=UnknownTool)
     peer: str = ""
+    calls: CallAccess | None = None
+
+    def refuse_hidden(self, tool: str) -> Failure | None:  # noqa: ARG002 - the operator sees all tools
+        """Every tool may be called."""
+        return None
 
     def find_user_query(self, sources: QuerySources) -> str:  # noqa: ARG002
         """There is no user query."""

@@ -1,4 +1,5 @@
-"""Sends a call within `limits.rate` and `limits.concurrent`, where its tool has some and an extension keeps them."""
+"""Sends a call within the limits of its tool: its call cap, and the `limits.rate` and `limits.concurrent` that an
+extension keeps."""
 
 from __future__ import annotations
 
@@ -6,10 +7,31 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from proxy.call.context import ApprovedCall, CallContext, PendingFailure
+from proxy.core.contract import attempts
+from proxy.core.contract.policy import ToolPolicy
 from proxy.core.model.values import Delivered, Failure
 from proxy.upstream.faults import EndingStream
 
 Send = Callable[[CallContext, ApprovedCall], Awaitable[Delivered | PendingFailure]]
+
+
+async def send_within_cap(
+    context: CallContext, approved: ApprovedCall, policy: ToolPolicy | None, send: Send
+) -> Delivered | PendingFailure:
+    """Takes the call's slot of its cap, where it has one, and gives it back unless the call is delivered."""
+    store, call = context.services.store, approved.checked.call
+    slot = None if policy is None else attempts.make_reservation(call, policy)
+    if slot is None:
+        return await send(context, approved)
+    if await store.reserve(slot.key, slot.limit, slot.ttl) is None:
+        return PendingFailure(attempts.make_cap_failure(call, slot), "refused", approved.repairs)
+    result: Delivered | PendingFailure | None = None
+    try:
+        result = await send(context, approved)
+        return result
+    finally:
+        if not isinstance(result, Delivered) or result.failed:
+            await store.release(slot.key)
 
 
 async def send_within_limits(context: CallContext, approved: ApprovedCall, send: Send) -> Delivered | PendingFailure:

@@ -23,7 +23,7 @@ from proxy.call.context import (
 from proxy.call.correction import correct_call
 from proxy.call.hooks import admit_call, replace_answer, tell_decision, tell_outcome
 from proxy.call.judging import Judged, judge_call
-from proxy.call.limits import Send, send_within_limits
+from proxy.call.limits import send_within_cap, send_within_limits
 from proxy.call.outcome import (
     check_answer,
     count_tool_error,
@@ -33,7 +33,7 @@ from proxy.call.outcome import (
     recall_failures,
     refuse_call,
 )
-from proxy.core.contract import attempts, container
+from proxy.core.contract import container
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import Delivered, Failure, Outcome, Reject, ToolCall, ToolResult, UpstreamReply
@@ -58,6 +58,8 @@ def run_call(
 
 async def _run(context: CallContext) -> Outcome:
     services = context.services
+    if context.call_route.calls is not None and (denied := context.call_route.refuse_hidden(context.call.tool)):
+        return await refuse_call(context, PendingFailure(denied, "refused", context.opening))
     if has_failed_before(context):
         recalled = await recall_failures(context)
         if isinstance(recalled, ToolResult):
@@ -95,6 +97,8 @@ async def _judge_and_send(context: CallContext) -> Delivered | PendingFailure:
         record_refusal(context, judged.container_event, seconds)
         return PendingFailure(decision.failure, "refused", context.opening)
     approved = approve_call(context, decision.checked, judged.container_event, seconds)
+    if (calls := context.call_route.calls) is not None and (denied := calls.refuse_call(approved.checked)):
+        return PendingFailure(denied, "refused", approved.repairs)
     judge = services.second_judge
     if judge is not None and policy is not None:
         if not judge.asks_first:  # it is asked about some calls, while they go
@@ -103,29 +107,10 @@ async def _judge_and_send(context: CallContext) -> Delivered | PendingFailure:
             return PendingFailure(failure, "refused", approved.repairs)
     send = _send if services.limiter is None or context.report_only else partial(send_within_limits, send=_send)
     uncapped = policy is None or policy.cap.limit is None or context.report_only
-    return await (send(context, approved) if uncapped else _send_within_cap(context, approved, policy, send))
+    return await (send(context, approved) if uncapped else send_within_cap(context, approved, policy, send))
 
 
 # --- the way to the tool ----------------------------------------------------------------------------------------------
-async def _send_within_cap(
-    context: CallContext, approved: ApprovedCall, policy: ToolPolicy | None, send: Send
-) -> Delivered | PendingFailure:
-    """Takes the call's slot of its cap, where it has one, and gives it back unless the call is delivered."""
-    store, call = context.services.store, approved.checked.call
-    slot = None if policy is None else attempts.make_reservation(call, policy)
-    if slot is None:
-        return await send(context, approved)
-    if await store.reserve(slot.key, slot.limit, slot.ttl) is None:
-        return PendingFailure(attempts.make_cap_failure(call, slot), "refused", approved.repairs)
-    result: Delivered | PendingFailure | None = None
-    try:
-        result = await send(context, approved)
-        return result
-    finally:
-        if not isinstance(result, Delivered) or result.failed:
-            await store.release(slot.key)
-
-
 async def _send(context: CallContext, approved: ApprovedCall) -> Delivered | PendingFailure:
     checked, tool = approved.checked, context.call_route.tools.get(approved.checked.call.tool)
     request = _request(context, approved)

@@ -126,6 +126,8 @@ def is_schema_place(path: Pointer) -> bool:
         return len(path) == 6 and path[5] in ("schema", "overlay")
     if path[2:3] == ("parameters",):
         return path[:1] == ("routes",) and len(path) == 5 and path[4] == "schema"
+    if path[-1:] == ("arguments",) and path[-3:-2] == ("allow",):
+        return path[:1] in (("defaults",), ("routes",))
     if len(path) == 3:
         return path[0] in ("tools", "routes") and path[2] in ("schema", "response_schema")
     return path[-1:] == ("schema",) and path[2:4] == ("container", "functions")

@@ -335,6 +335,9 @@ class ListedRoute(Protocol):
     def list_notes(self) -> Iterator[str]:
         """What is worth knowing of the route, and no mistake."""
 
+    def show_all(self) -> ListedRoute:
+        """The same route, where everybody sees every tool as its server lists it."""
+
     def make_rules(self, make_policy: Callable[[ToolConfig], ToolPolicy]) -> ListRules:
         """How the route treats the tools that its server lists."""
 

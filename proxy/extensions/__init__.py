@@ -8,7 +8,7 @@ Nothing else names a module of an extension (tests/test_architecture.py), so a f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -92,6 +92,7 @@ class Extension:
     `limit_keys`: key of a policy's `limits` -> a function of the key's merged value.
     `limiter`: makes the `CallLimiter` (interfaces.py) of calls, from the services, for the first config that has one of
         `limit_keys`.
+    `callers`: those of its policy keys by which a route asks who calls (`Services.access` of such a route).
     `check`: a `CheckKeys` (config/context.py), called for a config in which one of `keys` is written.
     `pages`: path below the operator's port -> what answers it. A path that ends in a slash takes all below it.
     `observer`: makes a `ConfiguredObserver` (server/setup/observers.py) for the first config with one of `sections`.
@@ -99,6 +100,8 @@ class Extension:
         the routes. Called for a config with one of `sections`; so is the next.
     `services`: makes a `ServiceExtender` (server/setup/added.py) for the first config with one of `sections`.
     `tool_texts`: a function of the config; gives the `ToolTexts` that MCP clients are told, or None.
+    `pinned`: a function `(config, name of a route) -> PinnedTools | None` (core/contract/served_tools.py): which
+        definitions of the tools that its server lists are approved. Called for a config with one of `sections`.
     `route_kinds`: value of a route's `protocol` -> what speaks it.
     `route_check`: yields what contradicts itself among the keys of a route that speaks one of its protocols, or that
         has one of its keys itself or at its upstream (config/combinations.py).
@@ -128,6 +131,7 @@ class Extension:
     policy_keys: Mapping[str, str] = field(default_factory=dict)
     limit_keys: Mapping[str, str] = field(default_factory=dict)
     limiter: str = ""
+    callers: tuple[str, ...] = ()
     check: str = ""
     pages: Mapping[str, PageRow] = field(default_factory=dict)
     observer: str = ""
@@ -135,6 +139,7 @@ class Extension:
     answers: str = ""
     tool_texts: str = ""
     services: str = ""
+    pinned: str = ""
     route_kinds: Mapping[str, RouteKind] = field(default_factory=dict)
     route_check: str = ""
     upstream_keys: Mapping[str, str] = field(default_factory=dict)
@@ -271,15 +276,19 @@ EXTENSIONS: Final = (
     Extension(
         "access",
         adds="who may call what and how often: tokens that issuers sign, rules and rates, and a line per decision",
-        sections={"access": "access.access_section:read_access"},
+        verbs={"pin": "access.cli.pin"},
+        sections={"access": "access.access_section:read_access", "pins": "access.pins.pins_section:read_pins"},
         policy_keys={"jwt": "access.access_section:read_jwt", "allow": "access.access_section:read_allow"},
         limit_keys={
             "rate": "access.rates.limit_keys:read_rates",
             "concurrent": "access.rates.limit_keys:read_concurrent",
         },
         limiter="access.rates.limiter:make_limiter",
-        check="access.access_section:check_access",
+        callers=("jwt", "allow"),
+        check="access.access_checks:check_access",
+        answers="access.metadata:make_answers",
         services="access.access_services:AccessServices",
+        pinned="access.pins.pins_section:find_pinned",
     ),
     Extension(
         "chat",
@@ -448,9 +457,17 @@ RELAY_KEYS: Final = tuple(key for row in EXTENSIONS for key in row.relays)
 # Every key of a policy that is an extension's -> its reader.
 POLICY_PLACES: Final[Mapping[str, str]] = {key: place for row in EXTENSIONS for key, place in row.policy_keys.items()}
 
+# The keys of a policy by which a route asks who calls.
+ASKS_CALLER: Final = frozenset(key for row in EXTENSIONS for key in row.callers)
+
 
 # Every key of a policy's `limits` that is an extension's -> its reader.
 LIMIT_PLACES: Final[Mapping[str, str]] = {key: place for row in EXTENSIONS for key, place in row.limit_keys.items()}
+
+
+def find_pinned_place(sections: Container[str]) -> str:
+    """What knows the approved definitions of tools, for a config with these sections; '' where none does."""
+    return next((row.pinned for row in EXTENSIONS if row.pinned and any(key in sections for key in row.sections)), "")
 
 
 def find_limiter() -> str:

@@ -9,7 +9,7 @@ change at the source.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from proxy.core.check.validation import SchemaError, compile_check
@@ -91,7 +91,8 @@ Kind = Literal["openapi", "mcp"]
 @dataclass(frozen=True, slots=True)
 class Harvest:
     """One source. `upstream` is the URL for the config; `path` is the path of an MCP endpoint, else ''; `about` is one
-    line about the source; `seen` names everything at the source, including what was left out or not asked for.
+    line about the source; `seen` names everything at the source, including what was left out or not asked for;
+    `definitions` are the entries of an MCP server's list, by name.
     """
 
     kind: Kind
@@ -104,6 +105,7 @@ class Harvest:
     notes: tuple[str, ...] = ()
     seen: tuple[str, ...] = ()
     path: str = ""
+    definitions: Mapping[str, Mapping[str, JsonValue]] = field(default_factory=dict, repr=False)
 
 
 FILE: Final = "imported.json"

@@ -4,7 +4,7 @@ request or of a dry run.
 
 from __future__ import annotations
 
-from proxy.routing.build import build_routes
+from proxy.routing.build import build_routes, name_routes
 from proxy.routing.table import (
     DryTarget,
     LeftOutOperation,
@@ -25,5 +25,6 @@ __all__ = [
     "RouteTable",
     "build_routes",
     "find_dry_target",
+    "name_routes",
     "walk_trie",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from proxy.adapters.base import CallShape
@@ -10,7 +10,6 @@ from proxy.config.files.secrets import reveal
 from proxy.config.model import (
     Config,
     HeaderChanges,
-    ListedRoute,
     Policy,
     RouteEntry,
     RouteKind,
@@ -21,6 +20,7 @@ from proxy.config.model import (
 from proxy.config.policies import make_repair_policy, select_fingerprint
 from proxy.config.schemas import hash_value
 from proxy.core.check.validation import Check
+from proxy.core.contract.definitions import PinnedTools
 from proxy.core.contract.policy import (
     AnswerPolicy,
     AttemptsPolicy,
@@ -33,24 +33,28 @@ from proxy.core.contract.policy import (
 from proxy.core.contract.request_rules import ChannelJudge, OperationRule
 from proxy.core.display.secrets import find_sensitive_names
 from proxy.core.model.values import Container, FeedbackLimits
-from proxy.extensions import find_binder, load_place
+from proxy.extensions import ASKS_CALLER, find_binder, find_pinned_place, load_place
 from proxy.routing.table import Route, RouteTable
 
 
 def build_routes(config: Config) -> RouteTable:
     """Compiles the routes of a loaded config."""
     containers = _list_members(config)
-    taken: set[str] = set()
-    routes = []
-    for entry in (*config.routes, *config.metadata_routes):
-        key = entry.name if entry.name not in taken else f"{','.join(entry.methods)} {entry.name}"
-        taken.add(key)
-        routes.append(replace(_build_route(entry, config, containers), key=key))
+    routes = [replace(_build_route(entry, config, containers), key=key) for key, entry in name_routes(config)]
     left_out = [
         Route(each.why, each.path, frozenset(each.methods), "passthrough", upstream_path=each.path, lookalikes="pass")
         for each in config.left_out
     ]
     return RouteTable(tuple(routes), RouteTable(tuple(left_out)) if left_out else None)
+
+
+def name_routes(config: Config) -> Iterator[tuple[str, RouteEntry]]:
+    """The routes of a config, each with the key that no other one has."""
+    taken: set[str] = set()
+    for entry in (*config.routes, *config.metadata_routes):
+        key = entry.name if entry.name not in taken else f"{','.join(entry.methods)} {entry.name}"
+        taken.add(key)
+        yield key, entry
 
 
 def _list_members(config: Config) -> dict[str, Container]:
@@ -66,8 +70,7 @@ def _list_members(config: Config) -> dict[str, Container]:
 def _build_route(entry: RouteEntry, config: Config, containers: Mapping[str, Container]) -> Route:
     upstream = config.upstreams.get(entry.upstream)
     inherited = upstream.headers if upstream else HeaderChanges()
-    own, timeout = entry.policy.headers, _find_timeout(entry, upstream)
-    operations = _bind_operations(entry)
+    own, timeout, operations = entry.policy.headers, _find_timeout(entry, upstream), _bind_operations(entry)
     return Route(
         name=entry.name,
         path=entry.path,
@@ -91,8 +94,10 @@ def _build_route(entry: RouteEntry, config: Config, containers: Mapping[str, Con
         headers_remove=inherited.remove | own.remove,
         auth=entry.policy.auth,
         cors=entry.policy.cors,
+        asks_caller=not entry.policy.added.keys().isdisjoint(ASKS_CALLER),
+        keeps_token=any(getattr(each, "keeps_token", False) for each in entry.policy.added.values()),
         websocket=entry.websocket and entry.kind == "passthrough",
-        learn=_build_rules(entry.listed, operations) if entry.listed is not None else None,
+        learn=_build_rules(entry, config, operations),
         idle_timeout=upstream.idle_timeout if upstream else find_default(Route, "idle_timeout"),
         query_policy=entry.query,
         lookalikes=entry.lookalikes,
@@ -157,11 +162,16 @@ def _list_tool_timeouts(entry: RouteEntry, usual: float) -> dict[str, float]:
     return {name: timeout for name, timeout in timeouts if timeout is not None and timeout != usual}
 
 
-def _build_rules(entry: ListedRoute, operations: Mapping[str, OperationRule]) -> ListRules:
-    """The operator's rules for tools that a server lists, or that are `operations`."""
-    return entry.make_rules(
+def _build_rules(entry: RouteEntry, config: Config, operations: Mapping[str, OperationRule]) -> ListRules | None:
+    """The operator's rules for tools that a server lists, or that are `operations`; None where the route has none."""
+    if entry.listed is None:
+        return None
+    rules = entry.listed.make_rules(
         lambda tool: _build_policy(tool, None, "call", listed=True, operation=operations.get(tool.name))
     )
+    place = find_pinned_place(config.sections)
+    pinned: PinnedTools | None = load_place(place)(config, entry.name) if place else None
+    return rules if pinned is None else rules.pin(pinned)
 
 
 def _build_policy(

@@ -48,6 +48,7 @@ class Route:
     `tool_timeouts`: tools that may take another time than `timeout` (seconds). `matrix`: path parameters with `;`.
     `operations`: how calls of a tool stand in HTTP requests, where they are more than a body. `key` is
     unique; several routes may share a name, which is their path, and differ in their methods.
+    `asks_caller`: the services' `access` admits its requests; `keeps_token`: a token that came does not go on.
     `relayed_by`: the extension that answers a route of kind `passthrough`, which then takes every path below its own;
     `brought` holds for the tools that its requests bring along.
     `rewrites_resource`: the path whose URL stands for the server's own in OAuth, '' for none. `is_from_root`: the path
@@ -69,6 +70,8 @@ class Route:
     mode: Mode = field(default=find_default(Policy, "mode"))
     unknown: UnknownTool = field(default_factory=UnknownTool)
     max_body: int = find_default(Policy, "max_body")
+    asks_caller: bool = False
+    keeps_token: bool = False
     timeout: float = 30.0
     tool_timeouts: Mapping[str, float] = field(default_factory=dict)
     headers_set: Headers = field(default=(), repr=False)

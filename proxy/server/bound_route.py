@@ -7,7 +7,7 @@ one tool per path, and gets the arguments alone, as it would from a route per to
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from proxy.adapters import find_adapter
@@ -18,7 +18,7 @@ from proxy.core.contract.request_rules import OperationRule, WrittenRequest
 from proxy.core.model.fields import NO_SPELLINGS, fold_header
 from proxy.core.model.values import CheckedCall, Failure, Fields, Headers, RawRequest, UpstreamReply, value_class
 from proxy.extensions import find_route_kind, load_place
-from proxy.interfaces import LearnedLists, QuerySources, UpstreamRequest
+from proxy.interfaces import CallAccess, LearnedLists, QuerySources, UpstreamRequest
 from proxy.routing import Route
 from proxy.server.http.body import is_json
 from proxy.server.http.headers import ANOTHER_REQUEST, Changes, make_request_headers
@@ -66,7 +66,7 @@ class RouteBinding:
     def of(cls, route: Route) -> RouteBinding:
         """Compiles one route."""
         dropped = Changes(route.headers_set, route.headers_remove).dropped
-        if route.auth is not None and not route.auth.forward:
+        if (route.auth is not None and not route.auth.forward) or route.keeps_token:
             dropped |= {"authorization"}  # the credentials are the proxy's own
         if route.kind != "passthrough":
             dropped |= ANOTHER_REQUEST
@@ -140,21 +140,41 @@ class RouteBinding:
         )
 
 
+def show_tools(tools: Mapping[str, ToolPolicy], calls: CallAccess) -> dict[str, ToolPolicy]:
+    """The tools that a caller may see; containers hold the functions that it may see."""
+    return {name: _show_functions(policy, calls) for name, policy in tools.items() if calls.may_see(name)}
+
+
+def _show_functions(policy: ToolPolicy, calls: CallAccess) -> ToolPolicy:
+    group = policy.container
+    if group is None or all(calls.may_see(function.name) for function in group.functions):
+        return policy
+    seen = tuple(function for function in group.functions if calls.may_see(function.name))
+    return replace(policy, container=replace(group, functions=seen))
+
+
 @value_class
 class RouteRequest:
     """Implements `CallRoute` for one request. `hop_fields` are Via, X-Forwarded-* and the request id, `cors`
-    the fields of the answer by which a page may read it, `memory` what its body holds."""
+    the fields of the answer by which a page may read it, `memory` what its body holds, `calls` what the caller may
+    call; None: anything."""
 
     binding: RouteBinding
     raw: RawRequest
     hop_fields: Headers
     cors: Headers
     memory: BodyMemory
+    calls: CallAccess | None = None
 
     @property
     def tools(self) -> Mapping[str, ToolPolicy]:
-        """Returns the policy of every tool of the route."""
-        return self.binding.route.tools
+        """Returns the policy of every tool of the route that the caller may see."""
+        tools = self.binding.route.tools
+        return tools if self.calls is None else show_tools(tools, self.calls)
+
+    def refuse_hidden(self, tool: str) -> Failure | None:
+        """Why a tool of the route that the caller may not see is not called."""
+        return self.calls.refuse_tool(tool) if self.calls is not None and tool in self.binding.route.tools else None
 
     @property
     def unknown(self) -> UnknownTool:

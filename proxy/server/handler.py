@@ -36,7 +36,12 @@ from proxy.core.model.values import (
     UpstreamReply,
 )
 from proxy.interfaces import (
+    AccessDenied,
+    Admission,
+    Admitted,
+    CallAccess,
     CallRecord,
+    Certificate,
     Episode,
     JudgesElsewhere,
     Observer,
@@ -50,8 +55,6 @@ from proxy.interfaces import (
 from proxy.routing import LeftOutOperation, Match, MethodNotAllowed, Route, RouteTable
 from proxy.server.bound_route import RouteBinding, RouteRequest
 from proxy.server.http.access import (
-    AccessDenied,
-    Admitted,
     admit,
     answer_preflight,
     find_other_request,
@@ -68,6 +71,7 @@ from proxy.server.http.body import (
     stream_body,
     take_body,
 )
+from proxy.server.http.certificate import read_names
 from proxy.server.http.checks import BadRequest, find_fault
 from proxy.server.http.framing import Response, has_begun
 from proxy.server.http.headers import Callers, Hop, read_fields, split_target
@@ -98,8 +102,12 @@ BeginTrace = Callable[[str | None, str | None], Trace]
 _LOOP: Final = AccessDenied(codes.UPSTREAM_UNAVAILABLE, "The route leads back to this proxy.")
 
 
-# Answers a GET at a path that an extension serves: the request, its fields, the routes, and the state store.
-AnswerPath = Callable[[RawRequest, Fields, Sequence[Route], StateStore], Awaitable[HttpReply]]
+# Answers a GET at a path that an extension serves: the request, its fields, the routes that the caller may use, each
+# with what it may call there, and the state store.
+Usable = Sequence[tuple[Route, CallAccess | None]]
+AnswerPath = Callable[[RawRequest, Fields, Callable[[], Awaitable[Usable]], StateStore], Awaitable[HttpReply]]
+# Paths at which the proxy says something of itself (RFC 8615).
+_WELL_KNOWN: Final = "/.well-known/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +273,10 @@ class Handler:
         snapshot = self.snapshot
         if self._hosts and not is_served_host(fields.get("host") or "", self._hosts):
             return answer_unrouted(codes.HOST_NOT_SERVED, "", record, accept)
-        path, query = split_target(request.raw_path)
+        target = split_target(request.raw_path)
+        path = target[0]
+        if path in snapshot.answers and path.startswith(_WELL_KNOWN):  # no route takes the place of what we say of us
+            return self._answer_unrouted(request, fields, None, record)
         match = snapshot.table.match(request.method, path)
         if request.method == "OPTIONS" and (asked := read_preflight_method(fields)):
             answer = _preflight(snapshot.table.match(asked, path), fields, record)
@@ -275,8 +286,41 @@ class Handler:
             return self._answer_unrouted(request, fields, match, record)
         binding = snapshot.bindings[match.route.key]
         record.route = match.route.name
+        admitted = self._admit(request, fields, binding, snapshot)
+        if isinstance(admitted, Admitted | AccessDenied):
+            return self._begin(request, fields, target, match, admitted, snapshot, record)
+        return self._begin_admitted(request, fields, target, match, admitted, snapshot, record)
+
+    async def _begin_admitted(
+        self,
+        request: web.BaseRequest,
+        fields: Fields,
+        target: tuple[str, str],
+        match: Match,
+        admission: Awaitable[Admitted | AccessDenied],
+        snapshot: Snapshot,
+        record: CallRecord,
+    ) -> web.StreamResponse:
+        """Begins a request whose admission has to wait."""
+        found = self._begin(request, fields, target, match, await admission, snapshot, record)
+        return found if isinstance(found, Response) else await found
+
+    def _begin(
+        self,
+        request: web.BaseRequest,
+        fields: Fields,
+        target: tuple[str, str],
+        match: Match,
+        admitted: Admitted | AccessDenied,
+        snapshot: Snapshot,
+        record: CallRecord,
+    ) -> Response | Coroutine[Any, Any, web.StreamResponse]:
+        """Begins an admitted request: the response where it is none, or the coroutine that makes it."""
+        binding, (path, query) = snapshot.bindings[match.route.key], target
         caller = self._callers.find(request)
-        client, admitted = caller.client(fields), self._admit(fields, binding, query)
+        client = caller.client(fields)
+        if isinstance(admitted, Admitted):
+            admitted = find_other_request(binding.route, query, fields) or admitted
         if isinstance(admitted, AccessDenied):
             raw = RawRequest(request.method, path, query, fields, b"", match.params, client)
             return _answer_denied(binding, raw, admitted, record)
@@ -289,7 +333,7 @@ class Handler:
         data = None if relayed or binding.form else take_body(request, fields, binding.route.max_body)
         raw = RawRequest(request.method, path, query, fields, data or b"", match.params, client)
         memory = BodyMemory(self.memory, RELAYED if relayed else JUDGED)
-        call_route = RouteRequest(binding, raw, own, admitted.cors, memory)
+        call_route = RouteRequest(binding, raw, own, admitted.cors, memory, admitted.calls)
         if relayed:
             made = self._relay(request, fields, call_route, snapshot.services, record)
         else:
@@ -308,19 +352,19 @@ class Handler:
         path, query = split_target(request.raw_path)
         if match is None and request.method == "GET" and path in snapshot.answers and not self.closing:
             client = self._callers.find(request).client(fields)
-            return _answer_path(RawRequest("GET", path, query, fields, b"", {}, client), fields, snapshot, record)
+            raw = RawRequest("GET", path, query, fields, b"", {}, client)
+            return _answer_path(raw, fields, snapshot, partial(read_names, request), record)
         return _refuse_unrouted(match, snapshot, request.method, path, fields.get("accept") or "", record)
 
-    def _admit(self, fields: Fields, binding: RouteBinding, query: str) -> Admitted | AccessDenied:
+    def _admit(self, request: web.BaseRequest, fields: Fields, binding: RouteBinding, snapshot: Snapshot) -> Admission:
         """Whether a request may use its route now."""
         if fields.get("via") is not None and self._hop.is_loop(fields):
             return _LOOP
         if self.closing:
             return AccessDenied(codes.RESTARTING, "")
-        admitted = admit(binding.route, fields)
-        if isinstance(admitted, AccessDenied):
-            return admitted
-        return find_other_request(binding.route, query, fields) or admitted
+        if not binding.route.asks_caller:
+            return admit(binding.route, fields)
+        return admit(binding.route, fields, snapshot.services.access[binding.route.key], partial(read_names, request))
 
     async def _call(
         self,
@@ -460,11 +504,26 @@ def _refuse_unrouted(
     return response
 
 
-async def _answer_path(raw: RawRequest, fields: Fields, snapshot: Snapshot, record: CallRecord) -> Response:
+async def _answer_path(
+    raw: RawRequest, fields: Fields, snapshot: Snapshot, certificate: Certificate, record: CallRecord
+) -> Response:
     """The response at a path of an extension."""
     record.route, record.outcome = raw.path, "answered"
-    reply = await snapshot.answers[raw.path](raw, fields, snapshot.table.routes, snapshot.services.store)
+    usable = partial(_list_usable, fields, snapshot, certificate)
+    reply = await snapshot.answers[raw.path](raw, fields, usable, snapshot.services.store)
     return make_response(reply, record)
+
+
+async def _list_usable(fields: Fields, snapshot: Snapshot, certificate: Certificate) -> Usable:
+    """The routes that a caller may use."""
+    found = []
+    for route in snapshot.table.routes:
+        admitted = admit(route, fields, snapshot.services.access.get(route.key), certificate)
+        if not isinstance(admitted, Admitted | AccessDenied):
+            admitted = await admitted
+        if isinstance(admitted, Admitted):
+            found.append((route, admitted.calls))
+    return found
 
 
 def _answer_denied(binding: RouteBinding, raw: RawRequest, why: AccessDenied, record: CallRecord) -> Response:

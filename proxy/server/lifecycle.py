@@ -39,7 +39,7 @@ from proxy.telemetry.logs import Log
 from proxy.telemetry.metric_table import OTHER
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.notices import NEEDS_RESTART, NOT_TAKEN_OVER, Notices
-from proxy.telemetry.watches import AddressWatch, LoopLag
+from proxy.telemetry.watches import AddressWatch, LoopLag, UnpinnedWatch, write_approval
 
 # How long calls under way may still take once the port is to be closed.
 GRACE: Final = 5.0
@@ -74,8 +74,7 @@ class Serving:
         self._extending = ExtensionServices(base, log)
         self._escalations = Escalations(log)
         self._second_judge = SecondJudges(base.pacing.chance, self.metrics, log)
-        reports = Reports(self.metrics.learn_tools, self._schema_unusable, self._schema_unguarded)
-        self._listed = ListedRoutes(base.clock, make_id, reports)
+        self._listed = ListedRoutes(base.clock, make_id, self._make_reports())
         self._addresses = AddressWatch(lambda: self.metrics.sources, partial(warn_of_addresses, log))
         trusted = compiled.loaded.config.trusted
         self.handler = Handler(
@@ -231,12 +230,21 @@ class Serving:
                 return
             await self.handler.idle()
 
+    def _make_reports(self) -> Reports:
+        unpinned = UnpinnedWatch(self._tool_unpinned)
+        return Reports(self.metrics.learn_tools, self._schema_unusable, self._schema_unguarded, unpinned)
+
     def _schema_unusable(self, route: str, tool: str, reason: str) -> None:
         self.log.event("tool schema cannot be used", "warning", route=route, tool=tool, reason=reason)
 
     def _schema_unguarded(self, route: str, tool: str, remarks: str) -> None:
         self.metrics.unguarded.series[route, tool if self.metrics.knows(route, tool) else OTHER] += 1
         self.log.event("tool schema guards less than it says", "warning", route=route, tool=tool, remarks=remarks)
+
+    def _tool_unpinned(self, route: str, tool: str, effect: str, change: str) -> None:
+        self.metrics.unpinned.series[route, tool if self.metrics.knows(route, tool) else OTHER] += 1
+        told = {"route": route, "tool": tool, "effect": effect, "change": change}
+        self.log.event("tool is not defined as pinned", "warning", **told, approve=write_approval(route, tool))
 
     def _adopt(self, compiled: Compiled) -> None:
         """Serves another config from here on. Nothing in it waits, so no request sees a half of it."""

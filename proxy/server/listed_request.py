@@ -49,8 +49,10 @@ class ListedRequest:
 class Reports:
     """The observers of listed tools. `learned` receives a route's name and the names of its tools; `unusable` receives
     a route, a tool, and why the tool's schema cannot be used; `unguarded` the same where a schema surely means more
-    than it guards. Each is called once per list, the last two for each tool."""
+    than it guards. Each is called once per list, the last two for each tool. `unpinned` receives a route, a tool that
+    is not defined as approved, what becomes of it, and how it differs, each time that a list is read."""
 
     learned: Callable[[str, Iterable[str]], None]
     unusable: Callable[[str, str, str], None]
     unguarded: Callable[[str, str, str], None]
+    unpinned: Callable[[str, str, str, str], None]

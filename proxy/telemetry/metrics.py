@@ -178,6 +178,7 @@ class Metrics:
         self._answers = self.add_counter(METRICS["toolproxy_answers_total"])
         self._hooks = self.add_counter(METRICS["toolproxy_hook_failures_total"])
         self.unguarded = self.add_counter(METRICS["toolproxy_unguarded_schemas_total"])
+        self.unpinned = self.add_counter(METRICS["toolproxy_unpinned_tools_total"])
         self._second_opinions = self.add_counter(METRICS["toolproxy_second_opinions_total"])
 
     def _make_wire(self) -> None:

@@ -12,10 +12,16 @@ from proxy.interfaces import CallRecord
 # The messages in the log of calls that are refused for another reason, by error code.
 _MESSAGES: Final = {
     codes.CALL_CAP_EXCEEDED.name: "Tool call beyond its cap refused",
+    codes.CALL_RATE_EXCEEDED.name: "Tool call beyond its rate refused",
+    codes.TOO_MANY_CALLS_AT_ONCE.name: "Tool call refused beside those under way",
     codes.TOOL_ERROR_BUDGET.name: "Tool call refused after too many errors of the tool",
-    codes.CALL_NOT_ALLOWED.name: "Tool call not allowed by a hook",
+    codes.CALL_NOT_ALLOWED.name: "Tool call not allowed by a hook or a rule",
     codes.HOOK_FAILED.name: "Tool call refused because a hook failed",
 }
+# Calls that passed the check and were refused for how many there are.
+_PASSED: Final = frozenset(
+    code.name for code in (codes.CALL_CAP_EXCEEDED, codes.CALL_RATE_EXCEEDED, codes.TOO_MANY_CALLS_AT_ONCE)
+)
 _BLOCKED: Final = "Tool call refused that the tool has refused before"
 _NOT_SENT: Final = "Tool call refused"
 
@@ -47,7 +53,7 @@ def find_validation_result(record: CallRecord) -> str:
         return "rejected"
     result = _RESULTS.get(record.outcome, "skipped")
     if result == "rejected" and not is_validation_failure(record):
-        result = "passed" if record.code == codes.CALL_CAP_EXCEEDED.name else "skipped"
+        result = "passed" if record.code in _PASSED else "skipped"
     if result == "passed" and record.repairs:
         return "repaired"
     return "skipped" if result == "passed" and not record.schema_id else result

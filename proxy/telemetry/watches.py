@@ -1,13 +1,17 @@
-"""What the proxy watches in itself: how late its event loop is, and whether its calls name their conversations.
+"""What the proxy watches: how late its event loop is, whether its calls name their conversations, and whether tools are
+defined as they were approved.
 
 `LoopLag` measures how late timers fire, which is how long a call waits before the proxy can work on it. `AddressWatch`
 warns once in the life of a process if more than half of the calls of ten minutes carry no conversation id, because
 attempts and caps can do little for them. It reads the counts of the metrics, so a call pays nothing for it.
+`UnpinnedWatch` tells of each other definition once.
 """
 
 from __future__ import annotations
 
 import asyncio
+import shlex
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -90,3 +94,31 @@ class AddressWatch:
         self._timer = None
         if not self.look():
             self.begin()
+
+
+# The most definitions of which is remembered that they were told of.
+_MOST_TOLD: Final = 10_000
+
+
+class UnpinnedWatch:
+    """Passes on what it is told of a tool that is not defined as approved: its route, its name, what becomes of it, and
+    how it differs; the same once."""
+
+    def __init__(self, tell: Callable[[str, str, str, str], None]) -> None:
+        self._tell = tell
+        self._told: OrderedDict[tuple[str, str, str, str], None] = OrderedDict()
+
+    def __call__(self, route: str, tool: str, effect: str, change: str) -> None:
+        """Tells of a tool that was not told of before."""
+        seen = (route, tool, effect, change)
+        if seen in self._told:
+            return
+        self._told[seen] = None
+        if len(self._told) > _MOST_TOLD:
+            self._told.popitem(last=False)
+        self._tell(*seen)
+
+
+def write_approval(route: str, tool: str) -> str:
+    """The command that approves a tool as it is listed now."""
+    return f"toolcall-proxy pin CONFIG --route {shlex.quote(route)} --only {shlex.quote(tool)}"

@@ -17,7 +17,7 @@ repaired arguments are written; clean ones are forwarded as the bytes that came.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from decimal import Decimal
+from decimal import MAX_PREC, Context, Decimal
 from json.encoder import encode_basestring
 from math import isfinite
 from struct import Struct
@@ -46,6 +46,7 @@ __all__ = [
     "name_json_type",
     "parse",
     "parse_pointer",
+    "write_canonical",
     "write_number",
 ]
 
@@ -56,6 +57,7 @@ JSON_TYPES: Final = ("null", "boolean", "integer", "number", "string", "array", 
 
 # CPython refuses to convert longer integer texts (sys.int_info.default_max_str_digits).
 MAX_INTEGER_DIGITS: Final = 4300
+_EXACT: Final = Context(prec=MAX_PREC)
 _LENGTH: Final = Struct(">I")
 # The data was made by this program, or was already read within the limits of its own source.
 TRUSTED: Final = TextLimits(depth=1000, nodes=20_000_000)
@@ -133,6 +135,28 @@ def _written_as(value: JsonValue) -> str:
     if isinstance(value, dict | list | tuple):
         return _write_value(dict(value) if isinstance(value, dict) else list(value))
     raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+def write_canonical(value: JsonValue) -> bytes:
+    """Writes a value so that equal values have equal bytes: keys in the order of RFC 8785 (by UTF-16 code units), and
+    equal numbers alike, exact at any size (`1`, `1.0` and `1e0`; RFC 8785 itself rounds to doubles)."""
+    return _write_canonically(value).encode("utf-8", "surrogatepass")
+
+
+def _write_canonically(value: JsonValue) -> str:
+    if isinstance(value, dict):
+        keys = sorted(value, key=lambda key: key.encode("utf-16-be", "surrogatepass"))
+        return "{" + ",".join([f"{_quote(key)}:{_write_canonically(value[key])}" for key in keys]) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ",".join([_write_canonically(item) for item in value]) + "]"
+    if isinstance(value, FRACTIONS):
+        number = make_decimal(value)
+        if not number:
+            return "0"
+        if number == number.to_integral_value() and number.adjusted() < MAX_INTEGER_DIGITS:
+            return f"{number:.0f}"
+        return f"{number.normalize(_EXACT):e}"
+    return _write_value(value)
 
 
 # --- values ---------------------------------------------------------------------------------------------------------

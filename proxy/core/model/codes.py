@@ -119,7 +119,10 @@ TOO_MANY_CALLS_AT_ONCE = ErrorCode("TOO_MANY_CALLS_AT_ONCE", _RATE_LIMIT, 429, T
 
 # --- the operator's own rules (docs/hooks.md) ---------------------------------------------------------------------
 CALL_NOT_ALLOWED = ErrorCode("CALL_NOT_ALLOWED", _AUTH, 403, False, ErrorType.TOOL,
-    "A hook of the operator does not allow this call.",
+    "A hook or a rule of the operator does not allow this call.",
+    "This cannot be mended by another call: tell the user.")  # fmt: skip
+TOOL_NOT_APPROVED = ErrorCode("TOOL_NOT_APPROVED", _AUTH, 403, False, ErrorType.TOOL,
+    "The tool is not defined as the operator has approved it; the call was not sent.",
     "This cannot be mended by another call: tell the user.")  # fmt: skip
 HOOK_FAILED = _service("HOOK_FAILED", 503,
     "A hook of the operator failed, and without it no call is let through.", "Try again in a moment.")  # fmt: skip
@@ -141,6 +144,9 @@ HOST_NOT_SERVED = ErrorCode("HOST_NOT_SERVED", _NOT_FOUND, 421, False, ErrorType
 TOKEN_REQUIRED = ErrorCode("TOKEN_REQUIRED", _AUTH, 401, False, ErrorType.TOOL,
     "The proxy asks for a bearer token that it knows.",
     "This cannot be mended by another call: tell the user.")  # fmt: skip
+TOKEN_UNCHECKED = _service("TOKEN_UNCHECKED", 503,
+    "The bearer token cannot be checked: the keys of its issuer cannot be fetched now.",
+    "Try again in a moment.")  # fmt: skip
 ORIGIN_NOT_ALLOWED = ErrorCode("ORIGIN_NOT_ALLOWED", _AUTH, 403, False, ErrorType.TOOL,
     "Pages of this origin may not call this route.", "Ask the operator to list the origin under `cors`.")  # fmt: skip
 BODY_TOO_LARGE = ErrorCode("BODY_TOO_LARGE", _INPUT, 413, True, ErrorType.VALIDATION,

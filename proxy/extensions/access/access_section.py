@@ -2,31 +2,135 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from proxy.config.context import Context
+from proxy.config.files.secrets import reveal, reveal_all
 from proxy.config.files.source import Files
-from proxy.config.model import RouteEntry, UpstreamConfig
+from proxy.config.model import Config, UpstreamConfig
+from proxy.config.sections.units import read_seconds, read_switch
+from proxy.core.check.validation import Check, SchemaError, compile_check
 from proxy.core.model.values import JsonValue
-from proxy.extensions.access.core.settings import AccessSettings, JwtSettings
-from proxy.extensions.access.rates.limit_keys import check_limits
+from proxy.extensions.access.core.settings import AccessRule, AccessSettings, IssuerSettings, JwtSettings
+
+_TIMES: Final = ("leeway", "refresh", "max_age")
+_LISTS: Final = ("audience", "algorithms", "required")
+# A keyword -> the type that a value has to have to be judged by it at all (JSON Schema: others pass).
+_MEANT: Final = {
+    "pattern": "string", "minLength": "string", "maxLength": "string", "format": "string",
+    "minimum": "number", "maximum": "number", "exclusiveMinimum": "number", "exclusiveMaximum": "number",
+    "multipleOf": "number", "items": "array", "prefixItems": "array", "contains": "array", "minItems": "array",
+    "maxItems": "array", "properties": "object", "patternProperties": "object", "additionalProperties": "object",
+    "required": "object", "propertyNames": "object",
+}  # fmt: skip
 
 
-def read_access(_context: Context, _files: Files, _upstreams: Mapping[str, UpstreamConfig]) -> AccessSettings:
+def read_access(
+    context: Context, _files: Files | None = None, _upstreams: Mapping[str, UpstreamConfig] | None = None
+) -> AccessSettings:
     """What the section says."""
-    return AccessSettings()
+    issuers = {name: _read_issuer(name, written) for name, written in context.entries("access", "issuers")}
+    written = context.mapping("access")
+    audit = reveal(written.get("audit", ""))
+    if audit not in ("", "log"):
+        audit = str(context.folder / audit)
+    return AccessSettings(issuers, reveal(written.get("url", "")).rstrip("/"), audit)
 
 
-def read_jwt(_written: JsonValue) -> JwtSettings | None:
-    """Which issuers' tokens a route takes; None where it takes none."""
-    return None
+def find_access(config: Config) -> AccessSettings:
+    """What a config says of access; the defaults where it says nothing."""
+    found: AccessSettings = config.sections.get("access", AccessSettings())
+    return found
 
 
-def read_allow(_written: JsonValue) -> tuple[()] | None:
-    """The rules of a route; None where anybody who is admitted may call anything."""
-    return None
+def _read_issuer(name: str, written: Mapping[str, JsonValue]) -> IssuerSettings:
+    made: dict[str, Any] = {key: read_seconds(written[key]) for key in _TIMES if key in written}
+    made |= {key: read_texts(written[key]) for key in _LISTS if key in written}
+    made |= {key: reveal(written[key]) for key in ("jwks",) if key in written}
+    return IssuerSettings(name, reveal(written.get("issuer", "")), **{"audience": (), **made})
 
 
-def check_access(context: Context, routes: tuple[RouteEntry, ...]) -> None:
-    """Checks what the keys say together."""
-    check_limits(context, routes)
+def read_texts(value: JsonValue) -> tuple[str, ...]:
+    """One text, or a list of texts."""
+    return tuple(map(reveal, value)) if isinstance(value, list) else (reveal(value),)
+
+
+def read_jwt(written: JsonValue) -> JwtSettings | None:
+    """Whose tokens a route takes; None where it takes none."""
+    if not isinstance(written, dict):
+        return None
+    return JwtSettings(read_texts(written.get("issuers", [])), read_switch(written.get("forward", False)))
+
+
+# --- rules ------------------------------------------------------------------------------------------------------------
+def read_allow(written: JsonValue) -> tuple[AccessRule, ...] | None:
+    """The rules of a route; None where who is admitted may call anything. A schema that cannot be compiled accepts
+    nothing here; `check_access` reports it."""
+    if not isinstance(written, list):
+        return None
+    return tuple(_read_rule(f"rule-{number}", rule) for number, rule in enumerate(written, 1))
+
+
+def _read_rule(name: str, written: Mapping[str, JsonValue]) -> AccessRule:
+    when = written.get("when", {})
+    claims = {reveal(key): _read_values(value) for key, value in when.get("claims", {}).items()}
+    made: dict[str, Any] = {"tools": read_texts(written["tools"])} if "tools" in written else {}
+    if "arguments" in written:
+        made["arguments"] = _compile(written["arguments"])
+    return AccessRule(
+        reveal(written.get("name", name)),
+        scopes=read_texts(when.get("scope", [])),
+        claims=claims,
+        tokens=read_texts(when.get("token", [])),
+        issuers=read_texts(when.get("issuer", [])),
+        certificates=read_texts(when.get("certificate", [])),
+        **made,
+    )
+
+
+def _read_values(value: JsonValue) -> tuple[JsonValue, ...]:
+    return tuple(reveal_all(value)) if isinstance(value, list) else (reveal_all(value),)
+
+
+def _compile(written: JsonValue) -> Check:
+    try:
+        return compile_arguments(written)
+    except SchemaError:
+        return compile_check(False)
+
+
+def compile_arguments(written: JsonValue) -> Check:
+    """The check of a rule's arguments: the schema as written, in which each key that it names has to be there, with a
+    value of the type that its keywords are about. Raises SchemaError."""
+    return compile_check(close_schema({"type": "object", **reveal_all(written)}))
+
+
+def close_schema(schema: JsonValue) -> JsonValue:
+    """A schema that judges what it names: JSON Schema itself accepts a key that is missing, and a list where a keyword
+    is about texts."""
+    if not isinstance(schema, dict):
+        return schema
+    made = dict(schema)
+    properties = made.get("properties")
+    if isinstance(properties, dict):
+        made["properties"] = {key: close_schema(value) for key, value in properties.items()}
+        required = made.get("required", [])
+        made["required"] = list(dict.fromkeys([*(required if isinstance(required, list) else []), *properties]))
+    for key in ("items", "additionalProperties", "contains"):
+        if key in made:
+            made[key] = close_schema(made[key])
+    for key in ("allOf", "anyOf", "oneOf", "prefixItems"):
+        if isinstance(made.get(key), list):
+            made[key] = [close_schema(each) for each in made[key]]
+    meant = list(dict.fromkeys(kind for key, kind in _MEANT.items() if key in made))
+    if meant and "type" not in made:
+        made["type"] = meant
+    return made
+
+
+def list_rules(written: JsonValue) -> Iterator[tuple[int, Mapping[str, JsonValue]]]:
+    """The rules of an `allow` as written, each with its index."""
+    yield from (
+        (at, rule) for at, rule in enumerate(written if isinstance(written, list) else ()) if isinstance(rule, dict)
+    )

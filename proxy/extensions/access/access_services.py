@@ -1,10 +1,31 @@
-"""Puts what judges callers among the services of calls."""
+"""Puts what admits callers among the services of calls. Keys of issuers outlive a reload that does not change them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
 from proxy.config.model import Config
-from proxy.interfaces import Services
+from proxy.core.model.values import UpstreamFault
+from proxy.extensions.access.access_section import find_access
+from proxy.extensions.access.admission import RouteAdmission
+from proxy.extensions.access.audit import Audit, FileAudit, LogAudit, NoAudit
+from proxy.extensions.access.core.settings import AccessSettings, IssuerSettings, JwtSettings
+from proxy.extensions.access.metadata import name_metadata
+from proxy.extensions.access.tokens.issuer_keys import MAX_ANSWER, IssuerKeys
+from proxy.extensions.access.tokens.signed_tokens import SignedTokens
+from proxy.interfaces import RouteAccess, Services, UpstreamRequest
+from proxy.outgoing import OutgoingClient
+from proxy.routing import name_routes
 from proxy.telemetry.logs import Log
+from proxy.upstream.settings import UpstreamSettings
+
+# Seconds for one document of an issuer.
+_TIMEOUT: Final = 5.0
+_HEADERS: Final = (("accept", "application/json"), ("accept-encoding", "identity"), ("user-agent", "toolcall-proxy"))
 
 
 class AccessServices:
@@ -13,7 +34,71 @@ class AccessServices:
     def __init__(self, base: Services, log: Log) -> None:
         self._base = base
         self._log = log
+        self._keys: dict[IssuerSettings, IssuerKeys] = {}
+        self._failing: dict[str, str] = {}
+        self._audits: dict[str, Audit] = {}
 
-    def extend(self, config: Config, services: Services) -> Services:  # noqa: ARG002 - nothing is judged yet
-        """The services with what the config asks of callers."""
-        return services
+    def extend(self, config: Config, services: Services) -> Services:
+        """The services with what the config's routes ask of their callers."""
+        settings = find_access(config)
+        tokens = self._make_tokens(settings) if settings.issuers else None
+        audit = self._find_audit(settings.audit)
+        access: dict[str, RouteAccess] = {}
+        for key, entry in name_routes(config):
+            jwt, allow = entry.policy.added.get("jwt"), entry.policy.added.get("allow")
+            if jwt is None and allow is None:
+                continue
+            taken = jwt if isinstance(jwt, JwtSettings) else None
+            metadata = name_metadata(settings, entry)
+            passes = entry.kind == "passthrough"
+            access[key] = RouteAdmission(entry.name, taken, allow, tokens, audit, metadata, passes)
+        return replace(services, access={**services.access, **access})
+
+    def _make_tokens(self, settings: AccessSettings) -> SignedTokens:
+        keys: Mapping[str, IssuerKeys] = {name: self._find_keys(issuer) for name, issuer in settings.issuers.items()}
+        return SignedTokens(settings.issuers, keys, self._base.clock)
+
+    def _find_keys(self, issuer: IssuerSettings) -> IssuerKeys:
+        if issuer not in self._keys:
+            self._keys[issuer] = IssuerKeys(issuer, fetch, self._base.clock, self._report)
+        return self._keys[issuer]
+
+    def _report(self, issuer: str, why: str) -> None:
+        """Says once that keys cannot be fetched, and once that they can again."""
+        before = self._failing.get(issuer, "")
+        if why == before:
+            return
+        self._failing[issuer] = why
+        if why:
+            self._log.event("Keys of an issuer cannot be fetched", "error", issuer=issuer, reason=why)
+        else:
+            self._log.event("Keys of an issuer can be fetched again", issuer=issuer)
+
+    def _find_audit(self, where: str) -> Audit:
+        if where not in self._audits:
+            self._audits[where] = self._make_audit(where)
+        return self._audits[where]
+
+    def _make_audit(self, where: str) -> Audit:
+        if not where:
+            return NoAudit()
+        if where == "log":
+            return LogAudit(self._log)
+        return FileAudit(Path(where), self._base.clock.wall, self._report_audit)
+
+    def _report_audit(self, why: str) -> None:
+        self._log.event("Audit file cannot be written", "error", reason=why)
+
+
+async def fetch(url: str) -> bytes | str:
+    """The document at a URL, or why there is none. No redirect is followed."""
+    parts = urlsplit(url)
+    try:
+        client = OutgoingClient(UpstreamSettings("issuer", f"{parts.scheme}://{parts.netloc}", idle_timeout=_TIMEOUT))
+    except ValueError:
+        return "the address of its keys cannot be used"
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    reply = await client.fetch(UpstreamRequest("issuer", "GET", target, _HEADERS, b"", _TIMEOUT), MAX_ANSWER)
+    if isinstance(reply, UpstreamFault):
+        return f"{parts.netloc}: {reply.message}"
+    return reply.body if reply.status == 200 else f"{parts.netloc} answered with status {reply.status}"

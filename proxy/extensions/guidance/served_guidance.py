@@ -1,14 +1,14 @@
 """Guidance on the port where agents call (`guidance: {serve: PATH}`): prompt text or JSON, with the caller's own state.
 
-A caller is told of the tools of those routes that it may use, by their `auth` and `cors`, and of the state of the
-conversation that its own request names, where the route finds one without a body. Tools that an MCP server lists are
-left out: each client gets its own list there. Looking changes nothing.
+A caller is told of the tools that it may call, by the routes' `auth`, `jwt`, `allow` and `cors`, and of the state of
+the conversation that its own request names, where the route finds one without a body. Tools that an MCP server lists
+are left out: each client gets its own list there. Looking changes nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
 from functools import partial
 from urllib.parse import parse_qs
@@ -27,8 +27,8 @@ from proxy.extensions.guidance.core.prompt import ToolState, list_progress_hints
 from proxy.extensions.guidance.guidance_section import Guidance, find_guidance
 from proxy.interfaces import StateStore
 from proxy.routing import Route
-from proxy.server.handler import AnswerPath
-from proxy.server.http.access import AccessDenied, admit
+from proxy.server.bound_route import show_tools
+from proxy.server.handler import AnswerPath, Usable
 
 
 def make_answers(config: Config) -> dict[str, AnswerPath]:
@@ -38,17 +38,22 @@ def make_answers(config: Config) -> dict[str, AnswerPath]:
 
 
 async def answer_guidance(
-    settings: Guidance, request: RawRequest, fields: Fields, routes: Iterable[Route], store: StateStore
+    settings: Guidance,
+    request: RawRequest,
+    _fields: Fields,
+    list_usable: Callable[[], Awaitable[Usable]],
+    store: StateStore,
 ) -> HttpReply:
     """The guidance for the caller: all its tools, or those of `route` and `tool` in the query."""
     query = parse_qs(request.query)
-    usable = [route for route in routes if not isinstance(admit(route, fields), AccessDenied)]
+    usable = await list_usable()
     named = query.get("route", [""])[0]
-    if named and named not in {route.name for route in usable}:
+    if named and named not in {route.name for route, _ in usable}:
         return _refuse(f"no route {named[:128]!r} is yours to use")
     known: dict[str, tuple[ToolPolicy, Route]] = {}
-    for route in usable:
-        for name, policy in route.tools.items() if named in ("", route.name) and route.learn is None else ():
+    for route, calls in usable:
+        tools = route.tools if calls is None else show_tools(route.tools, calls)
+        for name, policy in tools.items() if named in ("", route.name) and route.learn is None else ():
             known.setdefault(name, (policy, route))
     for name in query.get("tool", ()):
         if name not in known:

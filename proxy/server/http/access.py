@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
+from collections.abc import Awaitable
 from dataclasses import replace
 from typing import Final
 
@@ -20,8 +21,8 @@ from proxy.config.model import Auth, Cors
 from proxy.core.contract.policy import Mode
 from proxy.core.contract.request_rules import QueryPolicy
 from proxy.core.model import codes
-from proxy.core.model.codes import ErrorCode
-from proxy.core.model.values import Fields, Headers, value_class
+from proxy.core.model.values import Fields, Headers
+from proxy.interfaces import AccessDenied, Admission, Admitted, Certificate, RouteAccess
 from proxy.routing import Route
 from proxy.server.http.headers import asks_for_another_method
 
@@ -42,23 +43,6 @@ _EXPOSED: Final = ", ".join(
         "Tool-Warnings", "Retry-After", "RateLimit", "RateLimit-Policy", "Mcp-Session-Id", "WWW-Authenticate",
     )
 )  # fmt: skip
-
-
-@value_class
-class AccessDenied:
-    """Why a request may not go on; `headers` belong to the answer."""
-
-    code: ErrorCode
-    message: str
-    headers: Headers = ()
-
-
-@value_class
-class Admitted:
-    """A request that may go on: the name of its token, '' without one, and the CORS fields of its answer."""
-
-    token: str = ""
-    cors: Headers = ()
 
 
 _ANYBODY: Final = Admitted()
@@ -93,20 +77,42 @@ def find_other_request(route: Route, query: str, headers: Fields) -> AccessDenie
     return AccessDenied(codes.BAD_REQUEST, _NO_OVERRIDE.format(name=name)) if name else None
 
 
-def admit(route: Route, headers: Fields) -> Admitted | AccessDenied:
-    """Whether a request may use a route."""
+def find_no_certificate() -> frozenset[str]:
+    """The names in the certificate of a client that shows none."""
+    return frozenset()
+
+
+def admit(
+    route: Route, headers: Fields, access: RouteAccess | None = None, certificate: Certificate = find_no_certificate
+) -> Admission:
+    """Whether a request may use a route. `access`: what the route asks of its callers beyond `auth`; None: nothing."""
     cors = route.cors
-    if route.auth is None and headers.get("origin") is None:  # no page, no token: nearly everybody
+    if route.auth is None and access is None and headers.get("origin") is None:  # no page, no token: nearly everybody
         return _ANYBODY
     origins = [value for name, value in headers if name == "origin"]
     if origins and (cors is None or not cors.upstream) and not (len(origins) == 1 and _welcome(origins[0], cors)):
         return AccessDenied(codes.ORIGIN_NOT_ALLOWED, "Pages of this origin may not call this route.")
     fields = _make_cors_fields(origins[0]) if origins and cors is not None and not cors.upstream else ()
-    if route.auth is None:
-        return Admitted("", fields)
-    name = _holder(route.auth, headers)
-    # The page may read why it was refused: else it could not ask its user for a token.
-    return Admitted(name, fields) if isinstance(name, str) else replace(name, headers=name.headers + fields)
+    name = "" if route.auth is None else _holder(route.auth, headers)
+    if access is not None:
+        found = access.admit(headers, name, certificate)
+        if not isinstance(found, Admitted | AccessDenied):
+            return _wait(found, fields)
+        return _add_cors(found, fields)
+    return _add_cors(Admitted(name) if isinstance(name, str) else name, fields)
+
+
+async def _wait(found: Awaitable[Admitted | AccessDenied], fields: Headers) -> Admitted | AccessDenied:
+    return _add_cors(await found, fields)
+
+
+def _add_cors(found: Admitted | AccessDenied, fields: Headers) -> Admitted | AccessDenied:
+    """The page may read why it was refused: else it could not ask its user for a token."""
+    if not fields:
+        return found
+    if isinstance(found, Admitted):
+        return replace(found, cors=fields)
+    return replace(found, headers=found.headers + fields)
 
 
 def _welcome(origin: str, cors: Cors | None) -> bool:

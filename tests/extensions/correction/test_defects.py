@@ -41,6 +41,10 @@ class BrokenLane:
     headers: Headers = ()
     unknown: UnknownTool = field(default_factory=UnknownTool)
     peer: str = ""
+    calls: None = None
+
+    def refuse_hidden(self, tool: str) -> Failure | None:  # noqa: ARG002 - the protocol's signature
+        return None
 
     def find_user_query(self, sources: QuerySources) -> str:  # noqa: ARG002
         raise RuntimeError("secret words")

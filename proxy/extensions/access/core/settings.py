@@ -1,15 +1,82 @@
-"""What the keys of `access` say, as values."""
+"""What the keys `access`, `jwt` and `allow` say, as values."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from proxy.core.check.validation import Check
+from proxy.core.model.values import JsonValue
+
+# The signature algorithms that may be used, each with the kind of key and the curve that it needs (RFC 7518 section
+# 3.1, RFC 8037). `none` and those with a shared secret are not among them: a key that is published signs nothing.
+ALGORITHMS: Final[Mapping[str, tuple[str, str]]] = {
+    "RS256": ("RSA", ""),
+    "RS384": ("RSA", ""),
+    "RS512": ("RSA", ""),
+    "PS256": ("RSA", ""),
+    "PS384": ("RSA", ""),
+    "PS512": ("RSA", ""),
+    "ES256": ("EC", "P-256"),
+    "ES384": ("EC", "P-384"),
+    "ES512": ("EC", "P-521"),
+    "EdDSA": ("OKP", "Ed25519"),
+}
+USUAL_ALGORITHMS: Final = ("RS256", "ES256")
+
+
+@dataclass(frozen=True, slots=True)
+class IssuerSettings:
+    """One issuer of tokens. `issuer` is its `iss`, `audience` what `aud` has to name one of, `jwks` the address of its
+    keys ('': found by OpenID discovery), `required` claims that have to be there. Times in seconds: `leeway` for
+    clocks that differ, `refresh` after which keys are fetched anew, `max_age` after which they count no more."""
+
+    name: str
+    issuer: str
+    audience: tuple[str, ...]
+    jwks: str = ""
+    algorithms: tuple[str, ...] = USUAL_ALGORITHMS
+    required: tuple[str, ...] = ()
+    leeway: float = 30.0
+    refresh: float = 600.0
+    max_age: float = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
 class AccessSettings:
-    """The section `access`."""
+    """The section `access`. `url`: where clients reach the proxy, '' where nothing says it. `audit`: the file of
+    decisions, 'log' for the log, '' for none."""
+
+    issuers: Mapping[str, IssuerSettings] = field(default_factory=dict)
+    url: str = ""
+    audit: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class JwtSettings:
-    """Which issuers' tokens a route takes."""
+    """Whose tokens a route takes; `issuers` empty: those of all issuers. `forward`: the token goes on."""
+
+    issuers: tuple[str, ...] = ()
+    forward: bool = False
+
+    @property
+    def keeps_token(self) -> bool:
+        """Whether a token that came does not go on."""
+        return not self.forward
+
+
+@dataclass(frozen=True, slots=True)
+class AccessRule:
+    """Allows calls of `tools` (patterns of names, `fnmatch` in exact case) to the callers that all of its conditions
+    name: `scopes` that a token has all of, `claims` with one of their values each, `tokens` of `auth.bearer`,
+    `issuers`, and names in the client's `certificates` (patterns). `arguments` holds what the arguments have to be."""
+
+    name: str
+    tools: tuple[str, ...] = ("*",)
+    scopes: tuple[str, ...] = ()
+    claims: Mapping[str, tuple[JsonValue, ...]] = field(default_factory=dict)
+    tokens: tuple[str, ...] = ()
+    issuers: tuple[str, ...] = ()
+    certificates: tuple[str, ...] = ()
+    arguments: Check | None = None

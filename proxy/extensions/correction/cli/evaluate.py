@@ -28,7 +28,7 @@ from proxy.cli.options import HelpText
 from proxy.extensions import find_evaluations, load_place
 
 if TYPE_CHECKING:
-    from proxy.samples.evaluation import EvaluatedCall, EvaluationTools
+    from proxy.extensions.correction.evaluation import EvaluatedCall, EvaluationTools
 
 # What is measured, in order: name -> (the policy keys of its routes, the share that the seeds claim for it).
 MODES: Final[Mapping[str, tuple[Mapping[str, Any], str]]] = {
@@ -104,7 +104,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(args: argparse.Namespace) -> int:
     """Measures what has not been measured yet, prints the table and gives the exit code."""
-    from proxy.samples.evaluation import read_bundled_cases, read_cases
+    from proxy.extensions.correction.evaluation import read_bundled_cases, read_cases
 
     if args.side != "tools":
         code: int = load_place(find_evaluations()[args.side])(args)
@@ -167,7 +167,7 @@ async def _measure(
     done: dict[str, EvaluationResult],
 ) -> None:
     from proxy.config.load import load
-    from proxy.samples.evaluation import EvaluationTools
+    from proxy.extensions.correction.evaluation import EvaluationTools
     from proxy.samples.server import run_server
     from proxy.server import start_serving
 

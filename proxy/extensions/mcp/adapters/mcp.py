@@ -62,7 +62,7 @@ INTERNAL_ERROR: Final = -32603
 _INVALID_PARAMS: Final = -32602
 # Failures about the client, not about the call: they get an HTTP status even where a call can be named.
 _ABOUT_THE_CLIENT: Final = frozenset(
-    {codes.TOKEN_REQUIRED, codes.ORIGIN_NOT_ALLOWED, codes.HEADER_MISMATCH, codes.BAD_REQUEST}
+    {codes.TOKEN_REQUIRED, codes.TOKEN_UNCHECKED, codes.ORIGIN_NOT_ALLOWED, codes.HEADER_MISMATCH, codes.BAD_REQUEST}
 )
 _ARGUMENTS: Final = ("params", "arguments")
 _BATCH: Final = "A batch must not call tools: send each tools/call in a request of its own."

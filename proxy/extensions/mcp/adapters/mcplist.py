@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from proxy.core.contract.definitions import hash_definition
 from proxy.core.contract.listed_schema import Unparsed
 from proxy.core.json.eventtext import read_events
 from proxy.core.json.jsontext import TextLimits, dumps, join_frame, parse, split_frame
@@ -109,7 +110,7 @@ def read_page(answer: dict[str, JsonValue]) -> ToolsPage | None:
     if not isinstance(result, dict) or not isinstance(tools, list):
         return None
     cursor, ttl = result.get("nextCursor"), result.get("ttlMs")
-    listed = (_read_tool(entry) for entry in tools)
+    listed = (read_tool(entry) for entry in tools)
     return ToolsPage(
         tuple(tool for tool in listed if tool is not None),
         cursor if isinstance(cursor, str) else None,
@@ -117,7 +118,8 @@ def read_page(answer: dict[str, JsonValue]) -> ToolsPage | None:
     )
 
 
-def _read_tool(entry: JsonValue) -> ListedTool | None:
+def read_tool(entry: JsonValue) -> ListedTool | None:
+    """A tool of a list; None for an entry that is none."""
     name = entry.get("name") if isinstance(entry, dict) else None
     if not isinstance(entry, dict) or not isinstance(name, str):
         return None
@@ -131,6 +133,7 @@ def _read_tool(entry: JsonValue) -> ListedTool | None:
         hints.get("idempotentHint") is True or hints.get("readOnlyHint") is True,
         destructive=hints.get("destructiveHint") is True,
         read_only=hints.get("readOnlyHint") is True,
+        definition=hash_definition(entry),
     )
 
 
@@ -154,6 +157,7 @@ def _hash_tool(tool: ListedTool) -> str:
         tool.idempotent,
         tool.destructive,
         tool.read_only,
+        list(tool.definition),
     ]
     return hashlib.blake2b(dumps(parts), digest_size=16).hexdigest()
 
@@ -184,6 +188,7 @@ def pack_page(payload: bytes) -> bytes:
     told = [
         [
             *(tool.name, tool.description, tool.idempotent, tool.destructive, tool.read_only, _hash_tool(tool)),
+            list(tool.definition),
             *_list_texts(tool, texts),
         ]
         for tool in page.tools
@@ -210,12 +215,12 @@ def unpack_page(result: bytes) -> ToolsPage | dict[str, JsonValue] | None:
         return head if isinstance(head, dict) else None
     tools: list[ListedTool] = []
     at = 0
-    for name, description, idempotent, destructive, read_only, digest, *lengths in head["tools"]:
+    for name, description, idempotent, destructive, read_only, digest, definition, *lengths in head["tools"]:
         schemas: list[JsonValue] = []
         for length in lengths:
             schemas.append(_unpack_text(texts, at, length))
             at += max(length, 0)
-        hints = idempotent, digest, destructive, read_only
+        hints = idempotent, digest, destructive, read_only, tuple(definition)
         tools.append(ListedTool(name, description, schemas[0], schemas[1], *hints))
     return ToolsPage(tuple(tools), head["cursor"], None if head["ttl"] is None else head["ttl"] / 1000)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final
 
 from proxy.config.model import HeaderChanges, Policy, RouteEntry, ToolConfig, find_default
@@ -142,6 +142,11 @@ class McpConfig:
             yield f"route {self.name!r}: calls of tools whose listed schema cannot be used are not judged"
         if self.template.mode == "report":
             yield f"route {self.name!r}: report only, invalid calls of its tools go through"
+
+    def show_all(self) -> McpConfig:
+        """The same route, where everybody sees every tool as its server lists it."""
+        shown = replace(self, allow=("*",), deny=(), names=ShownNames(), descriptions={}, tokens={})
+        return replace(shown, collapse=None, collapse_description="")
 
     def make_rules(self, make_policy: Callable[[ToolConfig], ToolPolicy]) -> LearnPolicy:
         """The operator's rules for tools that a server lists, or that are operations."""

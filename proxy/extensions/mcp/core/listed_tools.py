@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from proxy.core.check.validation import Check
+from proxy.core.contract.definitions import PinnedTools
 from proxy.core.contract.listed_schema import (
     BadSchemaError,
     apply_merge_patch,
@@ -27,6 +28,8 @@ from proxy.core.display.secrets import find_sensitive_names
 from proxy.core.json.jsontext import JSON_TYPES, dumps
 from proxy.core.model.values import ABSENT, Container, ContainerFunction, JsonValue
 from proxy.core.schema.formats import USUAL, Formats
+from proxy.extensions.mcp.core.served_tools import ListedTool as ListedTool
+from proxy.extensions.mcp.core.served_tools import Listing as Listing
 from proxy.extensions.mcp.core.served_tools import ServedTools, ShownNames
 from proxy.extensions.mcp.core.tool_search import list_own_tools, make_own_policy
 
@@ -34,31 +37,6 @@ from proxy.extensions.mcp.core.tool_search import list_own_tools, make_own_polic
 MAX_POLICIES: Final = 2_000
 EXPENSIVE: Final = "expensive"
 Unjudged = Literal["refuse", "forward"]
-
-
-@dataclass(frozen=True, slots=True)
-class ListedTool:
-    """A tool as its server lists it. `schema` and `output` are JSON Schemas (see `parse_schema`), `ABSENT` where there
-    is none; `digest` tells two tools of one name apart. `destructive`, `read_only`: its server says so
-    (`destructiveHint: true`, `readOnlyHint: true`)."""
-
-    name: str
-    description: str = ""
-    schema: JsonValue = field(default=ABSENT, repr=False)
-    output: JsonValue = field(default=ABSENT, repr=False)
-    idempotent: bool = False
-    digest: str = ""
-    destructive: bool = False
-    read_only: bool = False
-
-
-@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
-class Listing:
-    """All tools of a server, by name and in its order. `digest` tells two listings apart, `size` is in bytes."""
-
-    tools: Mapping[str, ListedTool] = field(repr=False)
-    digest: str
-    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +60,8 @@ class LearnPolicy:
     names. `names`: what clients call the tools; `overlays`, `caps` and `descriptions` (shown in place of the listed
     ones) are by that name.
     `by_token`: what holds for clients with one of these tokens; there `scope` is the token's name, and `client` says
-    which of the route's tools such clients are served.
+    which of the route's tools such clients are served. `caller`: whether the caller sees a tool of this (shown) name.
+    `pinned`: the definitions that the operator has approved.
     """
 
     template: ToolPolicy
@@ -104,13 +83,15 @@ class LearnPolicy:
     descriptions: Mapping[str, str] = field(default_factory=dict)
     scope: str = ""
     client: ServedTools | None = None
+    caller: Callable[[str], bool] | None = None
     by_token: Mapping[str, LearnPolicy] = field(default_factory=dict)
+    pinned: PinnedTools | None = None
 
     @property
     def shows_all(self) -> bool:
         """Whether clients see every listed tool as its server lists it."""
         is_all = self.allow == ("*",) and not self.deny and (self.client is None or self.client.is_all)
-        return is_all and not self.names.renamed and not self.descriptions
+        return is_all and not (self.names.renamed or self.descriptions or self.caller or self.pinned)
 
     def serves(self, shown: str) -> bool:
         """Whether a client sees a tool of this name and may call it: by the route, and by the client that asks."""
@@ -119,13 +100,27 @@ class LearnPolicy:
 
     def show_name(self, listed: str) -> str | None:
         """The name under which clients see a listed tool; None where they do not see it."""
-        return self.names.show(listed) if self._may(listed) else None
+        name = self.names.show(listed) if self._may(listed) else None
+        return None if name is None or (self.caller is not None and not self.caller(name)) else name
+
+    def withholds(self, tool: ListedTool) -> bool:
+        """Whether a tool cannot be called because it is not defined as the operator has approved it."""
+        return self.pinned is not None and self.pinned.changed != "warn" and not self.is_pinned(tool)
+
+    def is_pinned(self, tool: ListedTool) -> bool:
+        """Whether a tool is defined as the operator has approved it; where nothing is pinned, every tool is."""
+        return self.pinned is None or self.pinned.is_pinned(tool.name, tool.definition)
+
+    def pin(self, pinned: PinnedTools) -> LearnPolicy:
+        """The same, where the operator has approved these definitions."""
+        by_token = {token: replace(rules, pinned=pinned) for token, rules in self.by_token.items()}
+        return replace(self, pinned=pinned, by_token=by_token)
 
     def show(self, listing: Listing) -> Listing:
-        """A list as clients see it."""
+        """The tools of a list that clients may call, as they see them."""
         tools: dict[str, ListedTool] = {}
         for listed, tool in listing.tools.items():
-            if (name := self.show_name(listed)) is not None:
+            if (name := self.show_name(listed)) is not None and not self.withholds(tool):
                 described = self.descriptions.get(name, tool.description)
                 tools[name] = replace(tool, name=name, description=described)
         return replace(listing, tools=tools, digest=f"{listing.digest}/{self.scope}")
@@ -142,11 +137,18 @@ class LearnPolicy:
         """The same for the client with this token (its name in the config; '' for none)."""
         return self.by_token.get(token, self)
 
+    def narrow(self, scope: str, may_see: Callable[[str], bool]) -> LearnPolicy:
+        """The same for a caller who sees only some of the tools, by shown names; `scope` is equal for callers who see
+        the same."""
+        return replace(self, scope=f"{self.scope}/{scope}", caller=may_see)
+
     def whole(self) -> dict[str, ToolPolicy]:
         """The policies of the tools whose schemas stand in the config."""
         own = {name: overlay.policy for name, overlay in self.overlays.items()}
         return {
-            name: policy for name, policy in own.items() if policy.check is not None or policy.container is not None
+            name: policy
+            for name, policy in own.items()
+            if (policy.check is not None or policy.container is not None) and (self.caller is None or self.caller(name))
         }
 
 

@@ -1,4 +1,4 @@
-"""Which of the tools that a server lists a route serves, and the names that clients see. Pure.
+"""The tools that a server lists, which of them a route serves, and the names that clients see. Pure.
 
 A renamed tool has two names: the one its server lists, by which the config means it, and the one clients see
 (`mcp.tools.NAME.as`). A name that the config gives belongs to that tool alone, whatever else a server lists, and the
@@ -10,6 +10,34 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+
+from proxy.core.model.values import ABSENT, JsonValue
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTool:
+    """A tool as its server lists it. `schema` and `output` are JSON Schemas (see `parse_schema`), `ABSENT` where there
+    is none; `digest` tells two tools of one name apart. `destructive`, `read_only`: its server says so
+    (`destructiveHint: true`, `readOnlyHint: true`). `definition`: what `hash_definition` gives."""
+
+    name: str
+    description: str = ""
+    schema: JsonValue = field(default=ABSENT, repr=False)
+    output: JsonValue = field(default=ABSENT, repr=False)
+    idempotent: bool = False
+    digest: str = ""
+    destructive: bool = False
+    read_only: bool = False
+    definition: tuple[str, ...] = field(default=(), repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
+class Listing:
+    """All tools of a server, by name and in its order. `digest` tells two listings apart, `size` is in bytes."""
+
+    tools: Mapping[str, ListedTool] = field(repr=False)
+    digest: str
+    size: int
 
 
 @dataclass(frozen=True, slots=True)

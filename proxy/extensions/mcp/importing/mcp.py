@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from proxy import __version__
@@ -18,8 +18,9 @@ from proxy.core.check.validation import SchemaError, compile_check
 from proxy.core.json.jsontext import dumps, format_pointer
 from proxy.core.model.values import ABSENT, Headers, JsonValue
 from proxy.core.schema.dialects import normalise
-from proxy.extensions.mcp.adapters.mcplist import MAX_PAGES, ToolsPage, find_answer, read_page
+from proxy.extensions.mcp.adapters.mcplist import MAX_PAGES, find_answer, read_page, read_tool
 from proxy.extensions.mcp.adapters.mcpmessage import LIST, METHOD_HEADER, SESSION_HEADER, VERSION_HEADER, VERSION_META
+from proxy.extensions.mcp.core.listed_tools import ListedTool
 from proxy.importing.fetch import Enough, FetchedAnswer, FetchSite
 from proxy.importing.harvest import FoundTool, Harvest, ImportProblem, LeftOut, Recorded
 
@@ -38,35 +39,35 @@ async def read_mcp(url: str, headers: Headers = ()) -> Harvest:
     server = FetchSite(url, headers)
     conversation = _Conversation(server)
     revision = _MODERN
-    if (tools := await conversation.list_tools()) is None:
+    if (entries := await conversation.list_tools()) is None:
         revision = await conversation.open()
         try:
-            tools = await conversation.list_tools()
+            entries = await conversation.list_tools()
         finally:
             await conversation.close()
-    if tools is None:
+    if entries is None:
         raise ImportProblem(f"{server.shown} lists no tools", "is this the path that MCP is spoken at?")
+    tools = [tool for tool in map(read_tool, entries) if tool is not None]
     parts = urlsplit(url)
     about = f"an MCP server, revision {revision}, {len(tools)} tool{'s' * (len(tools) != 1)}"
     found, left = _sort_tools(tools)
     origin = f"{parts.scheme}://{parts.netloc}"
-    names = tuple(dict.fromkeys(name for name, _, _ in tools))
-    return Harvest("mcp", url, origin, about, found, (), left, (), names, parts.path or "/")
+    names = tuple(dict.fromkeys(tool.name for tool in tools))
+    listed = {str(entry["name"]): entry for entry in reversed(entries) if read_tool(entry) is not None}
+    return Harvest("mcp", url, origin, about, found, (), left, (), names, parts.path or "/", listed)
 
 
-_Listed = tuple[str, str, JsonValue]  # name, description, schema
-
-
-def _sort_tools(tools: Iterable[_Listed]) -> tuple[tuple[FoundTool, ...], tuple[LeftOut, ...]]:
+def _sort_tools(tools: Iterable[ListedTool]) -> tuple[tuple[FoundTool, ...], tuple[LeftOut, ...]]:
     found: dict[str, FoundTool] = {}
     left: list[LeftOut] = []
-    for name, description, schema in tools:
+    for tool in tools:
+        name, schema = tool.name, tool.schema
         if why := _explain_unusable(schema):
             left.append(LeftOut(name, why, "write a schema for it by hand"))
         elif name in found:
             left.append(LeftOut(name, "it is listed twice: the first counts"))
         else:
-            found[name] = FoundTool(name, description, schema, name)
+            found[name] = FoundTool(name, tool.description, schema, name)
     return tuple(found.values()), tuple(left)
 
 
@@ -90,24 +91,24 @@ class _Conversation:
     modern: bool = True
     asked: int = 0
 
-    async def list_tools(self) -> list[_Listed] | None:
-        """The tools of all pages of the list; None where the server does not answer with a list."""
-        tools: list[_Listed] = []
+    async def list_tools(self) -> list[Any] | None:
+        """The entries of all pages of the list; None where the server does not answer with a list."""
+        entries: list[Any] = []
         cursor: str | None = None
         for _ in range(MAX_PAGES):
-            page = await self.ask_page(cursor)
-            if page is None:
+            answer = await self.ask_page(cursor)
+            page = None if answer is None else read_page(answer)
+            if answer is None or page is None:
                 return None
-            tools += [(tool.name, tool.description, tool.schema) for tool in page.tools]
+            entries += answer["result"]["tools"]
             cursor = page.cursor
             if cursor is None:
-                return tools
+                return entries
         raise ImportProblem(f"{self.server.shown} names more than {MAX_PAGES} pages of tools")
 
-    async def ask_page(self, cursor: str | None) -> ToolsPage | None:
+    async def ask_page(self, cursor: str | None) -> dict[str, JsonValue] | None:
         params: dict[str, JsonValue] = {} if cursor is None else {"cursor": cursor}
-        answer = await self.ask(LIST, {**params, "_meta": _META} if self.modern else params)
-        return None if answer is None else read_page(answer)
+        return await self.ask(LIST, {**params, "_meta": _META} if self.modern else params)
 
     async def open(self) -> str:
         """Opens a session; gives the revision that the server speaks."""

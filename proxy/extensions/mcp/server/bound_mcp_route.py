@@ -43,16 +43,41 @@ from proxy.extensions.mcp.core.served_tools import ShownNames
 from proxy.extensions.mcp.server.lists.catalogue import Catalogue
 from proxy.extensions.mcp.server.lists.learner import decode_body, find_header
 from proxy.extensions.mcp.server.watching import read_result_failure
-from proxy.interfaces import QuerySources, UpstreamRequest
+from proxy.interfaces import CallAccess, QuerySources, UpstreamRequest
 from proxy.server.bound_route import RouteRequest
 from proxy.upstream.faults import ReplyBroken, close_body
+
+
+@dataclass(frozen=True, slots=True)
+class _OwnToolsToo:
+    """Implements `CallAccess`: the container of all tools and the search in it show what the caller may see."""
+
+    calls: CallAccess
+    own: frozenset[str]
+
+    @property
+    def scope(self) -> str:
+        """The caller's."""
+        return self.calls.scope
+
+    def may_see(self, tool: str) -> bool:
+        """Whether a tool of this name is shown to the caller."""
+        return tool in self.own or self.calls.may_see(tool)
+
+    def refuse_tool(self, tool: str) -> Failure | None:
+        """Why no call of a tool is allowed to the caller."""
+        return None if tool in self.own else self.calls.refuse_tool(tool)
+
+    def refuse_call(self, checked: CheckedCall) -> Failure | None:
+        """Why a call is not sent."""
+        return None if checked.call.tool in self.own else self.calls.refuse_call(checked)
 
 
 @dataclass(frozen=True, slots=True)
 class McpRouteRequest:
     """Implements `CallRoute` for one decoded call. `catalogue` is None where no list of tools was learned. `names`:
     what the client calls the tools; the server gets its own names. `passed_on` is called once the server has the
-    call."""
+    call. `own`: what the proxy lists in place of the tools; `is_hidden`: the tool is not the caller's to see."""
 
     call_route: RouteRequest
     call: ToolCall
@@ -64,6 +89,8 @@ class McpRouteRequest:
     request_id: JsonValue = None
     servers: tuple[ToolServer, ...] = ()
     passed_on: Callable[[], None] | None = None
+    own: frozenset[str] = frozenset()
+    is_hidden: bool = False
 
     @property
     def _operations(self) -> Mapping[str, OperationRule]:
@@ -79,6 +106,17 @@ class McpRouteRequest:
     def peer(self) -> str:
         """The client's address."""
         return self.call_route.peer
+
+    @property
+    def calls(self) -> CallAccess | None:
+        """What the caller may call; None: anything. What the proxy lists for all tools is anybody's."""
+        calls = self.call_route.calls
+        return None if calls is None else _OwnToolsToo(calls, self.own)
+
+    def refuse_hidden(self, tool: str) -> Failure | None:
+        """Why a listed tool that the caller may not see is not called."""
+        calls = self.call_route.calls
+        return calls.refuse_tool(tool) if calls is not None and self.is_hidden else None
 
     def find_user_query(self, sources: QuerySources) -> str:
         """Returns the user's query where the client sends one."""

@@ -113,7 +113,8 @@ class Exchange:
         record.stages["decode"] = self._clock.now() - started
         message = found if isinstance(found, Message) else (guess_message(raw) or _NO_MESSAGE)
         _place(mcp_request, message)
-        if isinstance(meant, Failure) and binding.route.mode is Mode.ENFORCE:
+        judged = binding.route.mode is Mode.ENFORCE or call_route.calls is not None
+        if isinstance(meant, Failure) and judged:  # else a call that the rules forbid could hide in it
             return mcp_request.make_refusal(make_refusal(meant.code, meant.message, record))
         upstream, elsewhere = (
             mcp_request.services.upstreams[binding.route.upstream],
@@ -133,9 +134,12 @@ class Exchange:
         tools = await asking.tools(call)
         if isinstance(tools, UpstreamReply):
             return await self._hand_on(mcp_request, tools)
-        if isinstance(tools, Failure):
+        is_hidden = asking.hides(call.tool)
+        if isinstance(tools, Failure) and not is_hidden:
             record.outcome, record.code, record.call_id = "refused", tools.code.name, call.call_id
             return mcp_request.make_refusal(ToolResult(call, tools))
+        if isinstance(tools, Failure):
+            tools = Tools({})
         if wrong := _wrong_mirror(call, tools, asking):
             return mcp_request.make_refusal(make_refusal(codes.HEADER_MISMATCH, wrong, record))
         call_route = McpRouteRequest(
@@ -149,6 +153,8 @@ class Exchange:
             message.id,
             asking.list_servers(),
             self._make_passed_on(message),
+            tools.own,
+            is_hidden and call.tool not in tools.own,
         )
         store = LateStore(mcp_request.services.store)
         story = run_call(call, call_route, replace(mcp_request.services, store=store), record)
@@ -258,7 +264,7 @@ class Exchange:
         record.upstream_status = reply.status
         seen = self._watch_reply(rewrite_challenge(reply, mcp_request.call_route), asking)
         if asking.message.method == LIST and not asking.rules.shows_all and reply.status < 300:
-            seen = filter_list(seen, asking.rules, asking.message.id)
+            seen = filter_list(seen, asking.rules, asking.message.id, asking.report_unpinned)
         seen = await self._guided.add_guidance(seen, asking, mcp_request.texts)
         return await self._answer(mcp_request, Delivered(seen))
 

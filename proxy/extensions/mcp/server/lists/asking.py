@@ -26,7 +26,13 @@ from proxy.core.rules.contradictions import describe_gaps
 from proxy.core.tool_errors.classify import make_fault_failure
 from proxy.extensions.mcp.adapters.mcplist import make_list_request
 from proxy.extensions.mcp.adapters.mcpmessage import SESSION_HEADER, Message
-from proxy.extensions.mcp.core.listed_tools import LearnedTools, LearnPolicy, make_unjudged_policy, read_rules
+from proxy.extensions.mcp.core.listed_tools import (
+    LearnedTools,
+    LearnPolicy,
+    ListedTool,
+    make_unjudged_policy,
+    read_rules,
+)
 from proxy.extensions.mcp.core.tool_search import DESCRIBE
 from proxy.extensions.mcp.server.lists.catalogue import Catalogue, get_catalogues
 from proxy.extensions.mcp.server.lists.learner import Asked, Key, Known, Learner, ListRefused, Unlearned
@@ -49,6 +55,14 @@ class Tools:
 
     policies: Mapping[str, ToolPolicy]
     catalogue: Catalogue | None = None
+
+    @property
+    def own(self) -> frozenset[str]:
+        """The names of the container and the search that the proxy lists, and answers, in place of the tools."""
+        tools = self.policies
+        if not isinstance(tools, LearnedTools) or tools.container is None:
+            return frozenset()
+        return frozenset((tools.container.name, *tools.own))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +91,8 @@ class Asking:
     ) -> Asking:
         """Creates the view of the client that sent a request. `token` is the name of the access token that it used."""
         rules = read_rules(call_route.binding.route.learn).of_token(token)
+        if (calls := call_route.calls) is not None:
+            rules = rules.narrow(calls.scope, calls.may_see)
         return cls(
             learner,
             call_route,
@@ -125,6 +141,17 @@ class Asking:
 
     def _is_ours(self, name: str) -> bool:
         return self.rules.collapse is not None and name in (self.rules.collapse.name, SEARCH, DESCRIBE)
+
+    def hides(self, tool: str) -> bool:
+        """Whether a tool of the list that is known is not this caller's to see."""
+        calls = self.call_route.calls
+        if calls is None or calls.may_see(tool):
+            return False
+        known = self.learner.last(self.key)
+        listed = self.rules.names.find(tool)
+        return listed is not None and (
+            tool in self.rules.overlays or (known is not None and listed in known.listing.tools)
+        )
 
     def make_served(self, known: Known) -> LearnedTools:
         """Returns the tools of a list that the route serves."""
@@ -199,6 +226,10 @@ class Asking:
         catalogue, route = self._catalogue(known), self.call_route.binding.route
         if catalogue.is_first_report(""):
             self.reports.learned(route.name, catalogue.tools)
+            for tool in known.listing.tools.values():
+                self.report_unpinned(tool)
+        if (unpinned := self._find_unpinned(call.tool, known)) is not None and route.mode is Mode.ENFORCE:
+            return unpinned
         found = catalogue.tools.get(call.tool)
         reason = catalogue.tools.bad.get(call.tool)
         if reason is not None:
@@ -212,6 +243,22 @@ class Asking:
         if found is None and find_listed_name(call.tool, catalogue.tools) == call.tool and route.mode is Mode.ENFORCE:
             return self._judge_unknown(call, catalogue)
         return Tools(catalogue.tools, catalogue)
+
+    def report_unpinned(self, tool: ListedTool) -> None:
+        """Tells of a served tool that is not defined as the operator has approved it."""
+        pinned = self.rules.pinned
+        if pinned is not None and self.rules.show_name(tool.name) is not None and not self.rules.is_pinned(tool):
+            known = {"description": tool.description, "inputSchema": tool.schema, "outputSchema": tool.output}
+            change = pinned.describe_change(tool.name, tool.definition, known)
+            self.reports.unpinned(self.call_route.binding.route.name, tool.name, pinned.changed, change)
+
+    def _find_unpinned(self, name: str, known: Known) -> Failure | None:
+        """The failure of a call of a tool that is not defined as the operator has approved it."""
+        tool = known.listing.tools.get(self.rules.names.find(name) or "")
+        if tool is None or not self.rules.withholds(tool):
+            return None
+        message = f"Tool '{clean_text(name, 60)}' is not defined as its operator has approved it"
+        return Failure(codes.TOOL_NOT_APPROVED, message)
 
     def _judge_unknown(self, call: ToolCall, catalogue: Catalogue) -> Tools | Failure:
         """The tools by which an unknown name is explained. Where it belongs to one of several servers, these are that
@@ -236,7 +283,9 @@ class Asking:
         call is forwarded or refused as `unknown_schema` says."""
         if (last := self.learner.last(self.key)) is not None:
             return self._judged_by(call, last)
-        own = self.rules.whole()
+        pinned, own = self.rules.pinned, self.rules.whole()
+        if pinned is not None and pinned.changed != "warn" and self.call_route.binding.route.mode is Mode.ENFORCE:
+            return Failure(codes.SCHEMA_UNKNOWN, f"{codes.SCHEMA_UNKNOWN.meaning} ({why.reason})")
         if call.tool in own:
             return Tools(own)
         if self.rules.unknown_schema == "forward" or self.call_route.binding.route.mode is Mode.REPORT:

@@ -1,8 +1,8 @@
 """The list of tools that clients see where the route chooses tools, renames them, or groups them (`collapse`).
 
-`mcp.allow` and `mcp.deny` hide tools, `as` and `description` below `mcp.tools` give them other names and texts. The
-list is written again so; nothing is added, and every other byte of the message stays as the server wrote it. A list in
-which nothing differs stays unchanged.
+`mcp.allow` and `mcp.deny` hide tools, and so may `pins`; `as` and `description` below `mcp.tools` give them other names
+and texts. The list is written again so; nothing is added, and every other byte of the message stays as the server wrote
+it. A list in which nothing differs stays unchanged.
 
 `collapse` shows one container in place of a server's tools (contract section 6). Its list has one page and is the same
 for all clients that may use the same tools, because MCP 2026-07-28 forbids that a list varies by connection. A session
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import operator
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -25,7 +25,7 @@ from proxy.core.json.jsonspan import replace_values
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.values import HttpReply, JsonValue, UpstreamReply
 from proxy.extensions.mcp.adapters.mcp import INTERNAL_ERROR
-from proxy.extensions.mcp.adapters.mcplist import MAX_LIST
+from proxy.extensions.mcp.adapters.mcplist import MAX_LIST, read_tool
 from proxy.extensions.mcp.adapters.mcpmessage import Message
 from proxy.extensions.mcp.core.listed_tools import LearnedTools, LearnPolicy, ListedTool, Listing
 from proxy.extensions.mcp.core.tool_search import DESCRIBE, DESCRIBE_TOOL, SEARCH_TOOL
@@ -54,13 +54,23 @@ MOST_SESSIONS: Final = 20_000
 _CHANGED: Final = dumps({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
 
 
-def filter_list(reply: UpstreamReply, rules: LearnPolicy, request_id: JsonValue) -> UpstreamReply:
+# Is told of a tool that is not defined as the operator has approved it.
+Unpinned = Callable[[ListedTool], None]
+
+
+def filter_list(
+    reply: UpstreamReply,
+    rules: LearnPolicy,
+    request_id: JsonValue,
+    unpinned: Unpinned = lambda tool: None,  # noqa: ARG005
+) -> UpstreamReply:
     """Writes an answer to `tools/list` as clients see it. An answer that cannot be read as a list, or is too long for
-    that, is replaced by an error that says so."""
+    that, is replaced by an error that says so. `unpinned` is told of each tool that is not defined as approved."""
     headers = tuple(field for field in reply.headers if field[0].lower() not in _DROPPED)
+    reading = _Reading(reply, rules, request_id, unpinned)
     if isinstance(reply.body, bytes):
-        return replace(reply, headers=headers, body=_Reading(reply, rules, request_id).write(reply.body))
-    return replace(reply, headers=headers, body=_Gathered(reply, _Reading(reply, rules, request_id)))
+        return replace(reply, headers=headers, body=reading.write(reply.body))
+    return replace(reply, headers=headers, body=_Gathered(reply, reading))
 
 
 class _Gathered:
@@ -94,9 +104,10 @@ class _Gathered:
 class _Reading:
     """Filters the text of an answer. An error that replaces the answer has `request_id` as its id."""
 
-    def __init__(self, reply: UpstreamReply, rules: LearnPolicy, request_id: JsonValue) -> None:
+    def __init__(self, reply: UpstreamReply, rules: LearnPolicy, request_id: JsonValue, unpinned: Unpinned) -> None:
         self._reply = reply
         self._rules = rules
+        self._unpinned = unpinned
         self._request_id = request_id
         kind = find_header(reply, "content-type").partition(";")[0].strip().lower()
         self._is_streamed = kind == "text/event-stream"
@@ -140,12 +151,21 @@ class _Reading:
             return None
         listed = str(tool.get("name"))
         name = self._rules.show_name(listed)
-        if name is None:
+        if name is None or self._is_hidden(tool):
             return None
         described = self._rules.descriptions.get(name)
         if name == listed and described in (None, tool.get("description")):
             return tool
         return {**tool, "name": name, **({} if described is None else {"description": described})}
+
+    def _is_hidden(self, entry: dict[str, JsonValue]) -> bool:
+        """Whether a tool is hidden because it is not defined as the operator has approved it."""
+        pinned = self._rules.pinned
+        tool = None if pinned is None else read_tool(entry)
+        if pinned is None or tool is None or self._rules.is_pinned(tool):
+            return False
+        self._unpinned(tool)
+        return pinned.changed == "hide"
 
     def _error(self, message: str) -> bytes:
         error: JsonValue = {"code": INTERNAL_ERROR, "message": message}

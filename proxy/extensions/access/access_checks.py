@@ -1,0 +1,152 @@
+"""What is wrong with the keys of access, taken together: rules that can never fit, issuers that nobody knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from typing import Final
+from urllib.parse import urlsplit
+
+from proxy.config.context import Context
+from proxy.config.files.secrets import reveal
+from proxy.config.mistakes import join_words, suggest_word
+from proxy.config.model import Auth, RouteEntry
+from proxy.core.check.validation import SchemaError
+from proxy.core.model.values import JsonValue, Pointer
+from proxy.extensions.access.access_section import compile_arguments, list_rules, read_access, read_texts
+from proxy.extensions.access.core.settings import AccessSettings, JwtSettings
+from proxy.extensions.access.rates.limit_keys import check_limits
+
+_LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
+_OF_TOKENS: Final = ("scope", "claims", "issuer")
+
+
+def check_access(context: Context, routes: tuple[RouteEntry, ...]) -> None:
+    """Reports what makes a key of access say something else than it seems to."""
+    check_limits(context, routes)
+    settings = read_access(context)
+    _check_issuers(context, settings)
+    by_name = {route.name: route for route in routes}
+    for at, written in _list_layers(context):
+        _check_schemas(context, at, written.get("allow"))
+    for at, written in _list_routes(context):
+        route = by_name.get(reveal(written.get("name", written.get("path", at[-1] if isinstance(at[-1], str) else ""))))
+        if route is not None:
+            _check_jwt(context, settings, at, written, route)
+            _check_rules(context, at, written, route)
+
+
+def _list_layers(context: Context) -> Iterator[tuple[Pointer, Mapping[str, JsonValue]]]:
+    yield ("defaults",), context.mapping("defaults")
+    yield from _list_routes(context)
+
+
+def _list_routes(context: Context) -> Iterator[tuple[Pointer, Mapping[str, JsonValue]]]:
+    """The routes as written, each with its place."""
+    written = context.structure.value.get("routes")
+    steps = list(written) if isinstance(written, dict) else range(len(written)) if isinstance(written, list) else ()
+    for step in steps:
+        entry = context.structure.entry("routes", step)
+        if isinstance(entry, dict):
+            yield ("routes", step), entry
+
+
+def _check_issuers(context: Context, settings: AccessSettings) -> None:
+    at = ("access", "issuers")
+    if settings.issuers and not (find_spec("jwt") and find_spec("cryptography")):
+        hint = "install the extra: pip install '.[jwt]' in a clone"
+        context.mistake(at, "signed tokens need PyJWT and cryptography, which are not installed", hint, key=True)
+    taken: dict[str, str] = {}
+    for name, issuer in settings.issuers.items():
+        for key, url in (("issuer", issuer.issuer), ("jwks", issuer.jwks)):
+            parts = urlsplit(url)
+            if url and parts.scheme == "http" and parts.hostname not in _LOOPBACK:
+                hint = "use https: whoever stands between could put in keys of their own"
+                context.mistake((*at, name, key), "keys are fetched without TLS", hint)
+        if taken.setdefault(issuer.issuer, name) != name:
+            hint = "list all audiences at one of them"
+            context.mistake((*at, name, "issuer"), f"the issuer {taken[issuer.issuer]!r} has this address", hint)
+        if issuer.max_age < issuer.refresh:
+            hint = "let `max_age` be longer than `refresh`"
+            context.mistake((*at, name), "keys would count no more before they are fetched anew", hint, key=True)
+
+
+def _check_schemas(context: Context, at: Pointer, allow: JsonValue) -> None:
+    for index, rule in list_rules(allow):
+        if "arguments" not in rule:
+            continue
+        try:
+            compile_arguments(rule["arguments"])
+        except SchemaError as error:
+            context.mistake((*at, "allow", index, "arguments"), f"no usable schema: {error}")
+
+
+def _place(at: Pointer, written: Mapping[str, JsonValue], key: str) -> Pointer:
+    """Where a key of a route stands: at the route, or else among the defaults."""
+    return (*at, key) if key in written else ("defaults", key)
+
+
+def _check_jwt(
+    context: Context, settings: AccessSettings, at: Pointer, written: Mapping[str, JsonValue], route: RouteEntry
+) -> None:
+    jwt = route.policy.added.get("jwt")
+    if not isinstance(jwt, JwtSettings):
+        return
+    place, known = _place(at, written, "jwt"), tuple(settings.issuers)
+    if not known:
+        hint = "add `access: {issuers: {NAME: {issuer: URL, audience: NAME}}}`"
+        context.mistake(place, f"route {route.name!r} takes signed tokens, and no issuer is known", hint, key=True)
+    for index, name in enumerate(jwt.issuers if known else ()):
+        if name not in known:
+            hint = suggest_word(name, known) or f"known: {join_words(known)}"
+            context.mistake((*place, "issuers", index), f"unknown issuer {name!r}", hint)
+    if route.policy.auth is not None and route.policy.auth.forward != jwt.forward:
+        hint = "say `forward` at `auth` as at `jwt`"
+        context.mistake(place, "`auth` and `jwt` disagree on whether a token goes on to the upstream", hint, key=True)
+    if route.listed is not None and not settings.url:
+        hint = (
+            "add `access: {url: https://HOST}`, where clients reach the proxy: they read there whom to ask for a token"
+        )
+        context.mistake(place, "clients of an MCP route are not told where tokens come from", hint, key=True)
+
+
+def _check_rules(context: Context, at: Pointer, written: Mapping[str, JsonValue], route: RouteEntry) -> None:
+    allow = written.get("allow", context.mapping("defaults").get("allow"))
+    place = _place(at, written, "allow")
+    for index, rule in list_rules(allow):
+        when, spot = rule.get("when", {}), (*place, index)
+        signed = [key for key in _OF_TOKENS if key in when]
+        if signed and "jwt" not in route.policy.added:
+            message = f"`{signed[0]}` never holds on route {route.name!r}, which takes no signed tokens"
+            context.mistake((*spot, "when", signed[0]), message, "add `jwt: {}` to the route", key=True)
+        _check_tokens(context, (*spot, "when", "token"), when, route)
+        if "certificate" in when and not context.mapping("listen", "tls").get("client_ca"):
+            hint = "add `listen: {tls: {client_ca: FILE}}`"
+            context.mistake((*spot, "when", "certificate"), "no client is asked for a certificate", hint, key=True)
+        for key in ("tools", "arguments"):
+            if key in rule and route.kind == "passthrough":
+                message = f"`{key}` means nothing on route {route.name!r}: no call is read there"
+                context.mistake((*spot, key), message, "give the route rules of its own, without it", key=True)
+        if route.kind != "passthrough" and route.listed is None:
+            _note_unnamed(context, rule, route)
+
+
+def _check_tokens(context: Context, at: Pointer, when: Mapping[str, JsonValue], route: RouteEntry) -> None:
+    known = _list_tokens(route.policy.auth)
+    for name in read_texts(when.get("token", [])):
+        if name not in known:
+            hint = suggest_word(name, known) or (f"known: {join_words(known)}" if known else "add it to `auth.bearer`")
+            context.mistake(at, f"route {route.name!r} knows no token {name!r}", hint, key=True)
+
+
+def _list_tokens(auth: Auth | None) -> tuple[str, ...]:
+    return () if auth is None else tuple(name for name, _ in auth.tokens)
+
+
+def _note_unnamed(context: Context, rule: Mapping[str, JsonValue], route: RouteEntry) -> None:
+    """Notes names in a rule that no tool of the route has; a pattern may be meant for tools to come."""
+    for name in read_texts(rule.get("tools", [])):
+        if name not in route.tools and not set("*?[").intersection(name):
+            context.notes.append(
+                f"route {route.name!r}: a rule allows the tool {name!r}, which the route does not have"
+            )

@@ -1,0 +1,140 @@
+"""Admits callers to a route before their bodies are read, and says what each may call."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable
+from dataclasses import dataclass, field
+from typing import Final
+
+from proxy.core.model import codes
+from proxy.core.model.values import CheckedCall, Failure, Headers
+from proxy.extensions.access.audit import Audit
+from proxy.extensions.access.core.access_rules import Identity, fits_arguments, fits_caller, names_tool
+from proxy.extensions.access.core.settings import AccessRule, JwtSettings
+from proxy.extensions.access.tokens.issuer_keys import KeysUnavailable
+from proxy.extensions.access.tokens.signed_tokens import Judgement, SignedTokens, TokenAccepted, TokenRefused
+from proxy.interfaces import AccessDenied, Admission, Admitted, Certificate
+
+_SCHEME: Final = "bearer "
+_NONE_CAME: Final = "This route asks for a bearer token."
+_ONE: Final = "This route asks for one bearer token."
+_NOT_ITS: Final = "the issuer is not one of this route"
+
+
+@dataclass(frozen=True, slots=True)
+class RouteAdmission:
+    """Implements `RouteAccess`. `tokens` None: the route takes no signed token. `allow` None: who is admitted may call
+    anything. `metadata`: the address of the route's metadata (RFC 9728), '' where it has none."""
+
+    route: str
+    jwt: JwtSettings | None
+    allow: tuple[AccessRule, ...] | None
+    tokens: SignedTokens | None
+    audit: Audit
+    metadata: str = ""
+    passes: bool = False
+
+    def admit(self, headers: Headers, token: str | AccessDenied, certificate: Certificate) -> Admission:
+        """Whether a request may go on: by a static token, else by a signed one, else by what its certificate says."""
+        shown = certificate() if self._asks_certificate else frozenset[str]()
+        if isinstance(token, str) and token:
+            return self._admit(Identity(token=token, certificate=shown))
+        if self.jwt is None or self.tokens is None:
+            return self._admit(Identity(certificate=shown)) if isinstance(token, str) else self._deny(token)
+        sent = [value for name, value in headers if name == "authorization"]
+        if not sent:
+            return self._deny(self._ask(_NONE_CAME))
+        if len(sent) > 1 or not sent[0].lower().startswith(_SCHEME):
+            return self._deny(self._ask(_ONE, "invalid_request"))
+        judged = self.tokens.judge(sent[0][len(_SCHEME) :].strip(" "))
+        return self._conclude_later(judged, shown) if isinstance(judged, Awaitable) else self._conclude(judged, shown)
+
+    @property
+    def _asks_certificate(self) -> bool:
+        return any(rule.certificates for rule in self.allow or ())
+
+    async def _conclude_later(
+        self, judging: Awaitable[Judgement], certificate: frozenset[str]
+    ) -> Admitted | AccessDenied:
+        return self._conclude(await judging, certificate)
+
+    def _conclude(self, judged: Judgement, certificate: frozenset[str]) -> Admitted | AccessDenied:
+        if isinstance(judged, TokenAccepted) and not self._takes(judged.issuer):
+            judged = TokenRefused(_NOT_ITS)
+        match judged:
+            case TokenAccepted(issuer, claims):
+                return self._admit(Identity(issuer=issuer, claims=claims, certificate=certificate))
+            case TokenRefused(reason):
+                message = f"The bearer token does not count here: {reason}."
+                return self._deny(self._ask(message, "invalid_token", reason))
+            case KeysUnavailable(seconds):
+                wait = (("Retry-After", str(math.ceil(seconds))),)
+                return self._deny(AccessDenied(codes.TOKEN_UNCHECKED, codes.TOKEN_UNCHECKED.meaning, wait))
+
+    def _takes(self, issuer: str) -> bool:
+        return self.jwt is not None and (not self.jwt.issuers or issuer in self.jwt.issuers)
+
+    def _ask(self, message: str, error: str = "", reason: str = "") -> AccessDenied:
+        """The challenge of RFC 6750 section 3, with the place of the metadata (RFC 9728 section 5.1)."""
+        fields = [("realm", "toolcall-proxy"), ("error", error), ("error_description", reason)]
+        fields.append(("resource_metadata", self.metadata))
+        challenge = ", ".join(f'{name}="{value.replace(chr(34), chr(39))}"' for name, value in fields if value)
+        return AccessDenied(codes.TOKEN_REQUIRED, message, (("WWW-Authenticate", f"Bearer {challenge}"),))
+
+    def _deny(self, why: AccessDenied) -> AccessDenied:
+        self.audit.write(self.route, Identity(), "", "", f"denied: {why.code}")
+        return why
+
+    def _admit(self, caller: Identity) -> Admitted | AccessDenied:
+        if self.allow is None:
+            self.audit.write(self.route, caller, "", "", "admitted")
+            return Admitted(caller.token)
+        rules = tuple(rule for rule in self.allow if fits_caller(rule, caller))
+        if self.passes and not rules:
+            why = "No rule of this route allows this caller anything."
+            self.audit.write(self.route, caller, "", "", f"denied: {codes.CALL_NOT_ALLOWED}")
+            return AccessDenied(codes.CALL_NOT_ALLOWED, why)
+        self.audit.write(self.route, caller, rules[0].name if self.passes else "", "", "admitted")
+        return Admitted(caller.token, calls=AllowedCalls(self.route, caller, rules, self.audit))
+
+
+@dataclass(frozen=True, slots=True)
+class AllowedCalls:
+    """Implements `CallAccess`: what the `rules` that fit a caller allow."""
+
+    route: str
+    caller: Identity
+    rules: tuple[AccessRule, ...]
+    audit: Audit
+    _seen: dict[str, bool] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def scope(self) -> str:
+        """The rules that decide what the caller sees."""
+        return "|".join(sorted({",".join(rule.tools) for rule in self.rules}))
+
+    def may_see(self, tool: str) -> bool:
+        """Whether some call of a tool may be allowed."""
+        return any(names_tool(rule, tool) for rule in self.rules)
+
+    def refuse_tool(self, tool: str) -> Failure | None:
+        """Why no call of a tool is allowed, whatever its arguments."""
+        if self.may_see(tool):
+            return None
+        return self._refuse(tool, f"No rule of the operator allows this caller to call '{tool}'.")
+
+    def refuse_call(self, checked: CheckedCall) -> Failure | None:
+        """Why a call is not sent; the decision is written to the audit either way."""
+        tool = checked.call.tool
+        if (refused := self.refuse_tool(tool)) is not None:
+            return refused
+        for rule in self.rules:
+            if names_tool(rule, tool) and fits_arguments(rule, checked):
+                self.audit.write(self.route, self.caller, rule.name, tool, "allowed")
+                return None
+        return self._refuse(tool, f"No rule of the operator allows this caller to call '{tool}' with these arguments.")
+
+    def _refuse(self, tool: str, message: str) -> Failure:
+        self.audit.write(self.route, self.caller, "", tool, "refused")
+        return Failure(codes.CALL_NOT_ALLOWED, message, retryable=False)

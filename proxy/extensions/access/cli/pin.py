@@ -1,0 +1,140 @@
+"""`toolcall-proxy pin CONFIG` writes how the tools of MCP servers are defined now: what is approved."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from proxy.cli.options import HelpText, add_header_option
+
+if TYPE_CHECKING:
+    from proxy.config.load import Loaded
+    from proxy.extensions.access.pins.lock_file import Pins
+
+EXIT_DIFFERENT: Final = 1
+EXIT_PROBLEM: Final = 2
+
+_EPILOG: Final = """\
+examples:
+  toolcall-proxy pin config.yaml                              approve every tool as it is listed now
+  toolcall-proxy pin config.yaml --check                      say what differs from what is approved
+  toolcall-proxy pin config.yaml --route /mcp --only search   approve one tool of one route
+
+Writes `pins: {file}` of the config (tools.lock beside it): for each route with `protocol: mcp` every tool with title,
+description, schemas and annotations, and their digest. Review the file's changes and keep it with the config.
+`pins: {changed: warn | hide | refuse}` says what becomes of a tool that is listed otherwise (docs/access.md).
+Each server is asked the way that calls go.
+
+exit codes: 0 written, or nothing differs; 1 something differs (--check); 2 a server or a file is in the way
+"""
+
+
+def register(subparsers: Any) -> None:
+    """Describes the verb's arguments."""
+    verb = subparsers.add_parser(
+        "pin",
+        help="approve the tools of MCP servers as they are defined now",
+        description="Asks the MCP servers of a config for their tools and writes how they are defined.",
+        epilog=_EPILOG,
+        formatter_class=HelpText,
+    )
+    verb.add_argument("config", metavar="CONFIG", help="the config file, such as config.yaml")
+    verb.add_argument("--route", metavar="NAME", action="append", default=[], help="this route alone, may be repeated")
+    verb.add_argument("--only", metavar="TOOL", action="append", default=[], help="this tool alone, may be repeated")
+    verb.add_argument("--check", action="store_true", help="write nothing; say what differs")
+    add_header_option(verb, "send this header to the servers; it is written nowhere")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Asks the servers and writes the file; gives the exit code."""
+    from proxy.config.mistakes import ConfigError
+    from proxy.extensions.access.pins.lock_file import LockProblem
+    from proxy.importing.harvest import ImportProblem
+
+    try:
+        return _pin(args)
+    except (ConfigError, ImportProblem, LockProblem) as problem:
+        print(f"pin: {problem}", file=sys.stderr)
+    except OSError as error:
+        print(f"pin: {error.filename}: {error.strerror}", file=sys.stderr)
+    return EXIT_PROBLEM
+
+
+def _pin(args: argparse.Namespace) -> int:
+    from proxy.extensions.access.pins.lock_file import write_lock
+    from proxy.extensions.access.pins.pinning import (
+        apply_pin_changes,
+        ask_servers,
+        list_pin_changes,
+        list_warnings,
+    )
+
+    loaded, path, before = _load(Path(args.config))
+    names = _choose_routes(loaded, args.route)
+    now = asyncio.run(ask_servers(loaded, names, tuple(args.header)))
+    only = frozenset(args.only)
+    _check_named(only, now, before)
+    changes = list_pin_changes(before, now, only)
+    for warning in list_warnings(now, changes):
+        print(f"warning: {warning}", file=sys.stderr)
+    for change in changes:
+        print(f"{change.kind:<8} {change.route} {change.tool}")
+    if args.check:
+        print(f"{len(changes)} differ from {path}" if changes else f"all tools are as in {path}")
+        return EXIT_DIFFERENT if changes else 0
+    _write(path, write_lock(apply_pin_changes(before, now, changes)))
+    print(f"wrote {path}: {sum(map(len, now.values()))} tools listed, {len(changes)} approved anew")
+    if "pins" not in loaded.config.sections:
+        print(f"next: add to {args.config}   pins: {{changed: hide}}")
+    return 0
+
+
+def _load(config: Path) -> tuple[Loaded, Path, Pins]:
+    """The config, the file of pins, and what it holds. A config may name a file that is still to be written."""
+    from proxy.config.files.source import Files
+    from proxy.config.load import load
+    from proxy.extensions.access.pins.lock_file import FILE, read_lock, write_lock
+
+    value = Files().source(config, str(config)).value
+    written = value.get("pins") if isinstance(value, dict) else None
+    named = written.get("file", FILE) if isinstance(written, dict) else FILE
+    path = config.parent / str(named)
+    if isinstance(written, dict) and not path.exists():
+        _write(path, write_lock({}))
+    loaded = load(config, os.environ)
+    return loaded, path, read_lock(path.read_bytes()) if path.exists() else {}
+
+
+def _choose_routes(loaded: Loaded, asked: list[str]) -> frozenset[str]:
+    """The names of the routes to ask. Raises ImportProblem for one that has no list of tools."""
+    from proxy.config.mistakes import join_words
+    from proxy.extensions.access.pins.pinning import list_pinned_routes
+    from proxy.importing.harvest import ImportProblem
+
+    known = [route.name for route in list_pinned_routes(loaded.config)]
+    if not known:
+        raise ImportProblem("no route of this config has tools that a server lists", "say `protocol: mcp` on one")
+    for name in asked:
+        if name not in known:
+            raise ImportProblem(f"no route {name!r} whose tools a server lists", f"known: {join_words(known)}")
+    return frozenset(asked or known)
+
+
+def _check_named(only: frozenset[str], now: Pins, before: Pins) -> None:
+    """Raises ImportProblem for a tool that is neither listed nor approved."""
+    from proxy.importing.harvest import ImportProblem
+
+    known = {name for route in now for name in (*now[route], *before.get(route, {}))}
+    if unknown := sorted(only - known):
+        raise ImportProblem(f"no server lists {unknown[0]!r}", "`--check` shows what is listed otherwise")
+
+
+def _write(path: Path, text: str) -> None:
+    """Writes a file as a whole: a proxy that reads it meanwhile sees the old one or the new one."""
+    beside = path.with_name(f"{path.name}.new")
+    beside.write_text(text, encoding="utf-8")
+    beside.replace(path)

@@ -1,0 +1,92 @@
+"""Which rule allows a call to its caller. Pure.
+
+`allow` is a list of rules, and one that fits is enough; without any that fits, a call is not allowed. So a condition
+that cannot be judged never allows anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Final
+
+from proxy.core.model.values import ABSENT, CheckedCall, Document, JsonValue
+from proxy.extensions.access.core.paths import UnclearPathError, resolve_paths
+from proxy.extensions.access.core.settings import AccessRule
+
+_NOTHING: Final[Mapping[str, JsonValue]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who calls, as far as it was proven: the name of a static `token`, the `issuer` of a signed one (its name in the
+    config) with its `claims`, and the names in the client's `certificate`. '' and empty where nothing was shown."""
+
+    token: str = ""
+    issuer: str = ""
+    claims: Mapping[str, JsonValue] = field(default_factory=lambda: _NOTHING, repr=False)
+    certificate: frozenset[str] = field(default=frozenset(), repr=False)
+
+
+def find_scopes(claims: Mapping[str, JsonValue]) -> frozenset[str]:
+    """The scopes of a token: `scope`, words in one text (RFC 8693 section 4.2), or `scp`, which Entra ID and Okta write
+    as a list or a text."""
+    found: set[str] = set()
+    for name in ("scope", "scp"):
+        value = claims.get(name)
+        words = value.split(" ") if isinstance(value, str) else value if isinstance(value, list) else []
+        found.update(word for word in words if isinstance(word, str) and word)
+    return frozenset(found)
+
+
+def find_claim(claims: Mapping[str, JsonValue], name: str) -> JsonValue:
+    """A claim by its name, or by the names that lead to it with dots between (`realm_access.roles`); ABSENT without."""
+    if name in claims:
+        return claims[name]
+    found: JsonValue = claims
+    for step in name.split("."):
+        if not isinstance(found, Mapping) or step not in found:
+            return ABSENT
+        found = found[step]
+    return found
+
+
+def fits_caller(rule: AccessRule, caller: Identity) -> bool:
+    """Whether all conditions of a rule about its caller hold."""
+    if rule.tokens and caller.token not in rule.tokens:
+        return False
+    if rule.issuers and caller.issuer not in rule.issuers:
+        return False
+    if rule.scopes and not find_scopes(caller.claims).issuperset(rule.scopes):
+        return False
+    if rule.certificates and not any(
+        fnmatchcase(name, pattern) for name in caller.certificate for pattern in rule.certificates
+    ):
+        return False
+    return all(_has_one_of(find_claim(caller.claims, name), values) for name, values in rule.claims.items())
+
+
+def _has_one_of(claim: JsonValue, values: Sequence[JsonValue]) -> bool:
+    """Whether a claim is one of some values, or a list that holds one of them; `1` is not `true`."""
+    items = claim if isinstance(claim, list) else [claim]
+    return any(type(item) is type(value) and item == value for item in items for value in values)
+
+
+def names_tool(rule: AccessRule, tool: str) -> bool:
+    """Whether a rule is about a tool."""
+    return any(fnmatchcase(tool, pattern) for pattern in rule.tools)
+
+
+def fits_arguments(rule: AccessRule, checked: CheckedCall) -> bool:
+    """Whether the arguments of a call, as they would be sent, are what a rule wants. They have to be so as they stand
+    and with their paths resolved."""
+    if rule.arguments is None:
+        return True
+    value = checked.value
+    if not checked.enforced and not isinstance(checked.call.arguments, Document):
+        return False  # what the service would read in the client's own bytes, nobody knows
+    try:
+        return rule.arguments.accepts(value) and rule.arguments.accepts(resolve_paths(value))
+    except UnclearPathError:
+        return False

@@ -1,0 +1,1 @@
+"""Pins: whether a tool is still defined as the operator has approved it."""

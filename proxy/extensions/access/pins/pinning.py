@@ -1,0 +1,123 @@
+"""Asks the servers of a config what tools they list now, for `toolcall-proxy pin`.
+
+The proxy is started on a free loopback port with the routes of the config as they are, but that every tool is shown as
+its server lists it. So each server is asked the way that calls go: over its network or as a process, alone or joined,
+with the headers that the route sets.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from proxy.config.load import Loaded
+from proxy.config.model import Config, Listen, RouteEntry, StateConfig
+from proxy.core.model.values import Headers
+from proxy.extensions import find_source, load_place
+from proxy.extensions.access.pins.hidden_text import find_hidden
+from proxy.extensions.access.pins.lock_file import (
+    Definition,
+    Pins,
+    digest_tool,
+    select_definition,
+)
+from proxy.importing.harvest import Harvest, ImportProblem, Recorded
+from proxy.server import start_serving
+
+_SOURCE: Final = "mcp"
+
+
+@dataclass(frozen=True, slots=True)
+class PinChange:
+    """One difference between what is approved and what is listed: new, changed or gone."""
+
+    route: str
+    tool: str
+    kind: str
+
+
+def list_pinned_routes(config: Config) -> list[RouteEntry]:
+    """The routes whose tools a server lists, except those whose path has parameters: those have many servers."""
+    return [route for route in config.routes if route.listed is not None and "{" not in route.path]
+
+
+async def ask_servers(loaded: Loaded, names: frozenset[str], headers: Headers) -> dict[str, dict[str, Definition]]:
+    """What the servers of these routes list now, by route. Raises ImportProblem, with the route, where one does not
+    answer."""
+    config = loaded.config
+    shown = tuple(map(_show_all, config.routes))
+    plain = replace(
+        config, routes=shown, listen=Listen(host="127.0.0.1", port=0), admin=None, sections={}, hooks=(), workers=1,
+        state=StateConfig(), on_escalation=None,
+    )  # fmt: skip
+    serving = await start_serving(replace(loaded, config=plain), log_to=io.StringIO(), environ={})
+    found: dict[str, dict[str, Definition]] = {}
+    try:
+        for route in list_pinned_routes(plain):
+            if route.name in names:
+                url = f"{serving.url}{route.path}"
+                found[route.name] = await _ask(url, route.name, headers)
+    finally:
+        await serving.stop(grace=1.0)
+    return found
+
+
+async def _ask(url: str, route: str, headers: Headers) -> dict[str, Definition]:
+    recorded = Recorded("mcp", url, url, frozenset(), {})
+    try:
+        harvest: Harvest = await load_place(find_source(_SOURCE).sources[_SOURCE])(recorded, headers, None)
+    except ImportProblem as problem:
+        message = f"route {route!r}: its server does not list its tools: {problem.message.replace(url, 'it')}"
+        raise ImportProblem(message, problem.hint) from None
+    return {name: select_definition(entry) for name, entry in harvest.definitions.items()}
+
+
+def _show_all(route: RouteEntry) -> RouteEntry:
+    """A route on which every tool is shown to everybody as its server lists it."""
+    if route.listed is None:
+        return route
+    policy = replace(route.policy, auth=None, cors=None, added={}, limits=None)
+    return replace(route, listed=route.listed.show_all(), policy=policy)
+
+
+# --- from what is approved to what is listed --------------------------------------------------------------------------
+def list_pin_changes(
+    before: Pins, now: Mapping[str, Mapping[str, Definition]], only: frozenset[str]
+) -> list[PinChange]:
+    """The differences, by route and tool."""
+    found: list[PinChange] = []
+    for route, tools in now.items():
+        known = before.get(route, {})
+        for name in sorted({*known, *tools}):
+            if only and name not in only:
+                continue
+            if name not in tools or name not in known:
+                found.append(PinChange(route, name, "new" if name in tools else "gone"))
+            elif digest_tool(name, known[name]) != digest_tool(name, tools[name]):
+                found.append(PinChange(route, name, "changed"))
+    return found
+
+
+def apply_pin_changes(before: Pins, now: Mapping[str, Mapping[str, Definition]], changes: list[PinChange]) -> Pins:
+    """What is approved once these changes are."""
+    made = {route: dict(tools) for route, tools in before.items()} | {
+        route: dict(before.get(route, {})) for route in now
+    }
+    for change in changes:
+        if change.kind == "gone":
+            del made[change.route][change.tool]
+        else:
+            made[change.route][change.tool] = now[change.route][change.tool]
+    return made
+
+
+def list_warnings(now: Mapping[str, Mapping[str, Definition]], changes: list[PinChange]) -> list[str]:
+    """What should be looked at in the definitions that are new or changed."""
+    return [
+        f"{change.route} {change.tool}: {what}"
+        for change in changes
+        if change.kind != "gone"
+        for what in find_hidden(now[change.route][change.tool], change.tool, now[change.route].keys())
+    ]

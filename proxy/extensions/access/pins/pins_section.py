@@ -1,0 +1,50 @@
+"""The section `pins` of the config: the file of approved definitions, and what becomes of any other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, get_args
+
+from proxy.config.context import Context, read_named_text
+from proxy.config.files.secrets import reveal
+from proxy.config.files.source import Files
+from proxy.config.model import Config, UpstreamConfig
+from proxy.core.contract.policy import Mode
+from proxy.extensions.access.pins.lock_file import FILE, Changed, LockProblem, PinnedRoute, Pins, read_lock
+
+_CHANGED: Final[Changed] = "hide"
+
+
+@dataclass(frozen=True, slots=True)
+class PinConfig:
+    """The approved definitions by route, and what becomes of any other."""
+
+    pins: Pins = field(repr=False)
+    changed: Changed = _CHANGED
+
+
+def read_pins(context: Context, files: Files, _upstreams: Mapping[str, UpstreamConfig]) -> PinConfig | None:
+    """Reads which definitions are approved; None where the file cannot be used, which is reported."""
+    written = context.mapping("pins")
+    at = ("pins", "file") if "file" in written else ("pins",)
+    text = read_named_text(context, files, at, written.get("file", FILE))
+    if text is None:
+        return None
+    try:
+        pins = read_lock(text.encode())
+    except LockProblem as problem:
+        hint = "write it anew with `toolcall-proxy pin`, and look at what has changed"
+        context.mistake(at, f"the file of pins cannot be used: {problem}", hint)
+        return None
+    changed = str(reveal(written.get("changed", _CHANGED)))
+    return PinConfig(pins, next((known for known in get_args(Changed) if known == changed), _CHANGED))
+
+
+def find_pinned(config: Config, route: str) -> PinnedRoute | None:
+    """The approved definitions of a route; None where the config pins nothing. A report-only route only warns."""
+    found: PinConfig | None = config.sections.get("pins")
+    if found is None:
+        return None
+    report = any(entry.name == route and entry.policy.mode is Mode.REPORT for entry in config.routes)
+    return PinnedRoute.of(found.pins.get(route, {}), "warn" if report else found.changed)

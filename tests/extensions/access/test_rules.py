@@ -1,0 +1,265 @@
+"""Rules: who may call which tool with which arguments, and what a caller is told of the rest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import pytest
+
+from proxy.extensions.access.access_section import close_schema
+from proxy.extensions.access.core.access_rules import Identity, find_claim, find_scopes, fits_caller
+from proxy.extensions.access.core.paths import UnclearPathError, resolve_path
+from proxy.extensions.access.core.settings import AccessRule
+from tests.extensions.access.issuer import OK, guarded
+from tests.serving.proxied import Proxied, code, proxied, told
+from tests.serving.wire import Seen, replies, tool
+
+READER, WRITER = "reader-token-0123456", "writer-token-0123456"
+
+
+def hashed(token: str) -> str:
+    return f"sha256:{hashlib.sha256(token.encode()).hexdigest()}"
+
+
+AUTH = f"{{bearer: {{reader: '{hashed(READER)}', writer: '{hashed(WRITER)}'}}}}"
+TOOLS = """{
+  read_file: {schema: {type: object, properties: {path: {type: string}}, required: [path]}},
+  write_file: {schema: {type: object, properties: {path: {type: string}, size: {type: integer}}, required: [path]}},
+  delete_file: {schema: {type: object, properties: {secret_flag: {type: boolean}}, required: [secret_flag]}}
+}"""
+RULES = """[
+  {when: {token: reader}, tools: [read_file], arguments: {properties: {path: {pattern: "^/data/"}}}},
+  {when: {token: writer}, tools: ["*_file"]}
+]"""
+ROUTE = f"  - {{path: '/files/{{tool}}', upstream: tools, auth: {AUTH}, allow: {RULES}"
+
+
+async def call(proxy: Proxied, name: str, arguments: Any, token: str = READER, path: str = "/files/") -> Seen:
+    body = arguments if isinstance(arguments, bytes) else json.dumps(arguments).encode()
+    return await proxy.post(f"{path}{name}", body, f"Authorization: Bearer {token}")
+
+
+@pytest.mark.parametrize("mode", ["", ", mode: report"])
+async def test_a_call_is_sent_where_a_rule_allows_it_and_refused_where_none_does(mode: str) -> None:
+    async with tool(replies(OK)) as server, proxied(f"{ROUTE}{mode}}}", server.url, tools=TOOLS) as proxy:
+        assert 200 == (await call(proxy, "read_file", {"path": "/data/a"})).status
+        assert 200 == (await call(proxy, "write_file", {"path": "/x"}, WRITER)).status
+        sent = len(server.seen)
+        for name, arguments in (
+            ("write_file", {"path": "/data/a"}),
+            ("delete_file", {"secret_flag": "wrong"}),
+            ("read_file", {"path": "/etc/passwd"}),
+        ):
+            seen = await call(proxy, name, arguments)
+            assert (403, "CALL_NOT_ALLOWED") == code(seen)
+            error = told(seen)["error"]
+            assert (False, "secret_flag" in json.dumps(told(seen))) == (error["retryable"], False)
+            assert "This cannot be mended by another call" in json.dumps(told(seen))
+        assert sent == len(server.seen)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{not JSON",
+        b'{"path": "/data/a", "path": "/etc/passwd"}',
+        b'{"path": ["/data/a"]}',
+        b'{"path": null}',
+        b"{}",
+        b"[]",
+        b"",
+        b'{"other": "/data/a"}',
+        b'{"path": "/etc/passwd", "p\\u0061th": "/data/a"}',
+        b'\xff{"path": "/data/a"}',
+    ],
+)
+@pytest.mark.parametrize("mode", ["", ", mode: report"])
+async def test_what_cannot_be_judged_is_not_sent(mode: str, body: bytes) -> None:
+    async with tool(replies(OK)) as server, proxied(f"{ROUTE}{mode}}}", server.url, tools=TOOLS) as proxy:
+        seen = await call(proxy, "read_file", body)
+        assert (True, []) == (400 <= seen.status < 500, server.seen)
+
+
+async def test_arguments_are_judged_as_they_will_be_sent() -> None:
+    rules = '[{tools: [write_file], arguments: {properties: {size: {maximum: 10}, path: {const: "/a"}}}}]'
+    route = f"  - {{path: '/files/{{tool}}', upstream: tools, allow: {rules}}}"
+    async with tool(replies(OK)) as server, proxied(route, server.url, tools=TOOLS) as proxy:
+        statuses = [
+            (await call(proxy, "write_file", arguments)).status
+            for arguments in (
+                {"path": "/a", "size": "7"},
+                {"path": "/a", "size": "70"},
+                {"path": "/a"},
+                {"path": "/a", "size": 10.0},
+            )
+        ]
+        assert [200, 403, 403, 200] == statuses
+        assert [{"path": "/a", "size": 7}, {"path": "/a", "size": 10.0}] == [
+            json.loads(each.body) for each in server.seen
+        ]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/data/../etc/passwd", "/data/..", "/data/%2e%2e/etc/passwd", "/data/%2E./x", "/data/%252e%252e/etc",
+        "/data/%25252525252e./x", "/data\\..\\etc", "/data/..\\..\\etc", "/data/．．/etc", "/data/%ef%bc%8e%2e/etc",
+        "/data/./../etc", "//data/../../etc", "/data/%c0%ae%c0%ae/etc", "/data/a%00/../b", "/data/\u0000", "data/a",
+        "/database", "%2fdata/../x",
+    ],
+)  # fmt: skip
+async def test_a_path_is_judged_with_its_dots_and_escapes_resolved(path: str) -> None:
+    async with tool(replies(OK)) as server, proxied(f"{ROUTE}}}", server.url, tools=TOOLS) as proxy:
+        assert ((403, "CALL_NOT_ALLOWED"), []) == (code(await call(proxy, "read_file", {"path": path})), server.seen)
+
+
+def test_paths_are_resolved_as_services_resolve_them() -> None:
+    cases = {
+        "plain text, 100% sure": "plain text, 100% sure",
+        "/a/b": "/a/b",
+        "/a/b/": "/a/b/",
+        "a/../../b": "../b",
+        "/../../a": "/a",
+        "/a//b/./c": "/a/b/c",
+        "https://h.example/a/../b": "https://h.example/b",
+        "https://h.example": "https://h.example",
+        "file:///a/../../etc": "file:///etc",
+        "C:\\a\\..\\b": "C:/b",
+        "..": "../",
+        "/": "/",
+        "and/or": "and/or",
+        "50%25": "50%25",
+        "%2fetc": "/etc",
+    }
+    assert cases == {text: resolve_path(text) for text in cases}
+    for unclear in ("/a/%ff", "/a\n/b", "/%25252525252525252f"):
+        with pytest.raises(UnclearPathError):
+            resolve_path(unclear)
+
+
+async def test_an_unknown_tool_is_told_the_names_that_the_caller_may_call() -> None:
+    async with proxied(f"{ROUTE}}}", tools=TOOLS) as proxy:
+        seen = [await call(proxy, "writefile_", {}, token) for token in (READER, WRITER)]
+    assert [(404, "UNKNOWN_TOOL")] * 2 == list(map(code, seen))
+    assert [(False, False), (True, False)] == [
+        (b"write_file" in each.body, b"secret_flag" in each.body) for each in seen
+    ]
+
+
+async def test_a_caller_is_guided_to_its_own_tools() -> None:
+    async with proxied(f"{ROUTE}}}", tools=TOOLS, guidance="{serve: /guidance}") as proxy:
+        texts = [
+            (await proxy.get("/guidance", f"Authorization: Bearer {token}")).body.decode() for token in (READER, WRITER)
+        ]
+        nobody = (await proxy.get("/guidance")).body.decode()
+    shown = [[line for line in text.splitlines() if line.startswith("## ")] for text in (*texts, nobody)]
+    assert [["## read_file"], ["## read_file", "## write_file", "## delete_file"], []] == shown
+
+
+async def test_a_function_behind_a_container_is_judged_and_shown_like_any_other() -> None:
+    tools = (
+        TOOLS.rstrip("} \n")
+        + """}},
+      files: {container: {source: plugin, expand: proxy, auto_expand: dispatch, functions: [
+        {name: read_file, description: Reads}, {name: delete_file, description: Deletes}]}}
+    }"""
+    )
+    rules = RULES.replace("[\n", "[{when: {token: reader}, tools: [files]},\n", 1)
+    route = f"  - {{path: '/files/{{tool}}', upstream: tools, auth: {AUTH}, allow: {rules}}}"
+    async with tool(replies(OK)) as server, proxied(route, server.url, tools=tools) as proxy:
+        expanded = await call(proxy, "files", {})
+        assert (200, True, False) == (
+            expanded.status, b"read_file" in expanded.body, b"delete_file" in expanded.body,
+        )  # fmt: skip
+        dispatched = [
+            await call(proxy, "files", {"function": name, "arguments": arguments})
+            for name, arguments in (
+                ("read_file", {"path": "/data/a"}),
+                ("read_file", {"path": "/etc/a"}),
+                ("delete_file", {"secret_flag": True}),
+            )
+        ]
+        assert [200, 403] == [seen.status for seen in dispatched[:2]]
+        assert (True, False) == (400 <= dispatched[2].status < 500, b"secret_flag" in dispatched[2].body)
+        assert 1 == len(server.seen)
+
+
+async def test_scopes_claims_and_issuers_decide_by_the_token() -> None:
+    route = """
+  - path: /weather
+    upstream: tools
+    tool: weather
+    schema: {type: object}
+    jwt: {}
+    allow:
+      - {when: {scope: [files:write, files:read], issuer: main}}
+      - {when: {claims: {realm_access.roles: [admin, root]}}}
+      - {when: {claims: {level: 3}}}
+"""
+    cases: list[tuple[dict[str, Any], int]] = [
+        ({"scope": "files:read other files:write"}, 200),
+        ({"scp": ["files:read", "files:write"]}, 200),
+        ({"scope": "files:read"}, 403),
+        ({"scope": "files:readfiles:write"}, 403),
+        ({"scope": ["files:read", 7]}, 403),
+        ({"realm_access": {"roles": ["user", "admin"]}}, 200),
+        ({"realm_access": {"roles": "root"}}, 200),
+        ({"realm_access": "admin"}, 403),
+        ({"realm_access": {"roles": {"admin": True}}}, 403),
+        ({"level": 3}, 200),
+        ({"level": "3"}, 403),
+        ({"level": True}, 403),
+        ({}, 403),
+    ]
+    async with guarded(route) as there:
+        seen = [(claims, (await there.call(there.issuer.sign(**claims))).status) for claims, _ in cases]
+        assert cases == seen
+
+
+async def test_a_relayed_route_asks_for_a_rule_before_the_body() -> None:
+    route = """
+  - {path: /relay, methods: [GET, POST], upstream: tools, passthrough: true, jwt: {}, allow: [{when: {scope: relay}}]}
+"""
+    async with guarded(route) as there:
+        seen = [await there.call(there.issuer.sign(scope=scope), path="/relay") for scope in ("relay", "other")]
+        assert ([200, 403], 1) == ([each.status for each in seen], len(there.server.seen))
+
+
+async def test_rules_of_the_defaults_hold_where_a_route_has_none_of_its_own() -> None:
+    routes = """
+  - {path: /a, upstream: tools, tool: a, schema: {type: object}}
+  - {path: /b, upstream: tools, tool: b, schema: {type: object}, allow: off}
+"""
+    async with tool(replies(OK)) as server, proxied(routes, server.url, defaults="{allow: [{tools: [b]}]}") as proxy:
+        assert [403, 200] == [(await proxy.post(path, b"{}")).status for path in ("/a", "/b")]
+
+
+def test_a_condition_that_cannot_be_judged_never_holds() -> None:
+    caller = Identity(token="ci", claims={"a.b": 1, "c": {"d": [True]}}, certificate=frozenset({"DNS:x.svc"}))
+    holds = {
+        True: [AccessRule("r"), AccessRule("r", tokens=("ci",)), AccessRule("r", claims={"a.b": (1,)}),
+               AccessRule("r", claims={"c.d": (True,)}), AccessRule("r", certificates=("DNS:*.svc",))],
+        False: [AccessRule("r", tokens=("CI",)), AccessRule("r", issuers=("main",)), AccessRule("r", scopes=("s",)),
+                AccessRule("r", claims={"a": (1,)}), AccessRule("r", claims={"c.d": (1,)}),
+                AccessRule("r", claims={"c.d.e": (1,)}), AccessRule("r", certificates=("CN:*",)),
+                AccessRule("r", tokens=("ci",), scopes=("s",))],
+    }  # fmt: skip
+    for expected, rules in holds.items():
+        assert [expected] * len(rules) == [fits_caller(rule, caller) for rule in rules]
+    assert frozenset({"a", "b", "c"}) == find_scopes({"scope": "a  b", "scp": ["c", 1]})
+    assert [True] == find_claim({"c": {"d": [True]}}, "c.d")
+
+
+def test_a_schema_of_a_rule_wants_what_it_names() -> None:
+    written = {"properties": {"a": {"pattern": "x"}, "b": {"properties": {"c": {"minimum": 1}}}, "d": {"enum": [1]}}}
+    assert {
+        "type": ["object"],
+        "required": ["a", "b", "d"],
+        "properties": {
+            "a": {"pattern": "x", "type": ["string"]},
+            "b": {"properties": {"c": {"minimum": 1, "type": ["number"]}}, "required": ["c"], "type": ["object"]},
+            "d": {"enum": [1]},
+        },
+    } == close_schema(written)
