@@ -177,7 +177,8 @@ class ModelRelay:
         """The answer as it is streamed, and the repairs that are known before its first byte goes out."""
         settings = _find_settings(listed.call_route.binding.route)
         judge = partial(self._judge_calls, listed, asked)
-        stream = JudgedStream(asked.api, reply, judge, settings.max_answer)
+        find = None if settings.text_calls == "off" else partial(self._find_in_text, listed, asked)
+        stream = JudgedStream(asked.api, reply, judge, find, settings.max_answer)
         body = stream.read()
         try:
             first = await anext(body, b"")
@@ -185,6 +186,23 @@ class ModelRelay:
             return replace(reply, body=_stream_again([], reply, broken)), ()
         headers = _keep_true(reply.headers)
         return UpstreamReply(reply.status, headers, _stream_on(first, body)), _list_repairs(stream.judged)
+
+    async def _find_in_text(
+        self, listed: ListedRequest, asked: ModelRequest, text: str
+    ) -> tuple[str, list[JudgedCall]] | None:
+        """The valid calls with which a streamed text ends, and the text before them."""
+        judge = self._find_judge(listed)
+        found = judge.find_in_text(text, "markup")
+        if found is None:
+            return None
+        seed = listed.record.request_id.encode()
+        ids = [make_call_id(asked.api, seed, at) for at in range(len(found.calls))]
+        calls = [FoundCall(each, call.name, call.arguments) for each, call in zip(ids, found.calls, strict=True)]
+        judged = await judge.judge_text(asked, calls, _find_conversation(listed))
+        if judged is None:
+            return None
+        note_calls(listed, asked, FinalAnswer(JudgedAnswer(b"", None, judged)), self._clock.now())
+        return found.before, judged
 
     async def _judge_calls(
         self, listed: ListedRequest, asked: ModelRequest, calls: list[FoundCall]
