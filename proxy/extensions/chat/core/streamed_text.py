@@ -139,7 +139,8 @@ def _write_chat(held: Sequence[TextEvent], left: str, calls: Sequence[NewCall]) 
 def _write_messages(held: Sequence[TextEvent], left: str, calls: Sequence[NewCall]) -> Iterator[bytes]:
     if left:
         yield change_event(held[0].raw, {("delta", "text"): dumps(left)})
-    index = held[0].value.get("index", 0)
+    index = held[0].value.get("index")
+    index = index if isinstance(index, int) else 0
     for event in held:
         if event.is_end:
             for at, call in enumerate(calls, index + 1):
