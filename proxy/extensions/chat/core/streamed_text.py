@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import JsonValue, Pointer
-from proxy.extensions.chat.core.call_markup import LONGEST, find_sign
+from proxy.extensions.chat.core.call_markup import LONGEST, find_sign, has_sign
 from proxy.extensions.chat.core.events import change_event, read_event, write_event
 from proxy.extensions.chat.core.found_calls import encode_arguments
 from proxy.extensions.chat.core.model_request import Api
@@ -34,14 +34,16 @@ class TextEvent:
 
 
 class HeldText:
-    """The text of one answer. `text` is all of it so far, of which `passed` characters have gone out. `is_off`: nothing
-    is held any more."""
+    """The text of one answer. `text` is all of it so far, of which `passed` characters have gone out; `size` bytes of
+    events are held. `is_off`: nothing is held any more."""
 
     def __init__(self, api: Api, *, is_off: bool) -> None:
         self.text = ""
         self.passed = 0
+        self.size = 0
         self.is_off = is_off or api is Api.RESPONSES
         self._api = api
+        self._is_sure = False  # whether a whole sign has come
         self._held: list[TextEvent] = []
 
     @property
@@ -54,11 +56,6 @@ class HeldText:
         """Whether the answer's text has ended while it was held."""
         return self.is_holding and self._held[-1].is_end
 
-    @property
-    def size(self) -> int:
-        """How many bytes are held."""
-        return sum(len(event.raw) for event in self._held)
-
     def take(self, raw: bytes) -> list[bytes]:
         """Takes the next event, and gives those that pass now."""
         value = None if self.is_off else read_event(raw)
@@ -70,19 +67,19 @@ class HeldText:
         self.text += event.text or ""
         if self.is_holding or (event.text and find_sign(self.text[self.passed :]) is not None):
             self._held.append(event)
+            self.size += len(raw)
         else:
             self.passed = len(self.text)
             return [raw]
         if len(self.text) - self.passed > LONGEST:
             return self.give_up()
-        if find_sign(self.text[self.passed :]) is None:
-            return self.release()
-        return []
+        self._is_sure = self._is_sure or has_sign(self.text[self.passed :])
+        return [] if self._is_sure or find_sign(self.text[self.passed :]) is not None else self.release()
 
     def release(self) -> list[bytes]:
         """The held events as they came; what follows is watched on."""
         held = [event.raw for event in self._held]
-        self._held, self.passed = [], len(self.text)
+        self._held, self.passed, self.size = [], len(self.text), 0
         return held
 
     def give_up(self) -> list[bytes]:
@@ -93,9 +90,9 @@ class HeldText:
     def write(self, before: str, calls: Sequence[NewCall]) -> list[bytes]:
         """The held events with calls in the place of their markup. `before` is the answer's text without it."""
         left = before[self.passed :]
-        written = (_write_chat if self._api is Api.CHAT else _write_messages)(self._held, left, calls)
-        self._held, self.is_off = [], True
-        return list(written)
+        written = [*(_write_chat if self._api is Api.CHAT else _write_messages)(self._held, left, calls)]
+        self._held, self.size, self.is_off = [], 0, True
+        return written
 
 
 def _read_chat(raw: bytes, value: Mapping[str, Any]) -> TextEvent | None:
