@@ -24,6 +24,9 @@ async def admit_call(hooks: Hooks, context: CallContext) -> CallContext | Delive
         case ToolCall() as call:
             return context if call is context.call or context.report_only else replace(context, call=call)
         case UpstreamReply() as reply:
+            calls = context.call_route.calls
+            if calls is not None and (denied := calls.refuse_answer(context.call)) is not None:
+                return PendingFailure(denied, "refused", context.opening)
             tool = None if context.policy is None else context.call_route.tools.get(context.policy.tool)
             unfit = (
                 None if tool is None or tool.answer is None else check_answer(context, tool.answer, reply, own=False)

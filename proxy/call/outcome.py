@@ -255,8 +255,7 @@ def _make_delivered(
     record_delivery(context.record, outcome if checked.enforced else "delivered", ended, event)
     if not checked.enforced:
         return Delivered(reply, (), warnings, attempt=attempt, limits=_limits_of(tool))
-    if tool is not None and tool.correction.trajectory and context.services.corrector is not None:
-        # for the correction of later calls
+    if tool is not None and context.services.corrector is not None:
         reply = context.services.corrector.note_delivery(checked, reply, tool, context.call_route)
     if tool is not None and tool.wrap_success:
         reply = wrap_answer(reply, warnings, tool.feedback)

@@ -163,7 +163,7 @@ def _show_functions(policy: ToolPolicy, calls: CallAccess) -> ToolPolicy:
 class RouteRequest:
     """Implements `CallRoute` for one request. `hop_fields` are Via, X-Forwarded-* and the request id, `cors`
     the fields of the answer by which a page may read it, `memory` what its body holds, `calls` what the caller may
-    call; None: anything."""
+    call (None: anything), `caller` who that is."""
 
     binding: RouteBinding
     raw: RawRequest
@@ -171,6 +171,7 @@ class RouteRequest:
     cors: Headers
     memory: BodyMemory
     calls: CallAccess | None = None
+    caller: str = ""
 
     @property
     def tools(self) -> Mapping[str, ToolPolicy]:

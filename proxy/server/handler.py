@@ -460,7 +460,8 @@ class Handler:
         data = None if relayed or binding.form else take_body(request, fields, binding.route.max_body)
         raw = RawRequest(request.method, path, query, fields, data or b"", match.params, client)
         memory = BodyMemory(self.memory, RELAYED if relayed else JUDGED)
-        return RouteRequest(binding, raw, own, admitted.cors, memory, admitted.calls), data is not None
+        call_route = RouteRequest(binding, raw, own, admitted.cors, memory, admitted.calls, admitted.caller)
+        return call_route, data is not None
 
     def _answer_unrouted(
         self,

@@ -83,19 +83,21 @@ class Work:
 
     def size(self, value: JsonValue) -> int:
         """Values inside a value, itself included; long text counts for several."""
-        if isinstance(value, str):
+        kind = type(value)
+        if kind is str:
             return 1 + len(value) // _CHARACTERS
-        if not isinstance(value, dict | list):
+        if kind is not dict and kind is not list:
             return 1
         known = self._sizes.get(id(value))
         if known is not None:
             return known[1]
         total = 1
-        for item in value.values() if isinstance(value, dict) else value:
-            if isinstance(item, str):
+        for item in value.values() if kind is dict else value:
+            inner = type(item)
+            if inner is str:
                 total += 1 + len(item) // _CHARACTERS
             else:
-                total += self.size(item) if isinstance(item, dict | list) else 1
+                total += self.size(item) if inner is dict or inner is list else 1
         self._sizes[id(value)] = (value, total)
         return total
 
