@@ -18,6 +18,7 @@ class Nowhere:
     headers: Headers = ()
     unknown: UnknownTool = field(default_factory=UnknownTool)
     peer: str = ""
+    caller: str = ""
     calls: CallAccess | None = None
 
     def refuse_hidden(self, tool: str) -> Failure | None:  # noqa: ARG002 - the operator sees all tools

@@ -72,6 +72,10 @@ class _OwnToolsToo:
         """Why a call is not sent."""
         return None if checked.call.tool in self.own else self.calls.refuse_call(checked)
 
+    def refuse_answer(self, call: ToolCall) -> Failure | None:
+        """Why a call gets no answer from a hook."""
+        return None if call.tool in self.own else self.calls.refuse_answer(call)
+
 
 @dataclass(frozen=True, slots=True)
 class McpRouteRequest:
@@ -106,6 +110,11 @@ class McpRouteRequest:
     def peer(self) -> str:
         """The client's address."""
         return self.call_route.peer
+
+    @property
+    def caller(self) -> str:
+        """Who calls, where a token proves it."""
+        return self.call_route.caller
 
     @property
     def calls(self) -> CallAccess | None:
