@@ -30,7 +30,6 @@ from proxy.core.contract.policy import (
     UpstreamErrors,
 )
 from proxy.core.contract.request_rules import ChannelJudge, QueryPolicy, RequestForm
-from proxy.core.contract.served_tools import PinnedTools
 from proxy.core.json.jsontext import TextLimits
 from proxy.core.model.values import Container, FeedbackLimits, Headers, JsonValue
 from proxy.core.schema.formats import USUAL, Formats
@@ -337,12 +336,10 @@ class ListedRoute(Protocol):
         """What is worth knowing of the route, and no mistake."""
 
     def show_all(self) -> ListedRoute:
-        """The same with every tool shown to everybody as its server lists it."""
+        """The same route, where everybody sees every tool as its server lists it."""
 
-    def make_rules(
-        self, make_policy: Callable[[ToolConfig], ToolPolicy], pinned: PinnedTools | None = None
-    ) -> ListRules:
-        """How the route treats the tools that its server lists; `pinned` are the definitions that were approved."""
+    def make_rules(self, make_policy: Callable[[ToolConfig], ToolPolicy]) -> ListRules:
+        """How the route treats the tools that its server lists."""
 
 
 RouteKind = Literal["call", "validate", "passthrough"]

@@ -10,7 +10,6 @@ from proxy.config.files.secrets import reveal
 from proxy.config.model import (
     Config,
     HeaderChanges,
-    ListedRoute,
     Policy,
     RouteEntry,
     RouteKind,
@@ -21,6 +20,7 @@ from proxy.config.model import (
 from proxy.config.policies import make_repair_policy, select_fingerprint
 from proxy.config.schemas import hash_value
 from proxy.core.check.validation import Check
+from proxy.core.contract.definitions import PinnedTools
 from proxy.core.contract.policy import (
     AnswerPolicy,
     AttemptsPolicy,
@@ -31,7 +31,6 @@ from proxy.core.contract.policy import (
     UnknownTool,
 )
 from proxy.core.contract.request_rules import ChannelJudge, OperationRule
-from proxy.core.contract.served_tools import PinnedTools
 from proxy.core.display.secrets import find_sensitive_names
 from proxy.core.model.values import Container, FeedbackLimits
 from proxy.extensions import ASKS_CALLER, find_binder, find_pinned_place, load_place
@@ -98,7 +97,7 @@ def _build_route(entry: RouteEntry, config: Config, containers: Mapping[str, Con
         asks_caller=not entry.policy.added.keys().isdisjoint(ASKS_CALLER),
         keeps_token=any(getattr(each, "keeps_token", False) for each in entry.policy.added.values()),
         websocket=entry.websocket and entry.kind == "passthrough",
-        learn=_build_rules(entry.listed, operations, _find_pinned(entry, config)) if entry.listed is not None else None,
+        learn=_build_rules(entry, config, operations),
         idle_timeout=upstream.idle_timeout if upstream else find_default(Route, "idle_timeout"),
         query_policy=entry.query,
         lookalikes=entry.lookalikes,
@@ -163,18 +162,16 @@ def _list_tool_timeouts(entry: RouteEntry, usual: float) -> dict[str, float]:
     return {name: timeout for name, timeout in timeouts if timeout is not None and timeout != usual}
 
 
-def _find_pinned(entry: RouteEntry, config: Config) -> PinnedTools | None:
-    """The definitions of a route's tools that the operator has approved, where an extension knows some."""
-    place = find_pinned_place(config.sections)
-    found: PinnedTools | None = load_place(place)(config, entry.name) if place else None
-    return found
-
-
-def _build_rules(entry: ListedRoute, operations: Mapping[str, OperationRule], pinned: PinnedTools | None) -> ListRules:
-    """The operator's rules for tools that a server lists, or that are `operations`."""
-    return entry.make_rules(
-        lambda tool: _build_policy(tool, None, "call", listed=True, operation=operations.get(tool.name)), pinned
+def _build_rules(entry: RouteEntry, config: Config, operations: Mapping[str, OperationRule]) -> ListRules | None:
+    """The operator's rules for tools that a server lists, or that are `operations`; None where the route has none."""
+    if entry.listed is None:
+        return None
+    rules = entry.listed.make_rules(
+        lambda tool: _build_policy(tool, None, "call", listed=True, operation=operations.get(tool.name))
     )
+    place = find_pinned_place(config.sections)
+    pinned: PinnedTools | None = load_place(place)(config, entry.name) if place else None
+    return rules if pinned is None else rules.pin(pinned)
 
 
 def _build_policy(

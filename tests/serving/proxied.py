@@ -99,7 +99,7 @@ routes:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "config.yaml"
         path.write_text(text)
-        serving = await start_serving(load(path, {}), log_to=log, clock=clock)
+        serving = await start_serving(load(path, {}), clock=clock, log_to=log)
     try:
         yield Proxied(serving, log)
     finally:

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from proxy.core.check.validation import Check
 from proxy.core.contract.correction import CorrectionPolicy
+from proxy.core.contract.definitions import PinnedTools
 from proxy.core.contract.request_rules import ChannelJudge, OperationRule
 from proxy.core.json.jsontext import TextLimits
 from proxy.core.model.values import Container, JsonValue
@@ -248,6 +249,9 @@ class ListRules(Protocol):
 
     def whole(self) -> dict[str, ToolPolicy]:
         """The policies of the tools whose schemas stand in the config."""
+
+    def pin(self, pinned: PinnedTools) -> ListRules:
+        """The same, where the operator has approved these definitions."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final, Literal
 
+from proxy.core.contract.definitions import DEFINED, hash_definition
 from proxy.core.contract.listed_schema import BadSchemaError, parse_schema
-from proxy.core.contract.served_tools import DEFINED, ListedTool, hash_definition
 from proxy.core.display.graphemes import cut
 from proxy.core.json.jsontext import TextLimits, dumps, parse, write_canonical
-from proxy.core.model.values import ABSENT, JsonProblem, JsonValue
+from proxy.core.model.values import JsonProblem, JsonValue
 from proxy.importing.harvest import flatten_text
 from proxy.importing.live import DescriptionChange, list_changes
 
@@ -98,33 +98,30 @@ class PinnedRoute:
         """The approved definitions of a route."""
         return cls(definitions, changed, {name: hash_definition(found) for name, found in definitions.items()})
 
-    def is_pinned(self, tool: ListedTool) -> bool:
+    def is_pinned(self, name: str, definition: tuple[str, ...]) -> bool:
         """Whether a tool is defined as it was approved."""
-        return self.hashes.get(tool.name) == tool.definition
+        return self.hashes.get(name) == definition
 
-    def describe_change(self, tool: ListedTool) -> str:
+    def describe_change(self, name: str, definition: tuple[str, ...], known: Mapping[str, JsonValue]) -> str:
         """How a tool that is not pinned differs from what was approved, in one line."""
-        before = self.definitions.get(tool.name)
+        before = self.definitions.get(name)
         if before is None:
             return "new"
-        hashes = zip(DEFINED, self.hashes[tool.name], tool.definition, strict=True)
-        parts = [line for key, old, new in hashes if old != new for line in _describe_part(key, before, tool, new)]
+        hashes = zip(DEFINED, self.hashes[name], definition, strict=True)
+        parts = [line for key, old, new in hashes if old != new for line in _describe_part(key, before, known, new)]
         more = f"; +{len(parts) - _MOST} more" if len(parts) > _MOST else ""
         return cut(flatten_text("; ".join(parts[:_MOST])), _LONGEST) + more
 
 
-def _describe_part(key: str, before: Definition, tool: ListedTool, new: str) -> Iterator[str]:
-    """The changes of one part of a definition; of a title and of annotations that there are some."""
+def _describe_part(key: str, before: Definition, known: Definition, new: str) -> Iterator[str]:
+    """The changes of one part of a definition, as far as they can be shown."""
     if key not in before or not new:
         yield f"{key} {'added' if new else 'removed'}"
-        return
-    if key == "description":
-        yield str(DescriptionChange("changed", (key,), before[key], tool.description))
-        return
-    schema = {"inputSchema": tool.schema, "outputSchema": tool.output}.get(key, ABSENT)
-    try:
-        found = [] if schema is ABSENT else list_changes(before[key], parse_schema(schema), (key,))
-        lines = list(map(str, found))
-    except BadSchemaError:
-        lines = []
-    yield from lines or [f"{key} changed"]
+    elif key == "description":
+        yield str(DescriptionChange("changed", (key,), before[key], known[key]))
+    else:
+        try:
+            lines = list(map(str, list_changes(before[key], parse_schema(known[key]), (key,)))) if key in known else []
+        except BadSchemaError:
+            lines = []
+        yield from lines or [f"{key} changed"]

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from proxy.core.contract.definitions import hash_definition
 from proxy.core.contract.listed_schema import Unparsed
-from proxy.core.contract.served_tools import hash_definition
 from proxy.core.json.eventtext import read_events
 from proxy.core.json.jsontext import TextLimits, dumps, join_frame, parse, split_frame
 from proxy.core.model.values import ABSENT, JsonValue, RawRequest

@@ -24,9 +24,9 @@ from proxy.config.schema_mistakes import SchemaPlace
 from proxy.config.sections.access import read_auth
 from proxy.config.sections.units import read_seconds, read_switch
 from proxy.config.tools import ToolReader, check_policy
-from proxy.core.contract.served_tools import ServedTools, ShownNames
 from proxy.core.model.values import Container, JsonValue, Pointer
 from proxy.extensions.mcp.config.model import McpConfig, find_mcp
+from proxy.extensions.mcp.core.served_tools import ServedTools, ShownNames
 
 # Defaults that differ on these routes: tools of agents run for minutes, their arguments hold whole files (the servers
 # of the Python SDK accept 4 MiB), and the protocol gives statuses a meaning.

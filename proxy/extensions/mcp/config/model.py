@@ -9,9 +9,9 @@ from typing import ClassVar, Final
 from proxy.config.model import HeaderChanges, Policy, RouteEntry, ToolConfig, find_default
 from proxy.config.sections.units import read_switch
 from proxy.core.contract.policy import ToolPolicy
-from proxy.core.contract.served_tools import PinnedTools, ServedTools, ShownNames
 from proxy.core.model.values import ABSENT, Container, JsonValue
 from proxy.extensions.mcp.core.listed_tools import LearnPolicy, Overlay, Unjudged
+from proxy.extensions.mcp.core.served_tools import ServedTools, ShownNames
 
 # The fields that `LearnPolicy` and `McpConfig` share.
 _SHARED: Final = (
@@ -144,15 +144,11 @@ class McpConfig:
             yield f"route {self.name!r}: report only, invalid calls of its tools go through"
 
     def show_all(self) -> McpConfig:
-        """The same with every tool shown to everybody as its server lists it."""
-        return replace(
-            self, allow=("*",), deny=(), names=ShownNames(), descriptions={}, tokens={}, collapse=None,
-            collapse_description="",
-        )  # fmt: skip
+        """The same route, where everybody sees every tool as its server lists it."""
+        shown = replace(self, allow=("*",), deny=(), names=ShownNames(), descriptions={}, tokens={})
+        return replace(shown, collapse=None, collapse_description="")
 
-    def make_rules(
-        self, make_policy: Callable[[ToolConfig], ToolPolicy], pinned: PinnedTools | None = None
-    ) -> LearnPolicy:
+    def make_rules(self, make_policy: Callable[[ToolConfig], ToolPolicy]) -> LearnPolicy:
         """The operator's rules for tools that a server lists, or that are operations."""
         overlays = {
             name: Overlay(
@@ -166,7 +162,6 @@ class McpConfig:
             overlays,
             caps={self.names.show(name) or name: caps.of(name) for name in caps.overrides},
             formats=self.template.formats,
-            pinned=pinned,
             **{name: getattr(self, name) for name in _SHARED},
         )
         return learn.with_tokens(self.tokens)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from proxy.core.check.validation import Check
+from proxy.core.contract.definitions import PinnedTools
 from proxy.core.contract.listed_schema import (
     BadSchemaError,
     apply_merge_patch,
@@ -23,27 +24,19 @@ from proxy.core.contract.listed_schema import (
     parse_schema,
 )
 from proxy.core.contract.policy import CallCap, ListedSchema, ListRules, ToolPolicy
-from proxy.core.contract.served_tools import ListedTool as ListedTool
-from proxy.core.contract.served_tools import PinnedTools, ServedTools, ShownNames
 from proxy.core.display.secrets import find_sensitive_names
 from proxy.core.json.jsontext import JSON_TYPES, dumps
 from proxy.core.model.values import ABSENT, Container, ContainerFunction, JsonValue
 from proxy.core.schema.formats import USUAL, Formats
+from proxy.extensions.mcp.core.served_tools import ListedTool as ListedTool
+from proxy.extensions.mcp.core.served_tools import Listing as Listing
+from proxy.extensions.mcp.core.served_tools import ServedTools, ShownNames
 from proxy.extensions.mcp.core.tool_search import list_own_tools, make_own_policy
 
 # Policies of one route with the code that judges their calls: 80 KB each for real tools.
 MAX_POLICIES: Final = 2_000
 EXPENSIVE: Final = "expensive"
 Unjudged = Literal["refuse", "forward"]
-
-
-@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
-class Listing:
-    """All tools of a server, by name and in its order. `digest` tells two listings apart, `size` is in bytes."""
-
-    tools: Mapping[str, ListedTool] = field(repr=False)
-    digest: str
-    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +105,16 @@ class LearnPolicy:
 
     def withholds(self, tool: ListedTool) -> bool:
         """Whether a tool cannot be called because it is not defined as the operator has approved it."""
-        return self.pinned is not None and self.pinned.changed != "warn" and not self.pinned.is_pinned(tool)
+        return self.pinned is not None and self.pinned.changed != "warn" and not self.is_pinned(tool)
+
+    def is_pinned(self, tool: ListedTool) -> bool:
+        """Whether a tool is defined as the operator has approved it; where nothing is pinned, every tool is."""
+        return self.pinned is None or self.pinned.is_pinned(tool.name, tool.definition)
+
+    def pin(self, pinned: PinnedTools) -> LearnPolicy:
+        """The same, where the operator has approved these definitions."""
+        by_token = {token: replace(rules, pinned=pinned) for token, rules in self.by_token.items()}
+        return replace(self, pinned=pinned, by_token=by_token)
 
     def show(self, listing: Listing) -> Listing:
         """The tools of a list that clients may call, as they see them."""

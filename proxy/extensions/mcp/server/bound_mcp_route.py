@@ -17,7 +17,6 @@ from typing import Final
 
 from proxy.core.contract.policy import ToolPolicy, ToolServer, UnknownTool
 from proxy.core.contract.request_rules import OperationRule
-from proxy.core.contract.served_tools import ShownNames
 from proxy.core.model.codes import UPSTREAM_BAD_ANSWER, UPSTREAM_REJECTED_ARGUMENTS
 from proxy.core.model.values import (
     CheckedCall,
@@ -40,6 +39,7 @@ from proxy.extensions.mcp.adapters.mcpmessage import (
     rename_in_headers,
     update_headers,
 )
+from proxy.extensions.mcp.core.served_tools import ShownNames
 from proxy.extensions.mcp.server.lists.catalogue import Catalogue
 from proxy.extensions.mcp.server.lists.learner import decode_body, find_header
 from proxy.extensions.mcp.server.watching import read_result_failure

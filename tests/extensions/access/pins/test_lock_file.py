@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.core.contract.definitions import hash_definition
 from proxy.core.json.jsontext import are_equal, dumps, parse, write_canonical
 from proxy.core.model.values import JsonProblem
 from proxy.extensions.access.pins.lock_file import (
@@ -20,8 +21,8 @@ from proxy.extensions.access.pins.lock_file import (
     select_definition,
     write_lock,
 )
-from proxy.extensions.mcp.adapters.mcplist import read_tool
-from tests.extensions.access.pins.test_serving_pinned import names, pinned
+from tests.extensions.access.pins.test_serving_pinned import names
+from tests.extensions.access.pins.test_serving_pinned import pinned as serve_pinned
 from tests.extensions.mcp.conversation import feedback
 from tests.extensions.mcp.server import ADD, NOW, call
 
@@ -96,9 +97,9 @@ def test_the_name_is_part_of_the_digest() -> None:
     ],
 )
 def test_a_change_is_told_part_by_part(change: dict[str, Any], told: str) -> None:
-    tool = read_tool(ADD | change)
-    assert tool is not None
-    found = PinnedRoute.of({"add": select_definition(ADD)}, "warn").describe_change(tool)
+    entry = ADD | change
+    pinned = PinnedRoute.of({"add": select_definition(ADD)}, "warn")
+    found = pinned.describe_change("add", hash_definition(entry), entry)
 
     assert " ".join(found.split()).startswith(told)
 
@@ -106,7 +107,7 @@ def test_a_change_is_told_part_by_part(change: dict[str, Any], told: str) -> Non
 @pytest.mark.parametrize("tail", ["", "!"])
 async def test_a_list_so_large_that_a_child_process_reads_it_is_held_to_the_same(tmp_path: Path, tail: str) -> None:
     long = {**ADD, "description": "Adds. " + "x" * 100_000}
-    async with pinned(
+    async with serve_pinned(
         tmp_path, [{**long, "description": long["description"] + tail}, NOW], "hide", [long, NOW]
     ) as client:
         first = await client.ask(call("add", {"a": 1, "b": 2}))

@@ -252,9 +252,10 @@ class Asking:
     def report_unpinned(self, tool: ListedTool) -> None:
         """Tells of a served tool that is not defined as the operator has approved it."""
         pinned = self.rules.pinned
-        if pinned is not None and self.rules.show_name(tool.name) is not None and not pinned.is_pinned(tool):
-            route = self.call_route.binding.route.name
-            self.reports.unpinned(route, tool.name, pinned.changed, pinned.describe_change(tool))
+        if pinned is not None and self.rules.show_name(tool.name) is not None and not self.rules.is_pinned(tool):
+            known = {"description": tool.description, "inputSchema": tool.schema, "outputSchema": tool.output}
+            change = pinned.describe_change(tool.name, tool.definition, known)
+            self.reports.unpinned(self.call_route.binding.route.name, tool.name, pinned.changed, change)
 
     def _find_unpinned(self, name: str, known: Known) -> Failure | None:
         """The failure of a call of a tool that is not defined as the operator has approved it."""

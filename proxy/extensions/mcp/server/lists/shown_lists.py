@@ -162,7 +162,7 @@ class _Reading:
         """Whether a tool is hidden because it is not defined as the operator has approved it."""
         pinned = self._rules.pinned
         tool = None if pinned is None else read_tool(entry)
-        if pinned is None or tool is None or pinned.is_pinned(tool):
+        if pinned is None or tool is None or self._rules.is_pinned(tool):
             return False
         self._unpinned(tool)
         return pinned.changed == "hide"

@@ -10,22 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from hashlib import sha256
-from typing import Final, Literal, Protocol
 
-from proxy.core.json.jsontext import write_canonical
 from proxy.core.model.values import ABSENT, JsonValue
-
-# What defines a tool beside its name, by the keys of MCP.
-DEFINED: Final = ("title", "description", "inputSchema", "outputSchema", "annotations")
 
 
 @dataclass(frozen=True, slots=True)
 class ListedTool:
     """A tool as its server lists it. `schema` and `output` are JSON Schemas (see `parse_schema`), `ABSENT` where there
     is none; `digest` tells two tools of one name apart. `destructive`, `read_only`: its server says so
-    (`destructiveHint: true`, `readOnlyHint: true`). `definition`: a hash of each of `DEFINED`, '' for what is not
-    there."""
+    (`destructiveHint: true`, `readOnlyHint: true`). `definition`: what `hash_definition` gives."""
 
     name: str
     description: str = ""
@@ -38,23 +31,13 @@ class ListedTool:
     definition: tuple[str, ...] = field(default=(), repr=False, compare=False)
 
 
-def hash_definition(entry: Mapping[str, JsonValue]) -> tuple[str, ...]:
-    """A hash of each of `DEFINED` in an entry of a list, over canonical JSON."""
-    return tuple(sha256(write_canonical(entry[key])).hexdigest() if key in entry else "" for key in DEFINED)
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
+class Listing:
+    """All tools of a server, by name and in its order. `digest` tells two listings apart, `size` is in bytes."""
 
-
-class PinnedTools(Protocol):
-    """The definitions of one route's tools that the operator has approved, by the names that their server lists."""
-
-    @property
-    def changed(self) -> Literal["warn", "hide", "refuse"]:
-        """What becomes of any other definition."""
-
-    def is_pinned(self, tool: ListedTool) -> bool:
-        """Whether a tool is defined as it was approved."""
-
-    def describe_change(self, tool: ListedTool) -> str:
-        """How a tool that is not pinned differs from what was approved."""
+    tools: Mapping[str, ListedTool] = field(repr=False)
+    digest: str
+    size: int
 
 
 @dataclass(frozen=True, slots=True)

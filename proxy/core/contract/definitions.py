@@ -1,0 +1,34 @@
+"""How a tool is defined, as far as a model or a client reads it, and whether the operator has approved that. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Final, Literal, Protocol
+
+from proxy.core.json.jsontext import write_canonical
+from proxy.core.model.values import JsonValue
+
+# What defines a tool beside its name, by the keys of MCP.
+DEFINED: Final = ("title", "description", "inputSchema", "outputSchema", "annotations")
+
+
+def hash_definition(entry: Mapping[str, JsonValue]) -> tuple[str, ...]:
+    """A hash of each of `DEFINED` in an entry of a list, over canonical JSON; '' for what is not there."""
+    return tuple(sha256(write_canonical(entry[key])).hexdigest() if key in entry else "" for key in DEFINED)
+
+
+class PinnedTools(Protocol):
+    """The definitions of one route's tools that the operator has approved, by the names that their server lists.
+    `definition` is what `hash_definition` gives."""
+
+    @property
+    def changed(self) -> Literal["warn", "hide", "refuse"]:
+        """What becomes of any other definition."""
+
+    def is_pinned(self, name: str, definition: tuple[str, ...]) -> bool:
+        """Whether a tool is defined as it was approved."""
+
+    def describe_change(self, name: str, definition: tuple[str, ...], known: Mapping[str, JsonValue]) -> str:
+        """How a tool that is not pinned differs from what was approved. `known`: what is there to show of its parts, by
+        the keys of `DEFINED`."""
