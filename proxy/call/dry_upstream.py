@@ -18,8 +18,8 @@ class Nowhere:
     headers: Headers = ()
     unknown: UnknownTool = field(default_factory=UnknownTool)
     peer: str = ""
-    calls: CallAccess | None = None
     caller: str = ""
+    calls: CallAccess | None = None
 
     def refuse_hidden(self, tool: str) -> Failure | None:  # noqa: ARG002 - the operator sees all tools
         """Every tool may be called."""

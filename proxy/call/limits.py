@@ -39,7 +39,7 @@ async def send_within_limits(context: CallContext, approved: ApprovedCall, send:
     limiter, tool = context.services.limiter, context.call_route.tools.get(approved.checked.call.tool)
     if limiter is None or tool is None or tool.limits is None:
         return await send(context, approved)
-    end = await limiter.admit(approved.checked, tool.limits, context.call_route, context.record)
+    end = await limiter.admit(approved.checked, tool.limits, context.call_route)
     if isinstance(end, Failure):
         return PendingFailure(end, "refused", approved.repairs)
     if end is None:

@@ -84,6 +84,12 @@ class RouteBinding:
             _make_lists(route),
         )
 
+    @property
+    def starts_calls(self) -> bool:
+        """Whether its requests are calls by anybody, in JSON, of tools that are all in the config."""
+        route = self.route
+        return route.kind == "call" and route.learn is None and not route.asks_caller and not self.form
+
     def make_outgoing(self, request: RawRequest, hop_fields: Headers, tool: str, body: bytes) -> UpstreamRequest:
         """Makes the outgoing request. `tool` is '' for a request that is not a call."""
         route = self.route
@@ -157,7 +163,7 @@ def _show_functions(policy: ToolPolicy, calls: CallAccess) -> ToolPolicy:
 class RouteRequest:
     """Implements `CallRoute` for one request. `hop_fields` are Via, X-Forwarded-* and the request id, `cors`
     the fields of the answer by which a page may read it, `memory` what its body holds, `calls` what the caller may
-    call; None: anything; `caller` is who a signed token says it is."""
+    call (None: anything), `caller` who that is."""
 
     binding: RouteBinding
     raw: RawRequest

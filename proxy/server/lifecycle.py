@@ -8,6 +8,7 @@ load balancers learn late; then new calls are told that the proxy restarts; only
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -39,7 +40,7 @@ from proxy.telemetry.logs import Log
 from proxy.telemetry.metric_table import OTHER
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.notices import NEEDS_RESTART, NOT_TAKEN_OVER, Notices
-from proxy.telemetry.watches import AddressWatch, LoopLag, UnpinnedWatch, write_approval
+from proxy.telemetry.watches import AddressWatch, LoopLag, UnpinnedWatch
 
 # How long calls under way may still take once the port is to be closed.
 GRACE: Final = 5.0
@@ -231,8 +232,8 @@ class Serving:
             await self.handler.idle()
 
     def _make_reports(self) -> Reports:
-        unpinned = UnpinnedWatch(self._tool_unpinned)
-        return Reports(self.metrics.learn_tools, self._schema_unusable, self._schema_unguarded, unpinned)
+        self.unpinned = UnpinnedWatch(self._tool_unpinned)
+        return Reports(self.metrics.learn_tools, self._schema_unusable, self._schema_unguarded, self.unpinned)
 
     def _schema_unusable(self, route: str, tool: str, reason: str) -> None:
         self.log.event("tool schema cannot be used", "warning", route=route, tool=tool, reason=reason)
@@ -243,8 +244,14 @@ class Serving:
 
     def _tool_unpinned(self, route: str, tool: str, effect: str, change: str) -> None:
         self.metrics.unpinned.series[route, tool if self.metrics.knows(route, tool) else OTHER] += 1
-        told = {"route": route, "tool": tool, "effect": effect, "change": change}
-        self.log.event("tool is not defined as pinned", "warning", **told, approve=write_approval(route, tool))
+        approve = self.write_approval(route, tool)
+        told = {"route": route, "tool": tool, "effect": effect, "change": change, "approve": approve}
+        self.log.event("tool is not defined as pinned", "warning", **told)
+
+    def write_approval(self, route: str, tool: str) -> str:
+        """The command that approves a tool as it is listed now."""
+        config = str(self.reloader.served.loaded.files[0])
+        return f"toolcall-proxy pin {shlex.quote(config)} --route {shlex.quote(route)} --only {shlex.quote(tool)}"
 
     def _adopt(self, compiled: Compiled) -> None:
         """Serves another config from here on. Nothing in it waits, so no request sees a half of it."""
@@ -252,6 +259,7 @@ class Serving:
         upstreams, gone = self._pools.of(compiled.loaded.config)
         last = self.handler.exchange(_snapshot(compiled, self._make_services(compiled, upstreams)))
         self._pools.retire(gone, last)
+        self.unpinned.forget()
         self.warming.begin(compiled.table)
         self._renew(compiled.loaded.config.listen.tls)
         self._tell_metrics(compiled)

@@ -10,7 +10,6 @@ attempts and caps can do little for them. It reads the counts of the metrics, so
 from __future__ import annotations
 
 import asyncio
-import shlex
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -108,6 +107,14 @@ class UnpinnedWatch:
         self._tell = tell
         self._told: OrderedDict[tuple[str, str, str, str], None] = OrderedDict()
 
+    def forget(self) -> None:
+        """Begins anew: the operator may have approved what was told."""
+        self._told.clear()
+
+    def list_told(self) -> list[tuple[str, str, str, str]]:
+        """What was told, the oldest first."""
+        return list(self._told)
+
     def __call__(self, route: str, tool: str, effect: str, change: str) -> None:
         """Tells of a tool that was not told of before."""
         seen = (route, tool, effect, change)
@@ -117,8 +124,3 @@ class UnpinnedWatch:
         if len(self._told) > _MOST_TOLD:
             self._told.popitem(last=False)
         self._tell(*seen)
-
-
-def write_approval(route: str, tool: str) -> str:
-    """The command that approves a tool as it is listed now."""
-    return f"toolcall-proxy pin CONFIG --route {shlex.quote(route)} --only {shlex.quote(tool)}"

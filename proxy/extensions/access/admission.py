@@ -16,7 +16,6 @@ from proxy.extensions.access.core.access_rules import (
     find_sent,
     fits_arguments,
     fits_caller,
-    name_caller,
     names_tool,
 )
 from proxy.extensions.access.core.settings import AccessRule, JwtSettings
@@ -97,14 +96,14 @@ class RouteAdmission:
     def _admit(self, caller: Identity) -> Admitted | AccessDenied:
         if self.allow is None:
             self.audit.write(self.route, caller, "", "", "admitted")
-            return Admitted(caller.token, caller=name_caller(caller))
+            return Admitted(caller.token, caller=caller.key)
         rules = tuple(rule for rule in self.allow if fits_caller(rule, caller))
         if self.passes and not rules:
             why = "No rule of this route allows this caller anything."
             self.audit.write(self.route, caller, "", "", f"denied: {codes.CALL_NOT_ALLOWED}")
             return AccessDenied(codes.CALL_NOT_ALLOWED, why)
         self.audit.write(self.route, caller, rules[0].name if self.passes else "", "", "admitted")
-        return Admitted(caller.token, (), AllowedCalls(self.route, caller, rules, self.audit), name_caller(caller))
+        return Admitted(caller.token, calls=AllowedCalls(self.route, caller, rules, self.audit), caller=caller.key)
 
 
 @dataclass(frozen=True, slots=True)

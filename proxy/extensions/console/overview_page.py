@@ -170,6 +170,10 @@ def _needs(shown: Mapping[str, Any]) -> Iterable[dict[str, JsonValue]]:
     for name, state in shown.get("breakers", {}).items():
         if state != "closed":
             yield {"what": "breaker", "text": f"the breaker of `{name}` is {state.upper()}", "page": "#/upstreams"}
+    for each in shown.get("unpinned", ()):
+        name, change = f"tool `{each['tool']}` of `{each['route']}`", each["change"]
+        text = f"{name} is not defined as pinned: {change}. To approve it: {each['approve']}"
+        yield {"what": "pins", "text": text, "page": "#/overview"}
     waiting = shown.get("conversations_waiting", 0)
     if waiting:
         text = f"{waiting} conversation{'s wait' if waiting > 1 else ' waits'} for a human"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from proxy.core.model.values import JsonValue
 from proxy.extensions.console.calls_page import list_calls, show_call
 from proxy.extensions.console.overview_page import show_overview, show_tool, show_upstreams
@@ -10,6 +12,9 @@ from proxy.server.admin.api import list_current_tools, list_limits
 from proxy.server.admin.attempts_page import is_waiting
 from proxy.server.admin.page import EventPage, Page, PageRequest, refuse_question
 from proxy.server.lifecycle import Serving
+
+# The most tools that the overview shows as not defined as pinned, those told last.
+_UNPINNED: Final = 20
 
 
 async def make_calls_page(serving: Serving, question: PageRequest) -> Page | EventPage:
@@ -44,6 +49,16 @@ async def make_overview(serving: Serving, question: PageRequest) -> Page:
         "conversations_waiting": len(
             {key.partition("/")[0] for key, episode in episodes if is_waiting(key, episode, limits)}
         ),
+        "unpinned": [
+            {
+                "route": route,
+                "tool": tool,
+                "effect": effect,
+                "change": change,
+                "approve": serving.write_approval(route, tool),
+            }
+            for route, tool, effect, change in serving.unpinned.list_told()[-_UNPINNED:]
+        ],
         "listen": serving.url,
         "workers": 1,
     }

@@ -99,7 +99,7 @@ def admit(
         if not isinstance(found, Admitted | AccessDenied):
             return _wait(found, fields)
         return _add_cors(found, fields)
-    return _add_cors(Admitted(name) if isinstance(name, str) else name, fields)
+    return _add_cors(Admitted(name, caller=f"token {name}" if name else "") if isinstance(name, str) else name, fields)
 
 
 async def _wait(found: Awaitable[Admitted | AccessDenied], fields: Headers) -> Admitted | AccessDenied:

@@ -28,13 +28,15 @@ class Identity:
     claims: Mapping[str, JsonValue] = field(default_factory=lambda: _NOTHING, repr=False)
     certificate: frozenset[str] = field(default=frozenset(), repr=False)
 
-
-def name_caller(caller: Identity) -> str:
-    """Who a signed token says its caller is: its issuer with the subject, or else with the client; '' without any."""
-    for name in ("sub", "client_id", "azp"):
-        if caller.issuer and isinstance(found := caller.claims.get(name), str) and found:
-            return f"{caller.issuer} {name} {found}"
-    return ""
+    @property
+    def key(self) -> str:
+        """Equal for one caller, '' for nobody. A signed token without a subject is its client's (RFC 9068)."""
+        if self.token:
+            return f"token {self.token}"
+        if self.issuer:
+            subject = next((self.claims[name] for name in ("sub", "client_id", "azp") if name in self.claims), "")
+            return f"issuer {self.issuer}\n{subject}"
+        return "\n".join(("certificate", *sorted(self.certificate))) if self.certificate else ""
 
 
 def find_scopes(claims: Mapping[str, JsonValue]) -> frozenset[str]:

@@ -16,6 +16,7 @@ from proxy.core.contract.listed_schema import BadSchemaError, parse_schema
 from proxy.core.display.graphemes import cut
 from proxy.core.json.jsontext import TextLimits, dumps, parse, write_canonical
 from proxy.core.model.values import JsonProblem, JsonValue
+from proxy.extensions.access.pins.hidden_text import find_hidden
 from proxy.importing.harvest import flatten_text
 from proxy.importing.live import DescriptionChange, list_changes
 
@@ -103,12 +104,13 @@ class PinnedRoute:
         return self.hashes.get(name) == definition
 
     def describe_change(self, name: str, definition: tuple[str, ...], known: Mapping[str, JsonValue]) -> str:
-        """How a tool that is not pinned differs from what was approved, in one line."""
-        before = self.definitions.get(name)
-        if before is None:
-            return "new"
-        hashes = zip(DEFINED, self.hashes[name], definition, strict=True)
-        parts = [line for key, old, new in hashes if old != new for line in _describe_part(key, before, known, new)]
+        """How a tool that is not pinned differs from what was approved, and what a reader of it may not see, in one
+        line."""
+        before, parts = self.definitions.get(name), ["new"]
+        if before is not None:
+            hashes = zip(DEFINED, self.hashes[name], definition, strict=True)
+            parts = [line for key, old, new in hashes if old != new for line in _describe_part(key, before, known, new)]
+        parts = [*(f"look at {what}" for what in find_hidden(known, name, self.definitions.keys())), *parts]
         more = f"; +{len(parts) - _MOST} more" if len(parts) > _MOST else ""
         return cut(flatten_text("; ".join(parts[:_MOST])), _LONGEST) + more
 

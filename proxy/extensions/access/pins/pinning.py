@@ -24,6 +24,7 @@ from proxy.extensions.access.pins.lock_file import (
     select_definition,
 )
 from proxy.importing.harvest import Harvest, ImportProblem, Recorded
+from proxy.interfaces import JoinsServers
 from proxy.server import start_serving
 
 _SOURCE: Final = "mcp"
@@ -59,9 +60,18 @@ async def ask_servers(loaded: Loaded, names: frozenset[str], headers: Headers) -
             if route.name in names:
                 url = f"{serving.url}{route.path}"
                 found[route.name] = await _ask(url, route.name, headers)
+                _check_reached(serving.handler.snapshot.services.upstreams[route.upstream], route.name)
     finally:
         await serving.stop(grace=1.0)
     return found
+
+
+def _check_reached(upstream: object, route: str) -> None:
+    """Raises ImportProblem where one of several servers is out of reach: its tools are not in the list."""
+    for server in upstream.list_servers() if isinstance(upstream, JoinsServers) else ():
+        if server.down:
+            hint = "nothing is written: pin when all servers of the route answer"
+            raise ImportProblem(f"route {route!r}: server {server.name!r} is out of reach: {server.down}", hint)
 
 
 async def _ask(url: str, route: str, headers: Headers) -> dict[str, Definition]:

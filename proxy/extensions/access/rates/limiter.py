@@ -21,7 +21,7 @@ from proxy.core.contract.attempts import hash_conversation
 from proxy.core.contract.policy import CallLimits, ConcurrentLimit, CountedBy, RateLimit
 from proxy.core.model import codes
 from proxy.core.model.values import CheckedCall, Failure, Headers
-from proxy.interfaces import CallRecord, CallRoute, Rate, RateExceeded, Services, StateStore
+from proxy.interfaces import CallRoute, Rate, RateExceeded, Services, StateStore
 
 _MICROSECONDS: Final = 1_000_000
 # The bits of an IPv6 address that one client has at least (RFC 6177).
@@ -36,10 +36,10 @@ class CallRates:
         self._under_way: Counter[bytes] = Counter()
 
     async def admit(
-        self, checked: CheckedCall, limits: CallLimits, call_route: CallRoute, record: CallRecord
+        self, checked: CheckedCall, limits: CallLimits, call_route: CallRoute
     ) -> Failure | Callable[[], None] | None:
         """Counts a call, or says why it is refused."""
-        values = find_values(checked, call_route, record)
+        values = find_values(checked, call_route)
         places = [_hash_key(limit, str(index), values) for index, limit in enumerate(limits.concurrent)]
         for limit, place in zip(limits.concurrent, places, strict=True):
             if self._under_way[place] >= limit.calls:
@@ -81,14 +81,12 @@ def _pace(limit: RateLimit) -> tuple[int, int]:
 
 
 # --- what is counted together -----------------------------------------------------------------------------------------
-def find_values(checked: CheckedCall, call_route: CallRoute, record: CallRecord) -> Mapping[CountedBy, str]:
-    """What a call has of each thing that calls are counted by. Who calls is the issuer and the subject of its
-    signed token, or the name of its static one, or where tokens are not asked for the address."""
+def find_values(checked: CheckedCall, call_route: CallRoute) -> Mapping[CountedBy, str]:
+    """What a call has of each thing that calls are counted by. Who calls is what the client's token says, or where
+    nothing proves it the address."""
     address = find_network(call_route.peer)
-    named = record.notes.get("client.token", "")
-    who = f"signed {call_route.caller}" if call_route.caller else f"token {named}" if named else f"address {address}"
     return {
-        CountedBy.CALLER: who,
+        CountedBy.CALLER: call_route.caller or f"address {address}",
         CountedBy.TOOL: checked.call.tool,
         CountedBy.CONVERSATION: hash_conversation(checked.call.conversation),
         CountedBy.ADDRESS: address,

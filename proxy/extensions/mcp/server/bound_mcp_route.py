@@ -112,15 +112,15 @@ class McpRouteRequest:
         return self.call_route.peer
 
     @property
+    def caller(self) -> str:
+        """Who calls, where a token proves it."""
+        return self.call_route.caller
+
+    @property
     def calls(self) -> CallAccess | None:
         """What the caller may call; None: anything. What the proxy lists for all tools is anybody's."""
         calls = self.call_route.calls
         return None if calls is None else _OwnToolsToo(calls, self.own)
-
-    @property
-    def caller(self) -> str:
-        """Who a signed token says the caller is."""
-        return self.call_route.caller
 
     def refuse_hidden(self, tool: str) -> Failure | None:
         """Why a listed tool that the caller may not see is not called."""

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from proxy.__main__ import main
+from proxy.config.load import load
 from proxy.extensions.access.pins.lock_file import read_lock
-from tests.extensions.access.pins.test_serving_pinned import EVIL
-from tests.extensions.mcp.server import ADD, NOW, McpServer
+from proxy.server import start_serving
+from tests.extensions.access.pins.test_serving_pinned import EVIL, LIST
+from tests.extensions.mcp.conversation import Talk
+from tests.extensions.mcp.server import ADD, NOW, McpServer, call
+from tests.serving.proxied import Proxied
 from tests.serving.wire import Tool, tool
 
 KEPT = ("title", "description", "inputSchema", "outputSchema", "annotations")
@@ -175,3 +181,27 @@ async def test_what_everybody_sees_is_no_warning(tmp_path: Path, capsys: pytest.
         assert 0 == await pin(write_config(tmp_path, server))
 
     assert "" == capsys.readouterr().err
+
+
+async def test_a_changed_tool_is_served_again_once_it_is_pinned_anew(tmp_path: Path) -> None:
+    server = McpServer([ADD])
+    async with tool(server) as upstream:
+        more = "pins: {}\nlisten: 127.0.0.1:0\nadmin: {listen: '127.0.0.1:0'}"
+        config = write_config(tmp_path, upstream, more)
+        assert 0 == await pin(config)
+        server.tools = [EVIL]
+        serving = await start_serving(load(config, {}), log_to=io.StringIO(), environ={})
+        try:
+            client = Talk(Proxied(serving, io.StringIO()), upstream, server)
+            hidden = (await client.ask(LIST))["result"]["tools"]
+            assert 0 == await pin(config, "--route", "/mcp", "--only", "add")
+            await serving.reloader.reload()
+            shown = (await client.ask(LIST))["result"]["tools"]
+            answer = await client.ask(call("add", {"a": 1, "b": 2}))
+            needs = json.loads((await client.proxy.ask_admin("/-/overview")).body)["needs"]
+        finally:
+            await serving.stop(grace=0.5)
+
+    assert ([], [EVIL]) == (hidden, shown)
+    assert "isError" not in answer["result"]
+    assert [] == [need for need in needs if need["what"] == "pins"]

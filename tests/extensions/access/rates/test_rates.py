@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.extensions.access.issuer import ROUTE as JWT_ROUTE
+from tests.extensions.access.issuer import guarded
 from tests.extensions.mcp.conversation import BOTH, feedback, text
 from tests.extensions.mcp.server import McpServer, call
 from tests.serving.proxied import Proxied, code, proxied_by, told
@@ -132,6 +134,16 @@ async def test_calls_are_counted_by_what_the_config_says(
     more, forwarded = f"auth: {{bearer: {{{HASHES}}}}}", "{trusted: [127.0.0.0/8]}"
     async with limited(f"{{calls: 1, by: {by}}}", more=more, forwarded=forwarded) as (proxy, _server, _clock):
         assert expected == [*await statuses(proxy, 2, *left), *await statuses(proxy, 2, *right)]
+
+
+async def test_a_caller_is_whom_a_signed_token_names_wherever_it_comes_from() -> None:
+    async with guarded(
+        f"{JWT_ROUTE}    limits: {{rate: {{calls: 1}}}}\n", forwarded="{trusted: [127.0.0.0/8]}"
+    ) as there:
+        ada, bob = (there.issuer.sign(sub=name) for name in ("ada", "bob"))
+        again = there.issuer.sign(sub="ada", iat=1)
+        calls = [(ada, HERE), (again, THERE), (bob, HERE), (bob, HERE)]
+        assert [200, 429, 200, 429] == [(await there.call(token, where)).status for token, where in calls]
 
 
 TWO_TOOLS = """

@@ -164,7 +164,8 @@ class Asking:
 
     async def find_list(self) -> Known | Unlearned | UpstreamReply:
         """Returns the list that applies to this client, or the upstream's own answer where it refuses the client."""
-        known = self.learner.find_known(self.key, self.rules.ttl)
+        # A server that may have changed its tools has no say in how long the old definitions count.
+        known = self.learner.find_known(self.key, self.rules.ttl, believes=self.rules.pinned is None)
         if known is not None:
             return known
         learned = await self.learner.learn(self.key, self._ask, self.rules.wait)

@@ -111,13 +111,15 @@ class Learner:
         await self._reader.close()
 
     # --- lists --------------------------------------------------------------------------------------------------------
-    def find_known(self, key: Key, ttl: float) -> Known | None:
-        """Returns the list while it is younger than `ttl` seconds or its server declares it valid; otherwise None."""
+    def find_known(self, key: Key, ttl: float, *, believes: bool = True) -> Known | None:
+        """Returns the list while it is younger than `ttl` seconds or, where the server is believed, declares it valid;
+        otherwise None."""
         found = self._known.get(key)
         if found is None:
             return None
         self._known.move_to_end(key)
-        return found if self._clock.now() < max(found.fresh_until, found.at + ttl) else None
+        until = found.at + ttl
+        return found if self._clock.now() < (max(found.fresh_until, until) if believes else until) else None
 
     def last(self, key: Key) -> Known | None:
         """Returns the list however old it is. It is used where the upstream does not answer."""
