@@ -97,9 +97,9 @@ reliability: $(VENV)/test.stamp
 	$(BIN)/python -m tests.reliability --seconds $(SOAK)
 
 # The share of calls that arrives right without repairs, with them, and with corrections by a model of yours. More
-# options: make evaluate EVALUATE='--file mine.jsonl --key-env MODEL_KEY'
+# options: make evaluate SIDE=model (the calls of models: docs/chat.md), EVALUATE='--file mine.jsonl --key-env MODEL_KEY'
 evaluate: $(VENV)/run.stamp
-	@$(BIN)/python -m proxy evaluate $(if $(ENDPOINT),--endpoint $(ENDPOINT)) $(if $(MODEL),--model $(MODEL)) $(EVALUATE)
+	@$(BIN)/python -m proxy evaluate $(if $(SIDE),--side $(SIDE)) $(if $(ENDPOINT),--endpoint $(ENDPOINT)) $(if $(MODEL),--model $(MODEL)) $(EVALUATE)
 
 # Ten minutes in which every attack that was ever found runs beside healthy calls: none may be late, memory stays flat.
 soak: $(VENV)/test.stamp
@@ -116,6 +116,7 @@ attack: $(VENV)/test.stamp
 # The pages that are made from the code.
 docs: $(VENV)/test.stamp
 	$(BIN)/python -m tests.docs.config_schema
+	$(BIN)/python -m tests.docs.config_page
 	$(BIN)/python -m tests.docs.defaults
 	$(BIN)/python -m tests.docs.metrics
 	$(BIN)/python -m tests.docs.repair

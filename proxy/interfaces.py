@@ -8,7 +8,7 @@ from __future__ import annotations
 from asyncio import Future
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from proxy.core.contract.correction import AnswerFormat, Asked, BudgetKind, Layer
 from proxy.core.contract.policy import CallLimits, ListedSchema, ListRules, ToolPolicy, ToolServer, UnknownTool
@@ -363,6 +363,8 @@ class CallRecord:
     policy: ToolPolicy | None = field(default=None, repr=False)
     checked: CheckedCall | None = field(default=None, repr=False)
     result: ToolResult | None = field(default=None, repr=False)
+    # The fields of its log line (telemetry/logs.py), which spans and kept calls show too; made once it has ended.
+    line: dict[str, Any] | None = field(default=None, init=False, repr=False)
 
 
 class CallLimiter(Protocol):

@@ -20,8 +20,8 @@ from proxy.core.check.validation import Check
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.model import codes
 from proxy.core.model.values import CheckedCall, Failure
-from proxy.core.second_judge.judge import JOB, Opinion, Question, SecondVerdict, make_question, pack_job, unpack_opinion
-from proxy.offload.pool import MIB, Done, OffloadPool
+from proxy.core.second_judge.judge import JOB, Opinion, SecondVerdict, make_question, unpack_opinion
+from proxy.offload.pool import MIB, Done, OffloadPool, Shared
 
 # One forwarded call in so many is asked about: of the first `FIRST` calls of a tool with a schema, and of all later
 # ones. What the two judges read differently in a schema shows early; each question costs the child as much as a call.
@@ -81,8 +81,8 @@ class SecondOpinion:
         """Asks about a call. None where the second judge accepts it or cannot tell; else why it should not be sent."""
         if policy.check is None or not checked.enforced:
             return None
-        job = pack_job(_question(policy.check), checked.arguments or b"null")
-        answer = await self._pool.run(JOB, job, seconds=self._seconds)
+        text = checked.arguments or b"null"
+        answer = await self._pool.run(JOB, text, _question(policy.check), seconds=self._seconds)
         if not isinstance(answer, Done):
             self._report(route, policy, GAVE_UP, Opinion(SecondVerdict.CANNOT_TELL, reason=answer.limit.value))
             return Failure(codes.NOT_CONFIRMED, codes.NOT_CONFIRMED.meaning)
@@ -104,10 +104,10 @@ class SecondOpinion:
         await self.wait_settled()
 
 
-def _question(check: Check) -> Question:
+def _question(check: Check) -> Shared:
     """The schema of a tool as a question, made once."""
     kept = check.schemas.memos.setdefault("second_judge", {})
-    found: Question | None = kept.get(check.formats)
+    found: Shared | None = kept.get(check.formats)
     if found is None:
-        found = kept[check.formats] = make_question(check.schemas, formats=check.formats)
+        found = kept[check.formats] = Shared(make_question(check.schemas, formats=check.formats).text)
     return found

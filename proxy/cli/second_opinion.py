@@ -13,8 +13,8 @@ from proxy.core.check.validation import Check
 from proxy.core.explain.examples import make_full_example, make_minimal_example
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import JsonValue
-from proxy.core.second_judge.judge import JOB, Opinion, SecondVerdict, make_question, pack_job, unpack_opinion
-from proxy.offload.pool import Done, GaveUp, OffloadPool
+from proxy.core.second_judge.judge import JOB, Opinion, SecondVerdict, make_question, unpack_opinion
+from proxy.offload.pool import Done, GaveUp, OffloadPool, Shared
 from proxy.second_opinion import MEMORY, SECONDS
 
 if TYPE_CHECKING:
@@ -47,16 +47,16 @@ class SecondOpinions:
 
     def ask(self, check: Check, value: JsonValue) -> Opinion:
         """Asks the second judge whether a value fits the schema of a check."""
-        job = pack_job(make_question(check.schemas, formats=check.formats), dumps(value))
-        answer = self._runner.run(self._run(job))
+        question = Shared(make_question(check.schemas, formats=check.formats).text)
+        answer = self._runner.run(self._run(dumps(value), question))
         if isinstance(answer, Done):
             return unpack_opinion(answer.result)
         return Opinion(SecondVerdict.CANNOT_TELL, reason=answer.limit.value)
 
-    async def _run(self, job: bytes) -> Done | GaveUp:
+    async def _run(self, text: bytes, question: Shared) -> Done | GaveUp:
         if self._pool is None:
             self._pool = OffloadPool(size=1, memory=MEMORY)
-        return await self._pool.run(JOB, job, seconds=SECONDS)
+        return await self._pool.run(JOB, text, question, seconds=SECONDS)
 
     def find_difference(self, check: Check, value: JsonValue) -> Opinion | None:
         """The second judge's opinion where it differs from the check's verdict; otherwise None."""

@@ -302,7 +302,8 @@ def _repair_document(document: Document, policy: ToolPolicy, check: Check) -> Re
         return Repaired(value, renames + respelt, True)
     acts = acts_by_argument(check.root, value)
     repaired = repair(check, value, policy.select_repairs(acts=acts), tool=policy.tool)
-    if not acts and acts_by_argument(check.root, repaired.value):  # it stood in a wrapper or was spelt otherwise
+    # The action stood in a wrapper or was spelt otherwise.
+    if not acts and repaired.repairs and acts_by_argument(check.root, repaired.value):
         repaired = repair(check, value, policy.select_repairs(acts=True), tool=policy.tool)
     return replace(repaired, repairs=renames + repaired.repairs) if renames else repaired
 

@@ -119,6 +119,7 @@ class Extension:
     `relays`: key of a relayed route -> what happens to its requests.
     `schema_sources`: key of a `schema` that is no JSON Schema -> a `ReadSource` (config/schema_sources.py).
     `other_keys`: its keys of the config at other places, which the readers above read.
+    `evaluations`: side of `evaluate` -> a function `(args) -> exit code` that measures it.
     `metrics`: the rows of its metrics, for docs; the extension itself adds them to `Metrics`.
     """
 
@@ -154,6 +155,7 @@ class Extension:
     route_keys: Mapping[str, str] = field(default_factory=dict)
     schema_sources: Mapping[str, str] = field(default_factory=dict)
     relays: Mapping[str, RelayKind] = field(default_factory=dict)
+    evaluations: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -293,6 +295,7 @@ EXTENSIONS: Final = (
         adds="model servers: the tool calls in their answers are judged and repaired before the agent reads them",
         uses=("mcp",),
         no_config={"model": NoConfig("chat.cli.model_config:make_config_file")},
+        evaluations={"model": "chat.cli.evaluate_model:run"},
         relays={
             "model": RelayKind(
                 reader="chat.config.model_section:read_model",
@@ -361,6 +364,11 @@ def find_route_kind(protocol: str) -> RouteKind | None:
     """What speaks a protocol of an extension; None for the main job's own."""
     row = find_protocol(protocol)
     return None if row is None else row.route_kinds[protocol]
+
+
+def find_evaluations() -> dict[str, str]:
+    """The sides of `evaluate` that installed extensions measure, each with its function."""
+    return {side: place for row in list_installed() for side, place in row.evaluations.items()}
 
 
 def find_relay(key: str) -> tuple[Extension, RelayKind]:

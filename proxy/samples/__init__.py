@@ -6,6 +6,5 @@ real tools (a Go service refuses `"48.85"` where it wants a float64) and report 
 (`{"success": false, "error": {code, message, category, retryable, details}}`).
 
 `server` listens and finds the tool; `weather`, `currency`, `files` and `arithmetic` hold one tool each; `messages`
-reads a body into a typed request and builds the tools' answers; `model` is a script in place of a model; `evaluation`
-holds the calls that `evaluate` measures with.
+reads a body into a typed request and builds the tools' answers; `model` is a script in place of a model.
 """

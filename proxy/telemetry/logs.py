@@ -102,11 +102,10 @@ class Log:
         level, message = _choose_headline(record)
         if LEVELS[level] < LEVELS[self.level]:
             return
-        fields = build_fields(record)
+        fields = read_fields(record)
         if self._for_people:
-            fields |= describe_errors(record)
-            if record.would_refuse:
-                fields["would_refuse"] = True
+            would = {"would_refuse": True} if record.would_refuse else {}
+            fields = {**fields, **describe_errors(record), **would}
         self._write(level, message, fields)
 
     def event(self, message: str, level: str = "info", **fields: object) -> None:
@@ -235,9 +234,16 @@ def round_milliseconds(seconds: float) -> float:
     return (seconds * 1_000_000 + 0.5) // 1 / 1000
 
 
+def read_fields(record: CallRecord) -> Fields:
+    """The fields of a finished request's line, which traces and kept calls show too; built once, and not to be
+    changed."""
+    if record.line is None:
+        record.line = build_fields(record)
+    return record.line
+
+
 def build_fields(record: CallRecord) -> Fields:
-    """The fields of a request's line, which traces and the console show too. Fields without information are left
-    out."""
+    """The fields of a request's line. Fields without information are left out."""
     fields: Fields = {
         "correlation_id": record.request_id,
         "outcome": record.outcome,

@@ -15,7 +15,7 @@ from typing import Final, Literal
 from proxy.core.contract.correction import AnswerFormat, Asked
 from proxy.core.rules.rules import COERCIONS
 from proxy.interfaces import CallRecord, Event, Trace
-from proxy.telemetry.logs import Fields, build_fields
+from proxy.telemetry.logs import Fields, read_fields
 from proxy.telemetry.metric_table import METHODS
 
 Value = str | int | float | bool | tuple[str, ...]
@@ -55,7 +55,7 @@ def build_spans(record: CallRecord, *, known: bool) -> Iterator[Span]:
     trace = record.trace
     if trace is None:
         return
-    attributes = dict(_list_attributes(build_fields(record)))
+    attributes = dict(_list_attributes(read_fields(record)))
     if any(event.attributes.get("type_error") is True for event in record.events):
         attributes["orchestration.type_error"] = True  # what GoMind filters by
     failed = record.outcome in _FAILED or record.status >= 500

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from proxy.config.files.published import load_published_schema, write_published_schema
 from proxy.config.load import load
@@ -19,93 +16,27 @@ from proxy.core.json.jsontext import walk
 from proxy.core.model.values import Container, JsonValue
 from proxy.core.rules.rules import LEVELS, RULES
 from proxy.state import MAX_KEYS, STORES
+from tests.docs.config_page import PAGE, list_all_keys, list_keys, make_page
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((ROOT / "schemas/config.schema.json").read_text())
-DOCS = (ROOT / "docs/config.md").read_text()
-ROWS = dict(re.findall(r"^\| `([^`]+)` \| (–|`[^`]*`|`''`) \|", DOCS, re.MULTILINE))
-
-POLICY_KEYS = {*SCHEMA["properties"]["defaults"]["properties"], "validation"}
+DOCS = PAGE.read_text(encoding="utf-8")
 
 
-def resolved(schema: JsonValue) -> JsonValue:
-    """A schema with what its `$ref` leads to; its own annotations win."""
-    if "$ref" not in schema:
-        return schema
-    return {**resolved(SCHEMA["$defs"][schema["$ref"].rsplit("/", 1)[1]]), **schema, "$ref": None}
+def test_the_page_explains_every_key_as_the_schema_does() -> None:
+    assert DOCS == make_page(DOCS), "make docs"
 
 
-def objects(schema: JsonValue) -> Iterator[JsonValue]:
-    schema = resolved(schema)
-    if "properties" in schema:
-        yield schema
-    for branch in schema.get("anyOf", ()):
-        yield from objects(branch)
-
-
-def keys(schema: JsonValue, prefix: str, skip: frozenset[str] = frozenset()) -> Iterator[tuple[str, JsonValue]]:
-    """(dotted key, its schema) of everything below a schema."""
-    for holder in objects(schema):
-        for key, value in holder["properties"].items():
-            if key in skip:
-                continue
-            inner = resolved(value)
-            yield prefix + key, inner
-            if key in ("schema", "rules") or prefix + key == "routes[].container":
-                continue  # data of the user, rules (docs/repair.md), and what tools.NAME.container says already
-            yield from keys(value, f"{prefix}{key}.")
-            if inner.get("type") == "array":
-                yield from keys(inner["items"], f"{prefix}{key}[].")
-
-
-def all_keys() -> dict[str, JsonValue]:
-    own = frozenset(POLICY_KEYS - {"validation"})
-    return {
-        **dict(keys(SCHEMA, "", frozenset({"upstreams", "defaults", "tools", "routes"}))),
-        **dict(keys(SCHEMA["$defs"]["upstream"], "upstreams.NAME.")),
-        **dict(keys(SCHEMA["properties"]["defaults"], "")),
-        **dict(keys(SCHEMA["$defs"]["tool"], "tools.NAME.", own)),
-        **dict(keys(SCHEMA["$defs"]["route"], "routes[].", own)),
-    }
-
-
-def shown(default: JsonValue) -> str:
-    return (
-        f"`{default}`"
-        if isinstance(default, str) and default
-        else "`''`"
-        if default == ""
-        else f"`{json.dumps(default)}`"
-    )
-
-
-@pytest.mark.parametrize("key", all_keys())
-def test_every_key_is_documented_with_its_default(key: str) -> None:
-    schema = all_keys()[key]
-    assert (shown(schema["default"]) if "default" in schema else "–") == ROWS[key]
-
-
-# Keys of which the page says more, or less where another row says the rest.
-OTHERWISE = {"formats", "routes[].response_schema", "routes[].parameters[].in"}
-
-
-def plain(text: str) -> str:
-    """A description without links to pages."""
-    return re.sub(r" \((\[[^\]]*\]\([^)]*\)|docs/[a-z]+\.md|`/-/guidance`)\)", "", text)
-
-
-@pytest.mark.parametrize("key", sorted(all_keys().keys() - OTHERWISE))
-def test_the_page_says_of_a_key_what_the_schema_says(key: str) -> None:
-    (meaning,) = re.findall(rf"^\| `{re.escape(key)}` \| (?:–|`[^`]*`|''|`''`) \| (.*) \|$", DOCS, re.MULTILINE)
-    assert plain(all_keys()[key]["description"]) == plain(meaning)
-
-
-def test_the_docs_name_no_key_that_is_not_there() -> None:
-    assert set() == set(ROWS) - set(all_keys())
+def test_a_new_key_stands_behind_the_one_before_it_and_one_that_is_gone_is_left_out() -> None:
+    (row,) = re.findall(r"^\| `reload\.interval: .*\n", DOCS, re.MULTILINE)
+    (section,) = re.findall(r"^\| `reload` .*\n", DOCS, re.MULTILINE)
+    gone = "| `reload.colour: red` | The colour. |\n"
+    assert section + row in DOCS
+    assert DOCS == make_page(DOCS.replace(row, gone))
 
 
 def test_every_key_has_a_description() -> None:
-    assert [] == [key for key, schema in all_keys().items() if not schema.get("description")]
+    assert [] == [key for key, schema in list_all_keys().items() if not schema.get("description")]
 
 
 def test_the_schema_is_closed() -> None:
@@ -139,7 +70,7 @@ def test_the_envelopes_are_those_of_the_code() -> None:
 
 
 def default(key: str) -> JsonValue:
-    return all_keys()[key]["default"]
+    return list_all_keys()[key]["default"]
 
 
 def test_the_defaults_are_those_of_the_model(tmp_path: Path) -> None:
@@ -175,7 +106,7 @@ def test_the_defaults_of_an_upstream_are_those_of_the_model() -> None:
 def test_the_defaults_of_a_policy_are_those_of_the_model() -> None:
     """A policy that writes out every documented default is the policy that writes nothing."""
     written: dict[str, JsonValue] = {}
-    for key, schema in keys(SCHEMA["properties"]["defaults"], ""):
+    for key, schema in list_keys(SCHEMA["properties"]["defaults"], ""):
         first, _, rest = key.partition(".")
         if "default" in schema and first not in ("headers", "repair", "auth", "cors", "jwt"):
             if rest:

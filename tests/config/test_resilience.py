@@ -14,7 +14,7 @@ from proxy.core.contract.policy import ResendPolicy, ToolPolicy, UpstreamErrors
 from proxy.core.tool_errors.backoff import BudgetPolicy
 from proxy.core.tool_errors.circuit_breaker import BreakerPolicy, ConcurrencyPolicy, GuardPolicy
 from proxy.routing import build_routes
-from tests.config.test_published_schema import all_keys
+from tests.docs.config_page import list_all_keys
 
 
 def config(folder: Path, upstream: str = "", route: str = "", defaults: str = "", tool: str = "") -> Config:
@@ -128,7 +128,7 @@ def test_they_have_no_effect_on_a_passthrough_route(tmp_path: Path) -> None:
 
 
 def test_the_documented_defaults_are_those_of_the_rules() -> None:
-    documented = {key: schema["default"] for key, schema in all_keys().items() if "default" in schema}
+    documented = {key: schema["default"] for key, schema in list_all_keys().items() if "default" in schema}
     breaker, budget, resend = BreakerPolicy(), BudgetPolicy(), ResendPolicy()
     at = "upstreams.NAME."
 

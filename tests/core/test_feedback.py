@@ -91,6 +91,13 @@ def test_a_refusal_says_everything_a_model_needs_in_the_agreed_layout() -> None:
     )
 
 
+def test_errors_that_just_fit_are_shown_whole() -> None:
+    result = refused(BAD_ENUM)
+    whole = write_feedback(result)
+    assert BAD_ENUM.hint in whole
+    assert whole == write_feedback(replace(result, limits=FeedbackLimits(max_chars=len(whole) + 10)))
+
+
 def test_the_escalation_has_the_seeds_lines_and_still_lists_its_own_errors() -> None:
     policy = ToolPolicy("read_file", None, "f")
     long = "x" * 5000

@@ -21,7 +21,6 @@ from proxy.core.second_judge.judge import (
     SecondVerdict,
     judge_value,
     make_question,
-    pack_job,
     run_job,
     unpack_opinion,
 )
@@ -181,7 +180,7 @@ def test_what_it_cannot_tell_says_why(schema: Any, value: Any, reason: str) -> N
 
 def test_a_job_is_bytes_and_so_is_its_answer() -> None:
     question = make_question(compile_check({"type": "integer"}).schemas, formats=STRICT)
-    answers = [unpack_opinion(run_job(pack_job(question, value))) for value in (b"1", b'"x"', b"{")]
+    answers = [unpack_opinion(run_job(value, question.text)) for value in (b"1", b'"x"', b"{")]
     assert [
         Opinion(SecondVerdict.VALID, "fastjsonschema"),
         Opinion(SecondVerdict.INVALID, "fastjsonschema", "/type"),

@@ -115,7 +115,7 @@ parameters apart.
 
 ## The rules
 
-Each row ends with a call that the rule leaves to the refusal; more cases: `tests/core/test_rules.py`.
+A call that each leaves to the refusal: [evidence/repairs.md](evidence/repairs.md#what-each-rule-leaves).
 """
 
 _USES: Final = """\
@@ -163,9 +163,22 @@ dropped or moved. The result must parse strictly. They apply to JSON text inside
 
 A call whose repair needs more than {work:,} steps (about a second, hundreds of times the largest ordinary call) is
 refused as it was sent, and the answer says so.
-
-What each rule did on collected calls, and what is refused at every level: [evidence/repairs.md](evidence/repairs.md).
 """
+
+
+_LEFT: Final = """
+## What each rule leaves
+
+A call that the rule does not touch, so it is refused; more cases: `tests/core/test_rules.py`.
+
+| rule | call |
+|---|---|
+"""
+
+
+def _left() -> Iterator[str]:
+    for name in RULES:
+        yield f"| `{name}` | {_code(_find_refused(name))} |"
 
 
 _NEVER: Final = """
@@ -191,15 +204,14 @@ _KINDS: Final = {
 
 def _rules() -> Iterator[str]:
     for kind, title in _KINDS.items():
-        yield f"\n### {title}\n\n| rule | level | change | exact condition | refused |"
-        yield "|---|---|---|---|---|"
+        yield f"\n### {title}\n\n| rule | level | change | exact condition |"
+        yield "|---|---|---|---|"
         yield from (_row(rule) for rule in RULES.values() if rule.kind == kind)
 
 
 def _row(rule: Rule) -> str:
     level = {"listed": "MCP routes", "named": "by name"}.get(rule.level, f"`{rule.level}`")
-    left = _code(_find_refused(rule.name))
-    return f"| `{rule.name}` | {level} | {_cell(rule.change)} | {_cell(rule.condition)} | {left} |"
+    return f"| `{rule.name}` | {level} | {_cell(rule.change)} | {_cell(rule.condition)} |"
 
 
 # Tool names have no arguments: the name sent, the tool it stands for, and a name that stands for none.
@@ -264,6 +276,8 @@ def evidence() -> str:
     parts = [
         _USES.rstrip("\n"),
         *_uses(),
+        _LEFT.rstrip("\n"),
+        *_left(),
         _NEVER.rstrip("\n") + "\n",
         *_listed(REFUSED),
         "\nForwarded as the very bytes that came:\n",

@@ -200,10 +200,10 @@ def test_a_header_is_explained(header: str) -> None:
 def test_defaults_and_closed_lists_stand_on_the_page() -> None:
     limits, attempts = FeedbackLimits(), AttemptsPolicy()
     expected = [
-        f"| `max_errors` | {limits.max_errors} |",
-        f"| `max_chars` | {limits.max_chars} |",
-        f"| `max_preview` | {limits.max_preview} |",
-        f"| `max` | {attempts.max_attempts} |",
+        f"`max_errors` {limits.max_errors}",
+        f"`max_chars` {limits.max_chars}",
+        f"`max_preview` {limits.max_preview}",
+        f"`max: {attempts.max_attempts}`",
         f"the last {KEPT_ATTEMPTS} failed calls",
         *(f"`{event}`" for event in EVENTS),
         *(f"`{key}`" for key in FUNCTION_KEYS),

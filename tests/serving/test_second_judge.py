@@ -14,8 +14,8 @@ from proxy.core.contract.policy import ToolPolicy
 from proxy.core.model import codes
 from proxy.core.model.values import CheckedCall, Failure
 from proxy.core.schema.formats import STRICT
-from proxy.core.second_judge.judge import JOB, Opinion, SecondVerdict, make_question, pack_job, unpack_opinion
-from proxy.offload.pool import Done, GaveUp, Limit, OffloadPool
+from proxy.core.second_judge.judge import JOB, Opinion, SecondVerdict, make_question, unpack_opinion
+from proxy.offload.pool import Done, GaveUp, Limit, OffloadPool, Shared
 from proxy.second_opinion import AGREED, CANNOT_TELL, DISAGREED, FIRST, GAVE_UP, MAX_SAMPLED, MEMORY, SecondOpinion
 from tests.core.repairing import call
 from tests.core.test_engine_hostile import FORKS, chain
@@ -89,7 +89,7 @@ async def test_hostile_schemas_end_within_the_bound(name: str) -> None:
     pool = OffloadPool(size=1, memory=MEMORY)
     try:
         result = await pool.run(
-            JOB, pack_job(make_question(check.schemas, formats=STRICT), json.dumps(value).encode()), seconds=2.0
+            JOB, json.dumps(value).encode(), Shared(make_question(check.schemas, formats=STRICT).text), seconds=2.0
         )
     finally:
         await pool.close()

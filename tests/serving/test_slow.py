@@ -72,16 +72,19 @@ async def trickle(writer: asyncio.StreamWriter) -> None:
 async def test_the_second_head_on_a_connection_has_its_own_time() -> None:
     async with (
         tool(replies(OK)) as server,
-        proxied(WEATHER, server.url, listen=HASTY) as proxy,
+        proxied(WEATHER, server.url, listen=HASTY.replace("100ms", "100s").replace("300ms", "1h")) as proxy,
         client(proxy) as (reader, writer),
     ):
         writer.write(CALL)
         first = await read_message(reader)
-        await asyncio.sleep(0.15)  # longer than a head may take: nothing has begun
+        pass_time(150)  # longer than a head may take: nothing has begun
+        await run_others()
         writer.write(CALL[:20])
-        await asyncio.sleep(0.02)
+        await run_others()
         writer.write(CALL[20:] + CALL[:20])
         second = await read_message(reader)
+        await run_others()
+        pass_time(150)
         third = await read_message(reader)
 
     assert [200, 200, 408] == [first.status, second.status, third.status]

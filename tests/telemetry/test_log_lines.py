@@ -35,8 +35,8 @@ CHANGES: dict[str, Any] = {
     "questions": [CorrectionQuestion(Layer.VALIDATION_FEEDBACK, Asked.DELIVERED, 0.5)],
     "trace": Trace("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", "", 1, "", str),
 }  # fmt: skip
-# `corrections` stand beside `questions`; hooks that failed have lines of their own.
-UNTOLD = {"events", "settling", "answer", "corrections", "hook_failures", "call", "policy", "checked", "result"}
+# `corrections` stand beside `questions`; hooks that failed have lines of their own; `line` is what is made of the rest.
+UNTOLD = {"events", "settling", "answer", "corrections", "hook_failures", "call", "policy", "checked", "result", "line"}
 
 
 def record(**changes: Any) -> CallRecord:

@@ -48,7 +48,7 @@ async def before(script: Script, **changes: object) -> AsyncIterator[tuple[Tool,
             await upstream.close()
 
 
-async def call(upstream: Http1Upstream, body: bytes = b"{}", within: float = 5.0) -> UpstreamReply | UpstreamFault:
+async def call(upstream: Http1Upstream, body: bytes = b"{}", within: float = 300.0) -> UpstreamReply | UpstreamFault:
     return await upstream.send(CHECKED, UpstreamRequest("weather", "POST", "/api", (), body, within))
 
 

@@ -111,6 +111,8 @@ def check_structure(
             if path in unresolved:
                 continue
             bad.add(path)
+            if not message:
+                continue
             text = "" if entry.keyword in ("required", "additionalProperties") else "value"
             mistakes.setdefault(
                 (path, text or message), source.mistake(path, describe_section(value, path), message, hint, key=key)
@@ -162,18 +164,16 @@ def _find_value(value: JsonValue, path: Pointer) -> JsonValue:
 
 # --- wording ----------------------------------------------------------------------------------------------------------
 def _describe_broken(value: JsonValue, entry: BrokenKeyword) -> Iterator[tuple[Pointer, bool, str, str]]:
-    """(path, whether the key is meant, message, hint) of one broken keyword."""
+    """(path, whether the key is meant, message, hint) of one broken keyword. Without a message another one says it."""
     if entry.keyword == "additionalProperties":
         known = list(entry.node.properties)
+        if entry.path == ("routes",) and (found := [name for name in entry.detail if name in _ROUTE_KEYS]):
+            are = "is a key" if len(found) == 1 else "are keys"
+            message = f"{', '.join(map(repr, found))} {are} of a route"
+            yield (*entry.path, found[0]), True, message, "a route is an entry of a list: `- path: ...`"
+            yield from (((*entry.path, name), True, "", "") for name in entry.detail if name != found[0])
+            return
         for name in entry.detail:
-            if entry.path == ("routes",) and name in _ROUTE_KEYS:
-                yield (
-                    (*entry.path, name),
-                    True,
-                    f"{name!r} is a key of a route",
-                    "a route is an entry of a list: `- path: ...`",
-                )
-                continue
             if names := entry.node.get("x-names"):
                 yield (*entry.path, name), True, f"the name {name!r} cannot stand here", f"expects {names}"
                 continue

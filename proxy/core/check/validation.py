@@ -45,9 +45,10 @@ class Check:
 
     `accepts(value) -> bool` says whether a parsed value is valid. It is an attribute that holds the generated function
     itself once that is written: this is the hot path, and a method around it would add a third to a small verdict.
+    `judges` holds those of single nodes that are written; `accepts_at` writes the others.
     """
 
-    __slots__ = ("_at", "_engine", "_made", "_report", "_writing", "accepts", "formats", "linear", "schemas")
+    __slots__ = ("_engine", "_made", "_report", "_writing", "accepts", "formats", "judges", "linear", "schemas")
 
     accepts: Callable[[JsonValue], bool]
 
@@ -58,7 +59,7 @@ class Check:
         self._engine = engine
         # Only one thread writes code: what another call uses must not change meanwhile.
         self._writing = RLock()
-        self._at: dict[Node, Callable[[JsonValue], bool]] = {}
+        self.judges: dict[Node, Callable[[JsonValue], bool]] = {}
         self._report: Callable[[JsonValue], list[BrokenKeyword]] | None = None
         self._made: dict[Hashable, Any] = {}
         self.accepts = self._first_accepts
@@ -73,7 +74,7 @@ class Check:
 
     def accepts_at(self, node: Node, value: JsonValue) -> bool:
         """Whether a parsed value is valid against one node of the schema."""
-        judge = self._at.get(node)
+        judge = self.judges.get(node)
         return judge(value) if judge is not None else self._judge_at(node)(value)
 
     def _judge(self, node: Node) -> Callable[[JsonValue], bool]:
@@ -90,9 +91,9 @@ class Check:
 
     def _judge_at(self, node: Node) -> Callable[[JsonValue], bool]:
         with self._writing:
-            if node not in self._at:
-                self._at[node] = self._judge(node)
-            return self._at[node]
+            if node not in self.judges:
+                self.judges[node] = self._judge(node)
+            return self.judges[node]
 
     def list_broken(self, value: JsonValue) -> list[BrokenKeyword]:
         """Every keyword that the value breaks, in the order of the schema; empty exactly where `accepts` is true."""

@@ -83,7 +83,8 @@ def render_feedback(view: FailureView) -> str:
     kind = "Example" if result.example_complete else "Shape"
     example = f"{kind} of valid arguments: {_line(result.example, size)}" if _wants_example(result) else ""
     reserved = max(min(len(sizes[-1]) + 1, room * _ACCEPTS_SHARE // 10), 0) if sizes and _needs_accepts(view) else 0
-    errors = _errors(view, room - reserved)
+    blocks = _make_blocks(view.shown)
+    errors, is_whole = _write_errors(view, blocks, room - reserved)
     room -= len(errors) + 2
     notes = write_notes(result, limits, f"{opening}\n{errors}", room - reserved)
     room -= len(notes) + 2
@@ -91,8 +92,8 @@ def render_feedback(view: FailureView) -> str:
     room -= len(accepts) + 1
     example = example if len(example) <= room else ""
     room -= len(example) + 2
-    if room > 0:  # what is left of the room is for the errors again
-        longer = _errors(view, len(errors) + room)
+    if room > 0 and not is_whole:  # what is left of the room is for the errors again
+        longer, _ = _write_errors(view, blocks, len(errors) + room)
         room, errors = room - len(longer) + len(errors), longer
     picture = mark_errors(view, room) if limits.marks else ""
     last = "\n".join(part for part in (accepts, example, closing) if part)
@@ -203,7 +204,7 @@ class _Block:
 
     def write(self, most: int = SHOWN, parts: Collection[str] = ("expected", "actual", "hint")) -> str:
         """The error with its message in at most so many code points, and with the named parts."""
-        text = self.start + cut(self.message, most)
+        text = self.start + (self.message if len(self.message) <= most else cut(self.message, most))
         if self.hint and "hint" in parts:
             text = f"{text.rstrip('.')}. {self.hint}"
         if self.expected and "expected" in parts:
@@ -211,19 +212,19 @@ class _Block:
         return text + (f"\n  Actual: {self.actual}" if self.actual and "actual" in parts else "")
 
 
-def _errors(view: FailureView, room: int) -> str:
-    shown, left_out = view.shown, view.left_out
-    if not shown and not left_out:
-        return ""
+def _write_errors(view: FailureView, blocks: list[_Block], room: int) -> tuple[str, bool]:
+    """The errors as far as the room goes, and whether all that is shown of them stands there in full."""
+    if not blocks and not view.left_out:
+        return "", True
     room -= len("Errors:\n") + len(_more(len(view.result.failure.violations)))
-    blocks = _make_blocks(shown)
     texts = [block.write() for block in blocks]
-    if _length(texts) > room:
+    is_whole = _length(texts) <= room
+    if not is_whole:
         texts = _fit_blocks(blocks, room)
-    left_out += len(shown) - len(texts)
+    left_out = view.left_out + len(blocks) - len(texts)
     if left_out:
         texts.append(_more(left_out))
-    return "\n".join(("Errors:", *texts))
+    return "\n".join(("Errors:", *texts)), is_whole
 
 
 def _fit_blocks(blocks: list[_Block], room: int) -> list[str]:
@@ -248,7 +249,7 @@ def _fit_blocks(blocks: list[_Block], room: int) -> list[str]:
 
 
 def _length(texts: list[str]) -> int:
-    return sum(len(text) + 1 for text in texts)
+    return sum(map(len, texts)) + len(texts)
 
 
 def _more(number: int) -> str:

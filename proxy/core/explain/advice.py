@@ -46,8 +46,10 @@ def add_advice(result: ToolResult, policy: ToolPolicy | None) -> ToolResult:
     if not found:
         return replace(result, accepts=accepts)
     places = {violation.path: violation.expected for violation in found if violation.code is REQUIRED_MISSING}
-    places |= dict(_list_wrong(found))
-    shown = make_example(check, _keep_good(check, base, found), {path: said for path, said in places.items() if path})
+    wrong = dict(_list_wrong(found))
+    places |= wrong
+    kept = _keep_good(check, base, found, wrong)
+    shown = make_example(check, kept, {path: said for path, said in places.items() if path})
     safe = _show_types(sanitise_value(shown.value, result.limits), shown.value)
     complete = shown.complete and are_equal(safe, shown.value) and not _holds_placeholder(safe)
     # What was refused is no example, nor is what leaves out a key that may have been meant for another.
@@ -129,12 +131,12 @@ def _add_candidates(check: Check, sent: JsonValue, place: Pointer, focus: Focus)
 _MOST_KEYS: Final = 12
 
 
-def _keep_good(check: Check, sent: JsonValue, found: Iterable[Violation]) -> JsonValue:
-    """What was sent without what is wrong in it, each value under the name and at the place that it belongs to."""
+def _keep_good(check: Check, sent: JsonValue, found: Iterable[Violation], wrong: Iterable[Pointer]) -> JsonValue:
+    """What was sent without what is wrong in it, each value under the name and at the place that it belongs to. `wrong`
+    are the places that an example shows."""
     content = find_content(check, sent)
     if content is not sent:
         return content
-    wrong = dict(_list_wrong(found))
     kept = _without(sent, [violation.path for violation in found])
     for path in wrong:
         kept = put_member(kept, path, WRONG)

@@ -225,8 +225,13 @@ def _sentence(text: str) -> str:
     return text if text.endswith((".", "!", "?", "...")) else text + "."
 
 
+_SECRET_MARKS: Final = frozenset({"writeOnly", "format", "x-sensitive"})
+
+
 def is_sensitive(node: Node) -> bool:
     """Whether a schema marks its values as secret."""
+    if not isinstance(node.raw, dict) or node.raw.keys().isdisjoint(_SECRET_MARKS):
+        return False
     return node.get("writeOnly") is True or node.get("format") == "password" or node.get("x-sensitive") is True
 
 

@@ -83,7 +83,8 @@ class _Sketch:
         if value is WRONG or id(value) in self.holders:
             return False
         self.work.look(value)
-        return self.check.accepts_at(node, value)
+        judge = self.check.judges.get(node)
+        return judge(value) if judge is not None else self.check.accepts_at(node, value)
 
     def good(self, schemas: list[Node], value: JsonValue) -> bool:
         """Whether every schema of a member accepts what was sent there."""

@@ -80,6 +80,7 @@ class _Run:
 
     def __init__(self, check: Check, policy: RepairPolicy, work: Work, tool: str) -> None:
         self.check = check
+        self.judges = check.judges
         self.policy = policy
         self.work = work
         self.tool = tool
@@ -92,15 +93,18 @@ class _Run:
     def accepts(self, node: Node, value: JsonValue) -> bool:
         """The judge's verdict on a value at a node."""
         self.work.look(value)
-        return self.check.accepts_at(node, value)
+        judge = self.judges.get(node)
+        return judge(value) if judge is not None else self.check.accepts_at(node, value)
 
     # --- the whole arguments ------------------------------------------------------------------------------------
     def arguments(self, value: JsonValue) -> Fit:
         """Fits the arguments as a whole. Only here is a wrapper around them considered."""
         root, rules = self.check.root, self.policy.rules
-        if not rules & WRAPPER_RULES or not isinstance(value, dict | list) or self.accepts(root, value):
+        if not rules & WRAPPER_RULES or not isinstance(value, dict | list):
             return self.fit(root, value, (), rules)
-        direct = self.fit(root, value, (), rules - LAST_RESORTS)
+        if self.accepts(root, value):
+            return Fit(value, (), True)
+        direct = self.fit(root, value, (), rules - LAST_RESORTS, is_refused=True)
         inner = unwrap_call(self, value)
         if inner is None and isinstance(value, dict):
             inner = unwrap_arguments(self, value, ()) or nest_arguments(self, value)
@@ -125,20 +129,23 @@ class _Run:
         return Fit(again.value, (*fitted.repairs, *repairs, *again.repairs), True)
 
     # --- one value at one node ----------------------------------------------------------------------------------
-    def fit(self, node: Node, value: JsonValue, path: Pointer, rules: frozenset[str]) -> Fit:
-        """The value as the node accepts it: untouched if it is accepted, else repaired as far as the rules reach."""
+    def fit(
+        self, node: Node, value: JsonValue, path: Pointer, rules: frozenset[str], *, is_refused: bool = False
+    ) -> Fit:
+        """The value as the node accepts it: untouched if it is accepted, else repaired as far as the rules reach.
+        `is_refused`: the judge has refused it here already."""
         key = (id(node), id(value), path, rules)
         known = self.memo.get(key)
         if known is not None:
             return known[1]
         self.work.spend(_FIT)
-        fitted = self._fit(node, value, path, rules)
+        accepted = not is_refused and self.accepts(node, value)
+        fitted = Fit(value, (), True) if accepted else self.repaired(node, value, path, rules)
         self.memo[key] = (value, fitted)
         return fitted
 
-    def _fit(self, node: Node, value: JsonValue, path: Pointer, rules: frozenset[str]) -> Fit:
-        if self.accepts(node, value):
-            return Fit(value, (), True)
+    def repaired(self, node: Node, value: JsonValue, path: Pointer, rules: frozenset[str]) -> Fit:
+        """A refused value, repaired as far as the rules reach."""
         allowed = read_facts(node).allowed
         rules = rules if allowed is None else rules & allowed
         if not rules or len(path) >= _MAX_PATH:
@@ -179,10 +186,10 @@ class _Run:
             return None
         if rule.name == _NULL_TEXT and self.policy.guards_null and (value == "" or path in self.guarded):
             return None
-        if rule.nests and isinstance(value, str):
-            self.work.spend(len(value) // _READ)
-        if site.choices is not None:
-            self.work.spend(len(site.choices) // _CHOICES)
+        cost = len(value) // _READ if rule.nests and isinstance(value, str) else 0
+        cost += 0 if site.choices is None else len(site.choices) // _CHOICES
+        if cost:
+            self.work.spend(cost)
         candidate = rule.propose(value, site)
         if candidate is NONE:
             return None
@@ -310,14 +317,19 @@ class _Run:
         members = work.items() if isinstance(work, dict) else enumerate(work)
         for step, item in members:
             schemas = list_member_schemas(nodes, step, self.work)
-            if len(schemas) == 1 and self.accepts(schemas[0], item):
+            is_refused = len(schemas) == 1
+            if is_refused and self.accepts(schemas[0], item):
                 continue  # the case for nearly every member
             if self.policy.guards_null and (isinstance(work, list) or step not in wanted):
                 self.guarded.add((*path, step))
-            fitted = self.member(schemas, item, (*path, step), rules)
+            place = (*path, step)
+            if is_refused:
+                fitted = self.fit(schemas[0], item, place, rules, is_refused=True)
+            else:
+                fitted = self.member(schemas, item, place, rules)
             if not fitted.accepted and isinstance(work, dict) and step not in wanted:
                 keeps = self.policy.keeps_defaults
-                taken_out = drop_refused(schemas, item, (*path, step), rules, self.accepts, keeps_defaults=keeps)
+                taken_out = drop_refused(schemas, item, place, rules, self.accepts, keeps_defaults=keeps)
                 fitted = Fit(ABSENT, taken_out, True) if taken_out else fitted
             if fitted.value is not item:
                 changed[step] = fitted.value

@@ -1,6 +1,6 @@
 """The second opinion on one value: picks a library for a schema, asks it, and reports its verdict.
 
-Other rooms call `judge_value`; `run_job` does the same with jobs of bytes, for a child process (`proxy/offload`). A
+Other rooms call `judge_value`; `run_job` does the same with bytes, for a child process (`proxy/offload`). A
 hostile schema or value can take any time here, so no code on the way of a call ever asks within its own process.
 
 fastjsonschema is asked about schemas whose keywords it reads as we do (`CompiledJudge`): those of drafts 4 to 7, and
@@ -125,19 +125,13 @@ def _find_place(text: bytes, exact: JsonValue) -> Fault | None:
         return None
 
 
-def pack_job(question: Question, value: bytes) -> bytes:
-    """A job as bytes: the length of the question in 4 bytes, the question, the value as JSON text."""
-    return len(question.text).to_bytes(4, "big") + question.text + value
-
-
-def run_job(job: bytes) -> bytes:
-    """Answers a packed job with an opinion as JSON."""
-    length = int.from_bytes(job[:4], "big")
-    value = parse(job[4 + length :])
+def run_job(text: bytes, question: bytes) -> bytes:
+    """Answers a question about the value in a JSON text with an opinion as JSON."""
+    value = parse(text)
     if isinstance(value, JsonProblem):
         opinion = Opinion(SecondVerdict.CANNOT_TELL, reason="the value is not JSON text")
     else:
-        opinion = judge_value(Question(job[4 : 4 + length]), value)
+        opinion = judge_value(Question(question), value)
     return dumps(asdict(opinion))
 
 

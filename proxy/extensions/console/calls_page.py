@@ -19,7 +19,7 @@ from proxy.extensions.console.event_stream import follow_calls
 from proxy.routing.table import Route
 from proxy.server.admin.console_data import ConsoleData
 from proxy.server.admin.page import EventPage, Page, PageRequest, Readers, make_json_page, refuse_question
-from proxy.telemetry.recent.ring import SEVERAL, SINGLE, STAGES, CallFilter, KeptCall, make_entry, read_duration
+from proxy.telemetry.recent.ring import SEVERAL, SINGLE, SORTS, STAGES, CallFilter, KeptCall, make_entry
 
 # The highest and the default number of entries in one answer (`limit`).
 MOST_ENTRIES: Final = 500
@@ -27,8 +27,8 @@ _USUAL: Final = 200
 _KNOWN: Final = frozenset({*SEVERAL, *SINGLE, "since", "after", "before", "limit", "changes", "sort"})
 _SINCE: Final = re.compile(r"(?P<number>[0-9]+(\.[0-9]+)?)(?P<unit>ms|s|m|h|)")
 _PLACE: Final = re.compile(r"[0-9]{1,15}|[^.,]+\.[0-9]{1,15}(,[^.,]+\.[0-9]{1,15})*")
-# The orders in which calls are listed: newest first, or those that took longest first.
-_SORTS: Final = ("newest", "slowest")
+# The order in which calls are listed: a column, with `-` before it the highest first.
+USUAL_SORT: Final = "-time"
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -45,8 +45,8 @@ async def list_calls(data: ConsoleData, question: PageRequest, readers: Readers)
     limit = _read_limit(query)
     if limit is None:
         return refuse_question(f"`limit` is a number from 1 to {MOST_ENTRIES}")
-    if _first(query, "sort") not in ("", *_SORTS):
-        return refuse_question(f"`sort` is one of: {', '.join(_SORTS)}")
+    if _first(query, "sort").removeprefix("-") not in ("", *SORTS):
+        return refuse_question(f"`sort` is one of: {', '.join(SORTS)}; with `-` before it the highest stand first")
     return Page(_list_entries(data, wanted, limit, query))
 
 
@@ -58,16 +58,17 @@ def _list_entries(data: ConsoleData, wanted: CallFilter, limit: int, query: Mapp
     the ring. `older` is the position that a reader sends as `before` to get the calls that follow, where `has_older`
     says that there are some. With `changes` the answer also holds the proxy's changes since that position.
     """
-    recent, continues, slowest = data.recent, bool(query.get("after")), _first(query, "sort") == "slowest"
-    found = list(recent.select(wanted, None if continues or slowest else limit + 1))
-    if slowest:
-        found.sort(key=read_duration, reverse=True)
-    more = len(found) > limit and not slowest
+    recent, continues, order = data.recent, bool(query.get("after")), _first(query, "sort") or USUAL_SORT
+    usual = order == USUAL_SORT
+    found = list(recent.select(wanted, None if continues or not usual else limit + 1))
+    if not usual:
+        found.sort(key=SORTS[order.removeprefix("-")][0], reverse=order.startswith("-"))
+    more = len(found) > limit and usual
     shown: dict[str, JsonValue] = {
         "cursor": f"{recent.boot}.{recent.last}",
         "kept": recent.size,
         "bound": recent.bound,
-        "sort": "slowest" if slowest else "newest",
+        "sort": order,
         # Above several workers, 1 is the place behind which a worker without older calls has none.
         "older": f"{recent.boot}.{found[limit - 1].seq if more else 1}",
         "has_older": more,

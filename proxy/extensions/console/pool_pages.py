@@ -12,12 +12,13 @@ from urllib.parse import parse_qs, urlencode
 
 from proxy.core.json.jsontext import parse
 from proxy.core.model.values import JsonValue
-from proxy.extensions.console.calls_page import MOST_ENTRIES
+from proxy.extensions.console.calls_page import MOST_ENTRIES, USUAL_SORT
 from proxy.extensions.console.event_stream import follow_workers
 from proxy.extensions.console.overview_page import MOST_CHANGES
 from proxy.server.admin.page import EventPage, Page, PageRequest, refuse_question
 from proxy.server.workers.pages import NOBODY, Answer, ask_all, gather_pages, group_rows, make_target
 from proxy.server.workers.supervisor import WorkerPool
+from proxy.telemetry.recent.ring import SORTS
 
 _BAR: Final = 15
 _BREAKERS: Final = ("none", "closed", "half-open", "open")
@@ -44,11 +45,15 @@ async def join_calls(worker_pool: WorkerPool, question: PageRequest) -> Page | E
 
 
 def merge_calls(answers: Sequence[Answer]) -> JsonValue:
-    """Calls are listed newest first, counts are summed, and cursors are joined."""
+    """Calls are listed in the order that was asked for (of equal ones the newest first), counts are summed, and cursors
+    are joined."""
     whole = dict(answers[0])
     calls = [call for answer in answers for call in answer["calls"]]
-    order = "duration_ms" if whole.get("sort") == "slowest" else "timestamp"
-    whole["calls"] = sorted(calls, key=lambda call: call[order], reverse=True)
+    order = str(whole.get("sort", USUAL_SORT))
+    field = SORTS[order.removeprefix("-")][1]
+    calls.sort(key=lambda call: call["timestamp"], reverse=True)
+    empty: JsonValue = "" if any(isinstance(call.get(field), str) for call in calls) else 0
+    whole["calls"] = sorted(calls, key=lambda call: call.get(field, empty), reverse=order.startswith("-"))
     whole["has_older"] = any(answer.get("has_older") for answer in answers)
     whole |= {name: sum(answer[name] for answer in answers) for name in ("kept", "bound", "missed")}
     for name in ("cursor", "older", "changes_cursor"):

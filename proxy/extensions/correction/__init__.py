@@ -8,6 +8,7 @@
       verdicts       from an endpoint's answer to a verdict, whatever the answer holds
       record         span events and questions for the record; whole prompts and answers for inspection
       trajectory     what is remembered of a conversation
+      evaluation     the calls that `evaluate` measures with, and the tools that receive them
 
 Nothing here sends to a tool or judges a call: a correction proposes a `ToolCall`, which is checked like every other.
 """

@@ -12,7 +12,7 @@ the last entry that it has seen, so readers cost no memory here.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from operator import attrgetter
@@ -22,7 +22,7 @@ from proxy.core.contract.attempts import hash_conversation
 from proxy.core.envelope.view import show_name
 from proxy.core.json.jsontext import dumps
 from proxy.interfaces import CallRecord
-from proxy.telemetry.logs import build_fields, round_milliseconds
+from proxy.telemetry.logs import build_fields, read_fields, round_milliseconds
 from proxy.telemetry.metric_table import WRONG
 from proxy.telemetry.recent.failures import KeptFailure, keep_failure
 from proxy.telemetry.recent.kept_values import KeptValues
@@ -129,7 +129,9 @@ class RecentCalls:
         usual = not (wrong or record.violations or record.repairs or record.questions or record.answer_violations)
         call = record.call
         who = "" if call is None else hash_conversation(call.conversation)  # its name is as long as the client likes
-        told = _read_usual_fields(record) if usual else _list_unusual_fields(record)
+        told: tuple[Any, ...] | dict[str, Any] = _read_usual_fields(record) if usual else read_fields(record)
+        if record.would_refuse:
+            told = {**read_fields(record), "would_refuse": True}
         failure = None if usual else keep_failure(record)
         self._kept.append((seq, self._wall(), who, told, record.stages, failure))
         if failure is not None:
@@ -194,10 +196,6 @@ class _NewestTexts(Generic[AnyStr]):
         return text
 
 
-def _list_unusual_fields(record: CallRecord) -> dict[str, Any]:
-    return {**build_fields(record), **({"would_refuse": True} if record.would_refuse else {})}
-
-
 def make_entry(kept: KeptCall) -> dict[str, Any]:
     """A kept request as the JSON object that the operator reads."""
     stamp = datetime.fromtimestamp(kept.at, UTC).isoformat(timespec="milliseconds")
@@ -249,6 +247,12 @@ def read_duration(kept: KeptCall) -> float:
     return float(told[_PLACES["ended"]] - told[_PLACES["started"]])
 
 
+def read_attempt(kept: KeptCall) -> int:
+    """Which attempt of the model a kept request was; 0 where no attempt was counted."""
+    told = kept.told
+    return int(told.get("retry_attempt", 0) if isinstance(told, dict) else told[_PLACES["attempt"]])
+
+
 def _read_usual_fields(record: CallRecord) -> tuple[Any, ...]:
     """The values of `_NAMES`. Of a trace its ids alone: its state is as long as the client likes."""
     told = _read_usual(record)
@@ -280,6 +284,16 @@ def _value(kept: KeptCall, name: str) -> str:
     if isinstance(told, dict):
         return str(told.get(_FIELDS[name]) or "")
     return show_name(told[_PLACES[name]]) if name == "tool" else str(told[_PLACES[name]] or "")
+
+
+# The columns by which calls are sorted -> what is compared, and the entry's field that shows it.
+SORTS: Final[Mapping[str, tuple[Callable[[KeptCall], Any], str]]] = {
+    "time": (attrgetter("seq"), "timestamp"),
+    "tool": (lambda kept: _value(kept, "tool"), "gen_ai.tool.name"),
+    "outcome": (lambda kept: _value(kept, "outcome"), "outcome"),
+    "attempts": (read_attempt, "retry_attempt"),
+    "duration": (lambda kept: round_milliseconds(read_duration(kept)), "duration_ms"),
+}
 
 
 def _fits(kept: KeptCall, wanted: CallFilter, words: _NewestTexts[str]) -> bool:

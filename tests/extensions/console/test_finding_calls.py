@@ -68,14 +68,49 @@ def test_a_fragment_of_a_name_and_free_words_find_calls(started: Served, running
             wait_until(shown, f"{ROWS} === 200")
 
 
-def test_the_slowest_calls_stand_first_when_they_are_asked_for(started: Served, running: Any) -> None:
-    took = [call["duration_ms"] for call in started.ask("/-/calls?sort=slowest&limit=500")["calls"]]
-    assert (MANY + 2, sorted(took, reverse=True)) == (len(took), took)
+SORTED: Final = {
+    "time": "seq",
+    "tool": "gen_ai.tool.name",
+    "outcome": "outcome",
+    "attempts": "retry_attempt",
+    "duration": "duration_ms",
+}
+
+
+@pytest.mark.parametrize("column", SORTED)
+def test_calls_are_sorted_by_every_column_either_way_and_of_equal_ones_the_newest_stand_first(
+    started: Served, column: str
+) -> None:
+    newest = started.ask("/-/calls?limit=500")["calls"]
+    default = 0 if column == "attempts" else ""
+    for sort, turned in ((column, False), (f"-{column}", True)):
+        listed = started.ask(f"/-/calls?sort={sort}&limit=500")["calls"]
+        assert sorted(newest, key=lambda call: call.get(SORTED[column], default), reverse=turned) == listed
+    assert "`sort` is one of: " in started.ask("/-/calls?sort=nonsense")["error"]
+
+
+def test_a_click_on_a_column_head_sorts_the_list_and_the_keyboard_does_too(started: Served, running: Any) -> None:
+    first = "document.querySelector('.call span:nth-child(3)').textContent"
     with page(running) as shown:
         open_page(shown, started, "#/calls")
-        shown.get_by_label("order").select_option("slowest")
-        wait_until(shown, f"location.hash.includes('sort=slowest') && {ROWS} === 200")
+        wait_until(shown, f"{ROWS} === 200")
         assert "place and reason" in shown.locator(".heads").inner_text()
+        shown.get_by_role("button", name="attempts", exact=True).click()
+        wait_until(shown, f"location.hash.includes('sort=-attempts') && {ROWS} === 200 && {first} === 'refused 1/3'")
+        head = shown.get_by_role("button", name="outcome")
+        head.focus()
+        shown.keyboard.press("Enter")
+        wait_until(shown, f"location.hash.includes('sort=outcome') && {ROWS} === 200 && {first} === 'delivered'")
+        shown.keyboard.press("Enter")
+        wait_until(shown, f"location.hash.includes('sort=-outcome') && {ROWS} === 200 && {first} === 'refused 1/3'")
+        assert ("true", "outcome ↓") == (head.get_attribute("aria-pressed"), head.inner_text())
+        shown.keyboard.press("Enter")
+        wait_until(shown, f"!location.hash.includes('sort=') && {ROWS} === 200 && {first} === 'delivered'")
+        shown.locator("main").focus()
+        shown.keyboard.press("s")
+        assert "filter-sort" == shown.evaluate("document.activeElement.id")
+        shown.locator("#filter-sort").select_option("slowest first")
+        wait_until(shown, f"location.hash.includes('sort=-duration') && {ROWS} === 200")
 
 
 def test_a_conversation_is_read_as_a_thread(started: Served, running: Any) -> None:
@@ -91,7 +126,7 @@ def test_a_conversation_is_read_as_a_thread(started: Served, running: Any) -> No
 
 def test_a_thread_opened_from_the_slowest_calls_is_chronological(started: Served, running: Any) -> None:
     (refused,) = started.ask("/-/calls?outcome=refused")["calls"]
-    filtered = f"#/calls?conversation={refused['conversation']}&sort=slowest"
+    filtered = f"#/calls?conversation={refused['conversation']}&sort=-duration"
     calls = started.ask(f"/-/calls?conversation={refused['conversation']}")["calls"]
     asked: list[str] = []
     with page(running) as shown:

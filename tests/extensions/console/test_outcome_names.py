@@ -34,10 +34,20 @@ def test_the_overview_and_the_filter_write_these_names_as_words() -> None:
         re.findall(r'\["(\w+)", "([^"]+)"\]', overview.partition("const rare = [")[2].partition(".filter")[0])
     )
     titled |= dict(re.findall(r'figure\("(\w+)", "([^"]+)"', overview))
-    assert {"repaired", "refused", "tool_error", "corrected", "upstream_error", "client_gone"} == set(titled)
+    assert set(NAMES) == set(titled)
     assert {name: name.replace("_", " ") for name in titled} == {
         name: title.removesuffix("s") if name.endswith("error") else title for name, title in titled.items()
     }
+
+
+def test_the_columns_of_the_tools_and_every_other_text_use_these_names_too() -> None:
+    columns = (FOLDER / "overview.js").read_text().partition("const columns = ")[2]
+    assert ["delivered", "repaired or corrected", "refused", "tool errors"] == re.findall(
+        r'\["([^"]+)", part\(', columns
+    )
+    assert '["answered", "passthrough"].filter' in columns
+    pages = {path.name: path.read_text() for path in FOLDER.glob("*.js")}
+    assert [] == [name for name, text in pages.items() if re.search("right as (it|they) came|GOOD", text)]
 
 
 def test_the_docs_of_the_metrics_list_them_in_the_same_order() -> None:

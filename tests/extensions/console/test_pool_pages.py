@@ -38,7 +38,7 @@ def test_changes_of_all_workers_stand_in_the_order_of_time_and_the_last_twenty_o
 
 def test_older_calls_of_several_workers_follow_behind_the_place_of_each() -> None:
     one = {"calls": [{"timestamp": "2", "duration_ms": 1}], "kept": 9, "bound": 10, "missed": 0, "cursor": "a.9",
-           "older": "a.9", "has_older": True, "sort": "slowest"}  # fmt: skip
+           "older": "a.9", "has_older": True, "sort": "-duration"}  # fmt: skip
     other = {
         **one,
         "calls": [{"timestamp": "1", "duration_ms": 5}],
@@ -53,3 +53,17 @@ def test_older_calls_of_several_workers_follow_behind_the_place_of_each() -> Non
         joined["has_older"],
         [call["duration_ms"] for call in joined["calls"]],
     )
+
+
+def test_calls_of_several_workers_are_sorted_as_those_of_one() -> None:
+    def answer(sort: str, *calls: dict[str, Any]) -> dict[str, Any]:
+        return {"calls": list(calls), "kept": 2, "bound": 9, "missed": 0, "cursor": "a.1", "sort": sort}
+
+    one: list[dict[str, Any]] = [{"timestamp": "4", "retry_attempt": 2}, {"timestamp": "2"}]
+    other: list[dict[str, Any]] = [{"timestamp": "3", "retry_attempt": 1}, {"timestamp": "1", "gen_ai.tool.name": "b"}]
+    found = {}
+    for sort in ("time", "-time", "-attempts", "attempts", "tool"):
+        joined = merge_calls([answer(sort, *one), answer(sort, *other)])
+        assert isinstance(joined, dict)
+        found[sort] = "".join(call["timestamp"] for call in joined["calls"])
+    assert {"time": "1234", "-time": "4321", "-attempts": "4321", "attempts": "2134", "tool": "4321"} == found

@@ -16,7 +16,7 @@ from proxy.__main__ import main
 from proxy.core.check.validation import compile_check
 from proxy.core.json.jsontext import dumps, parse
 from proxy.extensions.correction.cli.evaluate import MODES, read_results, split_endpoint
-from proxy.samples.evaluation import EvaluatedCall, read_bundled_cases, read_cases
+from proxy.extensions.correction.evaluation import EvaluatedCall, read_bundled_cases, read_cases
 from proxy.samples.server import run_server
 
 CASES = {case.id: case for case in read_bundled_cases()}

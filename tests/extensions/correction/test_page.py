@@ -15,8 +15,8 @@ from proxy.config.load import load
 from proxy.core.contract.correction import Asked
 from proxy.extensions.correction.core.settings import PLACEHOLDERS
 from proxy.extensions.correction.correction_section import find_correction
+from proxy.extensions.correction.evaluation import read_bundled_cases, read_cases
 from proxy.extensions.correction.rules import ACTIVATION, Why
-from proxy.samples.evaluation import read_bundled_cases, read_cases
 from proxy.telemetry.metric_table import CORRECTION_EVENTS, METRICS
 
 ROOT = Path(__file__).parents[3]

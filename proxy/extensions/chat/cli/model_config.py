@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Final
 from urllib.parse import urlsplit
+
+_ASKS_AGAIN: Final = (
+    "serve --model: a model whose calls cannot be repaired is asked once more, except in streams; "
+    "a config with `model: {retries: 0}` does not"
+)
 
 
 def write_model_config(url: str) -> str:
@@ -24,7 +31,7 @@ admin: off
 upstreams:
   model: {{url: {json.dumps(origin.replace("$", "$$"))}}}
 routes:
-  - {{path: {json.dumps(path)}, upstream: model, timeout: 10m, model: {{}}}}
+  - {{path: {json.dumps(path)}, upstream: model, timeout: 10m, model: {{retries: 1}}}}
 """
 
 
@@ -32,4 +39,5 @@ def make_config_file(args: argparse.Namespace, kept: ExitStack) -> Path:
     """Writes the config for `args.model` to a file that exists until `kept` closes."""
     path = Path(kept.enter_context(tempfile.TemporaryDirectory(prefix="toolcall-proxy-"))) / "model.yaml"
     path.write_text(write_model_config(args.model), encoding="utf-8")
+    print(_ASKS_AGAIN, file=sys.stderr)
     return path

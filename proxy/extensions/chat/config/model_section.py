@@ -8,16 +8,22 @@ from typing import Any, Literal
 from proxy.config.combinations import WrittenRoute
 from proxy.config.context import Context
 from proxy.config.files.secrets import reveal
-from proxy.config.sections.units import read_size
+from proxy.config.sections.units import read_seconds, read_size
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSettings:
     """How a route reads what passes. `max_request` and `max_answer` in bytes: longer ones are relayed unread.
     `text_calls`: what becomes a call that stands in the text of an answer: nothing, what has a model's markup, or a
-    message that is nothing but a JSON object, too."""
+    message that is nothing but a JSON object, too. `retries`: how often a model is asked again whose calls cannot be
+    repaired, within `retry_deadline` seconds and `retry_tokens` tokens for one request. `mode`: an answer in one piece
+    whose calls are wrong all the same passes, or is refused."""
 
     text_calls: Literal["off", "markup", "json"] = "markup"
+    mode: Literal["pass", "refuse"] = "pass"
+    retries: int = 0
+    retry_deadline: float = 60.0
+    retry_tokens: int = 50_000
     max_request: int = 16 * 1024 * 1024
     max_answer: int = 4 * 1024 * 1024
 
@@ -26,7 +32,11 @@ def read_model(context: Context, route: WrittenRoute) -> ModelSettings:
     """Reads the key of one route."""
     written = context.mapping(*route.at, "model")
     sizes = {key: read_size(written[key]) for key in ("max_request", "max_answer") if key in written}
-    made: dict[str, Any] = {**sizes}
+    made: dict[str, Any] = {**sizes, **{key: written[key] for key in ("retries", "retry_tokens") if key in written}}
+    if "retry_deadline" in written:
+        made["retry_deadline"] = read_seconds(written["retry_deadline"])
+    if "mode" in written:
+        made["mode"] = reveal(written["mode"])
     if "text_calls" in written:
         made["text_calls"] = "off" if written["text_calls"] is False else reveal(written["text_calls"])
     return ModelSettings(**made)

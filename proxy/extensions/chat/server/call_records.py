@@ -7,17 +7,21 @@ from dataclasses import replace
 from proxy.core.contract.policy import Mode
 from proxy.core.display.preview import clean_text
 from proxy.extensions.chat.core.model_request import ModelRequest
+from proxy.extensions.chat.server.asking_again import FinalAnswer
 from proxy.extensions.chat.server.call_judge import JudgedCall
 from proxy.interfaces import CallRecord
 from proxy.server.listed_request import ListedRequest
 
 
-def note_calls(listed: ListedRequest, asked: ModelRequest, judged: list[JudgedCall], now: float) -> None:
+def note_calls(listed: ListedRequest, asked: ModelRequest, found: FinalAnswer, now: float) -> None:
     """Notes the calls of the answer that the client reads. The request's own record is told at its end, the others at
     once; `now` in seconds on the monotonic clock."""
-    listed.record.notes = {**listed.record.notes, "gen_ai.request.model": clean_text(asked.model, 60)}
+    notes = {"gen_ai.request.model": clean_text(asked.model, 60)}
+    if found.attempts > 1:
+        notes |= {"chat.attempts": str(found.attempts), "chat.tokens_again": str(found.tokens_again)}
+    listed.record.notes = {**listed.record.notes, **notes}
     blank = replace(listed.record, stages={}, response_bytes=0, ended=now)
-    for position, each in enumerate(judged):
+    for position, each in enumerate(found.answer.calls):
         record = replace(blank) if position else listed.record
         _fill_record(record, each)
         if position:

@@ -2,7 +2,7 @@
 
     ModelRelay.handle  reads the request; gives back what is to be relayed as any other request
       _answer          asks the model server, and passes on errors and what cannot be read as they are
-      _judge_whole     judges the calls of an answer in one piece
+      _judge_whole     judges the calls of an answer in one piece, and asks again
       _judge_stream    has those of a streamed answer judged as they come
 
 An answer in which nothing was repaired goes on byte for byte. Otherwise the names and arguments that were repaired
@@ -21,18 +21,22 @@ from proxy.core.json.jsontext import parse
 from proxy.core.model.values import (
     Conversation,
     Delivered,
+    Failure,
     Fields,
     Headers,
     JsonProblem,
     RawRequest,
     Repair,
+    ToolCall,
+    ToolResult,
     UpstreamFault,
     UpstreamReply,
 )
 from proxy.extensions.chat.config.model_section import ModelSettings
 from proxy.extensions.chat.core.found_calls import FoundCall, find_calls, write_changes
 from proxy.extensions.chat.core.model_request import ModelRequest, find_api, read_model_request
-from proxy.extensions.chat.core.written_calls import AnswerText, NewCall, find_answer_text, make_call_id, write_calls
+from proxy.extensions.chat.core.written_calls import NewCall, find_answer_text, make_call_id, write_calls
+from proxy.extensions.chat.server.asking_again import FinalAnswer, JudgedAnswer, ask_until_right
 from proxy.extensions.chat.server.call_judge import CallJudge, JudgedCall
 from proxy.extensions.chat.server.call_records import note_calls
 from proxy.extensions.chat.server.judged_stream import JudgedStream
@@ -91,49 +95,81 @@ class ModelRelay:
             return answer_fault(call_route.binding, call_route.raw, reply, record)
         record.upstream_status = reply.status
         repairs: tuple[Repair, ...] = ()
-        is_plain = reply.status == 200 and _find_header(reply.headers, "content-encoding") in ("", "identity")
+        is_plain = _is_plain(reply)
         media_type = _find_header(reply.headers, "content-type")
         if is_plain and is_json(media_type):
-            reply, repairs = await self._judge_whole(listed, asked, reply)
+            if isinstance(found := await self._judge_whole(listed, asked, reply), Response):
+                return found
+            reply, repairs = found
         elif is_plain and media_type.lower().startswith("text/event-stream"):
             reply, repairs = await self._judge_stream(listed, asked, reply)
         return await deliver(Delivered(reply, repairs), listed.request, call_route.cors, record, listed.closing)
 
     async def _judge_whole(
         self, listed: ListedRequest, asked: ModelRequest, reply: UpstreamReply
-    ) -> tuple[UpstreamReply, tuple[Repair, ...]]:
-        """The answer with its calls repaired, and the repairs."""
+    ) -> tuple[UpstreamReply, tuple[Repair, ...]] | Response:
+        """The answer that goes on, and the repairs in it. Where its calls cannot be repaired, the model is asked
+        again. In mode `refuse`, a response of ours for calls that are wrong all the same."""
+        settings = _find_settings(listed.call_route.binding.route)
+        first = await self._read_answer(listed, asked, reply)
+        if isinstance(first, UpstreamReply):
+            return first, ()
+        found = await ask_until_right(first, asked, settings, partial(self._ask_again, listed, asked))
+        note_calls(listed, asked, found, self._clock.now())
+        headers = reply.headers if found.answer.written is first.text else _keep_true(reply.headers)
+        if settings.retries and found.answer.calls:
+            headers = (*headers, ("Tool-Attempts", str(found.attempts)))
+        if (failed := found.answer.failed) is not None and failed.failure is not None:
+            if settings.mode == "refuse":
+                return _refuse_answer(listed, failed.call, failed.failure)
+            headers = (*headers, ("Tool-Error", failed.failure.code.name))
+        return UpstreamReply(reply.status, headers, found.answer.written), found.answer.repairs
+
+    async def _ask_again(self, listed: ListedRequest, asked: ModelRequest, body: bytes) -> JudgedAnswer | None:
+        """The answer to another question, with the headers of the first; None where there is none that can be read."""
+        upstream = listed.services.upstreams[listed.call_route.binding.route.upstream]
+        made = _make_plain(listed.call_route)
+        reply = await listed.relay(
+            replace(made, headers=_keep_true(made.headers), body=body), None, upstream, listed.record
+        )
+        if isinstance(reply, UpstreamFault):
+            return None
+        if not _is_plain(reply) or not is_json(_find_header(reply.headers, "content-type")):
+            await close_body(reply)
+            return None
+        found = await self._read_answer(listed, asked, reply)
+        if isinstance(found, UpstreamReply):
+            await close_body(found)
+            return None
+        return found
+
+    async def _read_answer(
+        self, listed: ListedRequest, asked: ModelRequest, reply: UpstreamReply
+    ) -> JudgedAnswer | UpstreamReply:
+        """An answer with its calls judged; the answer as it came where it cannot be read."""
         settings = _find_settings(listed.call_route.binding.route)
         reply = await _collect(reply, settings.max_answer)
         if not isinstance(reply.body, bytes) or len(reply.body) > settings.max_answer:
-            return reply, ()
-        answer = parse(reply.body)
+            return reply
+        body = reply.body
+        answer = parse(body)
         if isinstance(answer, JsonProblem):
-            return reply, ()
-        if calls := find_calls(asked.api, reply.body, answer):
-            judged = await self._judge_calls(listed, asked, calls)
-            return _change_reply(reply, judged), _list_repairs(judged)
-        if (text := find_answer_text(asked.api, answer)) is not None:
-            return await self._read_text(listed, asked, reply, text)
-        return reply, ()
-
-    async def _read_text(
-        self, listed: ListedRequest, asked: ModelRequest, reply: UpstreamReply, text: AnswerText
-    ) -> tuple[UpstreamReply, tuple[Repair, ...]]:
-        """The answer with the calls in its text in their own form, where that text is nothing else from there on."""
-        settings = _find_settings(listed.call_route.binding.route)
-        found = self._find_judge(listed).find_in_text(text.text, settings.text_calls)
-        if found is None or not isinstance(reply.body, bytes):
-            return reply, ()
-        ids = [make_call_id(asked.api, reply.body, at) for at in range(len(found.calls))]
+            return reply
+        judge, conversation = self._find_judge(listed), _find_conversation(listed)
+        if calls := find_calls(asked.api, body, answer):
+            judged = await judge.judge(asked, calls, conversation)
+            return JudgedAnswer(body, answer, judged, _write_changes(body, judged))
+        text = find_answer_text(asked.api, answer)
+        found = None if text is None else judge.find_in_text(text.text, settings.text_calls)
+        if text is None or found is None:
+            return JudgedAnswer(body, answer, [], body)
+        ids = [make_call_id(asked.api, body, at) for at in range(len(found.calls))]
         calls = [FoundCall(each, call.name, call.arguments) for each, call in zip(ids, found.calls, strict=True)]
-        judged = await self._find_judge(listed).judge_text(asked, calls, _find_conversation(listed))
-        if judged is None:
-            return reply, ()
-        note_calls(listed, asked, judged, self._clock.now())
-        made = [NewCall(each.found.call_id, each.tool, each.arguments) for each in judged]
-        body = write_calls(asked.api, reply.body, text, found.before, made)
-        return UpstreamReply(reply.status, _keep_true(reply.headers), body), _list_repairs(judged)
+        written = await judge.judge_text(asked, calls, conversation)
+        if written is None:
+            return JudgedAnswer(body, answer, [], body)
+        made = [NewCall(each.found.call_id, each.tool, each.arguments) for each in written]
+        return JudgedAnswer(body, answer, written, write_calls(asked.api, body, text, found.before, made))
 
     async def _judge_stream(
         self, listed: ListedRequest, asked: ModelRequest, reply: UpstreamReply
@@ -154,7 +190,7 @@ class ModelRelay:
         self, listed: ListedRequest, asked: ModelRequest, calls: list[FoundCall]
     ) -> list[JudgedCall]:
         judged = await self._find_judge(listed).judge(asked, calls, _find_conversation(listed))
-        note_calls(listed, asked, judged, self._clock.now())
+        note_calls(listed, asked, FinalAnswer(JudgedAnswer(b"", None, judged)), self._clock.now())
         return judged
 
     def _find_judge(self, listed: ListedRequest) -> CallJudge:
@@ -167,15 +203,14 @@ class ModelRelay:
         return known[1]
 
 
-def _change_reply(reply: UpstreamReply, judged: list[JudgedCall]) -> UpstreamReply:
+def _write_changes(body: bytes, judged: list[JudgedCall]) -> bytes:
+    """The answer with its repaired calls; the very same bytes where none was repaired."""
     changes = [change for each in judged if (change := each.change) is not None]
-    if not changes or not isinstance(reply.body, bytes):
-        return reply
-    return UpstreamReply(reply.status, _keep_true(reply.headers), write_changes(reply.body, changes))
+    return write_changes(body, changes) if changes else body
 
 
 def _keep_true(headers: Headers) -> Headers:
-    """The headers that hold whatever became of the body."""
+    """The headers that hold for another body, too."""
     return tuple((name, value) for name, value in headers if name.lower() not in _OF_THE_BYTES)
 
 
@@ -197,6 +232,11 @@ async def _stream_on(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGe
         await rest.aclose()
 
 
+def _is_plain(reply: UpstreamReply) -> bool:
+    """Whether an answer is a success, and not compressed."""
+    return reply.status == 200 and _find_header(reply.headers, "content-encoding") in ("", "identity")
+
+
 def _find_settings(route: Route) -> ModelSettings:
     relayed_by = route.relayed_by
     return ModelSettings() if relayed_by is None else relayed_by.settings
@@ -215,6 +255,13 @@ def _refuse_unread(listed: ListedRequest, why: BadRequest) -> Response:
     response = answer_failure(listed.call_route.binding, listed.call_route.raw, result, listed.record)
     response.closes = True
     return response
+
+
+def _refuse_answer(listed: ListedRequest, call: ToolCall, failure: Failure) -> Response:
+    """The response in place of an answer whose calls are wrong. The server gave it, not the client: 502."""
+    listed.record.outcome = "refused"
+    result = ToolResult(call, replace(failure, status=502))
+    return answer_failure(listed.call_route.binding, listed.call_route.raw, result, listed.record)
 
 
 def _make_plain(call_route: RouteRequest) -> UpstreamRequest:

@@ -3,7 +3,7 @@
 import { useEffect, useRef, useState } from "./vendor/hooks.js";
 import { ask, query } from "./api.js";
 import { focusIfAsked } from "./keys.js";
-import { Asking, Copy, Failed, GOOD, OUTCOMES, Rows, clean, html, json, link, ms, setParams, time, useAnswer } from "./parts.js";
+import { Asking, Copy, Failed, OUTCOMES, Rows, clean, coded, html, json, link, ms, setParams, time, useAnswer, words } from "./parts.js";
 
 const SHOWN = 200;
 // After this many answers without a new call the calls are asked for every two seconds.
@@ -11,6 +11,9 @@ const SILENT = 10;
 // On a narrow screen the filters are folded.
 const WIDE = matchMedia("(min-width: 761px)");
 const FILTERS = [["text", "any words"], ["tool", "tool"], ["code", "code"], ["rule", "repair rule"], ["path", "path"], ["conversation", "conversation hash"], ["request_id", "request id"], ["trace_id", "trace id"]];
+const ORDERS = { "": "newest first", time: "oldest first", tool: "tool, a to z", "-tool": "tool, z to a", outcome: "outcome, a to z", "-outcome": "outcome, z to a", "-attempts": "most attempts first", attempts: "fewest attempts first", "-duration": "slowest first", duration: "quickest first" };
+// The heads of the list: for each its columns by title, with the order that a first click asks for.
+const HEADS = [[["time", "-time"]], [["tool", "tool"]], [["outcome", "outcome"], ["attempts", "-attempts"]], [["place and reason"]], [["took, own time", "-duration"]], [["conversation"]]];
 const NAMES = ["tool", "route", "outcome", "code", "rule", "path", "conversation", "request_id", "trace_id", "text", "since", "sort", "before"];
 
 export function Calls({ params }) {
@@ -23,9 +26,9 @@ export function Calls({ params }) {
   return html`<h1>Calls</h1>
     <details class="fold" open=${WIDE.matches}><summary>filters${active ? ` (${active} set)` : ""}</summary><form class="filters" onSubmit=${(event) => event.preventDefault()}>
       ${FILTERS.map(([name, title]) => html`<label>${title}<input id=${`filter-${name}`} list=${known[name] ? `names-${name}` : undefined} autocomplete="off" value=${(params[name] || "").replace(/^~/, "")} onChange=${(event) => enter(name, event.target.value.trim())} />${known[name] && html`<datalist id=${`names-${name}`}>${[...known[name]].sort().map((one) => html`<option value=${one} />`)}</datalist>`}</label>`)}
-      <label>outcome<select value=${params.outcome || ""} onChange=${(event) => setParams({ before: "", outcome: event.target.value })}><option value="">all</option><option value=${GOOD.join()}>right as it came</option><option value="repaired,corrected">repaired or corrected</option>${OUTCOMES.map((one) => html`<option>${one}</option>`)}</select></label>
+      <label>outcome<select value=${params.outcome || ""} onChange=${(event) => setParams({ before: "", outcome: event.target.value })}><option value="">all</option><option value="repaired,corrected">repaired or corrected</option>${OUTCOMES.map((one) => html`<option value=${one}>${words(one)}</option>`)}</select></label>
       <label>since<select value=${params.since || ""} onChange=${(event) => setParams({ before: "", since: event.target.value })}><option value="">all kept</option>${["1m", "5m", "15m", "1h"].map((one) => html`<option>${one}</option>`)}</select></label>
-      <label>order<select value=${wanted.sort || ""} onChange=${(event) => setParams({ before: "", thread: "", sort: event.target.value })}><option value="">newest first</option><option value="slowest">slowest first</option></select></label>
+      <span class="field"><label for="filter-sort">order</label><select id="filter-sort" value=${wanted.sort || ""} onChange=${(event) => setSort(event.target.value)}>${Object.entries(ORDERS).map(([sort, title]) => html`<option value=${sort}>${title}</option>`)}</select></span>
     </form></details>
     <div class="actions"><button type="button" aria-pressed=${params.pause ? "true" : "false"} onClick=${() => setParams({ pause: params.pause ? "" : "1" })}>${params.pause ? "go on" : "pause"}</button>
       ${filter ? html`<a href="#/calls">all calls</a>` : ""}
@@ -33,13 +36,22 @@ export function Calls({ params }) {
     </div><${Failed} error=${error} />
     ${fresh > 0 && html`<p><button type="button" onClick=${show}>${fresh} new</button></p>`}
     ${params.conversation && html`<p><a href=${link("calls", { ...params, thread: params.thread ? "" : "1", sort: "", open: "" })}>${params.thread ? "as a list" : "as a thread"}</a></p>`}
-    ${params.thread && calls.length ? html`<${Thread} calls=${calls} />` : html`<${List} calls=${calls} asking=${asking} filter=${filter} open=${params.open} />`}
+    ${params.thread && calls.length ? html`<${Thread} calls=${calls} />` : html`<${List} calls=${calls} asking=${asking} filter=${filter} open=${params.open} sort=${wanted.sort || "-time"} />`}
     <p class="actions">${params.before && html`<a href=${link("calls", { ...params, before: "", open: "" })}>newest</a>`}${state.has_older && html`<a href=${link("calls", { ...params, before: older(calls, state, params.before), open: "" })}>older calls</a>`}</p>
     ${params.open && !params.thread && !calls.some((call) => call.id === params.open) && html`<${Open} id=${params.open} />`}`;
 }
 
-function List({ calls, asking, filter, open }) {
-  return html`${calls.length > 0 && html`<div class="heads dim" aria-hidden="true">${["time", "tool", "outcome", "place and reason", "took, own time", "conversation"].map((title) => html`<span>${title}</span>`)}</div>`}
+const setSort = (sort) => setParams({ before: "", thread: "", sort: sort === "-time" ? "" : sort });
+const reverse = (sort) => (sort[0] === "-" ? sort.slice(1) : `-${sort}`);
+// A click on a head sorts by its column, another one the other way round, and a third one by time again.
+function Head({ title, first, sort }) {
+  if (!first) return html`<span>${title}</span>`;
+  const on = sort === first || sort === reverse(first);
+  return html`<button type="button" aria-pressed=${on ? "true" : "false"} title=${`sort by ${title}`} onClick=${() => setSort(sort === first ? reverse(first) : on ? "-time" : first)}>${title}${on ? (sort[0] === "-" ? " ↓" : " ↑") : ""}</button>`;
+}
+
+function List({ calls, asking, filter, open, sort }) {
+  return html`${(calls.length > 0 || asking) && html`<div class="heads dim" role="group" aria-label="order">${HEADS.map((head) => html`<span>${head.map(([title, first]) => html`<${Head} title=${title} first=${first} sort=${sort} />`)}</span>`)}</div>`}
     ${calls.length ? html`<ul class="calls" aria-label="calls">${calls.map((call) => html`<${Row} key=${call.id} call=${call} open=${open === call.id} />`)}</ul>`
       : asking ? html`<${Asking} />` : html`<p class="dim">No call here${filter ? " with this filter" : " yet: send one, and it is shown within two seconds"}.</p>`}`;
 }
@@ -124,7 +136,7 @@ export const reason = (call) => {
   if (repair) return `${repair.path || "arguments"} ${repair.rule}${repair.renamed ? ` renamed to ${repair.renamed}` : repair.became ? ` (${repair.got} → ${repair.became})` : ""}`;
   return [call["error.type"], (call.earlier || []).at(-1) || call.reason].filter(Boolean).join(": ");
 };
-const outcome = (call) => call.outcome + (call.would_refuse ? " (would refuse)" : "") + (call.retry_attempt ? ` ${Math.min(call.retry_attempt, call.max_retries)}/${call.max_retries}` : "");
+const outcome = (call) => words(call.outcome) + (call.would_refuse ? " (would refuse)" : "") + (call.retry_attempt ? ` ${Math.min(call.retry_attempt, call.max_retries)}/${call.max_retries}` : "");
 const name = (call) => call["gen_ai.tool.name"] || `${call["http.request.method"] || ""} ${call["http.route"] || "(no route)"}`;
 
 function Row({ call, open }) {
@@ -148,7 +160,7 @@ function Open({ id, at: stamp = "" }) {
       ${call.target && html`<${Copy} text=${() => curl(call)}>copy as curl<//>`}
       ${call.replay && html`<${Copy} text=${() => testLine(call, tool)}>copy as replay line<//>`}
       ${call.expected && html`<${Copy} text=${() => testLine(call, tool, true)}>copy as test case<//>`}
-      ${call.no_copy && html`<span class="dim">${call.no_copy.split("`").map((part, index) => (index % 2 ? html`<code>${part}</code>` : part))}</span>`}
+      ${call.no_copy && html`<span class="dim">${coded(call.no_copy)}</span>`}
       ${tool.tool && html`<a href=${link("try", { ...tool, call: call.id })}>try it</a> <a href=${link("tools", tool)}>the tool</a>`}</div>
     <${Rows} label="what came and what went" rows=${places(call)} empty=${call.reason ? "No place in its arguments is named." : "Nothing was wrong with its arguments."} columns=${[
       ["place", (row) => html`<code>${clean(row.path || "arguments")}</code>`],

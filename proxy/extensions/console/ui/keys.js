@@ -1,12 +1,13 @@
-// The keys: `/` goes to the filters of the calls, `j` and `k` to the next and the previous call, `?` shows this list.
+// The keys: `/` goes to the filters of the calls, `s` to their order, `j` and `k` to the next and the previous call, `?` shows this list.
 import { html } from "./parts.js";
 
-const KEYS = [["/", "find calls"], ["j", "next call"], ["k", "previous call"], ["Enter", "open or close the call"], ["?", "show the keys"]];
+const FIELDS = { "/": "filter-text", s: "filter-sort" };
+const KEYS = [["/", "find calls"], ["j", "next call"], ["k", "previous call"], ["s", "order of the calls"], ["Enter", "open or close the call"], ["?", "show the keys"]];
 
-// The field of the page "Calls" is focused once that page is drawn, where `/` was pressed on another page.
-let waiting = false;
-function focusSearch() {
-  const input = document.getElementById("filter-text");
+// The field of the page "Calls" is focused once that page is drawn, where its key was pressed on another page.
+let waiting = "";
+function focusFilter(id) {
+  const input = document.getElementById(id);
   if (input) {
     input.closest("details").open = true;
     input.focus();
@@ -14,16 +15,16 @@ function focusSearch() {
   return !!input;
 }
 export function focusIfAsked() {
-  if (waiting) waiting = !focusSearch();
+  if (waiting && focusFilter(waiting)) waiting = "";
 }
 
 export function takeKey(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, dialog")) return;
   const calls = [...document.querySelectorAll(".call")], now = calls.indexOf(document.activeElement.closest("li")?.querySelector(".call"));
-  if (event.key === "/") {
-    if (!focusSearch()) {
+  if (Object.hasOwn(FIELDS, event.key)) {
+    if (!focusFilter(FIELDS[event.key])) {
       location.hash = "#/calls";
-      waiting = true;
+      waiting = FIELDS[event.key];
     }
   } else if (event.key === "j") calls[Math.min(now + 1, calls.length - 1)]?.focus();
   else if (event.key === "k") calls[Math.max(now - 1, 0)]?.focus();

@@ -85,8 +85,8 @@ function Shell() {
   return html`<a class="skip" href="#main" onClick=${(event) => { event.preventDefault(); document.querySelector("main").focus(); }}>to the content</a>
     <header class="top"><div class="row"><b>toolcall-proxy ${about?.version || ""}</b><b class=${state === "READY" ? "good" : "bad"} role="status">${state}</b>
       ${about && html`<span>config <span class="mono">${about.digest.slice(0, 8)}</span> ${about.config_mistakes.length ? html`<a class="bad" href="#/config">NOT TAKEN OVER</a>` : "ok"}</span><span>${about.workers} worker${about.workers > 1 ? "s" : ""}</span><span>values ${about.role === "reader" ? "are not shown to readers" : about.values === "off" ? "are not kept" : `are kept: ${about.values}`}</span>${about.role === "reader" ? html`<span>reader</span>` : ""}`}
-      <span class="spring"></span><button type="button" onClick=${() => setTheme(other)}>theme: ${theme}</button><button type="button" aria-label="keys" onClick=${() => document.getElementById("keys").showModal()}>?</button>
-      ${hasToken() && html`<button type="button" onClick=${() => { dropToken(); dispatchEvent(new Event("login")); }}>log out</button>`}</div>
+      <span class="actions spring"><button type="button" onClick=${() => setTheme(other)}>theme: ${theme}</button><button type="button" aria-label="keys" onClick=${() => document.getElementById("keys").showModal()}>?</button>
+      ${hasToken() && html`<button type="button" onClick=${() => { dropToken(); dispatchEvent(new Event("login")); }}>log out</button>`}</span></div>
       <nav aria-label="pages">${Object.entries(PAGES).map(([name, [text]]) => html`<a href=${`#/${name}`} aria-current=${name === page ? "page" : null}>${text}</a>`)}</nav></header>
     ${error && !error.status && html`<div class="banner" role="alert">The proxy does not answer. This page goes on by itself when it does.</div>`}
     ${about?.status === "draining" && html`<div class="banner" role="alert">The proxy is draining: it finishes its calls and ends.</div>`}

@@ -38,7 +38,7 @@ export function Upstreams() {
     <${Rows} label="upstreams" rows=${value?.upstreams} empty="The config has no upstream." columns=${[
       ["upstream", (row) => html`${clean(row.upstream)}<br /><span class="dim">${clean(row.address)}</span>`],
       ["breaker", (row) => row.breaker === "none" ? html`<span class="dim">none configured</span>` : html`<b class=${{ open: "bad", "half-open": "warn" }[row.breaker] || "good"}>${row.breaker.toUpperCase()}</b>`],
-      ["since", (row) => time(row.breaker_since) || "the start"],
+      ["since", (row) => time(row.breaker_since) || (row.breaker === "none" ? "" : "the start")],
       ["connections", (row) => row.connections.most ? `${row.connections.open} open (${row.connections.idle} idle) of ${row.connections.most}` : html`<span class="dim">none of its own</span>`],
       ["requests", (row) => sum(row.requests), true], ["5xx", (row) => row.requests["5xx"] || 0, true],
       ["faults", (row) => Object.entries(row.faults).map(([name, number]) => `${name} ${number}`).join(", ") || "none"],

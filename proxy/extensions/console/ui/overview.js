@@ -1,5 +1,5 @@
 // The page "Overview": whether the proxy works, and what needs attention.
-import { Bars, Failed, GOOD, Rows, UNKNOWN, clean, good, html, link, mistake, ms, setParams, share, sum, toolName, useAnswer } from "./parts.js";
+import { Bars, Failed, Rows, UNKNOWN, clean, html, link, mistake, ms, setParams, share, sum, toolName, useAnswer } from "./parts.js";
 
 // Time window -> its number of bars, one for every 15 s.
 const WINDOWS = { "1m": 4, "5m": 20, "15m": 60, "1h": 240 };
@@ -14,22 +14,22 @@ export function Overview({ params }) {
       ${value && html`<${Totals} value=${value} since=${since} />`}</div>
     ${value && html`<${Bars} bars=${value.bars} slots=${WINDOWS[span] || 60} />`}
     <h2>Tools</h2>
-    <${Rows} label="tools" rows=${called} empty=${`No tool was called in the last ${span}.`} columns=${columns(since)} />
+    <${Rows} label="tools" rows=${called} empty=${`No tool was called in the last ${span}.`} columns=${columns(since, called)} />
     ${called?.length < value?.tools.length && html`<p><a href="#/tools">${value.tools.length - called.length} ${called.length ? "more tools" : "tools are"} served, without a call in the last ${span}</a></p>`}`;
 }
 
 function Totals({ value, since }) {
   const all = sum(value.totals);
-  const figure = (name, title, number) => html`<a href=${link("calls", { ...since, outcome: name })}><b class=${name.split(",")[0]}>${share(number, all)}</b> ${title}</a>`;
-  const rare = [["corrected", "corrected"], ["upstream_error", "upstream errors"], ["client_gone", "client gone"]].filter(([name]) => value.totals[name]);
+  const figure = (name, title, number) => html`<a href=${link("calls", { ...since, outcome: name })}><b class=${name}>${share(number, all)}</b> ${title}</a>`;
+  const rare = [["answered", "answered"], ["passthrough", "passthrough"], ["corrected", "corrected"], ["upstream_error", "upstream errors"], ["client_gone", "client gone"]].filter(([name]) => value.totals[name]);
   return html`<a href=${link("calls", since)}><b>${all.toLocaleString()}</b> requests</a>
-    ${all > 0 && html`${figure(GOOD.join(), "right as they came", good(value.totals))} ${figure("repaired", "repaired", value.totals.repaired || 0)}
+    ${all > 0 && html`${figure("delivered", "delivered", value.totals.delivered || 0)} ${figure("repaired", "repaired", value.totals.repaired || 0)}
     ${figure("refused", "refused", value.totals.refused || 0)} ${figure("tool_error", "tool errors", value.totals.tool_error || 0)}
     ${rare.map(([name, title]) => figure(name, title, value.totals[name]))}
     <span><b>${ms(value.own_p95_ms)}</b> this proxy's own time (p95, refusals included)</span>`}`;
 }
 
-const columns = (since) => {
+const columns = (since, rows) => {
   const of = (row, outcome) => link("calls", { ...since, tool: row.tool === UNKNOWN ? "" : row.tool, route: row.route, outcome });
   const part = (...outcomes) => (row) => {
     const number = outcomes.reduce((found, name) => found + (row.outcomes[name] || 0), 0);
@@ -38,7 +38,8 @@ const columns = (since) => {
   return [
     ["tool", (row) => html`<a href=${row.tool === UNKNOWN || !row.tool ? link("calls", { ...since, route: row.route }) : link("tools", { route: row.route, tool: row.tool })}>${clean(toolName(row))}</a>${row.mode === "report" ? html` <span class="dim">report</span>` : ""} <span class="dim">${clean(row.route)}</span>`],
     ["calls", (row) => html`<a href=${of(row, "")}>${row.calls}</a>`, true],
-    ["right", (row) => html`<a class=${good(row.outcomes) ? "delivered" : "dim"} href=${of(row, GOOD.join())}>${share(good(row.outcomes), row.calls)}</a>`, true],
+    ["delivered", part("delivered"), true],
+    ...["answered", "passthrough"].filter((name) => rows?.some((row) => row.outcomes[name])).map((name) => [name, part(name), true]),
     ["repaired or corrected", part("repaired", "corrected"), true], ["refused", part("refused"), true], ["tool errors", part("tool_error"), true],
     ["right after 1 retry", (row) => share(row.right, row.retried), true],
     ["worst parameter", (row) => row.safe_to_enforce ? html`<span class="good">would refuse 0 for 24 h: safe to enforce</span>` : row.worst

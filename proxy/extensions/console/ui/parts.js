@@ -11,6 +11,8 @@ export const OUTCOMES = ["delivered", "answered", "repaired", "corrected", "refu
 const HIDDEN = /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
 export const clean = (text) =>
   String(text ?? "").replace(HIDDEN, (sign) => `\\u${sign.charCodeAt(0).toString(16).padStart(4, "0")}`);
+// Shows what stands between backticks as code.
+export const coded = (text) => clean(text).split("`").map((part, index) => (index % 2 ? html`<code>${part}</code>` : part));
 export const json = (value) => clean(JSON.stringify(value, null, 2));
 export const time = (stamp) => (stamp ? new Date(stamp).toLocaleTimeString([], { hour12: false }) : "");
 export const ms = (value) => (value == null ? "–" : value >= 100 ? `${Math.round(value)} ms` : `${Number(value.toPrecision(2))} ms`);
@@ -20,9 +22,7 @@ export const link = (page, params = {}) => {
   return `#/${page}${found ? `?${found}` : ""}`;
 };
 export const sum = (counts) => Object.values(counts || {}).reduce((one, other) => one + other, 0);
-// Outcomes of calls that needed no repair and were not refused. In the page's address they are joined by commas.
-export const GOOD = ["delivered", "answered", "passthrough"];
-export const good = (counts) => GOOD.reduce((number, name) => number + (counts[name] || 0), 0);
+export const words = (outcome) => outcome.replaceAll("_", " ");
 // The metrics count calls of unknown tools under this tool name.
 export const UNKNOWN = "_other";
 export const toolName = (row) => (row.tool === UNKNOWN ? "(unknown tools)" : row.tool || row.route);
@@ -94,12 +94,12 @@ export function Bars({ bars, slots }) {
     return OUTCOMES.filter((name) => bar.outcomes[name]).map((name) => {
       const height = (96 * bar.outcomes[name]) / highest;
       top -= height;
-      return html`<rect class=${name} x=${(empty + index) * width} y=${top} width=${width * 0.8} height=${height}><title>${time(bar.at)} ${name} ${bar.outcomes[name]}</title></rect>`;
+      return html`<rect class=${name} x=${(empty + index) * width} y=${top} width=${width * 0.8} height=${height}><title>${time(bar.at)} ${words(name)} ${bar.outcomes[name]}</title></rect>`;
     });
   };
   return html`<svg class="bars" viewBox="0 0 1000 100" preserveAspectRatio="none" role="img" aria-label=${`${total} requests in ${bars.length} intervals of 15 seconds`}>${bars.map(stack)}</svg>
     <p class="axis dim"><span>${minutes(slots * 15)} ago</span><span>one bar: 15 s${total ? `, the highest ${highest.toLocaleString()} requests` : ""}</span><span>now</span></p>
-    <details><summary>as a table</summary><table><thead><tr><th scope="col">until</th>${OUTCOMES.map((name) => html`<th scope="col" class="num">${name}</th>`)}</tr></thead>
+    <details><summary>as a table</summary><table><thead><tr><th scope="col">until</th>${OUTCOMES.map((name) => html`<th scope="col" class="num">${words(name)}</th>`)}</tr></thead>
     <tbody>${bars.map((bar) => html`<tr><td>${time(bar.at)}</td>${OUTCOMES.map((name) => html`<td class="num">${bar.outcomes[name] || ""}</td>`)}</tr>`)}</tbody></table></details>`;
 }
 

@@ -1,7 +1,7 @@
 // The page "Tools": what models get wrong with one tool, and which changes of its schema would help.
 import { useEffect, useState } from "./vendor/hooks.js";
 import { ask } from "./api.js";
-import { Copy, Failed, Rows, clean, html, json, link, mistake, share, sum, time, useAnswer, yaml } from "./parts.js";
+import { Copy, Failed, Rows, clean, coded, html, json, link, mistake, share, sum, time, useAnswer, yaml } from "./parts.js";
 
 export function Tool({ params, values }) {
   return params.tool ? html`<${One} key=${`${params.route} ${params.tool}`} route=${params.route} tool=${params.tool} values=${values} />` : html`<${All} />`;
@@ -31,7 +31,7 @@ function One({ route, tool, values }) {
     <div class="actions"><a href=${link("try", calls)}>try it</a> <a href=${link("calls", calls)}>its calls</a> <${Copy} text=${() => yaml(value.schema_text)}>copy schema as YAML<//></div>
     <h2>What to change</h2>
     ${value.changes.length === 0 && html`<p class="dim">${value.calls ? `Nothing stands out in ${value.calls} calls.` : "No call has come yet: what models get wrong is counted from the first one on."}</p>`}
-    ${changes.map((change, index) => html`<div class="card" key=${change.rule + change.path}><p>${index + 1}. ${clean(change.text)}</p>
+    ${changes.map((change, index) => html`<div class="card" key=${change.rule + change.path}><p>${index + 1}. ${coded(change.text)}</p>
       ${change.schema !== undefined && html`<div class="actions"><${Saved} change=${change} />
         <button type="button" onClick=${() => { sessionStorage.setItem("toolcall-proxy schema", JSON.stringify(change.schema, null, 2)); setPage("try", { ...calls, edited: "1" }); }}>try this change</button>
         <${Copy} text=${() => yaml(change.schema_text)}>copy YAML<//></div>`}</div>`)}
@@ -75,16 +75,17 @@ function Saved({ change: { judged, saved, broken } }) {
 
 function setPage(page, params) { location.hash = link(page, params); }
 
-// Shows the schema. A mark at a property gives the share of calls that are refused or repaired there.
+// Shows the schema. Marks at a property give the shares of calls that its commonest mistake refused and repair mended.
 function Schema({ schema, mistakes, calls }) {
   const lines = json(schema).split("\n");
   const names = new Map();
   for (const each of mistakes) {
     const name = each.path.split("/").filter((step) => step !== "*").pop();
-    if (name && !names.has(name)) names.set(name, each);
+    const kind = each.repaired ? "repaired" : "refused", hits = names.get(name) || {};
+    if (name) names.set(name, { [kind]: each, ...hits });
   }
   return html`<div class="mono" role="group" aria-label="schema">${lines.map((line) => {
     const hit = names.get(/^\s*"([^"]+)": \{/.exec(line)?.[1]);
-    return html`<div class=${hit ? "schema-line hit" : "schema-line"}>${line}${hit ? html` <span class=${hit.repaired ? "repaired" : "refused"}>${hit.repaired ? "~" : "!"} ${share(hit.calls, calls)} ${hit.repaired ? "repaired" : "refused"}</span>` : ""}</div>`;
+    return html`<div class=${hit ? "schema-line hit" : "schema-line"}>${line}${["refused", "repaired"].filter((kind) => hit?.[kind]).map((kind) => html` <span class=${kind}>${kind === "repaired" ? "~" : "!"} ${share(hit[kind].calls, calls)} ${kind}</span>`)}</div>`;
   })}</div>`;
 }

@@ -25,9 +25,10 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from proxy.cli.options import HelpText
+from proxy.extensions import find_evaluations, load_place
 
 if TYPE_CHECKING:
-    from proxy.samples.evaluation import EvaluatedCall, EvaluationTools
+    from proxy.extensions.correction.evaluation import EvaluatedCall, EvaluationTools
 
 # What is measured, in order: name -> (the policy keys of its routes, the share that the seeds claim for it).
 MODES: Final[Mapping[str, tuple[Mapping[str, Any], str]]] = {
@@ -93,13 +94,21 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     verb.add_argument(
         "--out", metavar="FILE", type=Path, help="where results are kept (default: evaluation.results.jsonl)"
     )
+    sides = find_evaluations()
+    verb.add_argument(
+        "--side", choices=("tools", *sides), default="tools",
+        help="what is measured: calls on their way to tools, or (model) a model's calls on their way to the agent",
+    )  # fmt: skip
     verb.add_argument("--timeout", metavar="SECONDS", type=int, default=60, help="for one question (default: 60)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Measures what has not been measured yet, prints the table and gives the exit code."""
-    from proxy.samples.evaluation import read_bundled_cases, read_cases
+    from proxy.extensions.correction.evaluation import read_bundled_cases, read_cases
 
+    if args.side != "tools":
+        code: int = load_place(find_evaluations()[args.side])(args)
+        return code
     try:
         cases = read_bundled_cases() + (read_cases(args.file) if args.file else [])
         cases = [case for case in cases if args.kind is None or case.kind in args.kind]
@@ -158,7 +167,7 @@ async def _measure(
     done: dict[str, EvaluationResult],
 ) -> None:
     from proxy.config.load import load
-    from proxy.samples.evaluation import EvaluationTools
+    from proxy.extensions.correction.evaluation import EvaluationTools
     from proxy.samples.server import run_server
     from proxy.server import start_serving
 

@@ -42,7 +42,7 @@ class EvaluatedCall:
 
 def read_bundled_cases() -> list[EvaluatedCall]:
     """The bundled set."""
-    return list(_read(files("proxy.samples").joinpath(BUNDLED).read_text(encoding="utf-8"), BUNDLED))
+    return list(_read(files("proxy.extensions.correction").joinpath(BUNDLED).read_text(encoding="utf-8"), BUNDLED))
 
 
 def read_cases(path: Path) -> list[EvaluatedCall]:

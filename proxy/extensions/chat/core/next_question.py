@@ -1,0 +1,94 @@
+"""The request by which a model is asked again: its own, with the refused turn and what is said of each call.
+
+Every call of the turn gets a result, as the APIs want it: a refused one our feedback, a valid one that it was not run
+and is to be repeated. The usage of all answers is summed as the last one reports it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from proxy.core.json.jsontext import dumps, parse
+from proxy.core.model.values import JsonProblem, JsonValue
+from proxy.extensions.chat.core.model_request import Api, ModelRequest
+
+REPEAT: Final = (
+    "This call is valid, but it was not run, because another call of the same turn is not. Send it again, unchanged, "
+    "together with the corrected one."
+)
+
+
+def write_next_question(asked: ModelRequest, answer: JsonValue, results: Sequence[tuple[str, str]]) -> bytes | None:
+    """The body of the next request. `results` are the id of each call of the answer, and what is said of it. None
+    where the calls cannot be answered: one of them has no id, or the answer has several choices."""
+    if not isinstance(answer, dict) or not all(call_id for call_id, _ in results):
+        return None
+    if asked.api is Api.CHAT and len(_as_list(answer.get("choices"))) != 1:
+        return None
+    return dumps({**asked.body, **_ADDERS[asked.api](asked.body, answer, results)})
+
+
+def _add_to_chat(
+    body: Mapping[str, Any], answer: Mapping[str, Any], results: Sequence[tuple[str, str]]
+) -> dict[str, JsonValue]:
+    message = _make_readable(answer["choices"][0]["message"])
+    told = [{"role": "tool", "tool_call_id": call_id, "content": text} for call_id, text in results]
+    return {"messages": [*_as_list(body.get("messages")), message, *told]}
+
+
+def _make_readable(message: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """The message with arguments that templates of model servers can read: `{}` for those that are no JSON."""
+    calls = [
+        {**call, "function": {**call["function"], "arguments": "{}"}} if _is_unreadable(call) else call
+        for call in _as_list(message.get("tool_calls"))
+    ]
+    return {**message, "tool_calls": calls}
+
+
+def _is_unreadable(call: JsonValue) -> bool:
+    arguments = call["function"].get("arguments")
+    return not isinstance(arguments, str) or isinstance(parse(arguments.encode("utf-8", "surrogatepass")), JsonProblem)
+
+
+def _add_to_responses(
+    body: Mapping[str, Any], answer: Mapping[str, Any], results: Sequence[tuple[str, str]]
+) -> dict[str, JsonValue]:
+    asked = body.get("input")
+    first = [{"role": "user", "content": asked}] if isinstance(asked, str) else _as_list(asked)
+    told = [{"type": "function_call_output", "call_id": call_id, "output": text} for call_id, text in results]
+    return {"input": [*first, *_as_list(answer.get("output")), *told]}
+
+
+def _add_to_messages(
+    body: Mapping[str, Any], answer: Mapping[str, Any], results: Sequence[tuple[str, str]]
+) -> dict[str, JsonValue]:
+    told = [
+        {"type": "tool_result", "tool_use_id": call_id, "is_error": True, "content": text} for call_id, text in results
+    ]
+    turn = [{"role": "assistant", "content": answer.get("content")}, {"role": "user", "content": told}]
+    return {"messages": [*_as_list(body.get("messages")), *turn]}
+
+
+_ADDERS: Final = {Api.CHAT: _add_to_chat, Api.RESPONSES: _add_to_responses, Api.MESSAGES: _add_to_messages}
+
+
+def _as_list(value: JsonValue) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def sum_usage(one: JsonValue, other: JsonValue) -> JsonValue:
+    """Two reports of usage as one: whole numbers are added, member by member; anything else is that of the second."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return {key: sum_usage(one.get(key), other[key]) if key in other else one[key] for key in {**other, **one}}
+    if type(one) is int and type(other) is int:
+        return one + other
+    return other
+
+
+def count_tokens(usage: JsonValue) -> int:
+    """How many tokens a report of usage speaks of, in the words of any of the APIs."""
+    if not isinstance(usage, dict):
+        return 0
+    named = ("prompt_tokens", "completion_tokens", "input_tokens", "output_tokens")
+    return sum(value for key in named if type(value := usage.get(key)) is int)

@@ -1,0 +1,135 @@
+"""A model whose calls cannot be repaired is asked again, within bounds; what it is told would be right if followed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from proxy.extensions.chat.core.next_question import REPEAT
+from tests.extensions.chat.answers import (
+    chat_answer,
+    chat_request,
+    chat_text,
+    messages_answer,
+    messages_request,
+    responses_answer,
+    responses_request,
+    whole,
+)
+from tests.serving.proxied import proxied
+from tests.serving.wire import JSON_TYPE, Seen, answer, replies, tool
+
+CHAT = "/v1/chat/completions"
+WRONG, RIGHT = '{"days": 3}', '{"city": "Oslo", "days": 3}'
+APIS: dict[str, tuple[str, bytes, Any]] = {
+    "chat": (CHAT, chat_request(), chat_answer),
+    "responses": ("/v1/responses", responses_request(), responses_answer),
+    "messages": ("/v1/messages", messages_request(), lambda text: messages_answer(json.loads(text))),
+}
+
+
+async def ask(
+    answers: Sequence[bytes], model: str = "{retries: 1}", path: str = CHAT, request: bytes = chat_request()
+) -> tuple[Seen, list[Any], dict[str, Any]]:
+    """What the client gets, the requests that the model had, and the line of the log."""
+    routes = f"  - {{path: /v1, upstream: tools, model: {model}}}"
+    async with tool(replies(*answers)) as server, proxied(routes, server.url) as proxy:
+        seen = await proxy.post(path, request, "Authorization: Bearer sk-mine")
+        assert {"Bearer sk-mine"} == {one.header("authorization") for one in server.seen}
+        return seen, [json.loads(one.body) for one in server.seen], proxy.lines()[-1]
+
+
+@pytest.mark.parametrize("api", APIS)
+async def test_a_second_answer_that_is_right_goes_on_with_the_usage_of_both(api: str) -> None:
+    path, request, write = APIS[api]
+    seen, requests, line = await ask([whole(write(WRONG)), whole(write(RIGHT))], path=path, request=request)
+    made, wanted = json.loads(seen.body), json.loads(write(RIGHT))
+    assert {key: 2 * count for key, count in wanted["usage"].items()} == made.pop("usage")
+    wanted.pop("usage")
+    assert wanted == made
+    assert ("2", None) == (seen.header("tool-attempts"), seen.header("tool-error"))
+    assert ("delivered", "enforce", "2", "15") == (
+        line["outcome"], line["validation.mode"], line["chat.attempts"], line["chat.tokens_again"],
+    )  # fmt: skip
+    key = "input" if api == "responses" else "messages"
+    first = json.loads(request)
+    begun = [{"role": "user", "content": first["input"]}] if api == "responses" else first[key]
+    assert (first, begun) == (requests[0], requests[1][key][: len(begun)])
+    told = json.dumps(requests[1][key][len(begun) :])
+    assert "city" in told
+    assert "get_weather" in told
+
+
+async def test_the_refused_turn_and_what_is_said_of_each_call_stand_in_the_next_question() -> None:
+    calls = [
+        {"id": f"call_{at}", "type": "function", "function": {"name": "get_weather", "arguments": text}}
+        for at, text in enumerate(('{"city": "A"}', "{broken"))
+    ]
+    _, requests, _ = await ask([whole(chat_answer("{}", tool_calls=calls)), whole(chat_answer(RIGHT))])
+    turn, valid, refused = requests[1]["messages"][1:]
+    assert ['{"city": "A"}', "{}"] == [call["function"]["arguments"] for call in turn["tool_calls"]]
+    assert {"role": "tool", "tool_call_id": "call_0", "content": REPEAT} == valid
+    assert "call_1" == refused["tool_call_id"]
+    assert "JSON" in refused["content"]
+
+
+async def test_the_last_answer_goes_on_marked_where_none_comes_right() -> None:
+    seen, requests, line = await ask([whole(chat_answer(WRONG))], "{retries: 2}")
+    assert 3 == len(requests)
+    assert ("3", "INVALID_ARGUMENTS") == (seen.header("tool-attempts"), seen.header("tool-error"))
+    assert json.loads(chat_answer(WRONG))["choices"] == json.loads(seen.body)["choices"]
+    assert ("report", "3", "30") == (line["validation.mode"], line["chat.attempts"], line["chat.tokens_again"])
+
+
+@pytest.mark.parametrize(
+    "second",
+    [answer("500 Oops", b"{}", JSON_TYPE), whole(b"no JSON"), answer("200 OK", b"hi", "Content-Type: text/plain")],
+)
+async def test_the_first_answer_stays_where_the_second_cannot_be_read(second: bytes) -> None:
+    seen, requests, _ = await ask([whole(chat_answer(WRONG)), second])
+    assert (2, chat_answer(WRONG), "1") == (len(requests), seen.body, seen.header("tool-attempts"))
+
+
+async def test_a_second_answer_in_text_is_an_answer() -> None:
+    seen, _, _ = await ask([whole(chat_answer(WRONG)), whole(chat_text("Which city?"))])
+    assert "Which city?" == json.loads(seen.body)["choices"][0]["message"]["content"]
+
+
+@pytest.mark.parametrize("model", ["{}", "{retries: 1, retry_tokens: 14}", "{retries: 1, retry_deadline: 0}"])
+async def test_nothing_is_asked_again_without_retries_tokens_or_time(model: str) -> None:
+    seen, requests, _ = await ask([whole(chat_answer(WRONG)), whole(chat_answer(RIGHT))], model)
+    assert (1, chat_answer(WRONG)) == (len(requests), seen.body)
+
+
+async def test_a_valid_or_repaired_answer_is_not_asked_again() -> None:
+    for sent in (RIGHT, '{"city": "Oslo", "days": "3"}'):
+        seen, requests, _ = await ask([whole(chat_answer(sent)), whole(chat_answer(WRONG))])
+        assert (1, "1") == (len(requests), seen.header("tool-attempts"))
+
+
+async def test_the_deadline_ends_a_question_under_way() -> None:
+    left = [whole(chat_answer(WRONG))]
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _seen: Seen) -> None:
+        if not left:
+            await reader.readexactly(1)
+        writer.write(left.pop())
+
+    routes = "  - {path: /v1, upstream: tools, model: {retries: 1, retry_deadline: 50ms}}"
+    async with tool(script) as server, proxied(routes, server.url) as proxy:
+        seen = await proxy.post(CHAT, chat_request())
+        async with asyncio.timeout(30):
+            await server.gone.wait()
+    assert (200, chat_answer(WRONG)) == (seen.status, seen.body)
+
+
+async def test_mode_refuse_answers_in_place_of_a_wrong_answer() -> None:
+    seen, requests, line = await ask([whole(chat_answer(WRONG))], "{mode: refuse}")
+    assert (502, 1, "refused") == (seen.status, len(requests), line["outcome"])
+    assert "INVALID_ARGUMENTS" == seen.header("tool-error")
+    passed, _, _ = await ask([whole(chat_answer(RIGHT))], "{mode: refuse}")
+    assert chat_answer(RIGHT) == passed.body
