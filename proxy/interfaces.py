@@ -127,6 +127,31 @@ class Upstream(Protocol):
         """Closes all connections."""
 
 
+class StartedExchange(Protocol):
+    """A checked call that has been sent, and whose answer nobody waits for yet."""
+
+    def take(self) -> UpstreamReply | None:
+        """The answer, where all of it is there; None where it streams, or something is wrong. Called once, when the
+        exchange says that it is ready."""
+
+    async def wait(self) -> UpstreamReply | UpstreamFault:
+        """The answer, as `Upstream.send` gives it, also one that was taken."""
+
+    def abort(self) -> None:
+        """Ends the exchange: nobody waits for its answer."""
+
+
+@runtime_checkable
+class StartsExchanges(Protocol):
+    """An upstream that can send a checked call at once."""
+
+    def start(
+        self, checked: CheckedCall, request: UpstreamRequest, on_ready: Callable[[], None]
+    ) -> StartedExchange | None:
+        """Sends a checked call; None where something would have to be waited for first, and nothing was sent.
+        `on_ready` is called once when the answer is there, begins to stream, or has failed."""
+
+
 @runtime_checkable
 class CountsConnections(Protocol):
     """An upstream that keeps connections in a pool."""
@@ -148,6 +173,11 @@ class GuardedUpstream(Upstream, Protocol):
 
     def grants_resend(self) -> bool:
         """Takes one resend out of the upstream's budget; False where there is none left."""
+
+    def start(
+        self, checked: CheckedCall, request: UpstreamRequest, on_ready: Callable[[], None]
+    ) -> StartedExchange | None:
+        """As `StartsExchanges`; None where the guard would have to be asked."""
 
     async def guard(
         self, request: UpstreamRequest, send: Callable[[UpstreamRequest], Awaitable[UpstreamReply | UpstreamFault]]
@@ -451,6 +481,9 @@ class CallAccess(Protocol):
     def refuse_call(self, checked: CheckedCall) -> Failure | None:
         """Why a call is not sent as it would go to its tool; None where it is."""
 
+    def refuse_answer(self, call: ToolCall) -> Failure | None:
+        """Why a call gets no answer from a hook in the place of its tool; None where it does."""
+
 
 @value_class
 class Admitted:
@@ -576,6 +609,12 @@ TryCall = Callable[[ToolCall], Awaitable[Delivered | Failure]]
 class Corrector(Protocol):
     """Layers 3 and 4 (GoMind): a model is asked for a better call than one that failed."""
 
+    def is_on(self, policy: ToolPolicy) -> bool:
+        """Whether calls of a tool may be corrected."""
+
+    def asks_again(self, policy: ToolPolicy) -> bool:
+        """Whether it is asked about arguments that failed before in the episode, for it has learned something since."""
+
     async def correct(self, stumble: Stumble, try_call: TryCall) -> Delivered | Failure | None:
         """What came of a better call; a Failure only where that call may have run. None: nothing, so the caller is
         told of the failure it had. Bounds its own time, and raises only what `try_call` raises."""
@@ -614,8 +653,9 @@ class JudgesElsewhere(Protocol):
     async def decide(self, call: ToolCall, policy: ToolPolicy, *, tried: bool = False) -> Decision:
         """What `decide` says of a call, however long that takes within its bounds."""
 
-    async def find_failing(self, call: ToolCall, policy: ToolPolicy, failure: Failure) -> list[tuple[str, ...]]:
-        """The places of refused arguments that a correction may change."""
+    async def ask(self, job: str, payload: bytes, policy: ToolPolicy) -> bytes | None:
+        """What a job (`module:function`) makes of bytes and a described policy (call/jobs.py) in a child process; None
+        where it takes too much."""
 
     async def examine(self, tools: ExaminedTools, name: str) -> None:
         """Finds out what a listed tool's schema costs before it is compiled in this process."""

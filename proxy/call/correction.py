@@ -16,6 +16,13 @@ from proxy.interfaces import Stumble
 from proxy.upstream.faults import close_body
 
 
+def may_correct(context: CallContext) -> bool:
+    """Whether a corrector may be asked for a better call."""
+    policy, corrector = context.policy, context.services.corrector
+    is_on = corrector is not None and policy is not None and corrector.is_on(policy)
+    return is_on and not context.report_only
+
+
 async def correct_call(
     context: CallContext,
     pending: PendingFailure,
@@ -24,9 +31,9 @@ async def correct_call(
     """Returns the outcome of a corrected call, or the original failure; another failure only where a corrected call may
     have run."""
     corrector, policy, record = context.services.corrector, context.policy, context.record
-    if corrector is None or policy is None or not policy.correction.on or context.report_only:
+    if corrector is None or policy is None or not corrector.is_on(policy) or context.report_only:
         return pending
-    if policy.container is not None or (not policy.correction.trajectory and await _is_repeated(context)):
+    if policy.container is not None or (not corrector.asks_again(policy) and await _is_repeated(context)):
         return pending  # what a container was called with belongs to one of its functions
     before, started, latest = copy(record), context.services.clock.now(), pending
     hooks_before = record.stages.get("hooks", 0.0)

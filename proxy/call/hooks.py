@@ -10,8 +10,9 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any
 
-from proxy.call.context import CallContext, PendingFailure, record_delivery
-from proxy.call.outcome import check_answer
+from proxy.call.context import ApprovedCall, CallContext, PendingFailure, record_delivery
+from proxy.call.outcome import check_answer, deliver_answer
+from proxy.core.contract.policy import ToolPolicy
 from proxy.core.model.values import CheckedCall, Decision, Delivered, Failure, Outcome, Reject, ToolCall, UpstreamReply
 from proxy.interfaces import Hooks
 from proxy.upstream.faults import close_body
@@ -23,6 +24,9 @@ async def admit_call(hooks: Hooks, context: CallContext) -> CallContext | Delive
         case ToolCall() as call:
             return context if call is context.call or context.report_only else replace(context, call=call)
         case UpstreamReply() as reply:
+            calls = context.call_route.calls
+            if calls is not None and (denied := calls.refuse_answer(context.call)) is not None:
+                return PendingFailure(denied, "refused", context.opening)
             tool = None if context.policy is None else context.call_route.tools.get(context.policy.tool)
             unfit = (
                 None if tool is None or tool.answer is None else check_answer(context, tool.answer, reply, own=False)
@@ -49,6 +53,20 @@ async def replace_answer(
     if found is not reply:
         await close_body(reply)
     return found
+
+
+async def deliver_by_hooks(
+    hooks: Hooks, context: CallContext, approved: ApprovedCall, answer: UpstreamReply, tool: ToolPolicy | None
+) -> Delivered | PendingFailure:
+    """The tool's answer by way of the hooks, which may replace it: what goes on keeps what the tool promises."""
+    shown = await replace_answer(hooks, context, approved.checked, answer)
+    if isinstance(shown, Failure):
+        return PendingFailure(shown, "tool_error", approved.repairs)
+    promised = None if tool is None else tool.answer
+    unfit = None if promised is None else check_answer(context, promised, shown, own=shown is answer)
+    if unfit is not None:
+        return PendingFailure(unfit, "tool_error", approved.repairs)
+    return await deliver_answer(context, approved, shown, tool)
 
 
 async def tell_outcome(hooks: Hooks, context: CallContext, run: Coroutine[Any, Any, Outcome]) -> Outcome:

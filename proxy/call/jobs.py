@@ -2,7 +2,6 @@
 
     read_text       reads a text strictly, and says how it may be read again without its checks
     decide_call     judges one call by a tool's schema, and says what a model is to be told where it is refused
-    find_failing    says which places of refused arguments a correction may change
     examine_schema  compiles a schema from outside, and measures what that costs
 
 A tool's schema and policy cross as JSON (`describe_policy`), a decision comes back as JSON; the bytes of the arguments
@@ -15,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import lru_cache
 from mmap import PAGESIZE
@@ -27,7 +26,6 @@ from proxy.core.contract.listed_schema import BadSchemaError, compile_listed
 from proxy.core.contract.policy import LeakedMarkup, RepairPolicy, ToolPolicy, UnknownKeys
 from proxy.core.decide import decide, restore_decision
 from proxy.core.explain.advice import add_advice
-from proxy.core.explain.explain import list_failing_places
 from proxy.core.explain.places import find_value
 from proxy.core.json.jsontext import TRUSTED, TextLimits, dumps, join_frame, make_decimal, parse, split_frame
 from proxy.core.json.strictreader import KnownText, PlainReader
@@ -139,7 +137,8 @@ def describe_policy(policy: ToolPolicy) -> bytes:
 
 
 @lru_cache(MOST_SHARED)
-def _policy(text: bytes) -> ToolPolicy:
+def read_shared_policy(text: bytes) -> ToolPolicy:
+    """The policy that `describe_policy` wrote, compiled once for all jobs that name it."""
     told: Any = parse(text, TRUSTED)
     if "listed" in told:
         schema, formats = told["listed"]
@@ -168,7 +167,7 @@ def _policy(text: bytes) -> ToolPolicy:
 # --- one call ---------------------------------------------------------------------------------------------------------
 def decide_call(text: bytes, shared: bytes) -> bytes:
     """Judges arguments by a described policy; gives the decision for `read_decision`."""
-    policy = _policy(shared)
+    policy = read_shared_policy(shared)
     value = parse(text, TRUSTED) if text else None
     if isinstance(value, JsonProblem):
         raise ValueError("the arguments were read before")
@@ -183,7 +182,7 @@ def decide_call(text: bytes, shared: bytes) -> bytes:
             "forward": True,
             "repairs": [[repair.rule, list(repair.path)] for repair in checked.repairs[:_PLACED]],
             "more": dict(Counter(repair.rule for repair in checked.repairs[_PLACED:])),
-            "told": [_as_json(violation, value) for violation in checked.warnings],
+            "told": [describe_violation(violation, value) for violation in checked.warnings],
         }
         return join_frame(told, checked.arguments if checked.repairs else b"")
     failure = decision.failure
@@ -191,7 +190,7 @@ def decide_call(text: bytes, shared: bytes) -> bytes:
     return join_frame(
         {
             "forward": False,
-            "told": [_as_json(violation, value) for violation in failure.violations],
+            "told": [describe_violation(violation, value) for violation in failure.violations],
             "hint": failure.hint,
             "advice": [list(advised.accepts), advised.example, advised.example_complete],
         },
@@ -202,7 +201,7 @@ def decide_call(text: bytes, shared: bytes) -> bytes:
 def read_decision(result: bytes, call: ToolCall, document: Document) -> Decision:
     """The decision that a child came to about a call. Only `decide` makes what may be sent: see `decide.restored`."""
     head, arguments = split_frame(result)
-    told = tuple(_from_json(entry, lambda: document.value) for entry in head["told"])
+    told = tuple(read_violation(entry, lambda: document.value) for entry in head["told"])
     if head["forward"]:
         repairs = tuple(Repair(rule, _path(path)) for rule, path in head["repairs"])
         for rule, number in head["more"].items():
@@ -216,7 +215,7 @@ def _path(steps: list[JsonValue]) -> tuple[str | int, ...]:
     return tuple(steps)
 
 
-def _as_json(violation: Violation, sent: JsonValue) -> JsonValue:
+def describe_violation(violation: Violation, sent: JsonValue) -> JsonValue:
     """A violation; its value by place where that says the same, itself where it is short."""
     shown: JsonValue = []
     value = violation.value
@@ -240,7 +239,7 @@ def _is_short(value: JsonValue) -> bool:
     return True
 
 
-def _from_json(entry: Any, sent: Callable[[], JsonValue]) -> Violation:
+def read_violation(entry: Any, sent: Callable[[], JsonValue]) -> Violation:
     """A violation of the arguments that `sent` gives, which are read only where a violation shows a part of them."""
     code, steps, message, expected, hint, severity, sensitive, shown, keyword, limit = entry
     path = _path(steps)
@@ -252,36 +251,12 @@ def _from_json(entry: Any, sent: Callable[[], JsonValue]) -> Violation:
     )
 
 
-# --- what a correction may change -------------------------------------------------------------------------------------
-def find_failing(payload: bytes, shared: bytes) -> bytes:
-    """The places that fail in the arguments in `payload` (see `write_failing_job`) by a described policy, as JSON."""
-    head, text = split_frame(payload)
-    policy = _policy(shared)
-    value = parse(text, TRUSTED)
-    if policy.check is None or isinstance(value, JsonProblem):
-        raise ValueError("arguments that were judged")
-    violations = [_from_json(entry, lambda: value) for entry in head["told"]]
-    with share_work(find_budget(value)):
-        return dumps([list(place) for place in list_failing_places(policy.check, value, violations)])
-
-
-def write_failing_job(text: bytes, value: JsonValue, violations: Sequence[Violation]) -> bytes:
-    """What `find_failing` takes: the arguments, and what was found wrong with them before."""
-    return join_frame({"told": [_as_json(violation, value) for violation in violations]}, text)
-
-
-def read_failing(result: bytes) -> list[tuple[str, ...]]:
-    """The places that `find_failing` names."""
-    told: Any = parse(result, TRUSTED)
-    return [tuple(place) for place in told]
-
-
 # --- a schema from outside --------------------------------------------------------------------------------------------
 def examine_schema(payload: bytes) -> bytes:
     """Compiles a listed schema. Gives `{bad: reason}`, or `{seconds, bytes, patterns}`: what compiling cost this
     process in CPU time and memory, and the dearest pattern's share of the seconds."""
     told: Any = parse(payload, TRUSTED)
-    _policy.cache_clear()  # what this process holds already would hide what the schema costs
+    read_shared_policy.cache_clear()  # what this process holds already would hide what the schema costs
     seconds, held = time.process_time(), _resident()
     try:
         dearest = max(_pattern_seconds(told["schema"]), default=0.0)

@@ -21,20 +21,17 @@ from proxy.call.context import CallContext
 from proxy.call.jobs import (
     describe_policy,
     examine_schema,
-    find_failing,
     read_decision,
     read_examined,
-    read_failing,
     read_known_text,
     read_text,
-    write_failing_job,
     write_text_job,
 )
 from proxy.call.outcome import count_expansion
 from proxy.core.contract import container
 from proxy.core.contract.policy import ListedSchema, ToolPolicy
 from proxy.core.decide import complete_decision, decide, forward_unjudged, is_clean, is_ready, prepare
-from proxy.core.explain.explain import explain_unknown_tool, find_failing_places, list_failed
+from proxy.core.explain.explain import explain_unknown_tool
 from proxy.core.json.jsontext import TextLimits, dumps
 from proxy.core.model import codes
 from proxy.core.model.values import Decision, Document, Failure, Forward, Reject, ToolCall, Violation, value_class
@@ -135,7 +132,6 @@ _DEAR: Final = (
 )  # fmt: skip
 _READ: Final = f"proxy.call.jobs:{read_text.__name__}"
 _DECIDE: Final = "proxy.call.jobs:decide_call"
-_FAILING: Final = f"proxy.call.jobs:{find_failing.__name__}"
 _EXAMINE: Final = f"proxy.call.jobs:{examine_schema.__name__}"
 # Described policies that are kept: those of the tools that large calls come for.
 _KEPT: Final = 64
@@ -189,17 +185,10 @@ class Elsewhere:
             return complete_decision(call, policy, _given_up(ended))
         return complete_decision(call, policy, read_decision(ended.result, call, document))
 
-    async def find_failing(self, call: ToolCall, policy: ToolPolicy, failure: Failure) -> list[tuple[str, ...]]:
-        """The places of a call's arguments that a correction may change: those that failed and those that the hints
-        name; where finding them takes too much, those that failed."""
-        document = call.arguments
-        if policy.check is None or not isinstance(document, Document) or not document.text:
-            return find_failing_places(call, policy, failure)
-        if len(document.text) <= LIGHT or not list_failed(failure):
-            return find_failing_places(call, policy, failure)
-        payload = write_failing_job(document.text, document.value, failure.violations)
-        ended = await self._pool.run(_FAILING, payload, self._describe(policy), seconds=CALL_SECONDS, patience=PATIENCE)
-        return list_failed(failure) if isinstance(ended, GaveUp) else read_failing(ended.result)
+    async def ask(self, job: str, payload: bytes, policy: ToolPolicy) -> bytes | None:
+        """What a job (`module:function`) makes of bytes and a described policy; None where it takes too much."""
+        ended = await self._pool.run(job, payload, self._describe(policy), seconds=CALL_SECONDS, patience=PATIENCE)
+        return None if isinstance(ended, GaveUp) else ended.result
 
     async def examine(self, tools: ExaminedTools, name: str) -> None:
         """Finds out what a listed tool's schema costs before it is compiled here; once for all that ask at a time."""
@@ -251,9 +240,9 @@ class Here:
         """The decision, made here. A listed schema was settled by `examine` before."""
         return decide(call, policy)
 
-    async def find_failing(self, call: ToolCall, policy: ToolPolicy, failure: Failure) -> list[tuple[str, ...]]:
-        """The places that failed, found here."""
-        return find_failing_places(call, policy, failure)
+    async def ask(self, job: str, payload: bytes, policy: ToolPolicy) -> bytes | None:  # noqa: ARG002 - as above
+        """Nothing: whoever asks has to do without a child process."""
+        return None
 
     async def examine(self, tools: ExaminedTools, name: str) -> None:
         """Treats every schema as cheap to compile."""

@@ -40,7 +40,7 @@ from proxy.core.model.values import (
     UpstreamReply,
 )
 from proxy.core.tool_errors.answers import find_broken_answer, make_unfit_failure, wrap_answer
-from proxy.interfaces import CallRecord, CallRoute, Services
+from proxy.interfaces import CallRecord, CallRoute, Ending, Services
 
 # How long the first failure of a turn waits for the others, so that parallel calls count as one attempt, in seconds. A
 # model takes far longer to read an answer and to make another call.
@@ -217,20 +217,45 @@ async def deliver_answer(
 ) -> Delivered:
     """The tool answered: the attempts of this call are over, and a container that was called is expanded. `tool` is the
     policy of the tool that was called."""
+    policy = context.policy
+    ended = await context.services.store.clear(context.key) if _ends_attempts(context, approved, reply) else None
+    event = "" if policy is None or policy.container is None else await _expand(context, approved.checked)
+    return _make_delivered(context, approved, reply, tool, ended, event)
+
+
+def deliver_now(
+    context: CallContext, approved: ApprovedCall, reply: UpstreamReply, tool: ToolPolicy | None
+) -> Delivered | None:
+    """The same as `deliver_answer`; None where the store has to be told."""
+    policy = context.policy
+    if (policy is not None and policy.container is not None) or _ends_attempts(context, approved, reply):
+        return None
+    return _make_delivered(context, approved, reply, tool, None, "")
+
+
+def _ends_attempts(context: CallContext, approved: ApprovedCall, reply: UpstreamReply) -> bool:
+    """Whether a delivery ends attempts that may be remembered. A misused container ends none, being one."""
+    ends = reply.status < 300 and approved.event != "auto_expanded"
+    return ends and context.services.store.is_known(context.key)
+
+
+def _make_delivered(
+    context: CallContext,
+    approved: ApprovedCall,
+    reply: UpstreamReply,
+    tool: ToolPolicy | None,
+    ended: Episode | Ending | None,
+    event: str,
+) -> Delivered:
     checked, repairs, corrections = approved.checked, approved.repairs, approved.corrections
-    policy, store = context.policy, context.services.store
     outcome = "corrected" if corrections else "repaired" if repairs else "delivered"
-    is_misuse = approved.event == "auto_expanded"  # ends no attempts, being one
-    kept = reply.status >= 300 or is_misuse or not store.is_known(context.key)
-    ended = None if kept else await store.clear(context.key)
     attempt = _attempt_after(ended, context.counted_by) if isinstance(ended, Episode) else None
+    is_misuse = approved.event == "auto_expanded"
     warnings = (container.LEFT_OUT, *checked.warnings) if is_misuse else checked.warnings
-    event = "" if policy is None or policy.container is None else await _expand(context, checked)
     record_delivery(context.record, outcome if checked.enforced else "delivered", ended, event)
     if not checked.enforced:
         return Delivered(reply, (), warnings, attempt=attempt, limits=_limits_of(tool))
-    if tool is not None and tool.correction.trajectory and context.services.corrector is not None:
-        # for the correction of later calls
+    if tool is not None and context.services.corrector is not None:
         reply = context.services.corrector.note_delivery(checked, reply, tool, context.call_route)
     if tool is not None and tool.wrap_success:
         reply = wrap_answer(reply, warnings, tool.feedback)

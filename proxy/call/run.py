@@ -20,8 +20,8 @@ from proxy.call.context import (
     record_call,
     record_refusal,
 )
-from proxy.call.correction import correct_call
-from proxy.call.hooks import admit_call, replace_answer, tell_decision, tell_outcome
+from proxy.call.correction import correct_call, may_correct
+from proxy.call.hooks import admit_call, deliver_by_hooks, tell_decision, tell_outcome
 from proxy.call.judging import Judged, judge_call
 from proxy.call.limits import send_within_cap, send_within_limits
 from proxy.call.outcome import (
@@ -37,9 +37,9 @@ from proxy.core.contract import container
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import Delivered, Failure, Outcome, Reject, ToolCall, ToolResult, UpstreamReply
-from proxy.interfaces import CallRecord, CallRoute, Hooks, Services, UpstreamRequest
+from proxy.interfaces import CallRecord, CallRoute, Services, UpstreamRequest
 from proxy.upstream.faults import close_body
-from proxy.upstream.resending import send_with_backoff
+from proxy.upstream.resending import FirstSend, send_with_backoff
 
 _JSON = (("Content-Type", "application/json"),)
 
@@ -52,8 +52,13 @@ def run_call(
     Gives the coroutine to await: without hooks, another one around it would do nothing."""
     context = open_context(call, call_route, services, record)
     record_call(context)
-    outcome = _run(context)
-    return outcome if services.hooks is None else tell_outcome(services.hooks, context, outcome)
+    return run_context(context)
+
+
+def run_context(context: CallContext) -> Coroutine[Any, Any, Outcome]:
+    """Returns the outcome of a call whose context is open."""
+    outcome, hooks = _run(context), context.services.hooks
+    return outcome if hooks is None else tell_outcome(hooks, context, outcome)
 
 
 async def _run(context: CallContext) -> Outcome:
@@ -67,13 +72,20 @@ async def _run(context: CallContext) -> Outcome:
         context = recalled
     result = context if services.hooks is None else await admit_call(services.hooks, context)
     if isinstance(result, CallContext):
-        context = result
-        result = await _judge_and_send(context)
-        if isinstance(result, PendingFailure):
-            result = await correct_call(context, result, _run_corrected)
-        if isinstance(result, PendingFailure) and result.answered is not None:  # its own answer says it
-            tool = context.call_route.tools.get(result.answered[0].checked.call.tool)
-            result = await _check_and_deliver(context, *result.answered, tool)
+        return await conclude_call(result, _judge_and_send(result))
+    return await refuse_call(context, result) if isinstance(result, PendingFailure) else result
+
+
+async def conclude_call(
+    context: CallContext, sending: Coroutine[Any, Any, Delivered | PendingFailure]
+) -> Delivered | ToolResult:
+    """Returns the outcome of a call from what judging and sending it gave."""
+    result = await sending
+    if isinstance(result, PendingFailure):
+        result = await correct_call(context, result, _run_corrected)
+    if isinstance(result, PendingFailure) and result.answered is not None:  # its own answer says it
+        tool = context.call_route.tools.get(result.answered[0].checked.call.tool)
+        result = await _check_and_deliver(context, *result.answered, tool)
     return await refuse_call(context, result) if isinstance(result, PendingFailure) else result
 
 
@@ -84,10 +96,16 @@ async def _run_corrected(context: CallContext) -> Delivered | PendingFailure:
     return await _judge_and_send(result) if isinstance(result, CallContext) else result
 
 
-async def _judge_and_send(context: CallContext) -> Delivered | PendingFailure:
+def _judge_and_send(context: CallContext) -> Coroutine[Any, Any, Delivered | PendingFailure]:
+    started = context.services.clock.now()
+    return follow_verdict(context, judge_call(context), started)
+
+
+async def follow_verdict(
+    context: CallContext, judged: Judged | Coroutine[Any, Any, Judged], started: float
+) -> Delivered | PendingFailure:
+    """Sends the call, or says why it is refused. `started` is when it began to be judged."""
     services, policy = context.services, context.policy
-    started = services.clock.now()
-    judged = judge_call(context)
     if not isinstance(judged, Judged):
         judged = await judged
     seconds, decision = services.clock.now() - started, judged.decision
@@ -105,15 +123,19 @@ async def _judge_and_send(context: CallContext) -> Delivered | PendingFailure:
             judge.sample(context.record.route, approved.checked, policy)
         elif (failure := await judge.confirm(context.record.route, approved.checked, policy)) is not None:
             return PendingFailure(failure, "refused", approved.repairs)
-    send = _send if services.limiter is None or context.report_only else partial(send_within_limits, send=_send)
+    unlimited = services.limiter is None or context.report_only
+    send = send_call if unlimited else partial(send_within_limits, send=send_call)
     uncapped = policy is None or policy.cap.limit is None or context.report_only
     return await (send(context, approved) if uncapped else send_within_cap(context, approved, policy, send))
 
 
 # --- the way to the tool ----------------------------------------------------------------------------------------------
-async def _send(context: CallContext, approved: ApprovedCall) -> Delivered | PendingFailure:
+async def send_call(
+    context: CallContext, approved: ApprovedCall, first: FirstSend | None = None
+) -> Delivered | PendingFailure:
+    """Sends the call to its tool, unless it was (`first`), and says what became of it."""
     checked, tool = approved.checked, context.call_route.tools.get(approved.checked.call.tool)
-    request = _request(context, approved)
+    request = make_request(context, approved) if first is None else first.request
     if isinstance(request, UpstreamReply):
         return await deliver_answer(context, approved, request, tool)
     hooks = context.services.hooks
@@ -122,9 +144,9 @@ async def _send(context: CallContext, approved: ApprovedCall) -> Delivered | Pen
         if isinstance(adjusted, Failure):
             return PendingFailure(adjusted, "refused", approved.repairs)
         request = adjusted
-    answer = await send_with_backoff(checked, request, tool, context.services, context.record)
+    answer = await send_with_backoff(checked, request, tool, context.services, context.record, first)
     if isinstance(answer, UpstreamReply):
-        complaint = context.call_route.find_complaint(checked, answer) if _may_correct(context) else None
+        complaint = context.call_route.find_complaint(checked, answer) if may_correct(context) else None
         if complaint is not None:
             return PendingFailure(complaint, "tool_error", approved.repairs, (approved, answer))
         return await _check_and_deliver(context, approved, answer, tool)
@@ -139,40 +161,19 @@ async def _send(context: CallContext, approved: ApprovedCall) -> Delivered | Pen
     return PendingFailure(answer.failure, "tool_error", approved.repairs)
 
 
-def _may_correct(context: CallContext) -> bool:
-    """Whether a corrector may be asked for a better call."""
-    policy = context.policy
-    is_on = context.services.corrector is not None and policy is not None and policy.correction.on
-    return is_on and not context.report_only
-
-
 async def _check_and_deliver(
     context: CallContext, approved: ApprovedCall, answer: UpstreamReply, tool: ToolPolicy | None
 ) -> Delivered | PendingFailure:
     """Hands on an answer that means success, where it is what the tool promises."""
     hooks = context.services.hooks
     if hooks is not None:
-        return await _hand_over(hooks, context, approved, answer, tool)
+        return await deliver_by_hooks(hooks, context, approved, answer, tool)
     if tool is not None and tool.answer is not None and (unfit := check_answer(context, tool.answer, answer)):
         return PendingFailure(unfit, "tool_error", approved.repairs)
     return await deliver_answer(context, approved, answer, tool)
 
 
-async def _hand_over(
-    hooks: Hooks, context: CallContext, approved: ApprovedCall, answer: UpstreamReply, tool: ToolPolicy | None
-) -> Delivered | PendingFailure:
-    """The tool's answer by way of the hooks, which may replace it: what goes on keeps what the tool promises."""
-    shown = await replace_answer(hooks, context, approved.checked, answer)
-    if isinstance(shown, Failure):
-        return PendingFailure(shown, "tool_error", approved.repairs)
-    promised = None if tool is None else tool.answer
-    unfit = None if promised is None else check_answer(context, promised, shown, own=shown is answer)
-    if unfit is not None:
-        return PendingFailure(unfit, "tool_error", approved.repairs)
-    return await deliver_answer(context, approved, shown, tool)
-
-
-def _request(context: CallContext, approved: ApprovedCall) -> UpstreamRequest | UpstreamReply:
+def make_request(context: CallContext, approved: ApprovedCall) -> UpstreamRequest | UpstreamReply:
     """Makes the request for a checked call, or the proxy's own answer: a container's functions, or on a route without
     an upstream the checked arguments."""
     policy, checked = context.policy, approved.checked

@@ -173,6 +173,7 @@ def _check_hooks(loaded: Loaded) -> list[Mistake]:
 
 def summarize(loaded: Loaded, name: str) -> list[str]:
     """What a config serves, in lines: routes with their tools and where they lead, then what is worth knowing."""
+    from proxy.extensions import list_summaries, load_place
     from proxy.routing import build_routes
 
     table = build_routes(loaded.config)
@@ -188,6 +189,8 @@ def summarize(loaded: Loaded, name: str) -> list[str]:
         f"  {','.join(left.methods):<6} {left.path:<{width}}  {'refused':<11}  {left.why}"
         for left in loaded.config.left_out
     ]
+    keys = {key for route in loaded.config.routes for key in route.policy.added} | loaded.config.sections.keys()
+    lines += [line for place in list_summaries(keys) for line in load_place(place)(loaded.config)]
     return lines + [f"note: {note}" for note in list_notes(loaded)]
 
 

@@ -16,7 +16,6 @@ from typing import Any, Literal, Protocol
 
 from proxy.adapters.base import DEFAULT_LADDER, CallShape, ConversationSource
 from proxy.core.check.validation import Check
-from proxy.core.contract.correction import CorrectionPolicy
 from proxy.core.contract.policy import (
     AttemptsPolicy,
     CallCap,
@@ -261,7 +260,6 @@ class Policy:
     resend: ResendPolicy = field(default_factory=ResendPolicy)
     upstream_errors: UpstreamErrors = field(default=find_default(ToolPolicy, "upstream_errors"))
     wrap_success: bool = field(default=find_default(ToolPolicy, "wrap_success"))
-    correction: CorrectionPolicy = field(default_factory=CorrectionPolicy)
     response_mode: Mode = Mode.REPORT
     finalize_output_retries: int | None = None
     formats: Formats = USUAL

@@ -95,8 +95,7 @@ def read_policy(written: Written) -> Policy:
         _FIELDS.get(key, key): read(written[key]) for key, read in _READERS.items() if key in written
     }
     added = {key: load_place(place)(written[key]) for key, place in POLICY_PLACES.items() if key in written}
-    made |= {_FIELDS[key]: value for key, value in added.items() if key in _FIELDS}
-    made["added"] = {key: value for key, value in added.items() if key not in _FIELDS and value is not None}
+    made["added"] = {key: value for key, value in added.items() if value is not None}
     made["resend"] = read_resend(written)
     if "limits" in written:
         limits = written["limits"]
@@ -205,7 +204,7 @@ def read_pointer(text: str) -> tuple[str | int, ...]:
     return parse_pointer(reveal(text))
 
 
-_FIELDS: Final = {"conversation": "ladder", "correct": "correction"}
+_FIELDS: Final = {"conversation": "ladder"}
 _READERS: Final[Mapping[str, Any]] = {
     "mode": Mode,
     "repair": _read_repair,

@@ -8,7 +8,7 @@ Nothing else names a module of an extension (tests/test_architecture.py), so a f
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Set
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -93,6 +93,7 @@ class Extension:
     `limiter`: makes the `CallLimiter` (interfaces.py) of calls, from the services, for the first config that has one of
         `limit_keys`.
     `callers`: those of its policy keys by which a route asks who calls (`Services.access` of such a route).
+    `summary`: a function of the config; gives the lines that `check` adds to what a config serves.
     `check`: a `CheckKeys` (config/context.py), called for a config in which one of `keys` is written.
     `pages`: path below the operator's port -> what answers it. A path that ends in a slash takes all below it.
     `observer`: makes a `ConfiguredObserver` (server/setup/observers.py) for the first config with one of `sections`.
@@ -100,7 +101,7 @@ class Extension:
         the routes. Called for a config with one of `sections`; so is the next.
     `services`: makes a `ServiceExtender` (server/setup/added.py) for the first config with one of `sections`.
     `tool_texts`: a function of the config; gives the `ToolTexts` that MCP clients are told, or None.
-    `pinned`: a function `(config, name of a route) -> PinnedTools | None` (core/contract/served_tools.py): which
+    `pinned`: a function `(config, name of a route) -> PinnedTools | None` (core/contract/definitions.py): which
         definitions of the tools that its server lists are approved. Called for a config with one of `sections`.
     `route_kinds`: value of a route's `protocol` -> what speaks it.
     `route_check`: yields what contradicts itself among the keys of a route that speaks one of its protocols, or that
@@ -132,6 +133,7 @@ class Extension:
     limit_keys: Mapping[str, str] = field(default_factory=dict)
     limiter: str = ""
     callers: tuple[str, ...] = ()
+    summary: str = ""
     check: str = ""
     pages: Mapping[str, PageRow] = field(default_factory=dict)
     observer: str = ""
@@ -285,6 +287,7 @@ EXTENSIONS: Final = (
         },
         limiter="access.rates.limiter:make_limiter",
         callers=("jwt", "allow"),
+        summary="access.access_table:write_table",
         check="access.access_checks:check_access",
         answers="access.metadata:make_answers",
         services="access.access_services:AccessServices",
@@ -348,6 +351,11 @@ def list_installed() -> list[Extension]:
 def list_added_pages() -> list[tuple[str, PageRow]]:
     """The pages of all installed extensions, with their paths."""
     return [page for row in list_installed() for page in row.pages.items()]
+
+
+def list_summaries(keys: Set[str]) -> list[str]:
+    """What adds lines to what `check` says of a config that has these sections and policy keys."""
+    return [row.summary for row in EXTENSIONS if row.summary and not keys.isdisjoint((*row.sections, *row.policy_keys))]
 
 
 def find_verb(verb: str) -> Extension | None:

@@ -203,7 +203,7 @@ def _build_policy(
         resend=policy.resend,
         upstream_errors=policy.upstream_errors,
         wrap_success=policy.wrap_success and not listed,  # an answer of MCP has a form of its own
-        correction=policy.correction,
+        added=policy.added,
         answer=_build_answer(tool),
         finalising=kind == "validate",
         channels=channels,

@@ -45,7 +45,9 @@ from proxy.server.http.checks import (
     BadRequest,
     explain_fault,
 )
+from proxy.server.http.fast_call import FastCall, FastClient
 from proxy.server.http.framing import Response, abort, has_begun
+from proxy.server.http.request_head import ParsedRequest
 from proxy.server.parser_watch import NOTHING_PARSED, Parsed, WatchedProtocol
 
 # How long a client may go on sending after the last response of its connection, in seconds (RFC 9112 section 9.6).
@@ -58,6 +60,9 @@ _FRAMING_PER_BYTE: Final = 16
 # When to look whether a probe was answered with a reset, in seconds.
 _PROBED_AFTER: Final = 0.1
 _PROBE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+# Longer than any connection lives, in seconds.
+_NEVER: Final = 10 * 365 * 24 * 3600.0
 
 _AIOHTTP: Final = "3.14"
 
@@ -73,6 +78,8 @@ def check_aiohttp(version: str = aiohttp.__version__) -> None:
 
 # Answers a request. Raises CancelledError when the client has gone.
 Handle = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+# Begins a call while its bytes are read; None for a request that needs a task from its beginning.
+Begin = Callable[[ParsedRequest, FastClient], FastCall | None]
 # Creates the response to bytes that are not valid HTTP, and to a request whose handler failed.
 RefuseHead = Callable[[BadRequest], Response]
 
@@ -98,6 +105,7 @@ class Service:
     handle: Handle
     refuse: RefuseHead
     timeouts: Timeouts
+    begin: Begin | None = None
 
 
 class ConnectionPhase(Enum):
@@ -130,13 +138,14 @@ class Connection(web.RequestHandler, WatchedProtocol):
     `body_read` counts its bytes with their framing, `chunked` says that it comes in chunks. Ends: `idle_since` is when
     the connection became idle;
     `half_closed` says that the client sends no more and waits for its response; `broken` says that bytes arrived that
-    are not HTTP, behind which no request can be found.
+    are not HTTP, behind which no request can be found. Calls that began without a task: `begun` is the one under way,
+    `held` its message and body, which aiohttp has not been given.
     """
 
     __slots__ = (
-        "__weakref__", "body", "body_open", "body_read", "broken", "chunked", "closing_since", "half_closed",
-        "head_end", "head_since", "head_size", "heard", "idle_since", "link", "loop", "paused", "queued", "request",
-        "service", "side_task", "slow_reader", "state",
+        "__weakref__", "begun", "body", "body_open", "body_read", "broken", "chunked", "closing_since", "half_closed",
+        "head_end", "head_since", "head_size", "heard", "held", "idle_since", "link", "loop", "note_consumed", "paused",
+        "queued", "request", "service", "side_task", "slow_reader", "state",
     )  # fmt: skip
 
     def __init__(self, manager: web.Server, service: Service, loop: asyncio.AbstractEventLoop) -> None:
@@ -145,6 +154,9 @@ class Connection(web.RequestHandler, WatchedProtocol):
         self.state = _IDLE
         self.link: asyncio.Transport | None = None  # aiohttp drops its own reference before the connection has ended
         self.request: web.BaseRequest | None = None
+        self.begun: FastCall | None = None
+        self.held: Any = None
+        self.note_consumed: Callable[[], None]
         self.body: StreamReader | None = None
         self.queued = self.head_size = self.body_read = 0
         self.body_open = self.chunked = False
@@ -158,8 +170,8 @@ class Connection(web.RequestHandler, WatchedProtocol):
         super().__init__(
             manager,
             loop=loop,
-            # `check_timeouts` closes idle connections; aiohttp's own timer must not come first.
-            keepalive_timeout=10 * (service.timeouts.idle + service.timeouts.head),
+            # `check_timeouts` closes idle connections. aiohttp's own timer must never end: it hears of no fast call.
+            keepalive_timeout=_NEVER,
             access_log=None,  # type: ignore[arg-type]  # documented by aiohttp: no access log
             lingering_time=0,
             auto_decompress=False,
@@ -182,6 +194,9 @@ class Connection(web.RequestHandler, WatchedProtocol):
             self.slow_reader.cancel()
         if self.side_task is not None:
             self.side_task.cancel()
+        begun, self.begun, self.held = self.begun, None, None
+        if begun is not None:
+            begun.cancel()
         super().connection_lost(exc)
 
     def expects_request(self) -> bool:
@@ -190,7 +205,7 @@ class Connection(web.RequestHandler, WatchedProtocol):
 
     def is_occupied(self) -> bool:
         """Whether a request is under way, queued, or unread in the kernel's buffer."""
-        if self.request is not None or self.queued:
+        if self.request is not None or self.queued or self.held is not None:
             return True
         return self.state in (_IDLE, _LAST) and self.link is not None and _has_unread(self.link)
 
@@ -242,6 +257,12 @@ class Connection(web.RequestHandler, WatchedProtocol):
         """Parses what has arrived, and notes which requests, or which part of a head or body, it was. After the last
         response, and after bytes that are not HTTP, it is thrown away. Raises HttpProcessingError where the bytes are
         not HTTP, or a head or the framing of a body is too long."""
+        if self.held is not None:
+            if not data:
+                held, self.held = self.held, None
+                self.queued += 1
+                return [held], False, b""
+            self.hand_over()  # what comes now queues behind it
         if self.broken or self.state is _LINGERING:
             return NOTHING_PARSED
         try:
@@ -250,7 +271,51 @@ class Connection(web.RequestHandler, WatchedProtocol):
         except HttpProcessingError:
             self._note_malformed()
             raise
-        return parsed
+        return NOTHING_PARSED if parsed[0] and self._begin_call(parsed) else parsed
+
+    def _begin_call(self, parsed: Parsed) -> bool:
+        """Begins the call in what was parsed; whether it needs no task yet."""
+        messages, upgraded, _ = parsed
+        begin = self.service.begin
+        if (
+            begin is None
+            or self.state is not _IDLE
+            or self.queued != 1
+            or len(messages) != 1
+            or self.body_open
+            or self.head_since is not None
+            or self.half_closed
+            or self.slow_reader is not None
+            or upgraded
+        ):
+            return False
+        message, body = messages[0]
+        if message.should_close or message.upgrade or message.version != HttpVersion11:
+            return False
+        self.state = _BUSY  # the tool's answer may be there before `begin` returns
+        self.begun = begun = begin(ParsedRequest(message, body, self), self)
+        if begun is None or not begun.is_sent:
+            self.state = _IDLE
+            return False
+        self.queued, self.held = 0, messages[0]
+        return True
+
+    def can_answer(self) -> bool:
+        """Whether the response to the call that began without a task may be written now, and another may follow."""
+        return self.state is _BUSY and self.held is not None and not self.half_closed and self.slow_reader is None
+
+    def answer(self, data: bytes) -> None:
+        """Writes the response to the call that began without a task."""
+        if self.link is not None and not self.link.is_closing():
+            self.link.write(data)
+        self.begun = self.held = None
+        self.note_consumed()
+        self._await_next()
+
+    def hand_over(self) -> None:
+        """Gives aiohttp the request whose call began without a task: its own task goes on with it."""
+        if self.held is not None:
+            self.data_received(b"")
 
     def _note_parsed(self, data: bytes, parsed: Parsed) -> None:
         messages, upgraded, _ = parsed
@@ -306,7 +371,7 @@ class Connection(web.RequestHandler, WatchedProtocol):
         A client that has gone and one that merely sends no more look alike until they are sent something. Therefore
         they get an interim response: the kernel of a client that has gone answers it with a reset.
         """
-        waits = self.queued or self.state in (_BUSY, _LAST)
+        waits = self.queued or self.held is not None or self.state in (_BUSY, _LAST)
         whole = self.broken or self.body is None or self.body.is_eof()
         begun = self.request is not None and has_begun(self.request)
         if (
@@ -319,6 +384,7 @@ class Connection(web.RequestHandler, WatchedProtocol):
         ):
             return False
         self.half_closed = True
+        self.hand_over()
         if self.request is not None:
             self._probe(self.request)
         return True
@@ -339,9 +405,10 @@ class Connection(web.RequestHandler, WatchedProtocol):
             self.state = _BUSY
         if self.half_closed:
             self._probe(request)
+        begun, self.begun = self.begun, None
         try:
             try:
-                response = await self.service.handle(request)
+                response = await (self.service.handle(request) if begun is None else begun.resume(request))
                 if isinstance(response, Response):
                     self._encode(request, response)
                 else:

@@ -11,11 +11,12 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from aiohttp import web
 
 from proxy.adapters.ladder import find_call_id, find_conversation, trace_id
+from proxy.call.fast_start import start_call
 from proxy.call.judging import LONG
 from proxy.call.outcome import refuse_unread_call
 from proxy.call.run import run_call
@@ -28,6 +29,7 @@ from proxy.core.model.values import (
     Fields,
     HttpReply,
     JsonProblem,
+    Outcome,
     Passthrough,
     RawRequest,
     ToolCall,
@@ -73,9 +75,11 @@ from proxy.server.http.body import (
 )
 from proxy.server.http.certificate import read_names
 from proxy.server.http.checks import BadRequest, find_fault
+from proxy.server.http.fast_call import Answered, FastCall, FastClient
 from proxy.server.http.framing import Response, has_begun
 from proxy.server.http.headers import Callers, Hop, read_fields, split_target
 from proxy.server.http.memory import FULL, JUDGED, RELAYED, BodyMemory, MemoryBudget
+from proxy.server.http.request_head import ParsedRequest, RequestHead
 from proxy.server.http.responses import (
     answer_failure,
     answer_fault,
@@ -93,6 +97,8 @@ from proxy.upstream.faults import close_body
 from proxy.upstream.resending import trace_sends
 
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+# Targets that are remembered with whether calls begin there without a task.
+_MOST_TARGETS: Final = 1024
 # A passthrough body up to this size is sent whole, with its length: not every server takes chunks.
 _SENT_WHOLE: Final = 1024 * 1024
 # Stages that wait for others: the client, the operator's own code, and the model endpoint with what it led to.
@@ -125,7 +131,8 @@ class Snapshot:
 
 class Handler:
     """Handles requests. `snapshot` and `observers` may be exchanged at any time; `inflight` counts requests under way.
-    `memory` bounds the bodies under way.
+    `memory` bounds the bodies under way. `fast`: calls may begin and end without a task; `counted_fast` counts those
+    that did.
 
     While `draining`, every answer ends its connection. Once `closing`, nothing new is begun: each request is told that
     the proxy restarts.
@@ -157,29 +164,42 @@ class Handler:
         self._fresh_id = fresh_id
         self._report_error = report_error
         self._tasks: set[asyncio.Task[object]] = set()
+        self.fast = True
+        self.counted_fast = 0
+        self._begun: set[FastCall] = set()
+        self._starting: dict[tuple[str, str], bool] = {}
         self._callers = Callers(hop)
 
     @property
     def inflight(self) -> int:
         """How many requests are under way."""
-        return len(self._tasks)
+        return len(self._tasks) + len(self._begun)
 
-    def exchange(self, snapshot: Snapshot) -> frozenset[asyncio.Task[object]]:
+    def exchange(self, snapshot: Snapshot) -> frozenset[asyncio.Future[Any]]:
         """Serves another snapshot from here on; gives the requests under way, which keep the one they began with."""
         self.snapshot = snapshot
-        return frozenset(self._tasks)
+        self._starting.clear()
+        return self._list_running()
 
-    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+    def _list_running(self) -> frozenset[asyncio.Future[Any]]:
+        return frozenset((*self._tasks, *[call.find_end() for call in self._begun]))
+
+    def handle(self, request: web.BaseRequest) -> Coroutine[Any, Any, web.StreamResponse]:
         """Answers one request. The response is sent already where it went out piece by piece. Raises CancelledError
         when the client has gone, and ConnectionError where a response that has begun cannot be brought to its end."""
         fields = read_fields(request)
-        record = self._record(request, fields)
+        return self._respond(request, fields, self._record(request, fields))
+
+    async def _respond(
+        self, request: web.BaseRequest, fields: Fields, record: CallRecord, call: FastCall | None = None
+    ) -> web.StreamResponse:
+        """Answers a request, in whose `call` some stages have run already."""
         # `request.task` is the connection's; without its loop, CPython 3.11 asks the kernel for the process id first.
         task = asyncio.current_task(request.task.get_loop())
         if task is not None:
             self._tasks.add(task)
         try:
-            found = self._answer(request, fields, record)
+            found = self._answer(request, fields, record) if call is None else self._follow(request, call)
             response = found if isinstance(found, Response) else await found
         except asyncio.CancelledError:
             if not self._stopping or task is None or has_begun(request):
@@ -197,6 +217,8 @@ class Handler:
         finally:
             if task is not None:
                 self._tasks.discard(task)
+            if call is not None:
+                call.note_end()
             self._finish(record)
         if self.draining and isinstance(response, Response):
             response.closes = True
@@ -211,22 +233,101 @@ class Handler:
 
     async def wait_settled(self) -> None:
         """Waits for the requests that are under way now; later ones are not waited for."""
-        if self._tasks:
-            await asyncio.wait(frozenset(self._tasks))
+        if under_way := self._list_running():
+            await asyncio.wait(under_way)
 
     async def idle(self) -> None:
         """Returns when no request is under way."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        while under_way := self._list_running():
+            await asyncio.wait(under_way)
 
     async def abandon(self) -> None:
         """Ends what is still under way: each client hears that the proxy restarts."""
         self._stopping = True
         for task in self._tasks:
             task.cancel()
+        for call in tuple(self._begun):  # their tasks find that all is over
+            call.hand_over()
         await self.idle()
 
-    def _record(self, request: web.BaseRequest, fields: Fields) -> CallRecord:
+    # --- calls without a task -----------------------------------------------------------------------------------------
+    def begin(self, request: ParsedRequest, client: FastClient) -> FastCall | None:
+        """Begins a call, whose whole body may be there, without a task; None for any other request, of which nothing
+        has been read."""
+        snapshot = self.snapshot
+        if not self.fast or self.draining or self.closing or snapshot.services.hooks is not None:
+            return None
+        target = (request.method, request.raw_path)
+        starts = self._starting.get(target)
+        if starts is None:
+            starts = self._learn_target(target)
+        if not starts:
+            return None
+        fields = read_fields(request)
+        call = FastCall(self, client, request, fields, self._record(request, fields))
+        self._begun.add(call)
+        try:
+            self._begin(call, snapshot.services)
+        except Exception as error:  # noqa: BLE001 - `_respond` is the border
+            call.fail(error)
+        return call
+
+    def _learn_target(self, target: tuple[str, str]) -> bool:
+        """Whether calls begin without a task at a method and target, kept for the next ones."""
+        match = self.snapshot.table.match(*target)
+        starts = isinstance(match, Match) and self.snapshot.bindings[match.route.key].starts_calls
+        if len(self._starting) >= _MOST_TARGETS:
+            self._starting.clear()
+        self._starting[target] = starts
+        return starts
+
+    def _begin(self, call: FastCall, services: Services) -> None:
+        """Runs the stages of a call as far as nothing has to wait, and sets how it goes on from there."""
+        fields, record = call.fields, call.record
+        found = self._open(call.request, fields, record)
+        if not isinstance(found, tuple):
+            call.follow = lambda _: found
+            return
+        call_route, whole = found
+        call.call_route = call_route
+        size = len(call_route.raw.body)
+        if not whole or size > LONG or not call_route.memory.reach(size):
+            call.follow = lambda request: self._run(request, fields, call_route, whole, services, record)
+            return
+        decoded = self._decode(call_route, self._note_read(call_route, record), record)
+        if isinstance(decoded, ToolCall):
+            call.call = start_call(decoded, call_route, services, record, call.note_answer)
+        elif isinstance(decoded, Failure):
+            call.follow = lambda _: _answer_no_call(call_route.binding, call_route.raw, decoded, record)
+        else:
+            call.follow = lambda request: _end(self._relay(request, fields, call_route, services, record), call_route)
+
+    def resume(self, call: FastCall, request: web.BaseRequest) -> Coroutine[Any, Any, web.StreamResponse]:
+        """The response to a call that goes on in a task."""
+        self._begun.discard(call)
+        return self._respond(request, call.fields, call.record, call)
+
+    def _follow(self, request: web.BaseRequest, call: FastCall) -> Answered:
+        if self._stopping:
+            call.abort()
+            raise asyncio.CancelledError
+        if call.follow is not None:
+            return call.follow(request)
+        if call.call_route is None:
+            raise RuntimeError("the first stages of the call have not run")
+        return _end(self._encode(request, call.call_route, call.wait(), call.record), call.call_route)
+
+    def end(self, call: FastCall) -> None:
+        """Notes that a call ended without a task."""
+        self._begun.discard(call)
+        self.counted_fast += call.outcome is not None
+        self._finish(call.record)
+
+    def now(self) -> float:
+        """Seconds on the monotonic clock."""
+        return self._clock.now()
+
+    def _record(self, request: RequestHead, fields: Fields) -> CallRecord:
         given = fields.get("x-request-id")
         request_id = given if given and _REQUEST_ID.fullmatch(given) else self._fresh_id()
         record = CallRecord(request_id, "", request.method, started=self._clock.now())
@@ -263,10 +364,29 @@ class Handler:
         for observer in self.observers:
             observer.finished(record)
 
-    def _answer(
-        self, request: web.BaseRequest, fields: Fields, record: CallRecord
-    ) -> Response | Coroutine[Any, Any, web.StreamResponse]:
-        """Finds the route, and whether it may be used now: the response, or the coroutine that makes it."""
+    def _answer(self, request: web.BaseRequest, fields: Fields, record: CallRecord) -> Answered:
+        """The response to a request, or the coroutine that makes it."""
+        services = self.snapshot.services
+        found = self._open(request, fields, record)
+        return found if not isinstance(found, tuple) else self._run(request, fields, *found, services, record)
+
+    def _run(
+        self,
+        request: web.BaseRequest,
+        fields: Fields,
+        call_route: RouteRequest,
+        whole: bool,
+        services: Services,
+        record: CallRecord,
+    ) -> Coroutine[Any, Any, web.StreamResponse]:
+        """The response to a request on its route."""
+        if call_route.binding.route.kind == "passthrough":
+            return _end(self._relay(request, fields, call_route, services, record), call_route)
+        return _end(self._call(request, fields, call_route, whole, services, record), call_route)
+
+    def _open(self, request: RequestHead, fields: Fields, record: CallRecord) -> Answered | tuple[RouteRequest, bool]:
+        """Finds the route, and whether it may be used now: the request on its route, and whether the whole of its body
+        is there; else the response. Where admission has to wait, `request` has a task."""
         accept = fields.get("accept") or ""
         if (fault := find_fault(request, fields)) is not None:
             return answer_unrouted(fault.code, fault.message, record, accept, fault.status)
@@ -288,10 +408,10 @@ class Handler:
         record.route = match.route.name
         admitted = self._admit(request, fields, binding, snapshot)
         if isinstance(admitted, Admitted | AccessDenied):
-            return self._begin(request, fields, target, match, admitted, snapshot, record)
-        return self._begin_admitted(request, fields, target, match, admitted, snapshot, record)
+            return self._enter(request, fields, target, match, admitted, snapshot, record)
+        return self._await_admission(cast(web.BaseRequest, request), fields, target, match, admitted, snapshot, record)
 
-    async def _begin_admitted(
+    async def _await_admission(
         self,
         request: web.BaseRequest,
         fields: Fields,
@@ -301,21 +421,25 @@ class Handler:
         snapshot: Snapshot,
         record: CallRecord,
     ) -> web.StreamResponse:
-        """Begins a request whose admission has to wait."""
-        found = self._begin(request, fields, target, match, await admission, snapshot, record)
-        return found if isinstance(found, Response) else await found
+        """The response to a request whose admission has to wait."""
+        found = self._enter(request, fields, target, match, await admission, snapshot, record)
+        return (
+            found
+            if isinstance(found, Response)
+            else await self._run(request, fields, *found, snapshot.services, record)
+        )
 
-    def _begin(
+    def _enter(
         self,
-        request: web.BaseRequest,
+        request: RequestHead,
         fields: Fields,
         target: tuple[str, str],
         match: Match,
         admitted: Admitted | AccessDenied,
         snapshot: Snapshot,
         record: CallRecord,
-    ) -> Response | Coroutine[Any, Any, web.StreamResponse]:
-        """Begins an admitted request: the response where it is none, or the coroutine that makes it."""
+    ) -> Response | tuple[RouteRequest, bool]:
+        """An admitted request on its route, and whether the whole of its body is there; the response to any other."""
         binding, (path, query) = snapshot.bindings[match.route.key], target
         caller = self._callers.find(request)
         client = caller.client(fields)
@@ -334,15 +458,11 @@ class Handler:
         raw = RawRequest(request.method, path, query, fields, data or b"", match.params, client)
         memory = BodyMemory(self.memory, RELAYED if relayed else JUDGED)
         call_route = RouteRequest(binding, raw, own, admitted.cors, memory, admitted.calls, admitted.caller)
-        if relayed:
-            made = self._relay(request, fields, call_route, snapshot.services, record)
-        else:
-            made = self._call(request, fields, call_route, data is not None, snapshot.services, record)
-        return _end(made, call_route)
+        return call_route, data is not None
 
     def _answer_unrouted(
         self,
-        request: web.BaseRequest,
+        request: RequestHead,
         fields: Fields,
         match: MethodNotAllowed | Unclear | LeftOutOperation | None,
         record: CallRecord,
@@ -356,7 +476,7 @@ class Handler:
             return _answer_path(raw, fields, snapshot, partial(read_names, request), record)
         return _refuse_unrouted(match, snapshot, request.method, path, fields.get("accept") or "", record)
 
-    def _admit(self, request: web.BaseRequest, fields: Fields, binding: RouteBinding, snapshot: Snapshot) -> Admission:
+    def _admit(self, request: RequestHead, fields: Fields, binding: RouteBinding, snapshot: Snapshot) -> Admission:
         """Whether a request may use its route now."""
         if fields.get("via") is not None and self._hop.is_loop(fields):
             return _LOOP
@@ -376,15 +496,14 @@ class Handler:
         record: CallRecord,
     ) -> web.StreamResponse:
         """Reads the body, unless the `whole` of it is there; runs the call, and encodes its outcome."""
-        binding, route, now = call_route.binding, call_route.binding.route, self._clock.now
+        binding, route = call_route.binding, call_route.binding.route
         if not whole or not call_route.memory.reach(len(call_route.raw.body)):
             body = FULL if whole else await read_body(request, fields, call_route.memory, route)
             if isinstance(body, BadRequest):
-                record.stages["read"] = now() - record.started
+                record.stages["read"] = self._clock.now() - record.started
                 return await _refuse_unread(call_route, body, services, record)
             call_route = replace(call_route, raw=replace_body(call_route.raw, body))
-        started = now()
-        record.stages["read"], record.request_bytes = started - record.started, len(call_route.raw.body)
+        started = self._note_read(call_route, record)
         if record.request_bytes > LONG and services.elsewhere is not None:
             if isinstance(read := await _read_elsewhere(call_route, services.elsewhere, record), Response):
                 return read
@@ -392,19 +511,40 @@ class Handler:
         if binding.route.learn is not None and self._listed is not None:
             listed = self._make_listed(request, call_route, services, record)
             return await self._listed.of(binding.route.adapter).handle(listed)
-        call = binding.adapter.decode(call_route.raw, binding.route.shape, record.request_id)
-        record.stages["decode"] = now() - started
+        call = self._decode(call_route, started, record)
         if isinstance(call, Passthrough):
             return await self._relay(request, fields, call_route, services, record)
         if isinstance(call, Failure):
             return _answer_no_call(binding, call_route.raw, call, record)
-        outcome = await run_call(call, call_route, services, record)
-        started = now()
+        return await self._encode(request, call_route, run_call(call, call_route, services, record), record)
+
+    def _note_read(self, call_route: RouteRequest, record: CallRecord) -> float:
+        """Records that the body is there, and gives the time."""
+        now = self._clock.now()
+        record.stages["read"], record.request_bytes = now - record.started, len(call_route.raw.body)
+        return now
+
+    def _decode(self, call_route: RouteRequest, started: float, record: CallRecord) -> ToolCall | Passthrough | Failure:
+        binding = call_route.binding
+        call = binding.adapter.decode(call_route.raw, binding.route.shape, record.request_id)
+        record.stages["decode"] = self._clock.now() - started
+        return call
+
+    async def _encode(
+        self,
+        request: web.BaseRequest,
+        call_route: RouteRequest,
+        running: Coroutine[Any, Any, Outcome],
+        record: CallRecord,
+    ) -> web.StreamResponse:
+        """The response that tells the outcome of a call."""
+        outcome = await running
+        started = self._clock.now()
         if isinstance(outcome, ToolResult):
-            response: web.StreamResponse = answer_failure(binding, call_route.raw, outcome, record)
+            response: web.StreamResponse = answer_failure(call_route.binding, call_route.raw, outcome, record)
         else:
             response = await deliver(outcome, request, call_route.cors, record, self.draining)
-        record.stages["stream" if response.prepared else "answer"] = now() - started
+        record.stages["stream" if response.prepared else "answer"] = self._clock.now() - started
         return response
 
     def _make_listed(

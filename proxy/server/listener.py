@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 from aiohttp import web
 
 from proxy.config.model import Listen
-from proxy.server.connection import Connection, Handle, RefuseHead, Service, Timeouts
+from proxy.server.connection import Begin, Connection, Handle, RefuseHead, Service, Timeouts
 
 # The timer checks all connections at least once a second, and four times within the shortest timeout.
 _CHECK_INTERVAL: Final = 1.0
@@ -28,12 +28,15 @@ def make_timeouts(listen: Listen) -> Timeouts:
 
 
 class Listener(web.Server):
-    """Creates a `Connection` for each client. `handle` answers requests, `refuse` answers bytes that are not HTTP."""
+    """Creates a `Connection` for each client. `handle` answers requests, `refuse` answers bytes that are not HTTP.
+    `begin` may begin calls without a task."""
 
-    def __init__(self, handle: Handle, refuse: RefuseHead, timeouts: Timeouts | None = None) -> None:
+    def __init__(
+        self, handle: Handle, refuse: RefuseHead, timeouts: Timeouts | None = None, begin: Begin | None = None
+    ) -> None:
         loop = asyncio.get_running_loop()
         super().__init__(self._respond, handler_cancellation=True, loop=loop)
-        self._service = Service(handle, refuse, timeouts or Timeouts())
+        self._service = Service(handle, refuse, timeouts or Timeouts(), begin)
         self._clock = loop
         self._open: set[Connection] = set()
         # Connections that were accepted and are not open yet: their TLS handshake is under way.

@@ -20,7 +20,9 @@ NOTHING_PARSED: Parsed = ((), False, b"")
 
 
 class Watcher(Protocol):
-    """Parses in the place of `RequestHandler`."""
+    """Parses in the place of `RequestHandler`. It calls `note_consumed` for each request that it answers itself."""
+
+    note_consumed: Callable[[], None]
 
     def feed_parser(self, data: bytes, parse: Callable[[bytes], Parsed]) -> Parsed:
         """What `parse` makes of the bytes that arrived. Raises HttpProcessingError where they are refused."""
@@ -45,4 +47,6 @@ class WatchedProtocol(BaseProtocol):
     __slots__ = ()
 
     def __init__(self, loop: asyncio.AbstractEventLoop, parser: Any = None) -> None:
-        super().__init__(loop, cast(Any, ParserWatch(cast(Watcher, self), parser)))
+        watch = ParserWatch(cast(Watcher, self), parser)
+        cast(Watcher, self).note_consumed = watch.message_consumed
+        super().__init__(loop, cast(Any, watch))

@@ -84,6 +84,6 @@ async def _open_port(serving: Serving, listen: Address, *, shared: bool) -> None
     """Opens the port that clients use."""
     handler, inbound = serving.handler, serving.config.listen
     serving.library_log.attach()
-    listener = Listener(handler.handle, handler.refuse_head, make_timeouts(inbound))
+    listener = Listener(handler.handle, handler.refuse_head, make_timeouts(inbound), handler.begin)
     tls = make_server_context(inbound.tls) if inbound.tls is not None else None
     serving.ports.append(await open_port(listener, listen, key="listen", shared=shared, tls=tls, mode=inbound.mode))

@@ -27,7 +27,7 @@ from proxy.core.tool_errors.circuit_breaker import (
     has_failed,
     settle,
 )
-from proxy.interfaces import JoinsServers, Upstream, UpstreamRequest
+from proxy.interfaces import JoinsServers, StartedExchange, StartsExchanges, Upstream, UpstreamRequest
 from proxy.upstream.faults import EndingStream
 
 Answer = UpstreamReply | UpstreamFault
@@ -108,6 +108,7 @@ class UpstreamGuard:
         self._most_saved = policy.budget.saved
         bound = policy.concurrency
         self._unguarded = policy.breaker is None and bound is None
+        self._starting = inner if self._unguarded and isinstance(inner, StartsExchanges) else None
         self._limiter = ConcurrencyLimiter(bound.limit, bound.most_waiting) if bound is not None else None
 
     @property
@@ -137,6 +138,15 @@ class UpstreamGuard:
         if not request.resend and self._budget.tokens < self._most_saved:  # a full budget takes no more
             self._budget = self._budget.paid_in(self._now())
         return self._inner.send(checked, request) if self._unguarded else self._send(checked, request)
+
+    def start(
+        self, checked: CheckedCall, request: UpstreamRequest, on_ready: Callable[[], None]
+    ) -> StartedExchange | None:
+        """Sends a checked call at once; None where something has to be waited for."""
+        started = None if self._starting is None else self._starting.start(checked, request, on_ready)
+        if started is not None and self._budget.tokens < self._most_saved:
+            self._budget = self._budget.paid_in(self._now())
+        return started
 
     async def _send(self, checked: CheckedCall, request: UpstreamRequest) -> Answer:
         entered = await self._enter(request)

@@ -10,7 +10,7 @@ Every send carries the same payload and the same idempotency key, and all sends 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -25,7 +25,17 @@ from proxy.core.tool_errors.backoff import (
     read_wait,
 )
 from proxy.core.tool_errors.classify import classify_answer, is_success, make_fault_failure
-from proxy.interfaces import CallRecord, GuardedUpstream, Sent, Services, Trace, UpstreamRequest
+from proxy.interfaces import (
+    CallRecord,
+    Clock,
+    GuardedUpstream,
+    Pacing,
+    Sent,
+    Services,
+    StartedExchange,
+    Trace,
+    UpstreamRequest,
+)
 from proxy.upstream.faults import close_body
 
 _OF_NO_TOOL: Final = ResendPolicy()
@@ -44,27 +54,66 @@ class FailedSend:
     reply: UpstreamReply | None
 
 
-async def send_with_backoff(
-    checked: CheckedCall, request: UpstreamRequest, policy: ToolPolicy | None, services: Services, record: CallRecord
-) -> UpstreamReply | FailedSend:
-    """The tool's answer, or what became of the call: sent again as long as that is allowed and of use.
+@dataclass(slots=True)
+class FirstSend:
+    """A call that has been sent without waiting. `request` went out at `started`, on the monotonic clock."""
 
-    `policy` is the called tool's; `record` receives times, resends and errors. Cancelling the caller cancels the
-    request or the wait under way.
-    """
+    exchange: StartedExchange
+    request: UpstreamRequest
+    started: float
+
+    def take_success(self, clock: Clock, record: CallRecord) -> UpstreamReply | None:
+        """The tool's answer, where it is whole and a success; None where `send_with_backoff` has to look at it."""
+        answer = self.exchange.take()
+        if answer is None or not is_success(answer):
+            return None
+        record.upstream_seconds, record.upstream_status = clock.now() - self.started, answer.status
+        return answer
+
+
+def start_send(
+    checked: CheckedCall,
+    request: UpstreamRequest,
+    policy: ToolPolicy | None,
+    services: Services,
+    record: CallRecord,
+    on_ready: Callable[[], None],
+) -> FirstSend | None:
+    """Sends a call for the first time, without waiting; None where it is `send_with_backoff` that has to send it.
+    `on_ready` is called once when there is something to look at."""
+    rules = policy.resend if policy is not None else _OF_NO_TOOL
+    if record.trace is not None or rules.key_header or rules.deadline is not None:
+        return None
+    started = services.clock.now()
+    exchange = services.upstreams[request.upstream].start(checked, request, on_ready)
+    if exchange is None:
+        return None
+    record.upstream = request.upstream
+    return FirstSend(exchange, request, started)
+
+
+async def send_with_backoff(
+    checked: CheckedCall,
+    request: UpstreamRequest,
+    policy: ToolPolicy | None,
+    services: Services,
+    record: CallRecord,
+    first: FirstSend | None = None,
+) -> UpstreamReply | FailedSend:
+    """The tool's answer, or what became of the call: sent again as long as that is allowed and of use. `policy` is the
+    called tool's; `record` receives times, resends and errors; `first` is a send that has begun. Cancelling the caller
+    cancels the request or the wait under way."""
     rules = policy.resend if policy is not None else _OF_NO_TOOL
     clock, upstream = services.clock, services.upstreams[request.upstream]
-    trace, keyed, may_have_run = record.trace, False, False
-    if rules.key_header:
-        headers, keyed = add_idempotency_key(request.headers, rules, services.pacing.fresh_key)
-        request = replace(request, headers=headers)
-    started, record.upstream = clock.now(), request.upstream
+    request, keyed = _add_key(request, rules, services.pacing)
+    may_have_run = False
+    started, record.upstream = clock.now() if first is None else first.started, request.upstream
     due = started + (request.timeout if rules.deadline is None else rules.deadline)
-    traced_send = None if trace is None else trace_sends(partial(upstream.send, checked), trace, clock.now)
+    send = _make_send(checked, upstream, services, record, first)
     while True:
         if record.resends or rules.deadline is not None:  # the first send has the whole timeout
             request = _within(request, due - clock.now())
-        answer = await (upstream.send(checked, request) if traced_send is None else traced_send(request))
+        answer = await send(request)
         if isinstance(answer, UpstreamReply) and is_success(answer):
             record.upstream_seconds, record.upstream_status = clock.now() - started, answer.status
             return answer
@@ -77,13 +126,37 @@ async def send_with_backoff(
         record.resend_denied = _find_denial(rules, len(record.resends), due - clock.now() - wait, upstream)
         if record.resend_denied is not None:
             break
-        if isinstance(answer, UpstreamReply):
-            await close_body(answer)
+        await _drop(answer)
         may_have_run = may_have_run or not _is_unsent(answer)
         record.resends, request = (*record.resends, reason), replace(request, resend=True)
         await services.pacing.sleep(wait)
     record.upstream_seconds = clock.now() - started
     return _finish(answer, failure, record)
+
+
+def _add_key(request: UpstreamRequest, rules: ResendPolicy, pacing: Pacing) -> tuple[UpstreamRequest, bool]:
+    """The request, with an idempotency key where the tool takes one, and whether it has one."""
+    if not rules.key_header:
+        return request, False
+    headers, keyed = add_idempotency_key(request.headers, rules, pacing.fresh_key)
+    return replace(request, headers=headers), keyed
+
+
+def _make_send(
+    checked: CheckedCall, upstream: GuardedUpstream, services: Services, record: CallRecord, first: FirstSend | None
+) -> Send:
+    """What sends the call once, and is called again for each resend."""
+    send = partial(upstream.send, checked)
+    if record.trace is not None:
+        return trace_sends(send, record.trace, services.clock.now)
+    if first is None:
+        return send
+    begun = [first.exchange.wait]
+
+    def send_or_wait(request: UpstreamRequest) -> Awaitable[Answer]:
+        return begun.pop()() if begun else send(request)
+
+    return send_or_wait
 
 
 def _finish(
@@ -95,6 +168,12 @@ def _finish(
         return FailedSend(make_fault_failure(answer, len(record.resends) + 1), None)
     record.upstream_status = answer.status
     return answer if failure is None else FailedSend(failure, answer)
+
+
+async def _drop(answer: Answer) -> None:
+    """Ends an answer that nobody reads."""
+    if isinstance(answer, UpstreamReply):
+        await close_body(answer)
 
 
 def _within(request: UpstreamRequest, left: float) -> UpstreamRequest:

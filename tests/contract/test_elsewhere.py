@@ -13,16 +13,12 @@ import pytest
 from proxy.call.jobs import (
     decide_call,
     describe_policy,
-    find_failing,
     read_decision,
-    read_failing,
-    write_failing_job,
 )
 from proxy.call.judging import LIGHT, MODEST, Elsewhere, is_light
 from proxy.core.contract.policy import ListedSchema, Mode, ToolPolicy, UnknownKeys
 from proxy.core.decide import complete_decision, decide
 from proxy.core.explain.advice import add_advice
-from proxy.core.explain.explain import find_failing_places, list_failed
 from proxy.core.json.jsontext import DEFAULT_LIMITS, dumps
 from proxy.core.json.strictreader import KnownText, UnreadDocument
 from proxy.core.json.textrepair import read_document
@@ -250,29 +246,6 @@ def test_of_thousands_of_repairs_all_are_counted_and_the_first_have_their_place(
     assert here.checked.arguments == there.checked.arguments
     assert here.checked.repairs[:2_000] == there.checked.repairs[:2_000]
     assert [Repair("string_to_integer", ())] * 3_000 == list(there.checked.repairs[2_000:])
-
-
-@pytest.mark.parametrize("text", [sent for sent in SENT if sent])
-def test_the_places_that_a_correction_may_change_are_found_there_as_here(text: str) -> None:
-    judged, sent = POLICIES["off"], call(text)
-    refused = decide(sent, judged)
-    if isinstance(refused, Reject) and isinstance(sent.arguments, Document):
-        payload = write_failing_job(sent.arguments.text, sent.arguments.value, refused.failure.violations)
-        assert find_failing_places(sent, judged, refused.failure) == read_failing(
-            find_failing(payload, describe_policy(judged))
-        )
-
-
-async def test_so_they_are_of_large_arguments(pool: OffloadPool) -> None:
-    judged, sent = POLICIES["off"], call(json.dumps({"rows": [{"street": 1, "note": "x"}] * 500}))
-    refused = decide(sent, judged)
-    assert isinstance(refused, Reject)
-    here = find_failing_places(sent, judged, refused.failure)
-    assert here == await Elsewhere(pool, pool).find_failing(sent, judged, refused.failure)
-    given_up = Ended(GaveUp(Limit.DEADLINE))
-    assert list_failed(refused.failure) == await Elsewhere(given_up, given_up).find_failing(
-        sent, judged, refused.failure
-    )
 
 
 async def test_a_call_that_was_read_there_is_decided_alike_and_its_value_is_read_when_it_is_asked_for() -> None:

@@ -1,6 +1,6 @@
-"""Makes docs/evidence/defaults.md out of the constants of the code.
+"""Makes the last part of docs/config.md out of the constants of the code.
 
-python -m tests.docs.defaults    writes the page (`make docs`)
+python -m tests.docs.defaults    writes that part (`make docs`)
 """
 
 from __future__ import annotations
@@ -19,14 +19,12 @@ from proxy.server.admin import port as admin
 from proxy.server.workers import supervisor as worker_pool
 from proxy.telemetry.recent import mistake_counts, ring
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "evidence" / "defaults.md"
+PAGE: Final = Path(__file__).parents[2] / "docs" / "config.md"
 
-_HEAD: Final = """\
-# Bounds that are not keys
+START: Final = "## Bounds that are not keys\n"
 
-What the code bounds by a constant; a test holds the page against it. The default of every key stands beside it in
-[config.md](../config.md), held against `schemas/config.schema.json`, which is what the proxy itself enforces.
-
+_HEAD: Final = f"""\
+{START}
 | what | value |
 |---|---|
 """
@@ -53,10 +51,11 @@ def fixed() -> Iterator[tuple[str, JsonValue]]:
     yield "Time for a worker to start", f"{worker_pool.STARTS_WITHIN:g} s"
 
 
-def page() -> str:
-    """The whole page."""
+def part() -> str:
+    """The part of the page, with its title."""
     return _HEAD + "\n".join(f"| {what} | {value} |" for what, value in fixed()) + "\n"
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    keys = PAGE.read_text(encoding="utf-8").partition(START)[0]
+    PAGE.write_text(keys + part(), encoding="utf-8")

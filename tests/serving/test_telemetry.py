@@ -293,6 +293,9 @@ async def test_no_argument_value_credential_or_answer_reaches_metrics_or_log() -
 class Defective:
     """An upstream with a defect of ours in it."""
 
+    def start(self, checked: CheckedCall, request: UpstreamRequest, on_ready: object) -> None:
+        """Starts nothing: `send` has to."""
+
     async def send(self, checked: CheckedCall, request: UpstreamRequest) -> UpstreamReply:
         raise RuntimeError(f"{checked.value} for {request.upstream} is what I choke on")
 

@@ -9,6 +9,8 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
+from tests.steady import run_others
+
 Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter, "Seen"], Awaitable[None]]
 
 
@@ -159,7 +161,7 @@ async def exchange_together(port: int, requests: Sequence[bytes]) -> list[Seen]:
     """Sends requests at once, each on a connection of its own that is open before, and reads the answer to each: on a
     busy machine, too, all of them arrive before the first is answered."""
     streams = [await asyncio.open_connection("127.0.0.1", port) for _ in requests]
-    await asyncio.sleep(0.05)  # the server has taken all connections
+    await run_others()  # the server has taken all connections
     try:
         for (_, writer), request in zip(streams, requests, strict=True):
             writer.write(request)

@@ -40,20 +40,21 @@ MAX_STRANGE_PROGRAMS: Final = 250_000
 class Check:
     """A compiled schema. Immutable for its users; safe to use from several threads.
 
-    `schemas.root` is its graph. `formats` says whether `format` is asserted; `linear`, whether every pattern matches in
-    linear time (else a pattern that runs into its limit refuses the value).
+    `root` is the root of the schema's graph (`schemas`). `formats` says whether `format` is asserted; `linear`, whether
+    every pattern matches in linear time (else a pattern that runs into its limit refuses the value).
 
     `accepts(value) -> bool` says whether a parsed value is valid. It is an attribute that holds the generated function
     itself once that is written: this is the hot path, and a method around it would add a third to a small verdict.
     `judges` holds those of single nodes that are written; `accepts_at` writes the others.
     """
 
-    __slots__ = ("_engine", "_made", "_report", "_writing", "accepts", "formats", "judges", "linear", "schemas")
+    __slots__ = ("_engine", "_made", "_report", "_writing", "accepts", "formats", "judges", "linear", "root", "schemas")
 
     accepts: Callable[[JsonValue], bool]
 
     def __init__(self, schemas: Schemas, engine: Program, *, formats: Formats, linear: bool) -> None:
         self.schemas: Final = schemas
+        self.root: Final = schemas.root
         self.formats: Final = formats
         self.linear: Final = linear
         self._engine = engine
@@ -66,11 +67,6 @@ class Check:
 
     def __repr__(self) -> str:
         return f"Check({self.root.uri})"
-
-    @property
-    def root(self) -> Node:
-        """The root of the schema's graph."""
-        return self.schemas.root
 
     def accepts_at(self, node: Node, value: JsonValue) -> bool:
         """Whether a parsed value is valid against one node of the schema."""

@@ -87,8 +87,10 @@ _DIGEST: Final = ByAddress.DIGEST
 def hash_conversation(conversation: Conversation) -> str:
     """A conversation's name in the store: 32 hexadecimal digits, whatever the client sent. The same key found on two
     rungs is two conversations."""
-    named = f"{conversation.rung}\n{conversation.key}".encode("utf-8", "surrogatepass")
-    return blake2b(named, digest_size=16).hexdigest()
+    if not conversation.hash:
+        named = f"{conversation.rung}\n{conversation.key}".encode("utf-8", "surrogatepass")
+        object.__setattr__(conversation, "hash", blake2b(named, digest_size=16).hexdigest())
+    return conversation.hash
 
 
 def make_attempt_key(conversation: Conversation, tool: str, policy: ToolPolicy | UnknownTool, digest: str = "") -> str:

@@ -1,13 +1,12 @@
-"""What a tool's policy says of corrections (GoMind's layers 3 and 4), and the words of what was asked. Pure values.
+"""The words of corrections (GoMind's layers 3 and 4), as records of calls have them. Pure values.
 
-A correction is a model's guess at the call that was meant. It is off unless the config switches it on, it is judged by
-`decide` like any other call, and it is marked. The extension `correction` asks the model; a record of a call, and so
+A correction is a model's guess at the call that was meant. It is judged by `decide` like any other call, and it is
+marked. The extension `correction` asks the model; a record of a call, and so
 its log line, metrics and spans, tell of its questions in these words.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -22,43 +21,6 @@ class Layer(StrEnum):
 # The repairs of a checked call list a model's changes under these names, so that adapters send them. The names are not
 # repair rules, and every other place distinguishes the two.
 CORRECTIONS: Final = frozenset(layer.value for layer in Layer)
-
-
-class Scope(StrEnum):
-    """What a correction may change: the places that the failure names (any, where it names none), or anything."""
-
-    FAILING = "failing"
-    ANY = "any"
-
-
-@dataclass(frozen=True, slots=True)
-class CorrectionPolicy:
-    """Which corrections one tool's calls may get. `max_attempts`: questions per layer and call.
-
-    `trajectory`: the user's wish and the results of earlier calls are remembered, and layer 4 gets them.
-    `independent_steps`: layer 4 is asked also where no earlier result is known. `scope`: None leaves each layer its own
-    (`scope_of`).
-    """
-
-    validation_feedback: bool = False
-    semantic_retry: bool = False
-    max_attempts: int = 2
-    trajectory: bool = False
-    independent_steps: bool = True
-    scope: Scope | None = None
-
-    def wants(self, layer: Layer) -> bool:
-        """Whether a layer is switched on."""
-        return self.validation_feedback if layer is Layer.VALIDATION_FEEDBACK else self.semantic_retry
-
-    def scope_of(self, layer: Layer) -> Scope:
-        """What a layer's answer may change. Layer 4 reasons over the whole conversation, so it may touch anything."""
-        return self.scope or (Scope.FAILING if layer is Layer.VALIDATION_FEEDBACK else Scope.ANY)
-
-    @property
-    def on(self) -> bool:
-        """Whether anything is switched on."""
-        return self.validation_feedback or self.semantic_retry
 
 
 class BudgetKind(StrEnum):

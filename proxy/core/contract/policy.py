@@ -6,14 +6,13 @@ once; `config/model.py` takes its defaults from these classes and the docs page 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
-from typing import Protocol
+from typing import Any, Protocol
 
 from proxy.core.check.validation import Check
-from proxy.core.contract.correction import CorrectionPolicy
 from proxy.core.contract.definitions import PinnedTools
 from proxy.core.contract.request_rules import ChannelJudge, OperationRule
 from proxy.core.json.jsontext import TextLimits
@@ -277,12 +276,12 @@ class ToolPolicy:
     `fingerprint` is a hash of the whole policy: what was refused under one policy is judged anew under another.
     `schema_id` is a hash of the schema alone, for logs. `container` is set for a tool that is a container, `member_of`
     for a function of one that wants to be expanded first (`require_expansion`). `wrap_success`: a JSON answer goes to
-    the client as `{success: true, data: ...}` (GoMind's `ToolResponse`). `correction`: whether a model may correct its
-    calls. `channels`: what is judged beside the body. `operation`: how its calls stand in HTTP requests. `answer`: what
-    the tool may answer, None for anything. `changes` and `reads`: known otherwise than by its name. `finalising`:
-    nothing is called, a model's final output is checked (Compozy gap 5). `listed`: the schema is not compiled here,
-    `check` is None, and a child process judges. `answers_here`: the proxy answers such calls itself, from their checked
-    arguments. `limits`: how often it may be called by whom, None for any number of times.
+    the client as `{success: true, data: ...}` (GoMind's `ToolResponse`). `added`: what extensions' keys say, by key.
+    `channels`: what is judged beside the body. `operation`: how its calls stand in HTTP requests. `answer`: what the
+    tool may answer, None for anything. `changes` and `reads`: known otherwise than by its name. `finalising`: nothing
+    is called, a model's final output is checked (Compozy gap 5). `listed`: the schema is not compiled here, `check` is
+    None, and a child process judges. `answers_here`: the proxy answers such calls itself, from their checked arguments.
+    `limits`: how often it may be called by whom, None for any number of times.
     """
 
     tool: str
@@ -303,7 +302,7 @@ class ToolPolicy:
     resend: ResendPolicy = field(default_factory=ResendPolicy)
     upstream_errors: UpstreamErrors = UpstreamErrors.EXPLAIN
     wrap_success: bool = False
-    correction: CorrectionPolicy = field(default_factory=CorrectionPolicy)
+    added: Mapping[str, Any] = field(default_factory=dict, hash=False)
     answer: AnswerPolicy | None = None
     finalising: bool = False
     channels: ChannelJudge | None = None

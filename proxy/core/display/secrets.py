@@ -128,14 +128,14 @@ _TELLTALES: Final = {
 }
 _ASSIGNED_TELLTALES: Final = ("pass", "pwd", "secret", "key", "token", "authorization", "credential")
 # No credential is shorter, unless it follows the name it is assigned to, or stands in an address.
-_SHORTEST: Final = 11
+SHORTEST_SECRET: Final = 11
 
 
 def may_hold_secret(text: str) -> bool:
     """Whether `mask_credentials` has to examine a text: False says that neither the text nor any part of it holds a
     credential."""
     assigned = ":" in text or "=" in text
-    if len(text) < _SHORTEST and not assigned:
+    if len(text) < SHORTEST_SECRET and not assigned:
         return False
     lowered = text.lower()
     for sign, telltales in _TELLTALES.items():
@@ -143,7 +143,10 @@ def may_hold_secret(text: str) -> bool:
             for telltale in telltales:  # any() takes twice as long, and this runs for every text shown
                 if telltale in lowered:
                     return True
-    return assigned and any(telltale in lowered for telltale in _ASSIGNED_TELLTALES)
+    for telltale in _ASSIGNED_TELLTALES if assigned else ():  # noqa: SIM110 - as above
+        if telltale in lowered:
+            return True
+    return False
 
 
 # How much of a long text is examined beyond the wanted part: no shape needs more to be recognised.

@@ -8,7 +8,7 @@ order, at most 100.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import Final
@@ -20,7 +20,7 @@ from proxy.core.display.graphemes import cut
 from proxy.core.display.preview import clean_text, write_preview
 from proxy.core.display.suggestions import fold_name, make_unknown_tool_failure
 from proxy.core.explain.expectation import add_own_words, describe_expectation, is_sensitive, list_choices
-from proxy.core.explain.misplaced import hinted_places, relate_fields
+from proxy.core.explain.misplaced import relate_fields
 from proxy.core.explain.places import find_nodes_at, find_value
 from proxy.core.explain.signature import write_signature
 from proxy.core.explain.wording import (
@@ -34,7 +34,7 @@ from proxy.core.explain.wording import (
 from proxy.core.json.jsontext import format_pointer, name_json_type
 from proxy.core.model import codes
 from proxy.core.model.codes import Severity
-from proxy.core.model.values import Document, Failure, JsonProblem, JsonValue, ToolCall, Violation
+from proxy.core.model.values import Failure, JsonProblem, JsonValue, ToolCall, Violation
 from proxy.core.rules.branches import Ambiguity, list_discriminators, list_shared_choices, select_branches
 from proxy.core.rules.facts import applies_always, list_declared, list_required, read_facts
 from proxy.core.schema.nodes import Node
@@ -274,30 +274,3 @@ def explain_unknown_tool(
         known = own or [name for name in known if not name.startswith(prefixes)]
     failure = explain_dotted_name(call.tool, containers) or make_unknown_tool_failure(call.tool, known)
     return failure if call.tool else replace(failure, message="The call names no tool.")
-
-
-# --- the places that a correction may change --------------------------------------------------------------------------
-def list_failing_places(check: Check, arguments: JsonValue, violations: Sequence[Violation]) -> list[tuple[str, ...]]:
-    """The places of the violations, in text, and those where the arguments break the schema by themselves: what a
-    repair rule would have mended is not among the violations, but may be corrected too. What the hints of either ask a
-    model to rename or to move belongs to them."""
-    found = list(violations)
-    if not check.accepts(arguments):
-        found += list_violations(check, arguments, ())
-    places = [item.path for item in found if item.severity is Severity.ERROR]
-    places += hinted_places(check, arguments, found)
-    return [tuple(map(str, path)) for path in places]
-
-
-def find_failing_places(call: ToolCall, policy: ToolPolicy, failure: Failure) -> list[tuple[str, ...]]:
-    """The places of a refused call that a correction may change; no body at all counts as no arguments."""
-    document, failed = call.arguments, list_failed(failure)
-    if not failed or policy.check is None or not isinstance(document, Document):
-        return failed
-    value: JsonValue = {} if document.text == b"" else document.value
-    return list_failing_places(policy.check, value, failure.violations)
-
-
-def list_failed(failure: Failure) -> list[tuple[str, ...]]:
-    """The places that a failure names as wrong, in text."""
-    return [tuple(map(str, item.path)) for item in failure.violations if item.severity is Severity.ERROR]

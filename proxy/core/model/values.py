@@ -77,6 +77,7 @@ class Conversation:
     rung: Rung
     sent: bool = False
     otherwise: Conversation | None = None
+    hash: str = field(default="", init=False, repr=False, compare=False)  # kept by `attempts.hash_conversation`
 
     @property
     def key(self) -> str:

@@ -83,19 +83,21 @@ class Work:
 
     def size(self, value: JsonValue) -> int:
         """Values inside a value, itself included; long text counts for several."""
-        if isinstance(value, str):
+        kind = type(value)
+        if kind is str:
             return 1 + len(value) // _CHARACTERS
-        if not isinstance(value, dict | list):
+        if kind is not dict and kind is not list:
             return 1
         known = self._sizes.get(id(value))
         if known is not None:
             return known[1]
         total = 1
-        for item in value.values() if isinstance(value, dict) else value:
-            if isinstance(item, str):
+        for item in value.values() if kind is dict else value:
+            inner = type(item)
+            if inner is str:
                 total += 1 + len(item) // _CHARACTERS
             else:
-                total += self.size(item) if isinstance(item, dict | list) else 1
+                total += self.size(item) if inner is dict or inner is list else 1
         self._sizes[id(value)] = (value, total)
         return total
 
@@ -103,15 +105,20 @@ class Work:
 _call: Final[ContextVar[Work | None]] = ContextVar("call", default=None)
 
 
-@contextmanager
-def share_work(limit: int = CALL) -> Iterator[Work]:
+class share_work:  # noqa: N801 - a context manager; each call enters it, and one made of a generator costs more
     """Opens the budget of a call, and gives it: whatever is borrowed inside comes out of it."""
-    budget = Work(limit)
-    token = _call.set(budget)
-    try:
-        yield budget
-    finally:
-        _call.reset(token)
+
+    __slots__ = ("_budget", "_token")
+
+    def __init__(self, limit: int = CALL) -> None:
+        self._budget = Work(limit)
+
+    def __enter__(self) -> Work:
+        self._token = _call.set(self._budget)
+        return self._budget
+
+    def __exit__(self, *_: object) -> None:
+        _call.reset(self._token)
 
 
 def find_budget(value: JsonValue) -> int:

@@ -32,7 +32,6 @@ from proxy.core.rules.proposals import NONE, Site, read_inside
 from proxy.core.rules.rules import ASSUMING, LAST_RESORTS, Rule
 from proxy.core.schema.nodes import Node
 
-# The most work that one call's repair may take: about a second, hundreds of times more than the largest real call.
 _MAX_PATH: Final = 64
 # The most rounds over one object. A change may make another one possible (in a union's branch, in an `if`).
 _MAX_ROUNDS: Final = 4
@@ -104,7 +103,7 @@ class _Run:
             return self.fit(root, value, (), rules)
         if self.accepts(root, value):
             return Fit(value, (), True)
-        direct = self.fit(root, value, (), rules - LAST_RESORTS, is_refused=True)
+        direct = self.fit(root, value, (), rules - LAST_RESORTS, refused=True)
         inner = unwrap_call(self, value)
         if inner is None and isinstance(value, dict):
             inner = unwrap_arguments(self, value, ()) or nest_arguments(self, value)
@@ -129,33 +128,27 @@ class _Run:
         return Fit(again.value, (*fitted.repairs, *repairs, *again.repairs), True)
 
     # --- one value at one node ----------------------------------------------------------------------------------
-    def fit(
-        self, node: Node, value: JsonValue, path: Pointer, rules: frozenset[str], *, is_refused: bool = False
-    ) -> Fit:
+    def fit(self, node: Node, value: JsonValue, path: Pointer, rules: frozenset[str], *, refused: bool = False) -> Fit:
         """The value as the node accepts it: untouched if it is accepted, else repaired as far as the rules reach.
-        `is_refused`: the judge has refused it here already."""
+        `refused`: the judge has refused it here already."""
         key = (id(node), id(value), path, rules)
         known = self.memo.get(key)
         if known is not None:
             return known[1]
         self.work.spend(_FIT)
-        accepted = not is_refused and self.accepts(node, value)
-        fitted = Fit(value, (), True) if accepted else self.repaired(node, value, path, rules)
+        accepted = not refused and self.accepts(node, value)
+        fitted = Fit(value, (), True) if accepted else self.repair_refused(node, value, path, rules)
         self.memo[key] = (value, fitted)
         return fitted
 
-    def repaired(self, node: Node, value: JsonValue, path: Pointer, rules: frozenset[str]) -> Fit:
+    def repair_refused(self, node: Node, value: JsonValue, path: Pointer, rules: frozenset[str]) -> Fit:
         """A refused value, repaired as far as the rules reach."""
         allowed = read_facts(node).allowed
         rules = rules if allowed is None else rules & allowed
         if not rules or len(path) >= _MAX_PATH:
             return Fit(value, (), False)
-        inside = Fit(value, (), False)
-        if isinstance(value, dict | list):
-            inside = self.parts(node, value, path, rules)
-            if inside.accepted:
-                return inside
-        return self.proposals(node, value, path, rules) or inside
+        inside = self.parts(node, value, path, rules) if isinstance(value, dict | list) else Fit(value, (), False)
+        return inside if inside.accepted else self.proposals(node, value, path, rules) or inside
 
     def proposals(self, node: Node, value: JsonValue, path: Pointer, rules: frozenset[str]) -> Fit | None:
         """The repair of a refused value by the value rules: the one accepted proposal of the best tier that has any.
@@ -168,11 +161,9 @@ class _Run:
             found: list[tuple[Rule, Fit]] = []
             for rule in tier:
                 fitted = self.proposal(rule, node, value, site, path, rules)
-                if fitted is None:
-                    continue
-                if fitted.accepted:
+                if fitted is not None and fitted.accepted:
                     found.append((rule, fitted))
-                elif rule.reads:
+                elif fitted is not None and rule.reads:
                     partial = partial or fitted
             if found:
                 return self.only(found, path)
@@ -256,7 +247,7 @@ class _Run:
         for _ in range(_MAX_ROUNDS):
             before = work
             for step in (self.keys, self.children, self.unions, self.defaults):
-                work, made = step(node, nodes, work, path, rules)
+                work, made = step(nodes, work, path, rules)
                 repairs = (*repairs, *made)
                 if made and self.accepts(node, work):
                     return Fit(work, repairs, True), used
@@ -273,9 +264,9 @@ class _Run:
         """Whether the schemas of every member that a round changed now accept it."""
         for step, item in work.items() if isinstance(work, dict) else enumerate(work):
             if item is not before[step]:
-                for schema in list_member_schemas(nodes, step, self.work):
-                    if not self.accepts(schema, item):
-                        return False
+                schemas = list_member_schemas(nodes, step, self.work)
+                if not all(self.accepts(schema, item) for schema in schemas):
+                    return False
         return True
 
     def applying(self, node: Node, value: JsonValue) -> Iterator[Node]:
@@ -296,41 +287,39 @@ class _Run:
                 if isinstance(value, dict):
                     stack.extend(schema for key, schema in current.dependent.items() if key in value)
 
-    # The steps of a round. Each gives the value (the same object if nothing changed) and the repairs it made.
+    # The steps of a round: each gives the value, the same object if nothing changed, and its repairs.
     def keys(
-        self, node: Node, nodes: tuple[Node, ...], work: JsonValue, path: Pointer, rules: frozenset[str]
+        self, nodes: tuple[Node, ...], work: JsonValue, path: Pointer, rules: frozenset[str]
     ) -> tuple[JsonValue, tuple[Repair, ...]]:
         """Renames keys that differ from a declared one in spelling alone; removes plumbing keys."""
-        del node
         if not isinstance(work, dict) or not rules & _OF_KEYS:
             return work, ()
         return rename_one_key(nodes, work, path, rules, self.policy.drop_keys, self.tool, self.accepts, self.work)
 
     def children(
-        self, node: Node, nodes: tuple[Node, ...], work: JsonValue, path: Pointer, rules: frozenset[str]
+        self, nodes: tuple[Node, ...], work: JsonValue, path: Pointer, rules: frozenset[str]
     ) -> tuple[JsonValue, tuple[Repair, ...]]:
         """Fits every member of an object or array to all schemas that apply to it."""
-        del node
         wanted = list_required(nodes)
         repairs: list[Repair] = []
         changed: dict[str | int, JsonValue] = {}
         members = work.items() if isinstance(work, dict) else enumerate(work)
         for step, item in members:
             schemas = list_member_schemas(nodes, step, self.work)
-            is_refused = len(schemas) == 1
-            if is_refused and self.accepts(schemas[0], item):
+            alone = schemas[0] if len(schemas) == 1 else None
+            if alone is not None and self.accepts(alone, item):
                 continue  # the case for nearly every member
-            if self.policy.guards_null and (isinstance(work, list) or step not in wanted):
-                self.guarded.add((*path, step))
             place = (*path, step)
-            if is_refused:
-                fitted = self.fit(schemas[0], item, place, rules, is_refused=True)
+            if self.policy.guards_null and (isinstance(work, list) or step not in wanted):
+                self.guarded.add(place)
+            if alone is not None:
+                fitted = self.fit(alone, item, place, rules, refused=True)
             else:
                 fitted = self.member(schemas, item, place, rules)
             if not fitted.accepted and isinstance(work, dict) and step not in wanted:
-                keeps = self.policy.keeps_defaults
-                taken_out = drop_refused(schemas, item, place, rules, self.accepts, keeps_defaults=keeps)
-                fitted = Fit(ABSENT, taken_out, True) if taken_out else fitted
+                kept = self.policy.keeps_defaults
+                if made := drop_refused(schemas, item, place, rules, self.accepts, keeps_defaults=kept):
+                    fitted = Fit(ABSENT, made, True)
             if fitted.value is not item:
                 changed[step] = fitted.value
                 repairs.extend(fitted.repairs)
@@ -352,7 +341,7 @@ class _Run:
         return fitted
 
     def unions(
-        self, node: Node, nodes: tuple[Node, ...], work: JsonValue, path: Pointer, rules: frozenset[str]
+        self, nodes: tuple[Node, ...], work: JsonValue, path: Pointer, rules: frozenset[str]
     ) -> tuple[JsonValue, tuple[Repair, ...]]:
         """For each union without an accepting branch: the one branch that accepts the value after repair."""
         repairs: tuple[Repair, ...] = ()
@@ -361,7 +350,7 @@ class _Run:
             for branches in (schema.any_of, schema.one_of):
                 if not branches or any(self.accepts(branch, work) for branch in branches):
                     continue
-                chosen = self.branch(node, branches, work, path, rules)
+                chosen = self.branch(nodes[0], branches, work, path, rules)
                 if chosen is not None and chosen.value is not work:
                     work, repairs = chosen.value, repairs + chosen.repairs
         return work, repairs
@@ -383,19 +372,19 @@ class _Run:
         return fits[0] if len(fits) == 1 else None
 
     def defaults(
-        self, node: Node, nodes: tuple[Node, ...], work: JsonValue, path: Pointer, rules: frozenset[str]
+        self, nodes: tuple[Node, ...], work: JsonValue, path: Pointer, rules: frozenset[str]
     ) -> tuple[JsonValue, tuple[Repair, ...]]:
         """Missing required keys with a `default`, else the one missing optional key whose `default` makes the object
         acceptable."""
         if not isinstance(work, dict):
             return work, ()
         if "fill_required" in rules:
-            whole, made = fill_required(node, nodes, work, path, self.accepts)
+            whole, made = fill_required(nodes[0], nodes, work, path, self.accepts)
             if made:
                 return whole, made
         if "fill_default" not in rules:
             return work, ()
-        return fill_optional(node, nodes, work, path, self.accepts)
+        return fill_optional(nodes[0], nodes, work, path, self.accepts)
 
 
 def _is_settled(nodes: tuple[Node, ...], before: JsonValue, work: JsonValue) -> bool:

@@ -108,31 +108,31 @@ def acts_by_argument(root: Node, value: JsonValue) -> bool:
     any depth, every word does that does not say that it reads; elsewhere one that changes something and that the schema
     lists."""
     actions = _actions(root)
-    if isinstance(value, dict) and any(
-        isinstance(value.get(key), str) and value[key] in actions[key] for key in actions
-    ):
-        return True
+    for key, texts in actions.items() if isinstance(value, dict) else ():
+        if isinstance(value.get(key), str) and value[key] in texts:
+            return True
     found = [value]
     for current in found:  # grows meanwhile
         if isinstance(current, dict):
-            if any(isinstance(item, str) and _is_action(key, item) for key, item in current.items()):
-                return True
+            for key, item in current.items():
+                if isinstance(item, str) and split_words(key)[-1:] in _ACTING and _is_action(key, item):
+                    return True
             found += current.values()
         elif isinstance(current, list):
             found += current
     return False
 
 
-# The names of arguments that say what is done, and HTTP's methods that do more than read (RFC 9110 section 9.2.1).
-_ACTING: Final = frozenset({"action", "operation", "op", "command", "verb"})
+_METHOD: Final = ("method",)
+# The last words of arguments that say what is done, and HTTP's methods that do more than read (RFC 9110 section 9.2.1).
+_ACTING: Final = frozenset({("action",), ("operation",), ("op",), ("command",), ("verb",), _METHOD})
 _WRITING: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 
 def _is_action(key: str, item: str) -> bool:
-    words = split_words(key)
-    return (words[-1:] == ("method",) and item.upper() in _WRITING) or (
-        not _ACTING.isdisjoint(words[-1:]) and item != "" and not reads_only(item)
-    )
+    if split_words(key)[-1:] == _METHOD:
+        return item.upper() in _WRITING
+    return item != "" and not reads_only(item)
 
 
 def _actions(root: Node) -> dict[str, frozenset[str]]:

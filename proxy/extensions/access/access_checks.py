@@ -119,6 +119,9 @@ def _check_rules(context: Context, at: Pointer, written: Mapping[str, JsonValue]
         if signed and "jwt" not in route.policy.added:
             message = f"`{signed[0]}` never holds on route {route.name!r}, which takes no signed tokens"
             context.mistake((*spot, "when", signed[0]), message, "add `jwt: {}` to the route", key=True)
+        elif signed and "token" in when:
+            message = f"the rule never holds: a token of `auth.bearer` has no `{signed[0]}`"
+            context.mistake((*spot, "when", signed[0]), message, "make two rules of it", key=True)
         _check_tokens(context, (*spot, "when", "token"), when, route)
         if "certificate" in when and not context.mapping("listen", "tls").get("client_ca"):
             hint = "add `listen: {tls: {client_ca: FILE}}`"

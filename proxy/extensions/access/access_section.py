@@ -120,6 +120,9 @@ def close_schema(schema: JsonValue) -> JsonValue:
     for key in ("items", "additionalProperties", "contains"):
         if key in made:
             made[key] = close_schema(made[key])
+    for key in ("$defs", "definitions", "patternProperties"):
+        if isinstance(made.get(key), dict):
+            made[key] = {name: close_schema(value) for name, value in made[key].items()}
     for key in ("allOf", "anyOf", "oneOf", "prefixItems"):
         if isinstance(made.get(key), list):
             made[key] = [close_schema(each) for each in made[key]]

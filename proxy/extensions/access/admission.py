@@ -8,9 +8,16 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from proxy.core.model import codes
-from proxy.core.model.values import CheckedCall, Failure, Headers
+from proxy.core.model.values import CheckedCall, Failure, Headers, JsonValue, ToolCall
 from proxy.extensions.access.audit import Audit
-from proxy.extensions.access.core.access_rules import Identity, fits_arguments, fits_caller, names_tool
+from proxy.extensions.access.core.access_rules import (
+    Identity,
+    find_arguments,
+    find_sent,
+    fits_arguments,
+    fits_caller,
+    names_tool,
+)
 from proxy.extensions.access.core.settings import AccessRule, JwtSettings
 from proxy.extensions.access.tokens.issuer_keys import KeysUnavailable
 from proxy.extensions.access.tokens.signed_tokens import Judgement, SignedTokens, TokenAccepted, TokenRefused
@@ -126,11 +133,17 @@ class AllowedCalls:
 
     def refuse_call(self, checked: CheckedCall) -> Failure | None:
         """Why a call is not sent; the decision is written to the audit either way."""
-        tool = checked.call.tool
+        return self._judge(checked.call.tool, find_sent(checked))
+
+    def refuse_answer(self, call: ToolCall) -> Failure | None:
+        """Why nothing answers a call in the place of its tool."""
+        return self._judge(call.tool, find_arguments(call))
+
+    def _judge(self, tool: str, arguments: JsonValue) -> Failure | None:
         if (refused := self.refuse_tool(tool)) is not None:
             return refused
         for rule in self.rules:
-            if names_tool(rule, tool) and fits_arguments(rule, checked):
+            if names_tool(rule, tool) and fits_arguments(rule, arguments):
                 self.audit.write(self.route, self.caller, rule.name, tool, "allowed")
                 return None
         return self._refuse(tool, f"No rule of the operator allows this caller to call '{tool}' with these arguments.")

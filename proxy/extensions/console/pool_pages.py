@@ -37,9 +37,11 @@ async def join_calls(worker_pool: WorkerPool, question: PageRequest) -> Page | E
     async def read(place: str, changes: str) -> dict[str, JsonValue] | None:
         more = {"limit": [str(MOST_ENTRIES)], "changes": [changes], **({"after": [place]} if place else {})}
         target = f"{question.path}?{urlencode({**query, **more}, doseq=True)}"
-        answers = [value for page in await gather_pages(worker_pool, plain, target)
-                   if page.status == 200 and isinstance(value := parse(page.body), dict)]  # fmt: skip
-        return merge_calls(answers) if answers else None
+        pages = await gather_pages(worker_pool, plain, target)
+        answers = [value for page in pages if page.status == 200 and isinstance(value := parse(page.body), dict)]
+        # A worker that lives and does not answer in time keeps its place: its calls come with a later answer.
+        living = sum(worker.process.returncode is None for worker in worker_pool.workers)
+        return merge_calls(answers) if answers and len(answers) >= living else None
 
     return EventPage(follow_workers(read, after, worker_pool.readers))
 

@@ -16,10 +16,11 @@ from proxy.config.files.source import Files
 from proxy.config.mistakes import join_words, suggest_word
 from proxy.config.model import Address, Config, RouteEntry, UpstreamConfig
 from proxy.config.sections.units import read_seconds, read_size, read_switch
-from proxy.core.contract.correction import CorrectionPolicy, Layer, Scope
+from proxy.core.contract.correction import Layer
 from proxy.core.display.placeholders import find_placeholders
 from proxy.core.json.jsontext import make_decimal
 from proxy.core.model.values import JsonValue, Pointer
+from proxy.extensions.correction.core.correction_policy import POLICY_KEY, CorrectionPolicy, Scope, find_policy
 from proxy.extensions.correction.core.settings import (
     NEEDED,
     PLACEHOLDERS,
@@ -32,7 +33,6 @@ from proxy.extensions.correction.core.settings import (
 Written = Mapping[str, JsonValue]
 
 _SECTION: Final = "correction"
-_POLICY: Final = "correct"
 
 
 def _convert(value: Written, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -41,8 +41,8 @@ def _convert(value: Written, fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 # --- the policy key ---------------------------------------------------------------------------------------------------
-def read_correction_policy(value: Written) -> CorrectionPolicy:
-    """Reads which corrections a tool's calls may get."""
+def read_correction_policy(value: Written) -> CorrectionPolicy | None:
+    """Reads which corrections a tool's calls may get; None where it says what holds anyway."""
     fields = {
         "validation_feedback": read_switch,
         "semantic_retry": read_switch,
@@ -51,7 +51,8 @@ def read_correction_policy(value: Written) -> CorrectionPolicy:
         "independent_steps": read_switch,
         "scope": Scope,
     }
-    return CorrectionPolicy(**_convert(value, fields))
+    made = CorrectionPolicy(**_convert(value, fields))
+    return None if made == CorrectionPolicy() else made
 
 
 def check_correct(context: Context, entries: tuple[RouteEntry, ...]) -> None:
@@ -63,7 +64,7 @@ def check_correct(context: Context, entries: tuple[RouteEntry, ...]) -> None:
                 context.mistake(path, f"there is no section `{_SECTION}`", hint, key=True)
     for entry in entries:
         for name, tool in entry.tools.items():
-            if note := _find_void(tool.policy.correction):
+            if note := _find_void(find_policy(tool.policy)):
                 context.notes.append(f"route {entry.name!r}: tool {name!r}: {note}")
 
 
@@ -76,8 +77,8 @@ def _list_places(context: Context) -> Iterator[tuple[Pointer, Written]]:
         listed = context.mapping("routes", step, "mcp", "tools")
         holders += [("routes", step), *(("routes", step, "mcp", "tools", name) for name in listed)]
     for holder in holders:
-        if written := context.mapping(*holder, _POLICY):
-            yield (*holder, _POLICY), written
+        if written := context.mapping(*holder, POLICY_KEY):
+            yield (*holder, POLICY_KEY), written
 
 
 def _find_void(policy: CorrectionPolicy) -> str:

@@ -15,10 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from proxy.core.contract.correction import Asked, BudgetKind, Layer, Scope
+from proxy.core.contract.correction import Asked, BudgetKind, Layer
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.display.secrets import mask_credentials
-from proxy.core.explain.explain import find_failing_places
 from proxy.core.json.jsontext import dumps, format_pointer
 from proxy.core.model.values import (
     CheckedCall,
@@ -32,8 +31,10 @@ from proxy.core.model.values import (
 )
 from proxy.core.tool_errors.backoff import compute_pause
 from proxy.extensions.correction import changes, questions, verdicts
+from proxy.extensions.correction.core.correction_policy import Scope, find_policy
 from proxy.extensions.correction.core.settings import CorrectionSettings
 from proxy.extensions.correction.endpoint import Answered, Budgets, Endpoint
+from proxy.extensions.correction.failing_job import find_failing_elsewhere
 from proxy.extensions.correction.questions import find_forms
 from proxy.extensions.correction.record import CorrectionRecorder, DebugLog
 from proxy.extensions.correction.rules import Action, asks, may_go_again, may_have_run
@@ -107,10 +108,21 @@ class ModelCorrector:
         self._report = report
         self._budgets = Budgets(settings.budget, services, warn)
 
+    def is_on(self, policy: ToolPolicy) -> bool:
+        """Whether calls of a tool may be corrected."""
+        return find_policy(policy).on
+
+    def asks_again(self, policy: ToolPolicy) -> bool:
+        """Whether arguments that failed before are asked about: where results are remembered, there may be new ones."""
+        return find_policy(policy).trajectory
+
     def note_delivery(
         self, checked: CheckedCall, reply: UpstreamReply, policy: ToolPolicy, call_route: CallRoute
     ) -> UpstreamReply:
-        """Remembers a tool's whole answer for layer 4. A defect here must not cost a caller its answer."""
+        """Remembers a tool's whole answer for layer 4, where its policy wants that. A defect here must not cost a
+        caller its answer."""
+        if not find_policy(policy).trajectory:
+            return reply
 
         def remember(body: bytes) -> None:
             try:
@@ -133,7 +145,7 @@ class ModelCorrector:
     async def correct(self, stumble: Stumble, try_call: TryCall) -> Delivered | Failure | None:
         """The result of a corrected call; None where there is none and the first failure stands."""
         run: _Run | None = None
-        policy = stumble.policy.correction
+        policy = find_policy(stumble.policy)
         for _ in range(self._settings.max_corrections):
             try:
                 run = run or self._begin(stumble)
@@ -156,7 +168,7 @@ class ModelCorrector:
         return None
 
     def _begin(self, stumble: Stumble) -> _Run:
-        policy, now = stumble.policy.correction, self._services.clock.now
+        policy, now = find_policy(stumble.policy), self._services.clock.now
         known = self._trajectories.find(stumble.call.conversation) if policy.trajectory else Trajectory()
         query = stumble.call_route.find_user_query(self._settings.query) if policy.trajectory else ""
         recorder = CorrectionRecorder(stumble.record, now)
@@ -180,7 +192,7 @@ class ModelCorrector:
     def _may_ask(self, run: _Run, layer: Layer) -> bool:
         policy = run.stumble.policy
         readable = isinstance(run.call.arguments, Document)  # changes cannot be compared with unreadable arguments
-        again = layer not in run.exhausted and run.recorder.count(layer) < policy.correction.max_attempts
+        again = layer not in run.exhausted and run.recorder.count(layer) < find_policy(policy).max_attempts
         return readable and again and asks(layer, run.failure, policy, run.independent)
 
     # --- one question -------------------------------------------------------------------------------------------------
@@ -281,8 +293,8 @@ class ModelCorrector:
         paths, run.note = changes.find_changes(before, after), ""
         if not paths:
             return await self._repeat_call(run, wait=False)
-        if run.stumble.policy.correction.scope_of(layer) is Scope.FAILING:
-            failing = await self._find_failing(run.call, run.stumble.policy, run.failure)
+        if find_policy(run.stumble.policy).scope_of(layer) is Scope.FAILING:
+            failing = await find_failing_elsewhere(self._services.elsewhere, run.call, run.stumble.policy, run.failure)
             if beyond := changes.find_out_of_scope(paths, failing):
                 run.note = _name_beyond([format_pointer(path) for path in beyond])
                 after = changes.keep_in_scope(before, after, failing)
@@ -295,12 +307,6 @@ class ModelCorrector:
         repairs = document.repairs if isinstance(document, Document) else ()
         made = tuple(Repair(layer.value, path) for path in paths)
         return replace(run.call, arguments=Document(dumps(after), after, (*repairs, *made)), raw=b"")
-
-    async def _find_failing(self, call: ToolCall, policy: ToolPolicy, failure: Failure) -> list[tuple[str, ...]]:
-        elsewhere = self._services.elsewhere
-        if elsewhere is None:
-            return find_failing_places(call, policy, failure)
-        return await elsewhere.find_failing(call, policy, failure)
 
     async def _repeat_call(self, run: _Run, *, wait: bool) -> ToolCall | Asked:
         """The same call once more, where the rules of resends allow it."""

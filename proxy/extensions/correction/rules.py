@@ -20,6 +20,7 @@ from proxy.core.contract.policy import ToolPolicy
 from proxy.core.model import codes
 from proxy.core.model.codes import STATUS_OF_CATEGORY, Category
 from proxy.core.model.values import Executed, Failure
+from proxy.extensions.correction.core.correction_policy import find_policy
 
 
 class Why(StrEnum):
@@ -82,11 +83,11 @@ def is_tools(failure: Failure) -> bool:
 
 def asks(layer: Layer, failure: Failure, policy: ToolPolicy, independent: bool) -> bool:
     """Whether a layer is asked about a failure. `independent`: no earlier result of the conversation is known."""
-    if not policy.correction.wants(layer) or not (is_tools(failure) or failure.code is codes.INVALID_ARGUMENTS):
+    if not find_policy(policy).wants(layer) or not (is_tools(failure) or failure.code is codes.INVALID_ARGUMENTS):
         return False
     if layer is Layer.VALIDATION_FEEDBACK:
         return _is_about_arguments(failure) and contract.raises_attempt(failure)
-    if independent and not policy.correction.independent_steps:
+    if independent and not find_policy(policy).independent_steps:
         return False
     if ACTIVATION.get(find_status(failure)) is Why.TRANSIENT:
         return failure.retryable is not None and policy.resend.idempotent

@@ -23,6 +23,7 @@ from proxy.core.model.values import Fields, RawRequest, value_class
 from proxy.routing import Route
 from proxy.server.http.checks import BadRequest
 from proxy.server.http.memory import FULL, BodyMemory
+from proxy.server.http.request_head import RequestHead
 
 # RFC 6839 section 3.1; one media type, as RFC 9110 section 8.3.1 has it, and no list of them.
 _OTHER_JSON: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9a-z]+/[!#$%&'*+\-.^_`|~0-9a-z]+\+json")
@@ -45,7 +46,7 @@ class Body:
     decoded: bool = False
 
 
-def take_body(request: web.BaseRequest, fields: Fields, limit: int) -> bytes | None:
+def take_body(request: RequestHead, fields: Fields, limit: int) -> bytes | None:
     """The body of a call, where all of it has come with its head, and nothing has to be asked, undone or refused. That
     is how nearly all calls come; None sends the others to `read_body`, which has the same rules and waits."""
     if not request.body_exists:

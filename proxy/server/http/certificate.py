@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from aiohttp import web
+from proxy.server.http.request_head import RequestHead
 
 
-def read_names(request: web.BaseRequest) -> frozenset[str]:
+def read_names(request: RequestHead) -> frozenset[str]:
     """The names with their kinds: `CN:` of the subject, `DNS:`, `URI:` and `email:` of its alternative names; none
     without a certificate, which TLS has verified already."""
-    transport = request.transport
+    transport = request.protocol.transport
     shown = None if transport is None else transport.get_extra_info("peercert")
     return frozenset(_list_names(shown)) if shown else frozenset()
 

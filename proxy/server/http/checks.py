@@ -15,11 +15,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from aiohttp import HttpVersion10, HttpVersion11, web
+from aiohttp import HttpVersion10, HttpVersion11
 from aiohttp.http_exceptions import BadHttpMethod, InvalidHeader, InvalidURLError, LineTooLong
 
 from proxy.core.model.codes import BAD_REQUEST, EXPECTATION_FAILED, HEADERS_TOO_LARGE, ErrorCode
 from proxy.core.model.values import Fields
+from proxy.server.http.request_head import RequestHead
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ def is_word(value: str, word: str) -> bool:
     return value.isascii() and value.lower() == word
 
 
-def find_fault(request: web.BaseRequest, fields: Fields) -> BadRequest | None:
+def find_fault(request: RequestHead, fields: Fields) -> BadRequest | None:
     """The first rule of `RULES` that a request breaks. `fields` are its headers, names in lower case."""
     names, host = fields.names, fields.get("host")
     head = (request.version, request.method, request.raw_path, host, names)
@@ -88,7 +89,7 @@ def find_fault(request: web.BaseRequest, fields: Fields) -> BadRequest | None:
 
 
 # --- the rules --------------------------------------------------------------------------------------------------------
-def _version(request: web.BaseRequest, _fields: Fields) -> BadRequest | None:
+def _version(request: RequestHead, _fields: Fields) -> BadRequest | None:
     return (
         None
         if request.version in _SUPPORTED
@@ -96,12 +97,12 @@ def _version(request: web.BaseRequest, _fields: Fields) -> BadRequest | None:
     )
 
 
-def _method(request: web.BaseRequest, _fields: Fields) -> BadRequest | None:
+def _method(request: RequestHead, _fields: Fields) -> BadRequest | None:
     connects = request.method == "CONNECT"
     return BadRequest(BAD_REQUEST, "This is not a forward proxy: CONNECT is not taken.") if connects else None
 
 
-def _target(request: web.BaseRequest, fields: Fields) -> BadRequest | None:
+def _target(request: RequestHead, fields: Fields) -> BadRequest | None:
     target = request.raw_path
     if not _TARGET.fullmatch(target):
         return BadRequest(
@@ -120,7 +121,7 @@ def _target(request: web.BaseRequest, fields: Fields) -> BadRequest | None:
     return None
 
 
-def _host(_request: web.BaseRequest, fields: Fields) -> BadRequest | None:
+def _host(_request: RequestHead, fields: Fields) -> BadRequest | None:
     host = fields.get("host")
     return (
         None
@@ -129,7 +130,7 @@ def _host(_request: web.BaseRequest, fields: Fields) -> BadRequest | None:
     )
 
 
-def _coding(request: web.BaseRequest, fields: Fields) -> BadRequest | None:
+def _coding(request: RequestHead, fields: Fields) -> BadRequest | None:
     coding = fields.get("transfer-encoding")
     if coding is None:
         return None
@@ -142,28 +143,28 @@ def _coding(request: web.BaseRequest, fields: Fields) -> BadRequest | None:
     )
 
 
-def _underscores(_request: web.BaseRequest, _fields: Fields) -> BadRequest | None:
+def _underscores(_request: RequestHead, _fields: Fields) -> BadRequest | None:
     """CGI-like servers read these as Content-Length and Transfer-Encoding; the parser does not."""
     return BadRequest(
         BAD_REQUEST, "Content_Length and Transfer_Encoding are not headers of HTTP: write them with a hyphen."
     )
 
 
-def _upgrade(request: web.BaseRequest, fields: Fields) -> BadRequest | None:
+def _upgrade(request: RequestHead, fields: Fields) -> BadRequest | None:
     upgrade = fields.get("upgrade")
     if upgrade is None or not is_word(upgrade, "websocket") or not request.body_exists:
         return None
     return BadRequest(BAD_REQUEST, "A request for a WebSocket has no body.")
 
 
-def _expectation(_request: web.BaseRequest, fields: Fields) -> BadRequest | None:
+def _expectation(_request: RequestHead, fields: Fields) -> BadRequest | None:
     expected = fields.get("expect")
     if expected is None or expected.lower() == "100-continue":
         return None
     return BadRequest(EXPECTATION_FAILED, EXPECTATION_FAILED.meaning)
 
 
-Rule = Callable[[web.BaseRequest, Fields], BadRequest | None]
+Rule = Callable[[RequestHead, Fields], BadRequest | None]
 # Each with the field that it is about, '' where it is about the request line.
 RULES: Final[tuple[tuple[str, Rule], ...]] = (
     ("", _version),

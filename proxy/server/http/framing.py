@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import HttpVersion11, web
 
+from proxy.core.model.fields import Headers
+
 if TYPE_CHECKING:
     from aiohttp.abc import AbstractStreamWriter
 
@@ -38,6 +40,7 @@ _CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _ONE_OF_ITS_KIND: Final = frozenset({"x-request-id", "set-cookie"})
 _LONGEST_ROW: Final = 160
 _MOST_ROWS: Final = 256
+_LONGEST_HEAD: Final = 1024
 _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _PHRASES: Final = {status.value: status.phrase for status in HTTPStatus}
@@ -88,13 +91,7 @@ class Response(_OwnHead):
 
     def to_bytes(self, method: str, minor: int, *, keep_alive: bool) -> bytes:
         """The bytes of the response to a request of `method` in HTTP/1.`minor`. Raises as `encode`."""
-        status, body = self.status, self.payload
-        rows, there = _rows(status, self.fields, minor)
-        bodiless = is_bodiless(status, method)
-        if "content-length" not in there and (not bodiless or (body and status >= 200 and status not in _NO_BODY)):
-            rows.append(f"Content-Length: {len(body)}")
-        head = _head(rows, there, minor, keep_alive=keep_alive, typed=bodiless or not body)
-        return head if bodiless else head + body
+        return write_response(self.status, self.fields, self.payload, method, minor, keep_alive=keep_alive)
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter:
         """Sends the response. Raises ConnectionError when the client has gone, ValueError as `encode`."""
@@ -219,6 +216,59 @@ def find_minor_version(request: web.BaseRequest) -> int:
 def is_bodiless(status: int, method: str) -> bool:
     """Whether a response ends with its head, whatever that says of a body."""
     return method == "HEAD" or status < 200 or status in _NO_BODY
+
+
+def write_response(
+    status: int, fields: Sequence[tuple[str, str]], body: bytes, method: str, minor: int, *, keep_alive: bool
+) -> bytes:
+    """The bytes of a whole response. Raises ValueError where a field holds a control character."""
+    rows, there = _rows(status, fields, minor)
+    bodiless = is_bodiless(status, method)
+    if "content-length" not in there and (not bodiless or (body and status >= 200 and status not in _NO_BODY)):
+        rows.append(f"Content-Length: {len(body)}")
+    head = _head(rows, there, minor, keep_alive=keep_alive, typed=bodiless or not body)
+    return head if bodiless else head + body
+
+
+class KnownHeads:
+    """The heads of the latest answers, for those that come again with other ids, lengths and dates: of whole answers
+    with a body and a type, in HTTP/1.1, on connections that go on."""
+
+    def __init__(self) -> None:
+        self._heads: dict[tuple[int, Headers], tuple[str, str, bool]] = {}
+
+    def write(self, status: int, fields: Headers, request_id: str, body: bytes) -> bytes | None:
+        """The bytes of such an answer, whose upstream sent `fields`; None where `write_response` has to write it."""
+        known = self._heads.get((status, fields))
+        if known is None or not body:
+            return None
+        before, behind, dated = known
+        date = "" if dated else f"{make_date_row(int(time.time()))}\r\n"
+        head = f"{before}{request_id}{behind}{len(body)}\r\n{date}\r\n"
+        return head.encode("utf-8", "surrogateescape") + body
+
+    def learn(self, status: int, fields: Headers, crossing: Sequence[tuple[str, str]]) -> None:
+        """Keeps the head of an answer. `crossing`: those of its fields that the client is sent."""
+        rows, there = _rows(status, crossing, 1)
+        plain = "content-type" in there and there.isdisjoint(("connection", "content-length"))
+        if not plain or status < 200 or status in _NO_BODY or not _may_be_kept(fields):
+            return
+        named = "server" in there
+        before = "\r\n".join(rows if named else rows[:-1])
+        behind = "" if named else f"\r\n{_SERVER_ROW}"
+        if len(self._heads) >= _MOST_ROWS:
+            self._heads.clear()
+        self._heads[status, fields] = (
+            f"{before}\r\nX-Request-ID: ",
+            f"{behind}\r\nContent-Length: ",
+            "date" in there,
+        )
+
+
+def _may_be_kept(fields: Headers) -> bool:
+    """Whether an answer with these fields is expected again, and none of them is a secret."""
+    short = sum(len(name) + len(value) for name, value in fields) <= _LONGEST_HEAD
+    return short and all(name.lower() not in _ONE_OF_ITS_KIND for name, _ in fields)
 
 
 # --- heads ------------------------------------------------------------------------------------------------------------

@@ -18,10 +18,9 @@ from itertools import compress
 from operator import itemgetter
 from typing import Final
 
-from aiohttp import web
-
 from proxy.core.model.fields import OF_THE_CONNECTION, FieldNames
 from proxy.core.model.values import Fields, Headers
+from proxy.server.http.request_head import RequestHead
 
 # RFC 9110 section 11.7: credentials between a client and this proxy.
 HOP_BY_HOP: Final = OF_THE_CONNECTION | {"proxy-authenticate", "proxy-authorization"}
@@ -101,7 +100,7 @@ _FIELD: Final = re.compile(rf"(?:{_PAIR.pattern}|[,; \t])*+")
 _NODE: Final = re.compile(r"\[([0-9A-Fa-f:.]+)\](?::[0-9]+)?|([0-9.]+)(?::[0-9]+)?")
 
 
-def read_fields(request: web.BaseRequest) -> Fields:
+def read_fields(request: RequestHead) -> Fields:
     """The headers of a request in their order, names in lower case. What is not UTF-8 is kept byte by byte
     (surrogateescape): it goes on as it came."""
     sent = tuple(map(_name_of, request.raw_headers))
@@ -288,7 +287,7 @@ class Callers:
         self._hop = hop
         self._is_trusted: dict[tuple[str, bool], Caller] = {}
 
-    def find(self, request: web.BaseRequest) -> Caller:
+    def find(self, request: RequestHead) -> Caller:
         """Returns the caller at the other end of a request's connection."""
         peer, secure = request.protocol.peername, request.protocol.ssl_context is not None
         # A unix socket's other end is not an address: its client may have given it any name, with a line end in it.

@@ -113,6 +113,23 @@ async def deliver(
     """The tool's answer as it goes to the client; a stream is written here to its end. `cors` are the fields by which
     a page may read it; `closing`: the connection ends with this answer."""
     reply = delivered.reply
+    headers = make_delivery_headers(delivered, request.method, cors, record)
+    if isinstance(reply.body, bytes):
+        record.response_bytes = len(reply.body)
+        return Response(reply.status, headers, reply.body)
+    length = next((value for name, value in reply.headers if name.lower() == "content-length"), "")
+    stream = ResponseStream(
+        reply.status, [*headers, *cors], int(length) if length.isdecimal() else None, closes=closing
+    )
+    await _write(stream, reply, reply.body, request, record)
+    return stream
+
+
+def make_delivery_headers(
+    delivered: Delivered, method: str, cors: Headers, record: CallRecord
+) -> list[tuple[str, str]]:
+    """The fields of the tool's answer as it goes to the client. Notes its status in the record."""
+    reply = delivered.reply
     record.status = reply.status
     headers = make_reply_headers(reply.headers)
     if delivered.repairs or delivered.corrections or delivered.warnings:
@@ -124,17 +141,9 @@ async def deliver(
     headers.append(("X-Request-ID", record.request_id))
     if cors:  # what the upstream says of pages is its own view, without our routes
         headers = [(name, value) for name, value in headers if not name.lower().startswith("access-control-")]
-    if request.method == "HEAD":
+    if method == "HEAD":
         headers += [(name, value) for name, value in reply.headers if name.lower() == "content-length"]
-    if isinstance(reply.body, bytes):
-        record.response_bytes = len(reply.body)
-        return Response(reply.status, headers, reply.body)
-    length = next((value for name, value in reply.headers if name.lower() == "content-length"), "")
-    stream = ResponseStream(
-        reply.status, [*headers, *cors], int(length) if length.isdecimal() else None, closes=closing
-    )
-    await _write(stream, reply, reply.body, request, record)
-    return stream
+    return headers
 
 
 async def _write(

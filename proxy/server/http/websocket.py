@@ -23,6 +23,7 @@ from proxy.interfaces import CallRecord
 from proxy.server.http.checks import is_word
 from proxy.server.http.framing import ResponseStream, write
 from proxy.server.http.headers import list_nominated, make_reply_headers
+from proxy.server.http.request_head import RequestHead
 from proxy.upstream import ReplyBroken
 
 # RFC 6455 section 1.3.
@@ -56,7 +57,7 @@ class Far(Protocol):
 MAX_HELD: Final = 64 * 1024
 
 
-def asks_for_websocket(request: web.BaseRequest, fields: Fields) -> bool:
+def asks_for_websocket(request: RequestHead, fields: Fields) -> bool:
     """Whether a request is the client's handshake (RFC 6455 section 4.1)."""
     return (
         request.method == "GET"

@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from proxy.config.files.secrets import reveal
@@ -111,7 +111,7 @@ class Pools:
         """The servers of a joined upstream that are out of reach: name -> why."""
         return self._kind.list_servers_down(name) if self._kind is not None and name in self._made else {}
 
-    def retire(self, gone: Iterable[Upstream], last: frozenset[asyncio.Task[object]]) -> None:
+    def retire(self, gone: Iterable[Upstream], last: frozenset[asyncio.Future[Any]]) -> None:
         """Closes upstreams once the requests in `last`, which may still use them, are over."""
         if self._kind is not None:
             last = last.union(self._kind.take_leaving())
@@ -134,7 +134,7 @@ def _parts(entry: UpstreamConfig) -> tuple[str, ...]:
     return entry.added.parts if entry.added is not None else ()
 
 
-async def _close_after(upstream: Upstream, last: frozenset[asyncio.Task[object]]) -> None:
+async def _close_after(upstream: Upstream, last: frozenset[asyncio.Future[Any]]) -> None:
     try:
         if last:
             await asyncio.wait(last)

@@ -1,8 +1,9 @@
 """What is kept of a call that was refused, repaired or failed, so that the operator can open it later; never a value.
 
 Values are removed before anything is kept: each violation is worded as if its value were a secret, so `Actual: "***"`
-replaces the value that the model read, and texts that quote what was sent have the quotes masked. The text that the
-model read is composed only when somebody opens the call.
+replaces the value that the model read, and texts that quote what was sent have the quotes masked. So this masks more
+than the answer does: `core/display/preview.py` hides secrets alone, since the model knows what it sent. The text that
+the model read is composed only when somebody opens the call.
 """
 
 from __future__ import annotations
@@ -63,11 +64,11 @@ class KeptFailure:
     @property
     def length(self) -> int:
         """The characters of what a client may have made long: each error's words, and the keys on the way to it."""
-        violations = () if self.answer is None else self.answer.failure.violations
-        return sum(
-            len(each.message) + len(each.hint) + sum(len(step) for step in each.path if isinstance(step, str))
-            for each in violations
-        )
+        length = 0
+        for each in () if self.answer is None else self.answer.failure.violations:
+            length += len(each.message) + len(each.hint)
+            length += sum([len(step) for step in each.path if isinstance(step, str)])
+        return length
 
     def fields(self) -> Row:
         """The fields that an entry shows."""
@@ -95,8 +96,8 @@ def keep_failure(record: CallRecord) -> KeptFailure:
     leaves = _list_leaves(sent)
     came = list_errors(record)[:MOST_LISTED]
     mask = _mask_violation if record.outcome not in _OF_THE_TOOL else _mask_words
-    violations = tuple(mask(each, limits, leaves) for each in came)
-    errors = tuple(_describe_error(*pair) for pair in zip(violations, came, strict=True))
+    violations = tuple([mask(each, limits, leaves) for each in came])
+    errors = tuple([_describe_error(*pair) for pair in zip(violations, came, strict=True)])
     went = record.checked.value if record.checked is not None else ABSENT
     spelt = _find_new_names(record, sent, went)
     repairs = tuple(
@@ -182,7 +183,7 @@ def _list_leaves(value: JsonValue) -> tuple[str, ...]:
             stack += item[:_MOST_LEAVES]
         elif item is not None and not isinstance(item, bool | Absent):
             found.add(str(item))
-    return tuple(sorted((text for text in found if len(text) >= _SHORTEST_LEAF), key=len, reverse=True))
+    return tuple(sorted([text for text in found if len(text) >= _SHORTEST_LEAF], key=len, reverse=True))
 
 
 def _hide(text: str, leaves: Sequence[str]) -> str:
@@ -195,7 +196,8 @@ def _hide(text: str, leaves: Sequence[str]) -> str:
 def _mask_violation(violation: Violation, limits: FeedbackLimits, leaves: Sequence[str]) -> Violation:
     value = violation.value
     hiding = make_hider(value, limits, path=violation.path, sensitive=True)
-    message, hint = (_hide(hiding.hide(text[:4096]), leaves) for text in (violation.message, violation.hint))
+    message = _hide(hiding.hide(violation.message[:4096]), leaves)
+    hint = _hide(hiding.hide(violation.hint[:4096]), leaves) if violation.hint else ""
     shown = value if value is None or isinstance(value, Absent | bool) else MASK
     return Violation(  # `replace` takes several times as long
         violation.code, violation.path, message, violation.expected, hint, violation.severity, shown,

@@ -112,7 +112,8 @@ class MistakeCounts:
         if record.would_refuse:
             self._would[route, tool] = (self._would.get((route, tool), (0, 0.0))[0] + 1, now)
         seen: set[Key] = set()
-        places = [(each, _find_counted_place(policy, each)) for each in list_errors(record)]
+        errors = list_errors(record)
+        places = [(each, _find_counted_place(policy, each)) for each in errors]
         kinds = {(place, each.code.name) for each, place in places}
         for violation, place in places:
             key = (route, tool, place, violation.code.name)
@@ -125,7 +126,7 @@ class MistakeCounts:
             self._describe(key, mistake, violation, record, call, alone=len(places) == 1)
         self._count_repairs(record, route, tool, now)
         if policy is not None and record.violations:
-            self._count_invented(record, call, policy, now)
+            self._count_invented(record, call, policy, errors, now)
         if refused or record.corrected_after:
             self._settle(record, call, tuple(seen) if refused else ())
 
@@ -177,12 +178,14 @@ class MistakeCounts:
             if value in mistake.tried:
                 mistake.tried[value] = len(by)
 
-    def _count_invented(self, record: CallRecord, call: ToolCall, policy: ToolPolicy, now: float) -> None:
+    def _count_invented(
+        self, record: CallRecord, call: ToolCall, policy: ToolPolicy, errors: list[Violation], now: float
+    ) -> None:
         if policy.check is None or not isinstance(call.arguments, Document):
             return
         table = self._invented.setdefault((record.route, record.tool), {})
         renames = find_renames(policy.check, call.arguments.value, record.violations)
-        for parent in {each.path[:-1] for each in list_errors(record) if each.code in _ABOUT_KEYS and each.path}:
+        for parent in {each.path[:-1] for each in errors if each.code in _ABOUT_KEYS and each.path}:
             holder = find_value(call.arguments.value, parent)
             if not isinstance(holder, dict):
                 continue
@@ -196,7 +199,7 @@ class MistakeCounts:
                 if len(name) <= _LONGEST_KEY and name.isprintable():
                     key = _count_key(table, _normalise_place(policy, parent), name)
                     key.calls, key.last = key.calls + 1, now
-                    key.refused += all(each.path == (*parent, name) for each in list_errors(record))
+                    key.refused += all(each.path == (*parent, name) for each in errors)
                     for lacking in [meant[name]] if name in meant else open_names:
                         key.beside[lacking] += 1
                         tried = meant | {name: lacking}

@@ -1,6 +1,7 @@
 """`Http1Upstream` sends requests over HTTP/1.1, with one connection pool per upstream.
 
     send / relay        one exchange; the border where ExchangeError becomes an UpstreamFault
+    start               the same as `send` where nothing has to be waited for before the request goes out
       Pool.take         an idle connection, a new one, or a place in the queue
       Connection.begin  writes the request, or reports that the connection was dead and nothing went out
       Connection.wait_ready  waits for the answer: whole, or as a stream
@@ -19,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import math
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 from proxy.core.model.fields import NO_SPELLINGS, OF_THE_SENDER, Spellings
@@ -121,11 +122,8 @@ class Http1Upstream:
     async def send(self, checked: CheckedCall, request: UpstreamRequest) -> UpstreamReply | UpstreamFault:  # noqa: ARG002 - the proof of the check
         """Sends a checked call once and gives the answer. Cancelling the caller cancels the upstream request."""
         try:
-            origin, body, keep = self._origin, request.body, self._settings.buffer
-            target = origin.prefix + request.target
-            head = write_head(
-                request.method, target, origin.authority, request.headers, len(body), spellings=request.spellings
-            )
+            body, keep = request.body, self._settings.buffer
+            head = self._write_head(request)
             now = self._loop.time()
             due = now + request.timeout
             reader = AnswerReader(request.method, self._limits)
@@ -140,12 +138,62 @@ class Http1Upstream:
             except BaseException:
                 connection.abort()
                 raise
-            if reader.complete and reader.size <= keep and connection.fault is None:
-                self._pool.give_back(connection, reader.idle)
-                return UpstreamReply(reader.status, reader.headers, reader.take())
+            return self._take_whole(connection, reader) or await self._reply(connection, request)
+        except ExchangeError as broken:
+            return broken.fault.of(self._settings.name)
+
+    def start(
+        self,
+        checked: CheckedCall,  # noqa: ARG002 - as above
+        request: UpstreamRequest,
+        on_ready: Callable[[], None],
+    ) -> Http1Exchange | None:
+        """Implements `StartsExchanges`: sends a checked call on an idle connection; None where there is none, and
+        nothing was sent."""
+        try:
+            head = self._write_head(request)
+        except ExchangeError:  # `send` tells why
+            return None
+        now = self._loop.time()
+        connection = self._pool.take_idle(now)
+        if connection is None:
+            return None
+        reader, keep = AnswerReader(request.method, self._limits), self._settings.buffer
+        if not connection.begin(reader, head, request.body, keep, now + request.timeout, on_ready):
+            return None
+        request.note_passed()
+        return Http1Exchange(self, connection, request)
+
+    def take_started(self, connection: UpstreamConnection) -> UpstreamReply | None:
+        """The answer of a started exchange, where it has come whole; None where it streams, or something is wrong."""
+        return self._take_whole(connection, connection.reader)
+
+    async def await_started(
+        self, connection: UpstreamConnection, request: UpstreamRequest
+    ) -> UpstreamReply | UpstreamFault:
+        """The answer of a started exchange, as `send` gives it."""
+        try:
             return await self._reply(connection, request)
         except ExchangeError as broken:
             return broken.fault.of(self._settings.name)
+
+    def _write_head(self, request: UpstreamRequest) -> bytes:
+        origin = self._origin
+        return write_head(
+            request.method,
+            origin.prefix + request.target,
+            origin.authority,
+            request.headers,
+            len(request.body),
+            spellings=request.spellings,
+        )
+
+    def _take_whole(self, connection: UpstreamConnection, reader: AnswerReader) -> UpstreamReply | None:
+        """The answer, where it has come whole and may be kept in memory; its connection is free again."""
+        if reader.complete and reader.size <= self._settings.buffer and connection.fault is None:
+            self._pool.give_back(connection, reader.idle)
+            return UpstreamReply(reader.status, reader.headers, reader.take())
+        return None
 
     async def relay(self, request: UpstreamRequest, body: AsyncIterator[bytes] | None) -> UpstreamReply | UpstreamFault:
         """Sends what is not a call, streaming both ways; `request.body` is used if `body` is None.
@@ -227,6 +275,36 @@ class Http1Upstream:
 
     def _give_back(self, connection: UpstreamConnection) -> None:
         self._pool.give_back(connection, connection.reader.idle)
+
+
+class Http1Exchange:
+    """Implements `interfaces.StartedExchange`: a request that has gone out on an idle connection."""
+
+    __slots__ = ("_connection", "_reply", "_request", "_upstream")
+
+    def __init__(self, upstream: Http1Upstream, connection: UpstreamConnection, request: UpstreamRequest) -> None:
+        self._upstream = upstream
+        self._connection = connection
+        self._request = request
+        self._reply: UpstreamReply | None = None
+
+    def take(self) -> UpstreamReply | None:
+        """The answer, where it is whole; None where it streams, or something is wrong."""
+        self._reply = self._upstream.take_started(self._connection)
+        return self._reply
+
+    async def wait(self) -> UpstreamReply | UpstreamFault:
+        """The answer, as `Upstream.send` gives it: the one that was taken, or the one that comes."""
+        if self._reply is not None:
+            return self._reply
+        self._connection.on_ready = None
+        return await self._upstream.await_started(self._connection, self._request)
+
+    def abort(self) -> None:
+        """Ends the exchange: nobody waits for its answer."""
+        if self._reply is None:
+            self._connection.on_ready = None
+            self._connection.abort()
 
 
 class Upload:

@@ -91,7 +91,8 @@ class ConnectionState(Enum):
 class UpstreamConnection(asyncio.Protocol):
     """Carries one exchange at a time. Made by the pool, which `gone` tells once when the state becomes CLOSED.
 
-    `coming` is done when the answer is complete, begins to stream, or has failed. `alarm` fires when the answer is
+    `coming` is done when the answer is complete, begins to stream, or has failed; where `on_ready` is set, it is called
+    once in place of that. `alarm` fires when the answer is
     overdue or, between exchanges, when the connection has been idle too long. `fault` is why the connection closed.
     These are plain attributes because every call reads them.
     """
@@ -102,6 +103,7 @@ class UpstreamConnection(asyncio.Protocol):
         self.state = ConnectionState.NEW
         self.alarm = Alarm(loop, self._ring)
         self.coming: asyncio.Future[None] = loop.create_future()
+        self.on_ready: Callable[[], None] | None = None
         self.fault: FaultKind | None = None
         self._transport: asyncio.Transport | None = None
         self._poll: Callable[[int], list[tuple[int, int]]] = _poll_nothing
@@ -115,7 +117,15 @@ class UpstreamConnection(asyncio.Protocol):
         self._stop_upload: Callable[[], object] | None = None
 
     # --- an exchange --------------------------------------------------------------------------------------------------
-    def begin(self, reader: AnswerReader, head: bytes, body: bytes, keep: int, due: float) -> bool:
+    def begin(
+        self,
+        reader: AnswerReader,
+        head: bytes,
+        body: bytes,
+        keep: int,
+        due: float,
+        on_ready: Callable[[], None] | None = None,
+    ) -> bool:
         """Writes a request; False where the connection turned out to be dead and nothing was written.
 
         A body of up to `keep` bytes is collected; a longer or endless one streams, and with -1 every one does. `due`
@@ -129,7 +139,9 @@ class UpstreamConnection(asyncio.Protocol):
             return False
         self._exchanges += 1
         self.state, self._reader, self._keep = ConnectionState.ACTIVE, reader, keep
-        self.coming = self._loop.create_future()
+        self.on_ready = on_ready
+        if on_ready is None:
+            self.coming = self._loop.create_future()
         self.alarm.at(due)
         if len(body) <= _ONE_WRITE:
             transport.write(head + body)
@@ -343,7 +355,10 @@ class UpstreamConnection(asyncio.Protocol):
         return self.coming
 
     def _wake(self) -> None:
-        if not self.coming.done():
+        if self.on_ready is not None:
+            call, self.on_ready = self.on_ready, None
+            call()
+        elif not self.coming.done():
             self.coming.set_result(None)
 
     def _ring(self) -> None:

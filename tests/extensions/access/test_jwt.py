@@ -304,3 +304,11 @@ async def test_no_claim_stands_in_the_log() -> None:
         await there.call(there.issuer.sign(sub="secret-subject", exp=NOW - 999))
         text = there.proxy.log.getvalue()
     assert (False, False, 2) == ("secret-subject" in text, "ada@" in text, len(there.proxy.lines()))
+
+
+async def test_a_rate_by_caller_counts_the_subject_of_a_signed_token() -> None:
+    async with guarded(f"{ROUTE}    limits: {{rate: {{calls: 1, per: 1h, by: caller}}}}\n") as there:
+        seen = [
+            await there.call(there.issuer.sign(sub=sub, jti=jti)) for sub, jti in (("a", "1"), ("a", "2"), ("b", "3"))
+        ]
+        assert [200, 429, 200] == [each.status for each in seen]

@@ -11,7 +11,7 @@ import pytest
 from proxy.core.json.eventtext import read_events
 from tests.extensions.access.issuer import AUDIENCE, guarded
 from tests.extensions.mcp.conversation import Talk, feedback, refusal, talk, text
-from tests.extensions.mcp.server import ADD, NOW, McpServer, call
+from tests.extensions.mcp.server import ADD, NOW, McpServer, as_json, call, result
 from tests.serving.wire import Seen, exchange, post
 
 TOKEN = "reader-token-0123456"
@@ -170,3 +170,19 @@ async def test_the_scope_of_a_token_decides_what_is_listed() -> None:
         assert [["add"], [], ["add"]] == [
             await names_for(scope="calc"), await names_for(scope="x"), await names_for(scope="calc", aud=[AUDIENCE]),
         ]  # fmt: skip
+
+
+async def test_a_batch_shows_no_list() -> None:
+    body = json.dumps([LIST, {"jsonrpc": "2.0", "id": 3, "method": "ping"}]).encode()
+
+    class Batched(McpServer):
+        """A server of revision 2025-03-26, which answers batches."""
+
+        def _answer(self, message: Any, seen: Seen) -> Any:
+            if not isinstance(message, list):
+                return super()._answer(message, seen)
+            return as_json([result(LIST, {"tools": list(self.tools)}), result(message[1], {})])
+
+    async with talk(Batched([ADD, DROP]), more=f"{AUTH}, {RULES}") as client:
+        seen = await exchange(client.proxy.port, post("/mcp", body, BEARER))
+        assert b"drop_all" not in seen.body

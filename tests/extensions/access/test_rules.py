@@ -186,6 +186,16 @@ async def test_a_function_behind_a_container_is_judged_and_shown_like_any_other(
         assert 1 == len(server.seen)
 
 
+async def test_a_hook_answers_only_what_a_rule_allows() -> None:
+    hooks = "[{use: 'tests.hooks.samples:Says', with: {answer: {kept: 1}}}]".replace("with:", "settings:")
+    async with tool(replies(OK)) as server, proxied(f"{ROUTE}}}", server.url, tools=TOOLS, hooks=hooks) as proxy:
+        seen = [
+            await call(proxy, *one)
+            for one in (("read_file", {"path": "/data/a"}), ("read_file", {"path": "/etc/a"}), ("delete_file", {}))
+        ]
+        assert ([200, 403, 403], []) == ([each.status for each in seen], server.seen)
+
+
 async def test_scopes_claims_and_issuers_decide_by_the_token() -> None:
     route = """
   - path: /weather

@@ -85,6 +85,19 @@ def messages_stream(pieces: Sequence[str], name: str = "get_weather", text: Sequ
     return [data({"type": kind, **rest}, kind) for kind, rest in kinds]
 
 
+def messages_words(words: Sequence[str]) -> list[bytes]:
+    """Messages: nothing but text."""
+    kinds: list[tuple[str, dict[str, Any]]] = [
+        ("message_start", {"message": {"id": "m1", "type": "message", "role": "assistant", "content": []}}),
+        ("content_block_start", {"index": 0, "content_block": {"type": "text", "text": ""}}),
+        *(("content_block_delta", {"index": 0, "delta": {"type": "text_delta", "text": word}}) for word in words),
+        ("content_block_stop", {"index": 0}),
+        ("message_delta", {"delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 5}}),
+        ("message_stop", {}),
+    ]
+    return [data({"type": kind, **rest}, kind) for kind, rest in kinds]
+
+
 def streamed(events: Sequence[bytes]) -> bytes:
     """A streamed answer as it is on the wire."""
     return answer("200 OK", b"".join(events), EVENTS_TYPE)

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+import json
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, cast
 
-from proxy.extensions.console.pool_pages import merge_calls, merge_upstreams
+from proxy.extensions.console.pool_pages import join_calls, merge_calls, merge_upstreams
+from proxy.server.admin.page import EventPage, Page, PageRequest, Readers
+from proxy.server.workers.supervisor import WorkerPool
 
 
 def test_changes_of_all_workers_stand_in_the_order_of_time_and_the_last_twenty_of_a_breaker_are_shown() -> None:
@@ -67,3 +73,59 @@ def test_calls_of_several_workers_are_sorted_as_those_of_one() -> None:
         assert isinstance(joined, dict)
         found[sort] = "".join(call["timestamp"] for call in joined["calls"])
     assert {"time": "1234", "-time": "4321", "-attempts": "4321", "attempts": "2134", "tool": "4321"} == found
+
+
+@dataclass
+class Pool:
+    """Two workers, `a` and `b`, each with one kept call. Those in `silent` do not answer, those in `dead` ended."""
+
+    silent: set[str] = field(default_factory=set)
+    dead: set[str] = field(default_factory=set)
+    asked: int = 0
+    readers: Readers = field(default_factory=Readers)
+
+    @property
+    def workers(self) -> list[Any]:
+        return [
+            SimpleNamespace(run=run, process=SimpleNamespace(returncode=-9 if run in self.dead else None))
+            for run in ("a", "b")
+        ]
+
+    async def ask(self, worker: Any, _method: str, target: str, *_: object) -> Page | None:
+        self.asked += 1
+        if worker.run in self.silent | self.dead:
+            return None
+        new = "after" not in target or f"{worker.run}.1" not in target
+        calls = [{"id": f"{worker.run}.1", "timestamp": "1"}] if new else []
+        shown = {"calls": calls, "cursor": f"{worker.run}.1", "kept": 1, "bound": 9, "missed": 0, "changes": [],
+                 "changes_cursor": f"{worker.run}.0"}  # fmt: skip
+        return Page(json.dumps(shown).encode())
+
+
+async def read_stream(pool: Pool, start: str) -> str:
+    """The events of a stream whose end is asked for once both workers were asked twice more."""
+    question = PageRequest("GET", "/-/calls", "", "", {}, accept="text/event-stream", resume=start)
+    page = await join_calls(cast(WorkerPool, pool), question)
+    assert isinstance(page, EventPage)
+    pieces = []
+    async for piece in page.events:
+        pieces.append(piece.decode())
+        pool.readers.ending = pool.asked >= 2
+    return "".join(pieces)
+
+
+async def test_a_worker_that_lives_and_is_slow_is_not_lost_and_its_calls_come_once() -> None:
+    pool = Pool(silent={"a"})
+
+    async def wake() -> None:
+        while not pool.asked:
+            await asyncio.sleep(0)
+        pool.silent.clear()
+
+    events, _ = await asyncio.gather(read_stream(pool, "a.1,b.0"), wake())
+    assert (0, 1, 1) == (events.count("event: lost"), events.count("event: call"), events.count('"id":"b.1"'))
+
+
+async def test_a_worker_that_has_ended_is_lost() -> None:
+    events = await read_stream(Pool(dead={"a"}), "a.1,b.1")
+    assert 'event: lost\ndata: {"worker":"a","missed":null}' in events

@@ -11,8 +11,9 @@ from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
 from proxy.config.model import Config
 from proxy.config.sections.units import read_seconds, read_size, read_switch
-from proxy.core.contract.correction import CORRECTIONS, CorrectionPolicy, Layer, Scope
+from proxy.core.contract.correction import CORRECTIONS, Layer
 from proxy.core.display.placeholders import find_placeholders
+from proxy.extensions.correction.core.correction_policy import CorrectionPolicy, Scope, find_policy
 from proxy.extensions.correction.core.settings import (
     NEEDED,
     PLACEHOLDERS,
@@ -42,7 +43,7 @@ def mistakes(folder: Path, text: str, route: str = "") -> list[str]:
 
 
 def policy(config: Config) -> CorrectionPolicy:
-    return config.routes[0].tools["x"].policy.correction
+    return find_policy(config.routes[0].tools["x"].policy)
 
 
 def test_it_is_off_unless_switched_on(tmp_path: Path) -> None:

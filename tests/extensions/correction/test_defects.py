@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from proxy.core.contract.correction import CorrectionPolicy
 from proxy.core.contract.policy import ToolPolicy, UnknownTool
 from proxy.core.decide import decide
 from proxy.core.model import codes
@@ -22,6 +21,7 @@ from proxy.core.model.values import (
     ToolCall,
     UpstreamReply,
 )
+from proxy.extensions.correction.core.correction_policy import CorrectionPolicy
 from proxy.extensions.correction.core.settings import CorrectionSettings
 from proxy.extensions.correction.corrector import ModelCorrector
 from proxy.extensions.correction.endpoint import Endpoint
@@ -30,7 +30,7 @@ from proxy.interfaces import CallRecord, QuerySources, Services, Stumble, Upstre
 from proxy.server.identity import SystemClock, SystemPacing
 from proxy.state import make_store
 
-POLICY = ToolPolicy("t", None, "", correction=CorrectionPolicy(validation_feedback=True, trajectory=True))
+POLICY = ToolPolicy("t", None, "", added={"correct": CorrectionPolicy(validation_feedback=True, trajectory=True)})
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from proxy.__main__ import main
 from proxy.config.files.other_names import OTHER_NAMES
 from proxy.config.load import load
 from proxy.core.contract.correction import Asked
+from proxy.extensions.correction.core.correction_policy import find_policy
 from proxy.extensions.correction.core.settings import PLACEHOLDERS
 from proxy.extensions.correction.correction_section import find_correction
 from proxy.extensions.correction.evaluation import read_bundled_cases, read_cases
@@ -78,7 +79,7 @@ def test_the_example_of_the_page_is_a_config(tmp_path: Path) -> None:
     settings = find_correction(config)
     assert settings is not None
     assert ("authorization", "Bearer k") in settings.headers
-    assert config.routes[0].tools["currency"].policy.correction.trajectory
+    assert find_policy(config.routes[0].tools["currency"].policy).trajectory
 
 
 def test_the_shares_without_a_model_are_those_that_are_measured(

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.check.validation import compile_check
-from proxy.core.contract.correction import CorrectionPolicy, Scope
 from proxy.core.contract.policy import RepairPolicy, ToolPolicy
 from proxy.core.decide import decide
 from proxy.core.json.jsontext import are_equal, parse
@@ -27,6 +26,7 @@ from proxy.core.model.values import (
     UpstreamReply,
 )
 from proxy.core.rules.rules import select_rules
+from proxy.extensions.correction.core.correction_policy import CorrectionPolicy, Scope
 from proxy.extensions.correction.core.settings import CorrectionSettings
 from proxy.extensions.correction.corrector import ModelCorrector
 from proxy.extensions.correction.endpoint import Endpoint
@@ -50,7 +50,7 @@ CHECK = compile_check(
 )
 POLICY = ToolPolicy(
     "t", CHECK, "", repair=RepairPolicy(select_rules("standard", {})),
-    correction=CorrectionPolicy(validation_feedback=True, semantic_retry=True, scope=Scope.FAILING),
+    added={"correct": CorrectionPolicy(validation_feedback=True, semantic_retry=True, scope=Scope.FAILING)},
 )  # fmt: skip
 SENT = b'{"unit": "rankine", "days": "3", "place": {"city": "Oslo"}, "note": "1.10"}'
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from proxy.core.contract.correction import CorrectionPolicy, Layer
+from proxy.core.contract.correction import Layer
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.model.values import UpstreamReply
 from proxy.core.tool_errors.classify import classify_answer
+from proxy.extensions.correction.core.correction_policy import CorrectionPolicy
 from proxy.extensions.correction.rules import ACTIVATION, MATRIX, Action, Why, asks
 from tests.extensions.correction.model import failed, rig, says
 from tests.serving.wire import JSON_TYPE, answer, replies
@@ -93,7 +94,7 @@ def test_layer_3_is_asked_about_every_error_that_the_seed_knows(pattern: str, st
     body = json.dumps({"error": f"location {pattern} x"}).encode()
     failure = classify_answer(UpstreamReply(status, (("content-type", "application/json"),), body), 0.0)
     assert failure is not None
-    policy = ToolPolicy("t", None, "", correction=CorrectionPolicy(validation_feedback=True))
+    policy = ToolPolicy("t", None, "", added={"correct": CorrectionPolicy(validation_feedback=True)})
     assert asks(Layer.VALIDATION_FEEDBACK, failure, policy, independent=True)
 
 

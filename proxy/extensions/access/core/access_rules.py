@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Final
 
-from proxy.core.model.values import ABSENT, CheckedCall, Document, JsonValue
+from proxy.core.model.values import ABSENT, CheckedCall, Document, JsonValue, ToolCall
 from proxy.extensions.access.core.paths import UnclearPathError, resolve_paths
 from proxy.extensions.access.core.settings import AccessRule
 
@@ -88,14 +88,24 @@ def names_tool(rule: AccessRule, tool: str) -> bool:
     return any(fnmatchcase(tool, pattern) for pattern in rule.tools)
 
 
-def fits_arguments(rule: AccessRule, checked: CheckedCall) -> bool:
-    """Whether the arguments of a call, as they would be sent, are what a rule wants. They have to be so as they stand
-    and with their paths resolved."""
+def find_sent(checked: CheckedCall) -> JsonValue:
+    """The arguments of a call as they would be sent; ABSENT for a client's own bytes that nobody can read, in which the
+    service might."""
+    return checked.value if checked.enforced else find_arguments(checked.call)
+
+
+def find_arguments(call: ToolCall) -> JsonValue:
+    """The arguments of a call as they came; ABSENT where they cannot be read."""
+    return call.arguments.value if isinstance(call.arguments, Document) else ABSENT
+
+
+def fits_arguments(rule: AccessRule, value: JsonValue) -> bool:
+    """Whether arguments are what a rule wants: as they stand, and with their paths resolved. ABSENT never fits a rule
+    about arguments."""
     if rule.arguments is None:
         return True
-    value = checked.value
-    if not checked.enforced and not isinstance(checked.call.arguments, Document):
-        return False  # what the service would read in the client's own bytes, nobody knows
+    if value is ABSENT:
+        return False
     try:
         return rule.arguments.accepts(value) and rule.arguments.accepts(resolve_paths(value))
     except UnclearPathError:

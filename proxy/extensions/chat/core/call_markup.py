@@ -138,6 +138,11 @@ def find_sign(text: str) -> int | None:
     return min(tails, default=None)
 
 
+def has_sign(text: str) -> bool:
+    """Whether markup begins anywhere in a text."""
+    return _SIGN.search(text) is not None
+
+
 def find_text_calls(text: str, read: ReadText) -> FoundText | None:
     """The calls with which a whole text ends; None where it has none, or where anything about them is in doubt."""
     found = _SIGN.search(text) if len(text) <= LONGEST else None

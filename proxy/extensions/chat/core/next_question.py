@@ -39,16 +39,18 @@ def _add_to_chat(
 
 def _make_readable(message: dict[str, JsonValue]) -> dict[str, JsonValue]:
     """The message with arguments that templates of model servers can read: `{}` for those that are no JSON."""
-    calls = [
-        {**call, "function": {**call["function"], "arguments": "{}"}} if _is_unreadable(call) else call
-        for call in _as_list(message.get("tool_calls"))
-    ]
+    calls = [_make_call_readable(call) for call in _as_list(message.get("tool_calls"))]
     return {**message, "tool_calls": calls}
 
 
-def _is_unreadable(call: JsonValue) -> bool:
-    arguments = call["function"].get("arguments")
-    return not isinstance(arguments, str) or isinstance(parse(arguments.encode("utf-8", "surrogatepass")), JsonProblem)
+def _make_call_readable(call: JsonValue) -> JsonValue:
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict):
+        return call
+    arguments = function.get("arguments")
+    text = arguments.encode("utf-8", "surrogatepass") if isinstance(arguments, str) else b""
+    is_readable = not isinstance(parse(text), JsonProblem)
+    return call if is_readable else {**call, "function": {**function, "arguments": "{}"}}
 
 
 def _add_to_responses(

@@ -143,6 +143,11 @@ def _as_text(value: JsonValue) -> str:
     return value if isinstance(value, str) else ""
 
 
+def _as_key(value: JsonValue) -> object:
+    """A number by which events name what they belong to; None for any other value."""
+    return value if isinstance(value, int) else None
+
+
 def _list_objects(value: JsonValue) -> Iterator[tuple[int, dict[str, Any]]]:
     for at, item in enumerate(value if isinstance(value, list) else ()):
         if isinstance(item, dict):
@@ -162,7 +167,7 @@ class _Chat:
 
     def read(self, value: Mapping[str, Any], number: int) -> None:
         for at, choice in _list_objects(value.get("choices")):
-            index = choice.get("index", 0)
+            index = _as_key(choice.get("index", 0))
             delta = choice.get("delta")
             for position, part in _list_objects(delta.get("tool_calls") if isinstance(delta, dict) else None):
                 function = part.get("function")
@@ -203,7 +208,7 @@ class _Responses:
         self.is_complete = False
 
     def read(self, value: Mapping[str, Any], number: int) -> None:
-        kind, key, item = value.get("type"), value.get("output_index"), value.get("item")
+        kind, key, item = value.get("type"), _as_key(value.get("output_index")), value.get("item")
         if isinstance(item, dict) and item.get("type") == "function_call":
             self._read_item(key, item, number, ("item",), is_first=kind == "response.output_item.added")
         elif kind in ("response.function_call_arguments.delta", "response.function_call_arguments.done"):
@@ -225,7 +230,7 @@ class _Responses:
             call.copies.append((number, (*place, "arguments")))
 
     def _read_arguments(self, value: Mapping[str, Any], number: int, *, is_piece: bool) -> None:
-        call = self.calls.get(value.get("output_index"))
+        call = self.calls.get(_as_key(value.get("output_index")))
         if call is None:
             return
         if is_piece:
@@ -245,7 +250,7 @@ class _Messages:
         self.is_complete = False
 
     def read(self, value: Mapping[str, Any], number: int) -> None:
-        kind, key = value.get("type"), value.get("index")
+        kind, key = value.get("type"), _as_key(value.get("index"))
         block, delta = value.get("content_block"), value.get("delta")
         if kind == "content_block_start" and isinstance(block, dict) and block.get("type") == "tool_use":
             call = self.calls.setdefault(key, StreamedCall((number, _ADDED), _as_text(block.get("id"))))

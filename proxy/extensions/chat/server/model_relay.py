@@ -85,7 +85,6 @@ class ModelRelay:
     async def _answer(self, listed: ListedRequest, asked: ModelRequest) -> Answer:
         call_route, record = listed.call_route, listed.record
         route = call_route.binding.route
-        self._reports.learned(route.name, asked.tools.tools)
         record.outcome, record.upstream = "passthrough", route.upstream
         record.request_bytes = len(call_route.raw.body)
         started = self._clock.now()
@@ -115,9 +114,9 @@ class ModelRelay:
         if isinstance(first, UpstreamReply):
             return first, ()
         found = await ask_until_right(first, asked, settings, partial(self._ask_again, listed, asked))
-        note_calls(listed, asked, found, self._clock.now())
+        self._note(listed, asked, found)
         headers = reply.headers if found.answer.written is first.text else _keep_true(reply.headers)
-        if settings.retries and found.answer.calls:
+        if settings.retries and (found.answer.calls or found.attempts > 1):
             headers = (*headers, ("Tool-Attempts", str(found.attempts)))
         if (failed := found.answer.failed) is not None and failed.failure is not None:
             if settings.mode == "refuse":
@@ -139,7 +138,7 @@ class ModelRelay:
             return None
         found = await self._read_answer(listed, asked, reply)
         if isinstance(found, UpstreamReply):
-            await close_body(found)
+            await close_body(reply)
             return None
         return found
 
@@ -177,7 +176,8 @@ class ModelRelay:
         """The answer as it is streamed, and the repairs that are known before its first byte goes out."""
         settings = _find_settings(listed.call_route.binding.route)
         judge = partial(self._judge_calls, listed, asked)
-        stream = JudgedStream(asked.api, reply, judge, settings.max_answer)
+        find = None if settings.text_calls == "off" else partial(self._find_in_text, listed, asked)
+        stream = JudgedStream(asked.api, reply, judge, find, settings.max_answer)
         body = stream.read()
         try:
             first = await anext(body, b"")
@@ -186,12 +186,35 @@ class ModelRelay:
         headers = _keep_true(reply.headers)
         return UpstreamReply(reply.status, headers, _stream_on(first, body)), _list_repairs(stream.judged)
 
+    async def _find_in_text(
+        self, listed: ListedRequest, asked: ModelRequest, text: str
+    ) -> tuple[str, list[JudgedCall]] | None:
+        """The valid calls with which a streamed text ends, and the text before them."""
+        judge = self._find_judge(listed)
+        found = judge.find_in_text(text, "markup")
+        if found is None:
+            return None
+        seed = listed.record.request_id.encode()
+        ids = [make_call_id(asked.api, seed, at) for at in range(len(found.calls))]
+        calls = [FoundCall(each, call.name, call.arguments) for each, call in zip(ids, found.calls, strict=True)]
+        judged = await judge.judge_text(asked, calls, _find_conversation(listed))
+        if judged is None:
+            return None
+        self._note(listed, asked, FinalAnswer(JudgedAnswer(b"", None, judged)))
+        return found.before, judged
+
     async def _judge_calls(
         self, listed: ListedRequest, asked: ModelRequest, calls: list[FoundCall]
     ) -> list[JudgedCall]:
         judged = await self._find_judge(listed).judge(asked, calls, _find_conversation(listed))
-        note_calls(listed, asked, FinalAnswer(JudgedAnswer(b"", None, judged)), self._clock.now())
+        self._note(listed, asked, FinalAnswer(JudgedAnswer(b"", None, judged)))
         return judged
+
+    def _note(self, listed: ListedRequest, asked: ModelRequest, found: FinalAnswer) -> None:
+        """Notes the calls of the answer that goes on. Tools that the request brought have a name in metrics then."""
+        named = [call.tool for call in found.answer.calls if call.tool in asked.tools.tools]
+        self._reports.learned(listed.call_route.binding.route.name, named)
+        note_calls(listed, asked, found, self._clock.now())
 
     def _find_judge(self, listed: ListedRequest) -> CallJudge:
         route = listed.call_route.binding.route

@@ -83,9 +83,11 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class MessageBatch:
-    """Several messages in one body (revision 2025-03-26). `may_pass` says that none of them calls a tool."""
+    """Several messages in one body (revision 2025-03-26). `may_pass` says that none of them calls a tool,
+    `lists` that one of them asks for the list of tools."""
 
     may_pass: bool
+    lists: bool = False
 
 
 # Requests of a server -> the capability that a client has to declare for them ("Capability Negotiation").
@@ -112,7 +114,8 @@ def read_message(request: RawRequest, limits: TextLimits) -> Message | MessageBa
         return value
     if isinstance(value, list):
         return MessageBatch(
-            all(isinstance(item, dict) and item.get("method") != CALL and not _find_ambiguity(item) for item in value)
+            all(isinstance(item, dict) and item.get("method") != CALL and not _find_ambiguity(item) for item in value),
+            any(isinstance(item, dict) and item.get("method") == LIST for item in value),
         )
     if not isinstance(value, dict):
         return JsonProblem("not a JSON-RPC message", 1, 1)

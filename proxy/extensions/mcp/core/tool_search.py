@@ -15,7 +15,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from proxy.core.contract.correction import CorrectionPolicy
 from proxy.core.contract.function_pages import SEARCH, SEARCHED, show_function
 from proxy.core.contract.listed_schema import compile_listed
 from proxy.core.contract.policy import CallCap, ToolPolicy
@@ -135,7 +134,7 @@ def make_own_policy(name: str, template: ToolPolicy, container: Container) -> To
     schema, answer = DESCRIBE_TOOL["inputSchema"], partial(make_description, functions)
     if name == SEARCH:
         schema, answer = SEARCH_TOOL["inputSchema"], partial(make_search_answer, ToolIndex(functions), len(functions))
-    template = replace(template, cap=CallCap(), correction=CorrectionPolicy())
+    template = replace(template, cap=CallCap(), added={})
     return replace(template, tool=name, check=compile_listed(schema, USUAL), answers_here=answer)
 
 

@@ -72,6 +72,10 @@ class _OwnToolsToo:
         """Why a call is not sent."""
         return None if checked.call.tool in self.own else self.calls.refuse_call(checked)
 
+    def refuse_answer(self, call: ToolCall) -> Failure | None:
+        """Why a call gets no answer from a hook."""
+        return None if call.tool in self.own else self.calls.refuse_answer(call)
+
 
 @dataclass(frozen=True, slots=True)
 class McpRouteRequest:

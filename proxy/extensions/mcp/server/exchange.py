@@ -40,6 +40,7 @@ from proxy.extensions.mcp.adapters.mcpmessage import (
     LIST,
     SESSION_HEADER,
     Message,
+    MessageBatch,
     find_wrong_mirror,
     guess_message,
     is_bare,
@@ -74,6 +75,7 @@ from proxy.server.http.responses import answer_fault, deliver, make_refusal, mak
 from proxy.server.listed_request import ListedRequest, PassedOn, Reports
 
 _JSON = (("Content-Type", "application/json"),)
+_LISTING_BATCH = "A batch must not list tools here: send tools/list in a request of its own."
 _NO_MESSAGE = Message("", "")
 
 
@@ -122,6 +124,8 @@ class Exchange:
         )
         token = record.notes.get("client.token", "")
         asking = Asking.of(self._learner, call_route, message, upstream, self._reports, elsewhere, token)
+        if isinstance(found, MessageBatch) and found.lists and not asking.shows_all:
+            return mcp_request.make_refusal(make_refusal(codes.BAD_REQUEST, _LISTING_BATCH, record))
         if isinstance(meant, ToolCall):
             return await self._call(mcp_request, meant, asking)
         if message.method == LIST and asking.rules.collapse is not None:

@@ -109,6 +109,11 @@ class Asking:
         """The id of the client's MCP session, '' without one."""
         return "" if self.message.modern else self.call_route.raw.header(SESSION_HEADER) or ""
 
+    @property
+    def shows_all(self) -> bool:
+        """Whether this client sees the list as the server writes it."""
+        return self.rules.shows_all and self.rules.collapse is None
+
     def list_servers(self) -> tuple[ToolServer, ...]:
         """Returns the servers that have the tools, where they are several."""
         upstream = self.upstream

@@ -1,0 +1,68 @@
+"""The table of `check`: who may call what, route by route."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from proxy.config.model import Config, RouteEntry
+from proxy.core.json.jsontext import dumps
+from proxy.extensions.access.access_section import find_access
+from proxy.extensions.access.core.settings import AccessRule, AccessSettings, JwtSettings
+
+_HEAD = ("route", "rule", "who", "may call", "with")
+Row = tuple[str, str, str, str, str]
+
+
+def write_table(config: Config) -> list[str]:
+    """The table in lines; empty where no route asks who calls."""
+    settings = find_access(config)
+    if not any({"jwt", "allow"}.intersection(route.policy.added) for route in config.routes):
+        return []
+    rows = [_HEAD, *(row for route in config.routes for row in _list_rows(settings, route))]
+    widths = [max(len(row[at]) for row in rows) for at in range(len(_HEAD))]
+    lines = ("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return ["who may call what:", *map(str.rstrip, lines)]
+
+
+def _list_rows(settings: AccessSettings, route: RouteEntry) -> Iterator[Row]:
+    allow, admitted = route.policy.added.get("allow"), _describe_admitted(settings, route)
+    every = "whatever it sends" if route.kind == "passthrough" else "every tool"
+    if allow is None:
+        yield route.name, "-", admitted, every, "any arguments" if route.kind != "passthrough" else "-"
+        return
+    for rule in allow:
+        tools = every if rule.tools == ("*",) else ", ".join(rule.tools)
+        yield route.name, rule.name, _describe_caller(rule) or admitted, tools, _describe_arguments(rule, route)
+
+
+def _describe_admitted(settings: AccessSettings, route: RouteEntry) -> str:
+    """Who is admitted to a route."""
+    found = []
+    if route.policy.auth is not None:
+        found.append("token " + " or ".join(name for name, _ in route.policy.auth.tokens))
+    if isinstance(jwt := route.policy.added.get("jwt"), JwtSettings):
+        found.append("signed by " + " or ".join(jwt.issuers or settings.issuers))
+    return ", ".join(found) or "anybody"
+
+
+def _describe_caller(rule: AccessRule) -> str:
+    """The conditions of a rule, all of which hold; '' without any."""
+    found = [f"token {' or '.join(rule.tokens)}"] if rule.tokens else []
+    found += [f"signed by {' or '.join(rule.issuers)}"] if rule.issuers else []
+    found += [f"scope {' and '.join(rule.scopes)}"] if rule.scopes else []
+    found += [
+        f"claim {name}={' or '.join(value if isinstance(value, str) else dumps(value).decode() for value in values)}"
+        for name, values in rule.claims.items()
+    ]
+    found += [f"certificate {' or '.join(rule.certificates)}"] if rule.certificates else []
+    return ", ".join(found)
+
+
+def _describe_arguments(rule: AccessRule, route: RouteEntry) -> str:
+    if route.kind == "passthrough":
+        return "-"
+    if rule.arguments is None:
+        return "any arguments"
+    schema = rule.arguments.root.raw
+    names = schema.get("properties", {}) if isinstance(schema, dict) else {}
+    return f"arguments that fit: {', '.join(names)}" if names else "arguments that fit"

@@ -1,0 +1,64 @@
+"""Which corrections the calls of one tool may get: what the policy key `correct` says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, Protocol
+
+from proxy.core.contract.correction import Layer
+
+POLICY_KEY: Final = "correct"
+
+
+class Scope(StrEnum):
+    """What a correction may change: the places that the failure names (any, where it names none), or anything."""
+
+    FAILING = "failing"
+    ANY = "any"
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectionPolicy:
+    """Which corrections one tool's calls may get. `max_attempts`: questions per layer and call.
+
+    `trajectory`: the user's wish and the results of earlier calls are remembered, and layer 4 gets them.
+    `independent_steps`: layer 4 is asked also where no earlier result is known. `scope`: None leaves each layer its own
+    (`scope_of`).
+    """
+
+    validation_feedback: bool = False
+    semantic_retry: bool = False
+    max_attempts: int = 2
+    trajectory: bool = False
+    independent_steps: bool = True
+    scope: Scope | None = None
+
+    def wants(self, layer: Layer) -> bool:
+        """Whether a layer is switched on."""
+        return self.validation_feedback if layer is Layer.VALIDATION_FEEDBACK else self.semantic_retry
+
+    def scope_of(self, layer: Layer) -> Scope:
+        """What a layer's answer may change. Layer 4 reasons over the whole conversation, so it may touch anything."""
+        return self.scope or (Scope.FAILING if layer is Layer.VALIDATION_FEEDBACK else Scope.ANY)
+
+    @property
+    def on(self) -> bool:
+        """Whether anything is switched on."""
+        return self.validation_feedback or self.semantic_retry
+
+
+class _HasAdded(Protocol):
+    @property
+    def added(self) -> Mapping[str, Any]:
+        """What extensions' keys say, by key."""
+
+
+_OFF: Final = CorrectionPolicy()
+
+
+def find_policy(policy: _HasAdded) -> CorrectionPolicy:
+    """What a policy says of corrections; everything is off where it says nothing."""
+    found: CorrectionPolicy = policy.added.get(POLICY_KEY, _OFF)
+    return found

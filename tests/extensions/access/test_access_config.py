@@ -1,0 +1,148 @@
+"""The keys of access: what is wrong with them is told with its place, and `check` shows who may call what."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import stat
+from pathlib import Path
+
+import pytest
+
+from proxy.cli.check import summarize
+from proxy.config.load import load
+from proxy.config.mistakes import ConfigError
+from tests.extensions.access.issuer import OK, guarded
+from tests.extensions.access.test_rules import AUTH, READER, RULES, TOOLS, call
+from tests.serving.proxied import proxied
+from tests.serving.wire import replies, tool
+
+HASH = hashlib.sha256(b"x").hexdigest()
+MAIN = "access: {issuers: {main: {issuer: 'https://login.example', audience: tools}}}"
+
+
+def write(folder: Path, top: str, route: str) -> Path:
+    path = folder / "config.yaml"
+    path.write_text(
+        f"version: 1\nupstreams: {{tools: {{url: http://127.0.0.1:9}}}}\n{top}\n"
+        f"routes:\n  - {{path: /a, upstream: tools, tool: a, schema: {{type: object}}, {route}}}\n"
+    )
+    return path
+
+
+@pytest.mark.parametrize(
+    ("top", "route", "told"),
+    [
+        (MAIN, "jwt: {issuers: [mian]}", "unknown issuer 'mian'  (did you mean 'main'?)"),
+        ("", "jwt: {}", "takes signed tokens, and no issuer is known  (add `access: {issuers:"),
+        (MAIN, "allow: [{when: {scope: x}}]", "`scope` never holds on route '/a', which takes no signed tokens"),
+        (MAIN, "allow: [{when: {claims: {a: b}}}]", "`claims` never holds"),
+        (MAIN, "allow: [{when: {token: ci}}]", "route '/a' knows no token 'ci'  (add it to `auth.bearer`)"),
+        (MAIN, "jwt: {}, allow: [{when: {token: ci, scope: x}}]", "a token of `auth.bearer` has no `scope`"),
+        (MAIN, "allow: [{when: {certificate: 'CN:a'}}]", "no client is asked for a certificate"),
+        (MAIN, "allow: [{arguments: {properties: {a: {type: strng}}}}]", "no usable schema"),
+        (MAIN, "allow: [{arguments: {pattern: '('}}]", "no usable schema"),
+        (MAIN, "allow: [{when: {}}]", "when"),
+        (MAIN, "allow: []", "allow"),
+        (MAIN, "allow: [{deny: x}]", "unknown key 'deny'"),
+        (MAIN, f"jwt: {{}}, auth: {{bearer: ['sha256:{HASH}'], forward: on}}", "`auth` and `jwt` disagree"),
+        (MAIN.replace("https", "http"), "jwt: {}", "keys are fetched without TLS  (use https"),
+        (MAIN.replace("tools}", "tools, algorithms: [HS256]}"), "jwt: {}", "expects 'RS256'"),
+        (MAIN.replace("tools}", "tools, algorithms: [none]}"), "jwt: {}", "expects 'RS256'"),
+        (MAIN.replace(", audience: tools", ""), "jwt: {}", "'audience' is missing"),
+        (MAIN.replace("tools}", "tools, max_age: 1m}"), "jwt: {}", "keys would count no more before"),
+        ("access: {url: 'https://a.example/path'}", "jwt: {}", "a URL without a path"),
+    ],
+)
+def test_a_mistake_is_told_with_its_line_and_what_to_write(tmp_path: Path, top: str, route: str, told: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        load(write(tmp_path, top, route), {})
+    lines = list(map(str, raised.value.mistakes))
+    assert all(re.match(rf"{tmp_path}/config.yaml:[35]:\d+  ", line) for line in lines), lines
+    assert any(told in line for line in lines), lines
+
+
+def test_rules_about_tools_mean_nothing_where_no_call_is_read(tmp_path: Path) -> None:
+    path = write(tmp_path, MAIN, "allow: [{tools: [a]}]")
+    path.write_text(path.read_text().replace("tool: a, schema: {type: object}", "passthrough: true"))
+    with pytest.raises(ConfigError) as raised:
+        load(path, {})
+    assert ["`tools` means nothing on route '/a': no call is read there"] == [
+        mistake.message for mistake in raised.value.mistakes
+    ]
+
+
+def test_an_mcp_route_says_where_clients_reach_it(tmp_path: Path) -> None:
+    path = write(tmp_path, MAIN, "jwt: {}")
+    path.write_text(path.read_text().replace("tool: a, schema: {type: object}", "protocol: mcp"))
+    with pytest.raises(ConfigError) as raised:
+        load(path, {})
+    assert ["clients of an MCP route are not told where tokens come from"] == [
+        mistake.message for mistake in raised.value.mistakes
+    ]
+
+
+def test_a_pattern_with_a_dollar_is_no_reference(tmp_path: Path) -> None:
+    load(write(tmp_path, "", "allow: [{arguments: {properties: {a: {pattern: '^${x}$'}}}}]"), {})
+
+
+def test_check_shows_in_one_table_who_may_call_what(tmp_path: Path) -> None:
+    rules = (
+        "allow: [{when: {scope: [a, b], claims: {groups: [x, 1]}}, tools: [a], arguments: {properties: {p: {}}}}, "
+        "{name: own, when: {token: ci}}]"
+    )
+    path = write(tmp_path, MAIN, f"jwt: {{}}, auth: {{bearer: {{ci: 'sha256:{HASH}'}}}}, {rules}")
+    path.write_text(path.read_text() + "  - {path: /b, upstream: tools, tool: b, schema: {type: object}, jwt: {}}\n"
+                    "  - {path: /c, upstream: tools, passthrough: true}\n")  # fmt: skip
+    lines = summarize(load(path, {}), "config.yaml")
+    at = lines.index("who may call what:")
+    assert (
+        """\
+  route  rule    who                                 may call           with
+  /a     rule-1  scope a and b, claim groups=x or 1  a                  arguments that fit: p
+  /a     own     token ci                            every tool         any arguments
+  /b     -       signed by main                      every tool         any arguments
+  /c     -       anybody                             whatever it sends  -
+""".splitlines()
+        == lines[at + 1 : at + 6]
+    )
+
+
+# --- the audit --------------------------------------------------------------------------------------------------------
+async def test_each_decision_is_a_line_of_the_audit_without_a_value(tmp_path: Path) -> None:
+    file = tmp_path / "audit.jsonl"
+    route = f"  - {{path: '/files/{{tool}}', upstream: tools, auth: {AUTH}, allow: {RULES}}}"
+    async with (
+        tool(replies(OK)) as server,
+        proxied(route, server.url, tools=TOOLS, access=f"{{audit: {file}}}") as proxy,
+    ):
+        await call(proxy, "read_file", {"path": "/data/secret-value"})
+        await call(proxy, "write_file", {"path": "/data/secret-value"})
+        await call(proxy, "read_file", {"path": "/etc/secret-value"}, "unknown-token-0123456")
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [
+        {"token": "reader", "outcome": "admitted"},
+        {"token": "reader", "rule": "rule-1", "tool": "read_file", "outcome": "allowed"},
+        {"token": "reader", "outcome": "admitted"},
+        {"token": "reader", "tool": "write_file", "outcome": "refused"},
+        {"outcome": "denied: TOKEN_REQUIRED"},
+    ] == [{key: value for key, value in line.items() if key not in ("time", "route")} for line in lines]
+    assert {"/files/{tool}"} == {line["route"] for line in lines}
+    assert ("secret-value" in file.read_text(), READER in file.read_text()) == (False, False)
+    assert 0o600 == stat.S_IMODE(file.stat().st_mode)
+
+
+async def test_the_audit_names_the_subject_of_a_signed_token_and_no_other_claim() -> None:
+    async with guarded(access=", audit: log") as there:
+        await there.call(there.issuer.sign(email="ada@example.com"))
+        lines = [json.loads(line) for line in there.proxy.log.getvalue().splitlines()]
+    (line,) = [line for line in lines if "Access decision" in line.values()]
+    assert ("main", "ada", "admitted") == (line["issuer"], line["subject"], line["outcome"])
+    assert "ada@" not in json.dumps(lines)
+
+
+async def test_an_audit_file_that_cannot_be_written_costs_no_call(tmp_path: Path) -> None:
+    async with guarded(access=f", audit: {tmp_path}/none/audit") as there:
+        assert [200, 200] == [(await there.call(there.issuer.sign())).status for _ in range(2)]
+        assert 1 == there.proxy.log.getvalue().count("Audit file cannot be written")
