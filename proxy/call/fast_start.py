@@ -1,4 +1,4 @@
-"""Runs the stages of a call at once as far as none of them has to wait: `start_call`. Worth 20 % of a clean call, with
+"""Runs the stages of a call at once as far as none of them has to wait: `start_call`. Worth 15 % of a clean call, with
 `server/http/fast_call.py`.
 
 The stages are those of `run.py`, in its order. Where the call has gone out to its tool, `start_call` gives a

@@ -292,12 +292,10 @@ class Connection(web.RequestHandler, WatchedProtocol):
         message, body = messages[0]
         if message.should_close or message.upgrade or message.version != HttpVersion11:
             return False
-        self.state = _BUSY  # the tool's answer may be there before `begin` returns
         self.begun = begun = begin(ParsedRequest(message, body, self), self)
         if begun is None or not begun.is_sent:
-            self.state = _IDLE
             return False
-        self.queued, self.held = 0, messages[0]
+        self.state, self.queued, self.held = _BUSY, 0, messages[0]
         return True
 
     def can_answer(self) -> bool:

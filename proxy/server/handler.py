@@ -274,7 +274,10 @@ class Handler:
 
     def _learn_target(self, target: tuple[str, str]) -> bool:
         """Whether calls begin without a task at a method and target, kept for the next ones."""
-        match = self.snapshot.table.match(*target)
+        try:
+            match = self.snapshot.table.match(*target)
+        except Exception:  # noqa: BLE001 - `_respond` is the border
+            return False
         starts = isinstance(match, Match) and self.snapshot.bindings[match.route.key].starts_calls
         if len(self._starting) >= _MOST_TARGETS:
             self._starting.clear()
@@ -297,10 +300,10 @@ class Handler:
         decoded = self._decode(call_route, self._note_read(call_route, record), record)
         if isinstance(decoded, ToolCall):
             call.call = start_call(decoded, call_route, services, record, call.note_answer)
-        elif isinstance(decoded, Failure):
-            call.follow = lambda _: _answer_no_call(call_route.binding, call_route.raw, decoded, record)
         else:
-            call.follow = lambda request: _end(self._relay(request, fields, call_route, services, record), call_route)
+            call.follow = lambda request: _end(
+                self._answer_other(request, fields, call_route, decoded, services, record), call_route
+            )
 
     def resume(self, call: FastCall, request: web.BaseRequest) -> Coroutine[Any, Any, web.StreamResponse]:
         """The response to a call that goes on in a task."""
@@ -512,11 +515,23 @@ class Handler:
             listed = self._make_listed(request, call_route, services, record)
             return await self._listed.of(binding.route.adapter).handle(listed)
         call = self._decode(call_route, started, record)
-        if isinstance(call, Passthrough):
-            return await self._relay(request, fields, call_route, services, record)
-        if isinstance(call, Failure):
-            return _answer_no_call(binding, call_route.raw, call, record)
+        if not isinstance(call, ToolCall):
+            return await self._answer_other(request, fields, call_route, call, services, record)
         return await self._encode(request, call_route, run_call(call, call_route, services, record), record)
+
+    async def _answer_other(
+        self,
+        request: web.BaseRequest,
+        fields: Fields,
+        call_route: RouteRequest,
+        decoded: Passthrough | Failure,
+        services: Services,
+        record: CallRecord,
+    ) -> web.StreamResponse:
+        """The response to a request in which there is no call."""
+        if isinstance(decoded, Passthrough):
+            return await self._relay(request, fields, call_route, services, record)
+        return _answer_no_call(call_route.binding, call_route.raw, decoded, record)
 
     def _note_read(self, call_route: RouteRequest, record: CallRecord) -> float:
         """Records that the body is there, and gives the time."""

@@ -1,4 +1,4 @@
-"""A call that runs without a task, from the bytes of its request to those of its response. Worth 20 % of a clean call.
+"""A call that runs without a task, from the bytes of its request to those of its response. Worth 15 % of a clean call.
 
 `FastCall` drives the same stages as `Handler.handle`: they are plain functions as far as nothing has to wait, and run
 while the connection reads. Where something has to wait, aiohttp's own task goes on with the call from there:
@@ -159,6 +159,7 @@ class FastCall:
         def follow(_: web.BaseRequest) -> Response:
             raise error
 
+        self._release()
         self.follow = follow
 
     def hand_over(self) -> None:
@@ -168,13 +169,13 @@ class FastCall:
     def cancel(self) -> None:
         """Ends a call whose client has gone."""
         self.abort()
-        self._release()
         self.record.outcome = "client_gone"
         self._handler.end(self)
         self.note_end()
 
     def abort(self) -> None:
         """Ends what is under way for the call."""
+        self._release()
         if self.call is not None and self.outcome is None:
             self.call.abort()
 
