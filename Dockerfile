@@ -1,4 +1,4 @@
-# The proxy's image, with every optional extra: fast event loop, shared state, traces.
+# The proxy's image, with every optional extra: fast event loop, shared state, traces, signed tokens.
 #
 #   docker build -t toolcall-proxy:0.1.0 .
 #   docker build --build-arg PYTHON=python:3.13-slim@sha256:... .     the base pinned by its digest, as production wants it

@@ -66,12 +66,6 @@ class FileAudit:
                 self._report(error.strerror or type(error).__name__)
             self._failed = True
 
-    def close(self) -> None:
-        """Closes the file."""
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
-
 
 def describe_decision(route: str, caller: Identity, rule: str, tool: str, outcome: str) -> dict[str, str]:
     """The fields of one line; what is empty is left out. The only claim in it is `sub`, which says who it was."""

@@ -79,12 +79,6 @@ class IssuerKeys:
         if self._get_age() >= self._issuer.refresh and self._may_ask() and self._asking is None:
             self._begin()
 
-    async def close(self) -> None:
-        """Ends a request that is under way."""
-        if self._asking is not None:
-            self._asking.cancel()
-            await asyncio.wait([self._asking])
-
     async def _find_fetched(self, key_id: str | None, algorithm: str) -> PyJWK | KeysUnavailable | None:
         await asyncio.wait([self._asking or self._begin()])  # a client that goes away does not end it
         if self._fetched is None or self._get_age() >= self._issuer.max_age:

@@ -12,7 +12,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 _ASKS_AGAIN: Final = (
-    "serve --model: a model whose calls cannot be repaired is asked once more, except in streams; "
+    "serve --model: a model whose calls cannot be repaired is asked once more; "
     "a config with `model: {retries: 0}` does not"
 )
 

@@ -65,7 +65,7 @@ async def ask_until_right(
         async with asyncio.timeout(settings.retry_deadline):
             while answer.failed is not None and attempts <= retries:
                 cost = count_tokens(answer.usage)
-                body = write_next_question(asked, answer.value, _write_results(answer, attempts, retries))
+                body = write_next_question(asked, answer.value, write_results(answer.calls, attempts, retries))
                 if body is None or again + cost > settings.retry_tokens or (found := await ask(body)) is None:
                     break
                 answer, attempts = found, attempts + 1
@@ -79,9 +79,9 @@ async def ask_until_right(
     return FinalAnswer(JudgedAnswer(answer.text, answer.value, answer.calls, summed), attempts, again)
 
 
-def _write_results(answer: JudgedAnswer, attempts: int, retries: int) -> list[tuple[str, str]]:
-    """What is said of each call of a turn."""
-    return [(call.found.call_id, _write_result(call, Attempt(attempts, retries + 1))) for call in answer.calls]
+def write_results(calls: list[JudgedCall], attempts: int, retries: int) -> list[tuple[str, str]]:
+    """The id of each call of a turn, and what is said of it."""
+    return [(call.found.call_id, _write_result(call, Attempt(attempts, retries + 1))) for call in calls]
 
 
 def _write_result(call: JudgedCall, attempt: Attempt) -> str:

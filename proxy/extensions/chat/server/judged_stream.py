@@ -3,6 +3,7 @@
     JudgedStream  the bytes that the client gets
       _take       one event: it passes, or is held
       _release    the calls are judged, and their events follow
+      _ask_on     another answer takes the place of one whose calls are wrong, where only its opening has come
 
 A stream that breaks off, ends early or grows too long while a call is held goes on as it came. Comments keep the
 connection busy meanwhile.
@@ -12,12 +13,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 from typing import Final
 
-from proxy.core.model.values import UpstreamReply
+from proxy.core.model.values import JsonValue, UpstreamReply
 from proxy.extensions.chat.core.events import COMMENT, EventSplitter
 from proxy.extensions.chat.core.found_calls import FoundCall
 from proxy.extensions.chat.core.model_request import Api
+from proxy.extensions.chat.core.next_question import sum_usage
+from proxy.extensions.chat.core.stream_usage import add_usage, find_usage, is_opening
 from proxy.extensions.chat.core.streamed_calls import HeldCalls
 from proxy.extensions.chat.core.streamed_text import HeldText
 from proxy.extensions.chat.core.written_calls import NewCall
@@ -33,19 +37,41 @@ JudgeCalls = Callable[[list[FoundCall]], Awaitable[list[JudgedCall]]]
 FindInText = Callable[[str], Awaitable[tuple[str, list[JudgedCall]] | None]]
 
 
-class JudgedStream:
-    """The body of one answer. `find` looks for calls in its text (None: nobody does). `limit` bounds what is held, in
-    bytes; `judged` are the calls once they were released."""
+# Asks the model again for the sake of these calls, with the usage so far; gives the next answer, if there is one.
+AskOn = Callable[[list[JudgedCall], dict[str, JsonValue]], Awaitable["JudgedStream | None"]]
 
-    def __init__(self, api: Api, reply: UpstreamReply, judge: JudgeCalls, find: FindInText | None, limit: int) -> None:
+
+@dataclass(frozen=True, slots=True)
+class StreamSteps:
+    """What happens to an answer: its calls are judged, looked for in its text (None: not), noted when they go out, and
+    the model is asked again for better ones (None: not)."""
+
+    judge: JudgeCalls
+    find: FindInText | None
+    note: Callable[[list[JudgedCall]], None]
+    again: AskOn | None
+
+
+class JudgedStream:
+    """The body of one answer. `limit` bounds what is held, in bytes; `judged` are the calls once they were released."""
+
+    def __init__(
+        self, api: Api, reply: UpstreamReply, steps: StreamSteps, limit: int, usage: dict[str, JsonValue] | None = None
+    ) -> None:
         self.judged: list[JudgedCall] = []
+        self._api = api
         self._reply = reply
-        self._judge = judge
-        self._find: FindInText = find or _find_nothing
+        self._steps = steps
         self._limit = limit
+        self._usage = usage or {}  # of the answers before this one
         self._held = HeldCalls(api)
-        self._text = HeldText(api, is_off=find is None)
+        self._text = HeldText(api, is_off=steps.find is None)
         self._splitter = EventSplitter()
+        # What has to wait because another answer may come in its place; None where none can any more.
+        self._opening: list[bytes] | None = [] if steps.again is not None else None
+        self._after: list[bytes] = []  # what came behind refused calls
+        self._says_something = False
+        self._is_refused = False
         self._is_over = False  # whether what comes passes unread
 
     async def read(self) -> AsyncGenerator[bytes, None]:
@@ -57,6 +83,10 @@ class JudgedStream:
                     yield COMMENT
                 elif out := await self._take(piece):
                     yield out
+                if self._is_refused:
+                    async for part in self._ask_on(pieces):
+                        yield part
+                    return
             if left := self._give_up():
                 yield left
         except ReplyBroken:
@@ -72,52 +102,100 @@ class JudgedStream:
 
     async def _take(self, piece: bytes) -> bytes:
         """What passes now that these bytes have come."""
-        if self._is_over:
+        if self._is_over and not self._usage:
             return piece
         out: list[bytes] = []
         for event in self._splitter.feed(piece):
             out += await self._take_event(event)
         if self._held.size + self._text.size + len(self._splitter.rest) > self._limit:
-            out.append(self._give_up())
-        elif self._is_over:
+            opening, self._opening = self._opening or [], None
+            out = [*opening, *out, self._give_up()]
+        elif self._is_over and not self._usage and not self._is_refused:
             out.append(self._splitter.rest)
             self._splitter.rest = b""
-        return b"".join(out)
+        return self._open(out)
+
+    def _open(self, events: list[bytes]) -> bytes:
+        """The events that go out now: none, as long as they are the opening of an answer that may be replaced."""
+        if self._usage:
+            events = [add_usage(event, self._usage) for event in events]
+        if self._opening is None:
+            return b"".join(events)
+        if not self._opening and not self._is_refused and all(event.startswith(b":") for event in events):
+            return b"".join(events)  # comments before anything else
+        self._opening += events
+        if self._is_refused or not (self._says_something or self._is_over):
+            return b""
+        out, self._opening = b"".join(self._opening), None
+        return out
 
     async def _take_event(self, event: bytes) -> list[bytes]:
         """What passes now that this event has come."""
+        if self._is_refused:
+            self._after.append(event)
+            return []
         if self._is_over:
             return [event]
         if self._held.take(event):
             text = self._text.give_up()  # a call in its own form: the text before it is none
             return [*text, *(await self._release() if self._held.is_complete else ())]
         passing = self._text.take(event)
+        self._says_something = self._says_something or not all(is_opening(self._api, each) for each in passing)
         return [*passing, *(await self._release_text() if self._text.is_complete else ())]
 
     async def _release_text(self) -> list[bytes]:
         """The events of a text that has ended, with the calls in it, if it has any."""
-        found = await self._find(self._text.text)
+        found = await self._steps.find(self._text.text) if self._steps.find is not None else None
         if found is None:
             return self._text.give_up()
         self._is_over = True
         before, self.judged = found
+        self._steps.note(self.judged)
         made = [NewCall(each.found.call_id, each.tool, each.arguments) for each in self.judged]
         return self._text.write(before, made)
 
     async def _release(self) -> list[bytes]:
         self._is_over = True
-        self.judged = await self._judge(self._held.list_calls())
+        self.judged = await self._steps.judge(self._held.list_calls())
+        is_replaceable = self._opening is not None and not self._says_something
+        if is_replaceable and any(each.failure is not None for each in self.judged):
+            self._is_refused = True
+            return []
+        self._steps.note(self.judged)
+        return self._write_held()
+
+    def _write_held(self) -> list[bytes]:
         return self._held.write([each.change for each in self.judged])
+
+    async def _ask_on(self, pieces: AsyncGenerator[bytes | None, None]) -> AsyncGenerator[bytes, None]:
+        """The model is asked again: its next answer, or this one where there is none."""
+        opening, rest = self._opening or [], b"".join((*self._after, self._splitter.rest))
+        async for piece in pieces:  # the usage stands at the end
+            rest += piece or b""
+        own = find_usage((*opening, *self._held.events, *EventSplitter().feed(rest)))
+        asking = asyncio.ensure_future(self._find_follower(sum_usage(self._usage, own)))
+        try:
+            while not (await asyncio.wait({asking}, timeout=_SILENCE))[0]:
+                yield COMMENT
+            if (follower := asking.result()) is None:
+                self._steps.note(self.judged)
+                yield b"".join((*opening, *self._write_held(), rest))
+                return
+            async for part in follower.read():
+                yield part
+            self.judged = follower.judged
+        finally:
+            asking.cancel()
+
+    async def _find_follower(self, usage: dict[str, JsonValue]) -> JudgedStream | None:
+        return None if self._steps.again is None else await self._steps.again(self.judged, usage)
 
     def _give_up(self) -> bytes:
         """All that was held, as it came; from here on everything passes."""
-        held = b"" if self._is_over else b"".join((*self._text.give_up(), *self._held.events))
+        opening, self._opening = self._opening or [], None
+        held = b"" if self._is_over else b"".join((*opening, *self._text.give_up(), *self._held.events))
         left, self._splitter.rest, self._is_over = held + self._splitter.rest, b"", True
         return left
-
-
-async def _find_nothing(_text: str) -> None:
-    """Finds no call in any text."""
 
 
 async def _read_pieces(reply: UpstreamReply, is_waiting: Callable[[], bool]) -> AsyncGenerator[bytes | None, None]:

@@ -11,6 +11,7 @@ change, and no other byte does.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from functools import partial
@@ -25,6 +26,7 @@ from proxy.core.model.values import (
     Fields,
     Headers,
     JsonProblem,
+    JsonValue,
     RawRequest,
     Repair,
     ToolCall,
@@ -35,11 +37,13 @@ from proxy.core.model.values import (
 from proxy.extensions.chat.config.model_section import ModelSettings
 from proxy.extensions.chat.core.found_calls import FoundCall, find_calls, write_changes
 from proxy.extensions.chat.core.model_request import ModelRequest, find_api, read_model_request
+from proxy.extensions.chat.core.next_question import count_tokens, write_next_question
+from proxy.extensions.chat.core.stream_usage import make_answer
 from proxy.extensions.chat.core.written_calls import NewCall, find_answer_text, make_call_id, write_calls
-from proxy.extensions.chat.server.asking_again import FinalAnswer, JudgedAnswer, ask_until_right
+from proxy.extensions.chat.server.asking_again import FinalAnswer, JudgedAnswer, ask_until_right, write_results
 from proxy.extensions.chat.server.call_judge import CallJudge, JudgedCall
 from proxy.extensions.chat.server.call_records import note_calls
-from proxy.extensions.chat.server.judged_stream import JudgedStream
+from proxy.extensions.chat.server.judged_stream import JudgedStream, StreamSteps
 from proxy.interfaces import Clock, UpstreamRequest
 from proxy.routing import Route
 from proxy.server.bound_route import RouteRequest
@@ -125,15 +129,11 @@ class ModelRelay:
         return UpstreamReply(reply.status, headers, found.answer.written), found.answer.repairs
 
     async def _ask_again(self, listed: ListedRequest, asked: ModelRequest, body: bytes) -> JudgedAnswer | None:
-        """The answer to another question, with the headers of the first; None where there is none that can be read."""
-        upstream = listed.services.upstreams[listed.call_route.binding.route.upstream]
-        made = _make_plain(listed.call_route)
-        reply = await listed.relay(
-            replace(made, headers=_keep_true(made.headers), body=body), None, upstream, listed.record
-        )
-        if isinstance(reply, UpstreamFault):
+        """The answer to another question; None where there is none that can be read."""
+        reply = await self._relay_again(listed, body)
+        if reply is None:
             return None
-        if not _is_plain(reply) or not is_json(_find_header(reply.headers, "content-type")):
+        if not is_json(_find_header(reply.headers, "content-type")):
             await close_body(reply)
             return None
         found = await self._read_answer(listed, asked, reply)
@@ -175,9 +175,7 @@ class ModelRelay:
     ) -> tuple[UpstreamReply, tuple[Repair, ...]]:
         """The answer as it is streamed, and the repairs that are known before its first byte goes out."""
         settings = _find_settings(listed.call_route.binding.route)
-        judge = partial(self._judge_calls, listed, asked)
-        find = None if settings.text_calls == "off" else partial(self._find_in_text, listed, asked)
-        stream = JudgedStream(asked.api, reply, judge, find, settings.max_answer)
+        stream = self._make_stream(listed, asked, reply, settings)
         body = stream.read()
         try:
             first = await anext(body, b"")
@@ -185,6 +183,66 @@ class ModelRelay:
             return replace(reply, body=_stream_again([], reply, broken)), ()
         headers = _keep_true(reply.headers)
         return UpstreamReply(reply.status, headers, _stream_on(first, body)), _list_repairs(stream.judged)
+
+    def _make_stream(
+        self,
+        listed: ListedRequest,
+        asked: ModelRequest,
+        reply: UpstreamReply,
+        settings: ModelSettings,
+        attempts: int = 1,
+        usage: dict[str, JsonValue] | None = None,
+    ) -> JudgedStream:
+        """The body of an answer, the first or a later one; `usage` is that of the answers before."""
+        is_asked = attempts <= settings.retries and settings.retry_deadline > 0
+        steps = StreamSteps(
+            partial(self._judge_calls, listed, asked),
+            None if settings.text_calls == "off" else partial(self._find_in_text, listed, asked),
+            partial(self._note_stream, listed, asked, attempts),
+            partial(self._ask_stream, listed, asked, settings, attempts) if is_asked else None,
+        )
+        return JudgedStream(asked.api, reply, steps, settings.max_answer, usage)
+
+    async def _ask_stream(
+        self,
+        listed: ListedRequest,
+        asked: ModelRequest,
+        settings: ModelSettings,
+        attempts: int,
+        calls: list[JudgedCall],
+        usage: dict[str, JsonValue],
+    ) -> JudgedStream | None:
+        """The next answer, streamed like the first; None where there is none, or no more tokens may be spent."""
+        answer = make_answer(asked.api, [call.found for call in calls], _read_value)
+        body = write_next_question(asked, answer, write_results(calls, attempts, settings.retries))
+        if body is None or count_tokens(usage) > settings.retry_tokens:
+            return None
+        try:
+            async with asyncio.timeout(settings.retry_deadline):
+                reply = await self._relay_again(listed, body)
+        except TimeoutError:
+            return None
+        if reply is None or not _find_header(reply.headers, "content-type").lower().startswith("text/event-stream"):
+            await close_body(reply) if reply is not None else None
+            return None
+        return self._make_stream(listed, asked, reply, settings, attempts + 1, usage)
+
+    def _note_stream(self, listed: ListedRequest, asked: ModelRequest, attempts: int, judged: list[JudgedCall]) -> None:
+        self._note(listed, asked, FinalAnswer(JudgedAnswer(b"", None, judged), attempts))
+
+    async def _relay_again(self, listed: ListedRequest, body: bytes) -> UpstreamReply | None:
+        """The answer to another request with the headers of the first; None where there is none that can be read."""
+        upstream = listed.services.upstreams[listed.call_route.binding.route.upstream]
+        made = _make_plain(listed.call_route)
+        reply = await listed.relay(
+            replace(made, headers=_keep_true(made.headers), body=body), None, upstream, listed.record
+        )
+        if isinstance(reply, UpstreamFault):
+            return None
+        if not _is_plain(reply):
+            await close_body(reply)
+            return None
+        return reply
 
     async def _find_in_text(
         self, listed: ListedRequest, asked: ModelRequest, text: str
@@ -200,15 +258,12 @@ class ModelRelay:
         judged = await judge.judge_text(asked, calls, _find_conversation(listed))
         if judged is None:
             return None
-        self._note(listed, asked, FinalAnswer(JudgedAnswer(b"", None, judged)))
         return found.before, judged
 
     async def _judge_calls(
         self, listed: ListedRequest, asked: ModelRequest, calls: list[FoundCall]
     ) -> list[JudgedCall]:
-        judged = await self._find_judge(listed).judge(asked, calls, _find_conversation(listed))
-        self._note(listed, asked, FinalAnswer(JudgedAnswer(b"", None, judged)))
-        return judged
+        return await self._find_judge(listed).judge(asked, calls, _find_conversation(listed))
 
     def _note(self, listed: ListedRequest, asked: ModelRequest, found: FinalAnswer) -> None:
         """Notes the calls of the answer that goes on. Tools that the request brought have a name in metrics then."""
@@ -253,6 +308,12 @@ async def _stream_on(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGe
             yield piece
     finally:
         await rest.aclose()
+
+
+def _read_value(text: bytes) -> JsonValue:
+    """The value of arguments; None where they are no JSON object."""
+    value = parse(text)
+    return value if isinstance(value, dict) else None
 
 
 def _is_plain(reply: UpstreamReply) -> bool:

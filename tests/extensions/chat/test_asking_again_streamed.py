@@ -1,0 +1,91 @@
+"""A model that streams is asked again too, where nothing has gone out that its next answer would contradict."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tests.extensions.chat.answers import chat_request, messages_request, responses_request
+from tests.extensions.chat.streams import chat_stream, messages_stream, responses_stream, streamed
+from tests.serving.proxied import proxied
+from tests.serving.wire import JSON_TYPE, Seen, answer, replies, tool
+
+CHAT = "/v1/chat/completions"
+WRONG, RIGHT = ('{"days"', ": 3}"), ('{"city": "Oslo"', ', "days": 3}')
+APIS: dict[str, tuple[str, bytes, Any]] = {
+    "chat": (CHAT, chat_request(stream=True), chat_stream),
+    "responses": ("/v1/responses", responses_request(stream=True), responses_stream),
+}
+
+
+async def ask(
+    answers: Sequence[bytes], path: str = CHAT, request: bytes = chat_request(stream=True), model: str = "{retries: 1}"
+) -> tuple[Seen, list[Any], dict[str, Any]]:
+    routes = f"  - {{path: /v1, upstream: tools, model: {model}}}"
+    async with tool(replies(*answers)) as server, proxied(routes, server.url) as proxy:
+        seen = await proxy.post(path, request)
+        return seen, [json.loads(one.body) for one in server.seen], proxy.lines()[-1]
+
+
+@pytest.mark.parametrize("api", APIS)
+async def test_a_second_answer_takes_the_place_of_the_first(api: str) -> None:
+    path, request, write = APIS[api]
+    seen, requests, line = await ask([streamed(write(WRONG)), streamed(write(RIGHT))], path, request)
+    wanted = b"".join(write(RIGHT)).replace(b'"usage": {"total_tokens": 15}', b'"usage": {"total_tokens":30}')
+    assert wanted == seen.body
+    assert (2, True) == (len(requests), requests[1]["stream"])
+    told = json.dumps(requests[1]["messages" if api == "chat" else "input"])
+    assert "city" in told
+    assert ("delivered", "enforce", "2") == (line["outcome"], line["validation.mode"], line["chat.attempts"])
+
+
+async def test_the_refused_turn_of_messages_stands_in_the_next_question() -> None:
+    """A block of text begins the first answer there, so that one is not asked about; without it, it is."""
+    begun = [event for event in messages_stream(WRONG) if b'"index": 0' not in event]
+    request = messages_request(stream=True)
+    seen, requests, _ = await ask([streamed(begun), streamed(messages_stream(RIGHT))], "/v1/messages", request)
+    (turn, results) = requests[1]["messages"][1:]
+    assert ["tool_use", "tool_result"] == [turn["content"][0]["type"], results["content"][0]["type"]]
+    assert {"days": 3} == turn["content"][0]["input"]
+    assert b"Oslo" in seen.body
+    assert 1 == seen.body.count(b"message_start\n")
+
+
+async def test_nothing_is_asked_again_once_text_has_gone_out() -> None:
+    events = chat_stream(WRONG, text=("It ",))
+    seen, requests, line = await ask([streamed(events), streamed(chat_stream(RIGHT))])
+    assert (b"".join(events), 1, "report") == (seen.body, len(requests), line["validation.mode"])
+
+
+@pytest.mark.parametrize("second", [answer("500 Oops", b"{}", JSON_TYPE), answer("200 OK", b"{}", JSON_TYPE)])
+async def test_the_first_answer_stays_where_there_is_no_second(second: bytes) -> None:
+    seen, requests, line = await ask([streamed(chat_stream(WRONG)), second])
+    assert (b"".join(chat_stream(WRONG)), 2, "report") == (seen.body, len(requests), line["validation.mode"])
+
+
+async def test_the_last_answer_goes_on_where_none_comes_right() -> None:
+    seen, requests, line = await ask([streamed(chat_stream(WRONG))], model="{retries: 2}")
+    wanted = b"".join(chat_stream(WRONG)).replace(b'"usage": {"total_tokens": 15}', b'"usage": {"total_tokens":45}')
+    assert (wanted, 3, "3") == (seen.body, len(requests), line["chat.attempts"])
+
+
+async def test_a_right_answer_passes_byte_for_byte() -> None:
+    for events in (chat_stream(RIGHT), chat_stream(RIGHT, text=("It ", "rains"))):
+        seen, requests, _ = await ask([streamed(events)])
+        assert (b"".join(events), 1) == (seen.body, len(requests))
+
+
+async def test_comments_before_an_answer_do_not_wait_for_it() -> None:
+    for text in ((), ("It ", "rains")):
+        events = [b": busy\n\n", b": busy\n\n", *chat_stream(RIGHT, text=text)]
+        seen, _, _ = await ask([streamed(events)])
+        assert b"".join(events) == seen.body
+
+
+async def test_a_call_too_long_to_be_held_passes_behind_its_opening() -> None:
+    events = chat_stream(('{"x": "', *["y" * 100] * 20, '"}'))[:-3]
+    seen, requests, _ = await ask([streamed(events)], model="{retries: 1, max_answer: 1000}")
+    assert (b"".join(events), 1) == (seen.body, len(requests))
