@@ -12,7 +12,7 @@ import pytest
 
 from tests.extensions.chat.answers import chat_answer, messages_answer, responses_answer, whole
 from tests.extensions.chat.streams import chat_stream, messages_stream, responses_stream, streamed
-from tests.parties.environment import PARTIES
+from tests.parties.environment import PARTIES, needs
 from tests.serving.proxied import proxied
 from tests.serving.wire import Seen, tool
 
@@ -64,6 +64,8 @@ async def test_an_sdk_reads_the_right_call(package: str, name: str, text: str, r
 
 async def skip_without(package: str) -> None:
     """Skips where the interpreter does not have a package."""
+    if "SDK_PYTHON" not in os.environ:
+        needs("py1")
     if not Path(PYTHON).exists() or (await run(PYTHON, "-c", f"import {package}"))[0]:
         pytest.skip(f"{PYTHON} has no {package}: `.ci/parties`, or pip install {package} and SDK_PYTHON=its python")
 
