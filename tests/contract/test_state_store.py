@@ -20,7 +20,7 @@ import pytest
 from proxy.core.contract import attempts as contract
 from proxy.core.model.codes import INVALID_ARGUMENTS, VIOLATION_CODES
 from proxy.core.model.values import Episode, FailedAttempt, Failure, FailureRecorded, Violation
-from proxy.interfaces import ConnectedStore, StateStore
+from proxy.interfaces import ConnectedStore, Rate, StateStore
 from proxy.state import STORES, RedisSettings, make_store
 from proxy.state.fallback import StoreChange
 from proxy.state.memory import MemoryStore
@@ -280,7 +280,7 @@ async def _settled(clearing: Awaitable[object]) -> object:
     return await was if isinstance(was, asyncio.Future) else was
 
 
-def test_the_interface_has_nine_methods() -> None:
+def test_the_interface_has_ten_methods() -> None:
     methods = {name for name in vars(StateStore) if not name.startswith("_")}
     assert {
         "is_known",
@@ -291,8 +291,22 @@ def test_the_interface_has_nine_methods() -> None:
         "reserve",
         "release",
         "count_taken",
+        "take_rates",
         "close",
     } == methods
+
+
+async def test_a_call_that_one_rate_refuses_is_counted_under_none(store: StateStore) -> None:
+    often, seldom = Rate("{k}/often", 3_600_000_000, 2), Rate("{k}/seldom", 86_400_000_000, 1)
+    assert await store.take_rates([often, seldom]) is None
+    refused = await store.take_rates([often, seldom])
+
+    assert refused is not None
+    assert (1, 86_400) == (refused.index, round(refused.wait / 1_000_000, -1))
+    assert await store.take_rates([often]) is None
+    refused = await store.take_rates([often])
+    assert refused is not None
+    assert 0 == refused.index
 
 
 # --- many at once -----------------------------------------------------------------------------------------------------
