@@ -5,7 +5,20 @@ from __future__ import annotations
 import asyncio
 import gzip
 
-from tests.extensions.chat.answers import ROUTES, chat_answer, chat_request, chat_text, whole
+import pytest
+
+from tests.extensions.chat.answers import (
+    ROUTES,
+    WEATHER,
+    chat_answer,
+    chat_request,
+    chat_text,
+    messages_answer,
+    messages_request,
+    responses_answer,
+    responses_request,
+    whole,
+)
 from tests.serving.proxied import code, proxied
 from tests.serving.wire import JSON_TYPE, Seen, answer, exchange, post, replies, tool
 
@@ -117,3 +130,34 @@ async def test_text_passes_byte_for_byte() -> None:
     async with tool(replies(whole(text))) as server, proxied(ROUTES, server.url) as proxy:
         seen = await proxy.post("/v1/chat/completions", chat_request())
     assert (text, None) == (seen.body, seen.header("tool-repairs"))
+
+
+_FUNCTION = {"type": "function", "name": "get_weather", "parameters": WEATHER}
+_OTHER_KINDS = {
+    "a tool of the provider": (
+        "/v1/messages",
+        messages_request(
+            tools=[{"type": "bash_20250124", "name": "bash"}, {"name": "Bash_", "input_schema": WEATHER}],
+        ),
+        messages_answer({"command": "ls"}, "bash"),
+    ),
+    "a tool in a namespace": (
+        "/v1/responses",
+        responses_request(tools=[_FUNCTION, {"type": "namespace", "name": "crm", "tools": [{"name": "find"}]}]),
+        responses_answer("{}", "find"),
+    ),
+    "a tool that a search brought": (
+        "/v1/responses",
+        responses_request(tools=[_FUNCTION], input=[{"type": "tool_search_output", "tools": [{"name": "find"}]}]),
+        responses_answer("{}", "find"),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", _OTHER_KINDS)
+async def test_a_call_of_a_tool_of_another_kind_passes_unjudged(kind: str) -> None:
+    path, request, called = _OTHER_KINDS[kind]
+    routes = "  - {path: /v1, upstream: tools, model: {retries: 1, mode: refuse}}"
+    async with tool(replies(whole(called))) as server, proxied(routes, server.url) as proxy:
+        seen = await proxy.post(path, request)
+    assert (200, called, None, 1) == (seen.status, seen.body, seen.header("tool-error"), len(server.seen))

@@ -1,8 +1,8 @@
 """What a request to a model server asks for: its API, and the tools by which the calls of the answer are judged.
 
 Only these three requests are read (OpenAI API reference, "Create chat completion" and "Create a model response";
-Anthropic API reference, "Create a Message"). Tools that the server runs itself have no schema in the request, and
-their calls are not read.
+Anthropic API reference, "Create a Message"). Tools of other kinds (Anthropic's `bash_20250124`, namespaces of
+Responses) have no schema of their own in the request, but a name: their calls are not judged.
 """
 
 from __future__ import annotations
@@ -69,9 +69,11 @@ def read_model_request(api: Api, text: bytes) -> ModelRequest | None:
     tools: dict[str, ListedTool] = {}
     for tool in _list_tools(api, body.get("tools")):
         twice = tool.name in tools and tools[tool.name].digest != tool.digest
-        tools[tool.name] = _make_unusable(tool) if twice else tool
+        tools[tool.name] = _make_unusable(tool.name, tool.digest) if twice else tool
     if not tools:
         return None
+    for name in _list_other_names(api, body):
+        tools.setdefault(name, _make_unusable(name, ""))
     digest = hashlib.sha256("".join(tool.digest for tool in tools.values()).encode()).hexdigest()
     return ModelRequest(api, body, Listing(tools, digest, len(text)), body.get("stream") is True)
 
@@ -80,8 +82,23 @@ def _forbids_calls(choice: JsonValue) -> bool:
     return choice == "none" or (isinstance(choice, dict) and choice.get("type") == "none")
 
 
-def _make_unusable(tool: ListedTool) -> ListedTool:
-    return ListedTool(tool.name, schema=Unparsed(b"", "the request names it twice"), digest=f"{tool.digest}/twice")
+def _make_unusable(name: str, digest: str) -> ListedTool:
+    return ListedTool(
+        name, schema=Unparsed(b"", "the request gives no schema, or two"), digest=f"{name}/{digest}/unjudged"
+    )
+
+
+def _list_other_names(api: Api, body: Mapping[str, Any]) -> Iterator[str]:
+    """The names of tools of other kinds, of those in a namespace, and of those that earlier items brought."""
+    items = body.get("input") if api is Api.RESPONSES else None
+    holders = [body, *(item for item in (items if isinstance(items, list) else ()) if isinstance(item, dict))]
+    while holders:
+        written = holders.pop().get("tools")
+        for entry in written if isinstance(written, list) else ():
+            if isinstance(entry, dict):
+                holders.append(entry)
+                if isinstance(name := entry.get("name"), str) and name:
+                    yield name
 
 
 def _list_tools(api: Api, written: JsonValue) -> Iterator[ListedTool]:
