@@ -22,7 +22,7 @@ RUN python -m venv /build && \
 # Without pip of its own: nothing can be installed in the running image.
 RUN python -m venv --without-pip /opt/toolcall-proxy && \
     /build/bin/python -m pip --python /opt/toolcall-proxy/bin/python install --no-cache-dir --quiet \
-      --constraint requirements.lock "$(echo /wheels/*.whl)[speed,redis,otel]"
+      --constraint requirements.lock "$(echo /wheels/*.whl)[speed,redis,otel,jwt]"
 # No shell, package manager or file that changes the user comes into the image.
 RUN sh rootfs /rootfs /opt/toolcall-proxy
 

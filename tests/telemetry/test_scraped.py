@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from proxy.extensions.access.pins.lock_file import write_lock
 from tests.extensions.correction.model import completion
 from tests.extensions.mcp.server import McpServer, call
 from tests.serving.proxied import WEATHER, Proxied, proxied
@@ -90,9 +91,11 @@ async def test_no_panel_is_empty_and_every_alert_is_evaluated(tmp_path: Path, mo
             "upstreams": upstreams,
             "correction": "{upstream: model, model: tiny, budget: {per_conversation: 1}}",
             "second_judge": "always",
+            "pins": f"{{file: {tmp_path / 'tools.lock'}, changed: warn}}",
             "record": f"{{file: {tmp_path / 'calls.jsonl'}, sample: {{refused: 1}}}}",
             "hooks": "[{use: 'tests.hooks.samples:FailsAt', settings: {point: after_outcome}, on_failure: ignore}]",
         }
+        (tmp_path / "tools.lock").write_text(write_lock({}), encoding="utf-8")
         async with proxied(ROUTES, **keys) as proxy:
             await happen(proxy, listing, "before")
             with prometheus(tmp_path, f"127.0.0.1:{proxy.admin}", ALERTS) as scraping:
