@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -9,9 +10,9 @@ from typing import Any
 import pytest
 
 from tests.extensions.chat.answers import chat_request, messages_request, responses_request
-from tests.extensions.chat.streams import chat_stream, messages_stream, responses_stream, streamed
+from tests.extensions.chat.streams import chat_stream, data, messages_stream, responses_stream, streamed
 from tests.serving.proxied import proxied
-from tests.serving.wire import JSON_TYPE, Seen, answer, replies, tool
+from tests.serving.wire import JSON_TYPE, Seen, answer, post, replies, tool
 
 CHAT = "/v1/chat/completions"
 WRONG, RIGHT = ('{"days"', ": 3}"), ('{"city": "Oslo"', ', "days": 3}')
@@ -88,4 +89,94 @@ async def test_comments_before_an_answer_do_not_wait_for_it() -> None:
 async def test_a_call_too_long_to_be_held_passes_behind_its_opening() -> None:
     events = chat_stream(('{"x": "', *["y" * 100] * 20, '"}'))[:-3]
     seen, requests, _ = await ask([streamed(events)], model="{retries: 1, max_answer: 1000}")
+    assert (b"".join(events), 1) == (seen.body, len(requests))
+
+
+OPEN = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def break_off(events: Sequence[bytes]) -> bytes:
+    """A streamed answer that ends within a chunk."""
+    body = b"".join(events)
+    return OPEN + b"%x\r\n%b\r\nff\r\n" % (len(body), body)
+
+
+@pytest.mark.parametrize(
+    "second",
+    [break_off(chat_stream(RIGHT)[:2]), streamed(chat_stream(RIGHT)[:2]), streamed([]), streamed([b": busy\n\n"])],
+)
+async def test_the_first_answer_stays_where_the_second_breaks_off_before_it_says_anything(second: bytes) -> None:
+    left = [streamed(chat_stream(WRONG)), second]
+
+    async def script(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _seen: Seen) -> None:
+        writer.write(left.pop(0))
+        if not left:
+            writer.close()
+
+    async with (
+        tool(script) as server,
+        proxied("  - {path: /v1, upstream: tools, model: {retries: 1}}", server.url) as proxy,
+    ):
+        seen = await proxy.post(CHAT, chat_request(stream=True))
+    assert (b"".join(chat_stream(WRONG)), 2) == (seen.body, len(server.seen))
+
+
+async def test_the_deadline_holds_until_the_second_answer_says_something() -> None:
+    left = [streamed(chat_stream(WRONG))]
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _seen: Seen) -> None:
+        if left:
+            writer.write(left.pop())
+            return
+        writer.write(OPEN)
+        await reader.readexactly(1)
+
+    routes = "  - {path: /v1, upstream: tools, model: {retries: 1, retry_deadline: 50ms}}"
+    async with tool(script) as server, proxied(routes, server.url) as proxy:
+        async with asyncio.timeout(30):
+            seen = await proxy.post(CHAT, chat_request(stream=True))
+            await server.gone.wait()
+    assert b"".join(chat_stream(WRONG)) == seen.body
+
+
+async def test_a_refused_answer_that_breaks_off_behind_its_calls_goes_on_as_it_came() -> None:
+    events = chat_stream(WRONG)[:-2]
+
+    async def script(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _seen: Seen) -> None:
+        writer.write(break_off(events))
+        writer.close()
+
+    routes = "  - {path: /v1, upstream: tools, model: {retries: 1}}"
+    async with tool(script) as server, proxied(routes, server.url) as proxy:
+        reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+        writer.write(post(CHAT, chat_request(stream=True)))
+        got = await reader.read()
+        writer.close()
+    assert all(event.strip() in got for event in events)
+    assert not got.endswith(b"0\r\n\r\n")
+
+
+async def test_the_usage_of_a_second_answer_that_stays_is_the_sum() -> None:
+    failed = answer("500 Oops", b"{}", JSON_TYPE)
+    seen, requests, _ = await ask([streamed(chat_stream(WRONG))] * 2 + [failed], model="{retries: 2}")
+    wanted = b"".join(chat_stream(WRONG)).replace(b'"usage": {"total_tokens": 15}', b'"usage": {"total_tokens":30}')
+    assert (wanted, 3) == (seen.body, len(requests))
+
+
+async def test_several_choices_are_not_asked_about() -> None:
+    events = chat_stream(WRONG)
+    seen, requests, _ = await ask(
+        [streamed(events), streamed(chat_stream(RIGHT))], request=chat_request(stream=True, n=2)
+    )
+    assert (b"".join(events), 1) == (seen.body, len(requests))
+
+
+async def test_valid_calls_that_all_have_one_number_pass_byte_for_byte() -> None:
+    def write(at: int) -> bytes:
+        function = {"name": "get_weather", "arguments": f'{{"city": "{at}"}}'}
+        delta = {"tool_calls": [{"index": 0, "id": f"call_{at}", "type": "function", "function": function}]}
+        return data({"choices": [{"index": 0, "delta": delta, "finish_reason": "tool_calls" if at else None}]})
+
+    events = [write(0), write(1), b"data: [DONE]\n\n"]
+    seen, requests, _ = await ask([streamed(events), streamed(chat_stream(RIGHT))])
     assert (b"".join(events), 1) == (seen.body, len(requests))

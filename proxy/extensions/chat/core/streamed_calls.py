@@ -160,6 +160,7 @@ class _Chat:
     def __init__(self) -> None:
         self.calls: dict[object, StreamedCall] = {}
         self._open: set[object] = set()
+        self._latest: dict[object, object] = {}
 
     @property
     def is_complete(self) -> bool:
@@ -181,12 +182,16 @@ class _Chat:
                 self._open.discard(index)
 
     def _find(self, choice: object, position: int, part: Mapping[str, Any], added_at: Place) -> StreamedCall:
-        """The call that a part belongs to. Some servers number no parts: those with an id begin a call."""
+        """The call that a part belongs to. Some servers number no parts: those with an id begin a call. Some give all
+        calls one number: a part with another id and a name begins one."""
         numbered, call_id = part.get("index"), _as_text(part.get("id"))
         key: object = (choice, numbered) if isinstance(numbered, int) else (choice, call_id or f"at {position}")
         if not isinstance(numbered, int) and not call_id and self.calls:
             key = next(reversed(self.calls))
-        call = self.calls.setdefault(key, StreamedCall(added_at))
+        latest = self.calls.get(self._latest.get(key, key))
+        if latest is not None and call_id and latest.call_id not in ("", call_id) and part["function"].get("name"):
+            self._latest[key] = (key, call_id)
+        call = self.calls.setdefault(self._latest.get(key, key), StreamedCall(added_at))
         call.call_id = call.call_id or call_id
         return call
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
@@ -44,21 +45,24 @@ AskOn = Callable[[list[JudgedCall], dict[str, JsonValue]], Awaitable["JudgedStre
 @dataclass(frozen=True, slots=True)
 class StreamSteps:
     """What happens to an answer: its calls are judged, looked for in its text (None: not), noted when they go out, and
-    the model is asked again for better ones (None: not)."""
+    the model is asked again for better ones (None: not), for which it has `deadline` seconds."""
 
     judge: JudgeCalls
     find: FindInText | None
     note: Callable[[list[JudgedCall]], None]
     again: AskOn | None
+    deadline: float = 0.0
 
 
 class JudgedStream:
-    """The body of one answer. `limit` bounds what is held, in bytes; `judged` are the calls once they were released."""
+    """The body of one answer. `limit` bounds what is held, in bytes; `judged` are the calls once they were released.
+    `is_cut`: it ended while something was held."""
 
     def __init__(
         self, api: Api, reply: UpstreamReply, steps: StreamSteps, limit: int, usage: dict[str, JsonValue] | None = None
     ) -> None:
         self.judged: list[JudgedCall] = []
+        self.is_cut = False
         self._api = api
         self._reply = reply
         self._steps = steps
@@ -67,8 +71,9 @@ class JudgedStream:
         self._held = HeldCalls(api)
         self._text = HeldText(api, is_off=steps.find is None)
         self._splitter = EventSplitter()
-        # What has to wait because another answer may come in its place; None where none can any more.
-        self._opening: list[bytes] | None = [] if steps.again is not None else None
+        # What has to wait because another answer, the next one or that before, may stand in its place; None where none
+        # can any more.
+        self._opening: list[bytes] | None = None if steps.again is None and usage is None else []
         self._after: list[bytes] = []  # what came behind refused calls
         self._says_something = False
         self._is_refused = False
@@ -88,9 +93,11 @@ class JudgedStream:
                         yield part
                     return
             if left := self._give_up():
+                self.is_cut = True
                 yield left
         except ReplyBroken:
             if left := self._give_up():
+                self.is_cut = True
                 yield left
             raise
         finally:
@@ -98,7 +105,7 @@ class JudgedStream:
             await close_body(self._reply)
 
     def _is_waiting(self) -> bool:
-        return (self._held.is_holding or self._text.is_holding) and not self._is_over
+        return self._is_refused or ((self._held.is_holding or self._text.is_holding) and not self._is_over)
 
     async def _take(self, piece: bytes) -> bytes:
         """What passes now that these bytes have come."""
@@ -157,7 +164,7 @@ class JudgedStream:
     async def _release(self) -> list[bytes]:
         self._is_over = True
         self.judged = await self._steps.judge(self._held.list_calls())
-        is_replaceable = self._opening is not None and not self._says_something
+        is_replaceable = self._steps.again is not None and self._opening is not None and not self._says_something
         if is_replaceable and any(each.failure is not None for each in self.judged):
             self._is_refused = True
             return []
@@ -169,26 +176,60 @@ class JudgedStream:
 
     async def _ask_on(self, pieces: AsyncGenerator[bytes | None, None]) -> AsyncGenerator[bytes, None]:
         """The model is asked again: its next answer, or this one where there is none."""
-        opening, rest = self._opening or [], b"".join((*self._after, self._splitter.rest))
-        async for piece in pieces:  # the usage stands at the end
-            rest += piece or b""
-        own = find_usage((*opening, *self._held.events, *EventSplitter().feed(rest)))
-        asking = asyncio.ensure_future(self._find_follower(sum_usage(self._usage, own)))
+        rest = b"".join((*self._after, self._splitter.rest))
+        try:
+            async for piece in pieces:  # the usage stands at the end
+                if piece is None:
+                    yield COMMENT
+                rest += piece or b""
+                if self._held.size + len(rest) > self._limit:
+                    yield self._write_refused(rest)
+                    async for more in pieces:
+                        yield more or COMMENT
+                    return
+        except ReplyBroken:
+            yield self._write_refused(rest)
+            raise
+        own = find_usage((*(self._opening or ()), *self._held.events, *EventSplitter().feed(rest)))
+        asking = asyncio.ensure_future(self._begin_next(sum_usage(self._usage, own)))
         try:
             while not (await asyncio.wait({asking}, timeout=_SILENCE))[0]:
                 yield COMMENT
-            if (follower := asking.result()) is None:
-                self._steps.note(self.judged)
-                yield b"".join((*opening, *self._write_held(), rest))
+            if (begun := asking.result()) is None:
+                yield self._write_refused(rest)
                 return
-            async for part in follower.read():
-                yield part
-            self.judged = follower.judged
+            first, body, self.judged = begun
+            async with aclosing(body):
+                yield first
+                async for part in body:
+                    yield part
         finally:
             asking.cancel()
 
-    async def _find_follower(self, usage: dict[str, JsonValue]) -> JudgedStream | None:
-        return None if self._steps.again is None else await self._steps.again(self.judged, usage)
+    async def _begin_next(
+        self, usage: dict[str, JsonValue]
+    ) -> tuple[bytes, AsyncGenerator[bytes, None], list[JudgedCall]] | None:
+        """The next answer from its first bytes on, and its calls; None where nothing comes of it in time."""
+        body: AsyncGenerator[bytes, None] | None = None
+        try:
+            async with asyncio.timeout(self._steps.deadline):
+                if self._steps.again is None or (next_ := await self._steps.again(self.judged, usage)) is None:
+                    return None
+                body = next_.read()
+                while (first := await anext(body, b"")).startswith(b":"):
+                    pass  # this answer keeps the connection busy itself
+        except (ReplyBroken, TimeoutError):
+            return None
+        return (first, body, next_.judged) if first and not next_.is_cut else None
+
+    def _write_refused(self, rest: bytes) -> bytes:
+        """All of an answer that goes on as it is; `rest` came behind its calls."""
+        self._steps.note(self.judged)
+        splitter = EventSplitter()
+        events = [*self._write_held(), *splitter.feed(rest)]
+        if self._usage:
+            events = [add_usage(event, self._usage) for event in events]
+        return b"".join((*(self._opening or ()), *events, splitter.rest))
 
     def _give_up(self) -> bytes:
         """All that was held, as it came; from here on everything passes."""

@@ -11,7 +11,6 @@ change, and no other byte does.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from functools import partial
@@ -200,6 +199,7 @@ class ModelRelay:
             None if settings.text_calls == "off" else partial(self._find_in_text, listed, asked),
             partial(self._note_stream, listed, asked, attempts),
             partial(self._ask_stream, listed, asked, settings, attempts) if is_asked else None,
+            settings.retry_deadline,
         )
         return JudgedStream(asked.api, reply, steps, settings.max_answer, usage)
 
@@ -217,11 +217,7 @@ class ModelRelay:
         body = write_next_question(asked, answer, write_results(calls, attempts, settings.retries))
         if body is None or count_tokens(usage) > settings.retry_tokens:
             return None
-        try:
-            async with asyncio.timeout(settings.retry_deadline):
-                reply = await self._relay_again(listed, body)
-        except TimeoutError:
-            return None
+        reply = await self._relay_again(listed, body)
         if reply is None or not _find_header(reply.headers, "content-type").lower().startswith("text/event-stream"):
             await close_body(reply) if reply is not None else None
             return None
