@@ -90,3 +90,36 @@ async def test_the_last_message_of_a_response_becomes_items_of_calls() -> None:
     made = json.loads((await ask(answer, "/v1/responses", responses_request())).body)
     assert ["reasoning", "function_call"] == [item["type"] for item in made["output"]]
     assert arguments == [json.loads(item["arguments"]) for item in made["output"][1:]]
+
+
+@pytest.mark.parametrize("reason", ["length", "content_filter", "error"])
+async def test_a_text_that_did_not_come_to_its_own_end_stays(reason: str) -> None:
+    answer = chat_text(next(iter(WHOLE.values()))[0]).replace(b'"stop"', json.dumps(reason).encode())
+    assert reason == json.loads(answer)["choices"][0]["finish_reason"]
+    seen = await ask(answer, "/v1/chat/completions", chat_request())
+    assert (answer, None) == (seen.body, seen.header("tool-repairs"))
+
+
+@pytest.mark.parametrize(
+    ("more", "becomes"),
+    [
+        ({"tool_choice": "auto"}, True),
+        ({"tool_choice": "required"}, True),
+        ({"tool_choice": {"type": "function", "function": {"name": "get_weather"}}}, True),
+        ({"tool_choice": {"type": "function", "function": {"name": "other"}}}, False),
+        ({"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}}}, False),
+        ({"parallel_tool_calls": False}, True),
+    ],
+)
+async def test_a_text_becomes_a_call_only_where_the_request_lets_the_model_call_the_tool(
+    more: dict[str, Any], becomes: bool
+) -> None:
+    text = WHOLE["hermes"][0]
+    seen = await ask_chat(text, **more)
+    assert becomes == (seen.body != chat_text(text))
+
+
+async def test_two_calls_in_a_text_stay_where_calls_are_not_parallel() -> None:
+    text = WHOLE["hermes"][0] * 2
+    assert chat_text(text) != (await ask_chat(text)).body
+    assert chat_text(text) == (await ask_chat(text, parallel_tool_calls=False)).body

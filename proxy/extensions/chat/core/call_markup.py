@@ -72,7 +72,7 @@ MARKUPS: Final = (
     ),
     _row(
         "qwen_coder", "vLLM test_qwen3coder_tool_parser", "<function=",
-        rf"{_WITHIN_TAG[0]}{_NAME}>\s*(?P<pairs>(?:<parameter=[^<>]+>(?:(?!</parameter>).)*</parameter>\s*)*){_WITHIN_TAG[1]}",
+        rf"{_WITHIN_TAG[0]}{_NAME}>\s*+(?P<pairs>(?:<parameter=[^<>]+>(?:(?!</parameter>).)*</parameter>\s*+)*){_WITHIN_TAG[1]}",
         pair=r"<parameter=([^<>]+)>\n?(.*?)\n?</parameter>",
     ),
     _row(

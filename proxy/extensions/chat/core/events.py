@@ -13,6 +13,7 @@ from proxy.core.model.values import JsonProblem, JsonValue, Pointer
 
 # An empty line behind a line; the groups are atomic, so that CR LF is one line end.
 _END: Final = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
+_LONGEST_END: Final = len(b"\r\n\r\n")
 _DATA: Final = re.compile(rb"^data:[ ]?([^\r\n]*)", re.MULTILINE)
 COMMENT: Final = b": keep-alive\n\n"
 
@@ -25,13 +26,11 @@ class EventSplitter:
 
     def feed(self, data: bytes) -> list[bytes]:
         """The events that end in these bytes."""
-        *events, self.rest = _split(self.rest + data)
+        known = max(0, len(self.rest) - _LONGEST_END + 1)  # no event ends before it
+        data = self.rest + data
+        ends = [found.end() for found in _END.finditer(data, known)]
+        *events, self.rest = [data[start:end] for start, end in zip((0, *ends), (*ends, len(data)), strict=True)]
         return events
-
-
-def _split(data: bytes) -> list[bytes]:
-    ends = [found.end() for found in _END.finditer(data)]
-    return [data[start:end] for start, end in zip((0, *ends), (*ends, len(data)), strict=True)]
 
 
 def read_event(event: bytes) -> JsonValue:

@@ -8,7 +8,7 @@ Responses) have no schema of their own in the request, but a name: their calls a
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
@@ -51,6 +51,20 @@ class ModelRequest:
         """The model that is asked, as the request names it."""
         named = self.body.get("model")
         return named if isinstance(named, str) else ""
+
+    def may_call(self, names: Sequence[str]) -> bool:
+        """Whether the request lets one answer call these tools: by `tool_choice`, and by whether calls may be parallel.
+        A list of allowed tools counts as one that has none of them."""
+        choice = self.body.get("tool_choice")
+        choice = choice if isinstance(choice, dict) else {}
+        alone = self.body.get("parallel_tool_calls") is False or choice.get("disable_parallel_tool_use") is True
+        if alone and len(names) > 1:
+            return False
+        if choice.get("type", "auto") in ("auto", "any"):
+            return True
+        function = choice.get("function")
+        named = function.get("name") if isinstance(function, dict) else choice.get("name")
+        return all(name == named for name in names)
 
 
 def find_api(method: str, path: str) -> Api | None:

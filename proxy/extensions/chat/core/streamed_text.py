@@ -16,7 +16,7 @@ from proxy.extensions.chat.core.call_markup import LONGEST, find_sign, has_sign
 from proxy.extensions.chat.core.events import change_event, read_event, write_event
 from proxy.extensions.chat.core.found_calls import encode_arguments
 from proxy.extensions.chat.core.model_request import Api
-from proxy.extensions.chat.core.written_calls import NewCall
+from proxy.extensions.chat.core.written_calls import ENDS, NewCall
 
 _CONTENT: Final[Pointer] = ("choices", 0, "delta", "content")
 _DELTA: Final[Pointer] = ("choices", 0, "delta")
@@ -96,12 +96,14 @@ class HeldText:
 
 
 def _read_chat(raw: bytes, value: Mapping[str, Any]) -> TextEvent | None:
-    """An event of Chat Completions; None where it belongs to one of several choices."""
+    """An event of Chat Completions; None where it is one of several choices, or ends a text that is not whole."""
     choices = value.get("choices")
     if not isinstance(choices, list) or not choices:
         return TextEvent(raw, value, None, is_end=False)
     choice = choices[0]
     if len(choices) > 1 or not isinstance(choice, dict) or choice.get("index", 0) != 0:
+        return None
+    if choice.get("finish_reason") not in ENDS:
         return None
     delta = choice.get("delta")
     text = delta.get("content") if isinstance(delta, dict) else None
@@ -109,7 +111,10 @@ def _read_chat(raw: bytes, value: Mapping[str, Any]) -> TextEvent | None:
 
 
 def _read_messages(raw: bytes, value: Mapping[str, Any]) -> TextEvent | None:
-    """An event of Messages."""
+    """An event of Messages; None where it ends a text that is not whole."""
+    change = value.get("delta")
+    if value.get("type") == "message_delta" and isinstance(change, dict) and change.get("stop_reason") not in ENDS:
+        return None
     delta = value.get("delta") if value.get("type") == "content_block_delta" else None
     text = delta.get("text") if isinstance(delta, dict) and delta.get("type") == "text_delta" else None
     return TextEvent(raw, value, text if isinstance(text, str) else None, value.get("type") == "message_delta")

@@ -5,12 +5,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from proxy.core.json.jsonspan import find_span, replace_value
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.extensions.chat.core.model_request import Api
+
+# How an answer says that its model came to the end by itself (finish_reason, stop_reason, status); None: it does not.
+# After any other end, such as `length` or `content_filter`, no text becomes a call.
+ENDS: Final = ("stop", "end_turn", "completed", None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +36,8 @@ class NewCall:
 
 
 def find_answer_text(api: Api, answer: JsonValue) -> AnswerText | None:
-    """The text with which an answer without calls ends; None where it has calls, several choices, or no such text."""
+    """The text with which an answer without calls ends; None where it has calls, several choices, or no such text, and
+    where the model did not come to its end by itself (`ENDS`)."""
     if not isinstance(answer, dict):
         return None
     return _find_in_chat(answer) if api is Api.CHAT else _find_in_list(api, answer)
@@ -42,6 +47,8 @@ def _find_in_chat(answer: Mapping[str, Any]) -> AnswerText | None:
     choices = answer.get("choices")
     choice = choices[0] if isinstance(choices, list) and len(choices) == 1 else None
     message = choice.get("message") if isinstance(choice, dict) else None
+    if not isinstance(choice, dict) or choice.get("finish_reason") not in ENDS:
+        return None
     if not isinstance(message, dict) or message.get("tool_calls") or not isinstance(message.get("content"), str):
         return None
     holder = ("choices", 0)
@@ -52,6 +59,8 @@ def _find_in_list(api: Api, answer: Mapping[str, Any]) -> AnswerText | None:
     """The text of the last block (Messages), or of the last item, a message of one part (Responses)."""
     key, kind, call = ("content", "text", "tool_use") if api is Api.MESSAGES else ("output", "message", "function_call")
     items = answer.get(key)
+    if answer.get("stop_reason" if api is Api.MESSAGES else "status") not in ENDS:
+        return None
     if not isinstance(items, list) or not items or not isinstance(items[-1], dict) or items[-1].get("type") != kind:
         return None
     if any(isinstance(item, dict) and item.get("type") == call for item in items):

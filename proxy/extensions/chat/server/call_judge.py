@@ -104,7 +104,10 @@ class CallJudge:
     async def judge_text(
         self, request: ModelRequest, calls: list[FoundCall], conversation: Conversation
     ) -> list[JudgedCall] | None:
-        """What was found of calls that stood in a text; None unless each has the name of a tool and is valid."""
+        """What was found of calls that stood in a text; None unless the request lets the model make them, and each has
+        the name of a tool and is valid."""
+        if not request.may_call([call.name for call in calls]):
+            return None
         judged = await self.judge(request, calls, conversation)
         if any(each.checked is None or each.tool != each.found.name for each in judged):
             return None
