@@ -294,7 +294,9 @@ class Handler:
         call_route, whole = found
         call.call_route = call_route
         size = len(call_route.raw.body)
-        if not whole or size > LONG or not call_route.memory.reach(size):
+        # A target with a query may be found on another route here than by `_learn_target`.
+        starts = call_route.binding.starts_calls
+        if not starts or not whole or size > LONG or not call_route.memory.reach(size):
             call.follow = lambda request: self._run(request, fields, call_route, whole, services, record)
             return
         decoded = self._decode(call_route, self._note_read(call_route, record), record)
