@@ -241,7 +241,7 @@ class Here:
         return decide(call, policy)
 
     async def ask(self, job: str, payload: bytes, policy: ToolPolicy) -> bytes | None:  # noqa: ARG002 - as above
-        """Nothing: whoever asks has to do without a child process."""
+        """Returns None: there is no child process to ask."""
         return None
 
     async def examine(self, tools: ExaminedTools, name: str) -> None:

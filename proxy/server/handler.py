@@ -275,7 +275,7 @@ class Handler:
     def _learn_target(self, target: tuple[str, str]) -> bool:
         """Whether calls begin without a task at a method and target, kept for the next ones."""
         try:
-            match = self.snapshot.table.match(*target)
+            match = self.snapshot.table.match(target[0], split_target(target[1])[0])
         except Exception:  # noqa: BLE001 - `_respond` is the border
             return False
         starts = isinstance(match, Match) and self.snapshot.bindings[match.route.key].starts_calls
@@ -294,7 +294,7 @@ class Handler:
         call_route, whole = found
         call.call_route = call_route
         size = len(call_route.raw.body)
-        # A target with a query may be found on another route here than by `_learn_target`.
+        # Whatever was learned of the target, only what this route takes as a call is judged here.
         starts = call_route.binding.starts_calls
         if not starts or not whole or size > LONG or not call_route.memory.reach(size):
             call.follow = lambda request: self._run(request, fields, call_route, whole, services, record)
@@ -449,7 +449,7 @@ class Handler:
         caller = self._callers.find(request)
         client = caller.client(fields)
         if isinstance(admitted, Admitted):
-            admitted = find_other_request(binding.route, query, fields) or admitted
+            admitted = find_other_request(binding.route, query, fields, admitted.calls) or admitted
         if isinstance(admitted, AccessDenied):
             raw = RawRequest(request.method, path, query, fields, b"", match.params, client)
             return _answer_denied(binding, raw, admitted, record)

@@ -22,7 +22,7 @@ from proxy.core.contract.policy import Mode
 from proxy.core.contract.request_rules import QueryPolicy
 from proxy.core.model import codes
 from proxy.core.model.values import Fields, Headers
-from proxy.interfaces import AccessDenied, Admission, Admitted, Certificate, RouteAccess
+from proxy.interfaces import AccessDenied, Admission, Admitted, CallAccess, Certificate, RouteAccess
 from proxy.routing import Route
 from proxy.server.http.headers import asks_for_another_method
 
@@ -66,12 +66,15 @@ def is_served_host(host: str, names: frozenset[str]) -> bool:
     return True
 
 
-def find_other_request(route: Route, query: str, headers: Fields) -> AccessDenied | None:
+def find_other_request(
+    route: Route, query: str, headers: Fields, calls: CallAccess | None = None
+) -> AccessDenied | None:
     """Why a request on a route that judges would be more than the body that is judged: it has a query where none is
-    taken, or a header by which frameworks take it for one with another method."""
+    taken, or a header by which frameworks take it for one with another method. A report-only route takes a query all
+    the same, unless rules say what may be called (`calls`): they hold there too."""
     if route.kind == "passthrough":
         return None
-    if query and route.query_policy is QueryPolicy.REFUSE and route.mode is Mode.ENFORCE:
+    if query and route.query_policy is QueryPolicy.REFUSE and (route.mode is Mode.ENFORCE or calls is not None):
         return _NO_QUERY
     name = asks_for_another_method(headers)
     return AccessDenied(codes.BAD_REQUEST, _NO_OVERRIDE.format(name=name)) if name else None

@@ -82,6 +82,14 @@ async def test_what_cannot_be_judged_is_not_sent(mode: str, body: bytes) -> None
         assert (True, []) == (400 <= seen.status < 500, server.seen)
 
 
+@pytest.mark.parametrize("mode", ["", ", mode: report"])
+async def test_a_route_that_takes_no_query_takes_none_beside_arguments_that_rules_judge(mode: str) -> None:
+    route = f"{ROUTE}, query: refuse{mode}}}"
+    async with tool(replies(OK)) as server, proxied(route, server.url, tools=TOOLS) as proxy:
+        seen = await call(proxy, "read_file?path=/etc/passwd", {"path": "/data/a"})
+        assert (400, "BAD_REQUEST", []) == (seen.status, code(seen)[1], server.seen)
+
+
 async def test_arguments_are_judged_as_they_will_be_sent() -> None:
     rules = '[{tools: [write_file], arguments: {properties: {size: {maximum: 10}, path: {const: "/a"}}}}]'
     route = f"  - {{path: '/files/{{tool}}', upstream: tools, allow: {rules}}}"

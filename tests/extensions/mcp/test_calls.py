@@ -10,7 +10,8 @@ import pytest
 
 from tests.extensions.mcp.conversation import feedback, refusal, talk, text
 from tests.extensions.mcp.server import ADD, NOW, McpServer, as_json, call, http, modern, modern_headers, result
-from tests.serving.wire import Seen, Tool, exchange, post
+from tests.serving.proxied import proxied
+from tests.serving.wire import Seen, Tool, exchange, post, tool
 
 
 async def test_a_clean_call_goes_on_as_the_very_bytes_that_came() -> None:
@@ -423,3 +424,17 @@ async def test_an_id_makes_a_resend_within_its_session_alone(headers: tuple[str,
         answers = [await client.send(call("add", {"a": 1}, id=1), *headers) for _ in range(3)]
 
     assert tries == [one.header("tool-attempt") for one in answers]
+
+
+async def test_a_target_that_looks_like_one_of_another_route_is_judged_by_its_own() -> None:
+    """`/mcp?x=1` as a whole fits `/{tool}`."""
+    listing = McpServer()
+    routes = """
+  - {path: /mcp, protocol: mcp, upstream: tools}
+  - {path: "/{tool}", upstream: tools}
+"""
+    accepts = "Accept: application/json, text/event-stream"
+    async with tool(listing) as server, proxied(routes, server.url, tools="{any: {schema: {type: object}}}") as proxy:
+        for arguments in ({"a": 1, "b": 2}, {"a": "one", "b": 2}, {"a": "two"}):
+            await proxy.post("/mcp?x=1", json.dumps(call("add", arguments)).encode(), accepts)
+    assert [{"a": 1, "b": 2}] == [json.loads(seen.body)["params"]["arguments"] for seen in listing.calls]
