@@ -84,7 +84,10 @@ def test_an_mcp_route_says_where_clients_reach_it(tmp_path: Path) -> None:
 
 
 def test_a_pattern_with_a_dollar_is_no_reference(tmp_path: Path) -> None:
-    load(write(tmp_path, "", "allow: [{arguments: {properties: {a: {pattern: '^${x}$'}}}}]"), {})
+    loaded = load(write(tmp_path, "", "allow: [{arguments: {properties: {a: {pattern: '^${x}$'}}}}]"), {})
+    (rule,) = loaded.config.routes[0].policy.added["allow"]
+    schema = {"type": "object", "properties": {"a": {"pattern": "^${x}$", "type": ["string"]}}, "required": ["a"]}
+    assert schema == rule.arguments.root.raw
 
 
 def test_check_shows_in_one_table_who_may_call_what(tmp_path: Path) -> None:
