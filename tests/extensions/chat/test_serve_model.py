@@ -51,6 +51,22 @@ async def test_a_model_server_is_served_without_a_config(base: str) -> None:
     assert chat_answer('{"city":"Oslo","days":3}') == seen.body
 
 
+@pytest.mark.parametrize(
+    ("url", "mistake"),
+    [
+        ("localhost:11434/v1", "'localhost:11434/v1' is no URL: did you mean http://localhost:11434/v1?"),
+        ("http://a.test/v1/chat/completions", "http://a.test/v1/chat/completions is where requests go: say the base, "
+         "http://a.test/v1"),
+        ("http://a.test/v1/responses/", "http://a.test/v1/responses/ is where requests go: say the base, http://a.test/v1"),
+        ("https://a.test/v1/messages", "https://a.test/v1/messages is where requests go: say the base, https://a.test"),
+    ],
+)  # fmt: skip
+def test_what_is_no_base_url_is_told_with_the_remedy(url: str, mistake: str) -> None:
+    words = [sys.executable, "-m", "proxy", "serve", "--model", url]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (2, f"serve --model: {mistake}\n") == (done.returncode, done.stderr)
+
+
 def test_a_second_source_beside_it_is_a_mistake() -> None:
     words = [sys.executable, "-m", "proxy", "serve", "--model", "http://127.0.0.1:1/v1", "--mcp", "http://127.0.0.1:1/"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from proxy.extensions.chat.core.model_request import API_PATHS
+
 _ASKS_AGAIN: Final = (
     "serve --model: a model whose calls cannot be repaired is asked once more; "
     "a config with `model: {retries: 0}` does not"
@@ -35,8 +37,23 @@ routes:
 """
 
 
-def make_config_file(args: argparse.Namespace, kept: ExitStack) -> Path:
-    """Writes the config for `args.model` to a file that exists until `kept` closes."""
+def find_url_mistake(url: str) -> str:
+    """What is wrong with the base URL of a model server; '' where nothing is that the config would not report."""
+    if "://" not in url:
+        return f"{url!r} is no URL: did you mean http://{url}?"
+    base = url.rstrip("/")
+    for end, _ in API_PATHS:
+        if base.endswith(end):
+            return f"{url} is where requests go: say the base, {base.removesuffix(end)}"
+    return ""
+
+
+def make_config_file(args: argparse.Namespace, kept: ExitStack) -> Path | None:
+    """Writes the config for `args.model` to a file that exists until `kept` closes; None, with the reason printed, for
+    what is no base URL."""
+    if mistake := find_url_mistake(args.model):
+        print(f"serve --model: {mistake}", file=sys.stderr)
+        return None
     path = Path(kept.enter_context(tempfile.TemporaryDirectory(prefix="toolcall-proxy-"))) / "model.yaml"
     path.write_text(write_model_config(args.model), encoding="utf-8")
     print(_ASKS_AGAIN, file=sys.stderr)

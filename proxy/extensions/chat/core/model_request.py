@@ -28,7 +28,7 @@ class Api(StrEnum):
 
 
 # The end of a path -> the API that is spoken there.
-_PATHS: Final = (
+API_PATHS: Final = (
     ("/chat/completions", Api.CHAT),
     ("/responses", Api.RESPONSES),
     ("/v1/messages", Api.MESSAGES),
@@ -71,7 +71,7 @@ def find_api(method: str, path: str) -> Api | None:
     """The API of a request whose answer may hold calls; None for every other request."""
     if method != "POST":
         return None
-    return next((api for end, api in _PATHS if path.endswith(end)), None)
+    return next((api for end, api in API_PATHS if path.endswith(end)), None)
 
 
 def read_model_request(api: Api, text: bytes) -> ModelRequest | None:
