@@ -261,6 +261,7 @@ EXTENSIONS: Final = (
         policy_keys={"correct": "correction.correction_section:read_correction_policy"},
         check="correction.correction_section:check_correct",
         services="correction.correctors:Corrections",
+        uses=("demo",),
     ),
     Extension(
         "console",
@@ -306,6 +307,11 @@ EXTENSIONS: Final = (
                 other_keys=("repair", "unknown_keys", "leaked_markup", "feedback", "formats"),
             )
         },
+    ),
+    Extension(
+        "demo",
+        adds="sample tools and the proxy in front of them, with calls to paste: `demo`",
+        verbs={"demo": "demo.cli.demo"},
     ),
     Extension(
         "kubernetes",

@@ -31,8 +31,7 @@ TRIED: Final = (
     "tests/cli", "tests/scenarios", "tests/serving/test_calls.py", "tests/serving/test_operator.py",
     "tests/serving/test_reload.py",
     "--ignore=tests/config/test_published_schema.py",  # the published schema and its page describe all extensions
-    "--ignore=tests/cli/test_demo.py",  # the example shows extensions too, and the demo serves it
-    "--ignore=tests/config/test_example.py",
+    "--ignore=tests/config/test_example.py",  # the example shows extensions too
     "--deselect=tests/config/test_load.py::test_the_example_runs_as_it_is",
     # Other systems' names stand for keys of extensions too.
     "--deselect=tests/config/test_other_names.py::test_what_is_said_to_hold_here_is_a_config",
