@@ -70,7 +70,8 @@ class JwtSettings:
 class AccessRule:
     """Allows calls of `tools` (patterns of names, `fnmatch` in exact case) to the callers that all of its conditions
     name: `scopes` that a token has all of, `claims` with one of their values each, `tokens` of `auth.bearer`,
-    `issuers`, and names in the client's `certificates` (patterns). `arguments` holds what the arguments have to be."""
+    `issuers`, and names in the client's `certificates` (patterns). `arguments` holds what the arguments have to be,
+    `named` the keys that it names, in folded case."""
 
     name: str
     tools: tuple[str, ...] = ("*",)
@@ -80,3 +81,4 @@ class AccessRule:
     issuers: tuple[str, ...] = ()
     certificates: tuple[str, ...] = ()
     arguments: Check | None = None
+    named: frozenset[str] = frozenset()
