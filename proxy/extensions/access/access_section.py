@@ -78,6 +78,8 @@ def _read_rule(name: str, written: Mapping[str, JsonValue]) -> AccessRule:
     made: dict[str, Any] = {"tools": read_texts(written["tools"])} if "tools" in written else {}
     if "arguments" in written:
         made["arguments"] = _compile(written["arguments"])
+    if "annotations" in written:
+        made["hints"] = {reveal(name): read_switch(value) for name, value in written["annotations"].items()}
     return AccessRule(
         reveal(written.get("name", name)),
         scopes=read_texts(when.get("scope", [])),
