@@ -79,6 +79,8 @@ def _read_rule(name: str, written: Mapping[str, JsonValue]) -> AccessRule:
     if "arguments" in written:
         made["arguments"] = _compile(written["arguments"])
         made["named"] = frozenset(name.casefold() for name in _list_names(reveal_all(written["arguments"])))
+    if "annotations" in written:
+        made["hints"] = {reveal(name): read_switch(value) for name, value in written["annotations"].items()}
     return AccessRule(
         reveal(written.get("name", name)),
         scopes=read_texts(when.get("scope", [])),

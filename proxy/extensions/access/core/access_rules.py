@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Final
 
+from proxy.core.contract.definitions import USUAL_HINTS, Hints
 from proxy.core.model.values import ABSENT, CheckedCall, Document, JsonValue, ToolCall
 from proxy.extensions.access.core.paths import UnclearPathError, resolve_paths
 from proxy.extensions.access.core.settings import AccessRule
@@ -84,9 +85,19 @@ def _has_one_of(claim: JsonValue, values: Sequence[JsonValue]) -> bool:
     return any(type(item) is type(value) and item == value for item in items for value in values)
 
 
-def names_tool(rule: AccessRule, tool: str) -> bool:
-    """Whether a rule is about a tool."""
-    return any(fnmatchcase(tool, pattern) for pattern in rule.tools)
+def names_tool(rule: AccessRule, tool: str, hints: Hints | None) -> bool:
+    """Whether a rule is about a tool, of which its server says `hints`. A rule about these is about no tool that is not
+    listed (None)."""
+    return any(fnmatchcase(tool, pattern) for pattern in rule.tools) and (not rule.hints or _has_hints(rule, hints))
+
+
+def _has_hints(rule: AccessRule, hints: Hints | None) -> bool:
+    """Whether a listed tool is what a rule wants. One that its server calls destructive is not read-only too."""
+    if hints is None:
+        return False
+    said = {**USUAL_HINTS, **hints}
+    said["readOnlyHint"] = said["readOnlyHint"] and not hints.get("destructiveHint", False)
+    return all(said[name] is wanted for name, wanted in rule.hints.items())
 
 
 def find_sent(checked: CheckedCall) -> JsonValue:
