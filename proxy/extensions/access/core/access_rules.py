@@ -6,6 +6,7 @@ that cannot be judged never allows anything.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -112,12 +113,21 @@ def find_arguments(call: ToolCall) -> JsonValue:
 
 def fits_arguments(rule: AccessRule, value: JsonValue) -> bool:
     """Whether arguments are what a rule wants: as they stand, and with their paths resolved. ABSENT never fits a rule
-    about arguments."""
+    about arguments, and neither does a key that the rule names beside one that differs in case alone: readers that
+    ignore case (Go's `encoding/json`, .NET) could take the other."""
     if rule.arguments is None:
         return True
-    if value is ABSENT:
+    if value is ABSENT or _has_twin(value, rule.named):
         return False
     try:
         return rule.arguments.accepts(value) and rule.arguments.accepts(resolve_paths(value))
     except UnclearPathError:
         return False
+
+
+def _has_twin(value: JsonValue, named: frozenset[str]) -> bool:
+    """Whether one of some keys, in folded case, stands twice in an object."""
+    if isinstance(value, dict):
+        folded = Counter(key.casefold() for key in value)
+        return any(folded[key] > 1 for key in named) or any(_has_twin(inner, named) for inner in value.values())
+    return isinstance(value, list) and any(_has_twin(inner, named) for inner in value)

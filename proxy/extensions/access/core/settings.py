@@ -72,7 +72,7 @@ class AccessRule:
     """Allows calls of `tools` (patterns of names, `fnmatch` in exact case) to the callers that all of its conditions
     name: `scopes` that a token has all of, `claims` with one of their values each, `tokens` of `auth.bearer`,
     `issuers`, and names in the client's `certificates` (patterns). `arguments` holds what the arguments have to be,
-    `hints` what the server that lists a tool has to say of it."""
+    `named` the keys that it names, in folded case; `hints` what the server that lists a tool has to say of it."""
 
     name: str
     tools: tuple[str, ...] = ("*",)
@@ -82,4 +82,5 @@ class AccessRule:
     issuers: tuple[str, ...] = ()
     certificates: tuple[str, ...] = ()
     arguments: Check | None = None
+    named: frozenset[str] = frozenset()
     hints: Hints = field(default_factory=dict)

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 # Headers that identify a caller to an upstream. The config can add more (`mcp.credentials`).
 CREDENTIALS: Final = frozenset({"authorization", "cookie", "x-api-key", "api-key", "x-auth-token"})
-# The longest time for one page of a list, in seconds, where the route's calls have no limit.
+# The longest time for one page of a list, in seconds. The route's `timeout` is for its calls; a list has `mcp.wait`.
 _LONGEST: Final = 300.0
 
 
@@ -206,7 +206,7 @@ class Asking:
         client = make_list_request(self.call_route.raw, self.message, cursor, request_id, key_header)
         # `make_outgoing` drops headers with checksums or signatures of the client's body, because this body is another.
         sent = binding.make_outgoing(replace(client, body=b""), self.call_route.hop_fields, "", client.body)
-        reply = await self.upstream.relay(replace(sent, timeout=min(sent.timeout, _LONGEST), answer_only=True), None)
+        reply = await self.upstream.relay(replace(sent, timeout=_LONGEST, answer_only=True), None)
         if isinstance(reply, UpstreamReply) and reply.status < 300:
             self.learner.accept(self.key, self.session)
         return reply
