@@ -139,12 +139,25 @@ def _check_rules(context: Context, at: Pointer, written: Mapping[str, JsonValue]
         if "certificate" in when and not context.mapping("listen", "tls").get("client_ca"):
             hint = "add `listen: {tls: {client_ca: FILE}}`"
             context.mistake((*spot, "when", "certificate"), "no client is asked for a certificate", hint, key=True)
-        for key in ("tools", "arguments"):
+        for key in ("tools", "arguments", "annotations"):
             if key in rule and route.kind == "passthrough":
                 message = f"`{key}` means nothing on route {route.name!r}: no call is read there"
                 context.mistake((*spot, key), message, "give the route rules of its own, without it", key=True)
+        if "annotations" in rule and route.kind != "passthrough":
+            _check_annotations(context, (*spot, "annotations"), route)
         if route.kind != "passthrough" and route.listed is None:
             _note_unnamed(context, rule, route)
+
+
+def _check_annotations(context: Context, at: Pointer, route: RouteEntry) -> None:
+    """Reports a rule about annotations that never holds."""
+    if route.listed is None:
+        message = f"`annotations` never hold on route {route.name!r}: no server lists its tools"
+        context.mistake(at, message, "name the tools with `tools`, or give the route rules of its own", key=True)
+    elif not route.listed.trusts_annotations:
+        message = f"`annotations` never hold on route {route.name!r}: it does not trust those of its server"
+        hint = "add `mcp: {trust_annotations: on}` to the route if what its server says of its tools is true"
+        context.mistake(at, message, hint, key=True)
 
 
 def _check_tokens(context: Context, at: Pointer, when: Mapping[str, JsonValue], route: RouteEntry) -> None:

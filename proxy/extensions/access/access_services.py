@@ -63,6 +63,10 @@ class AccessServices:
             if jwt is None and allow is None and withheld is None:
                 continue
             taken = jwt if isinstance(jwt, JwtSettings) else None
+            if allow is not None and not (entry.listed is not None and entry.listed.trusts_annotations):
+                allow = tuple(
+                    rule for rule in allow if not rule.hints
+                )  # a server's word that is not trusted opens nothing
             metadata = name_metadata(settings, entry)
             passes = entry.kind == "passthrough"
             access[key] = RouteAdmission(entry.name, taken, allow, tokens, audit, metadata, passes, withheld)

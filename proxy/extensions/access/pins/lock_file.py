@@ -6,7 +6,7 @@ digest of each (SHA-256 over canonical JSON), so that a file that was edited by 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final, Literal
@@ -18,8 +18,8 @@ from proxy.core.display.graphemes import cut
 from proxy.core.json.jsontext import TextLimits, dumps, parse, write_canonical
 from proxy.core.model.values import JsonProblem, JsonValue, Pointer
 from proxy.extensions.access.pins.hidden_text import find_hidden
-from proxy.importing.harvest import flatten_text
-from proxy.importing.live import DescriptionChange, list_changes
+from proxy.extensions.importing.harvest import flatten_text
+from proxy.extensions.importing.live import DescriptionChange, list_changes
 
 Changed = Literal["warn", "hide", "refuse"]
 # What defines a tool, by the keys of `DEFINED`.
@@ -119,15 +119,21 @@ class PinnedRoute:
     definitions: Mapping[str, Definition] = field(repr=False)
     changed: Changed
     hashes: Mapping[str, tuple[str, ...]] = field(repr=False)
-    operations: RouteOperations = field(repr=False)
+    operations: RouteOperations = field(default=NO_OPERATIONS, repr=False)
+    others: Collection[str] = field(default=(), repr=False)
 
     @classmethod
     def of(
-        cls, definitions: Mapping[str, Definition], changed: Changed, operations: RouteOperations = NO_OPERATIONS
+        cls,
+        definitions: Mapping[str, Definition],
+        changed: Changed,
+        operations: RouteOperations = NO_OPERATIONS,
+        others: Collection[str] = (),
     ) -> PinnedRoute:
-        """The approved definitions of a route, beside the `operations` that the config gives it."""
+        """The approved definitions of a route, beside the `operations` that the config gives it. `others`: the names of
+        the tools of all routes."""
         hashes = {name: hash_definition(found) for name, found in definitions.items()}
-        return cls(definitions, changed, hashes, operations)
+        return cls(definitions, changed, hashes, operations, others)
 
     @property
     def unpinned(self) -> Mapping[str, str]:
@@ -156,7 +162,7 @@ class PinnedRoute:
         if before is not None:
             hashes = zip(DEFINED, self.hashes[name], definition, strict=True)
             parts = [line for key, old, new in hashes if old != new for line in _describe_part(key, before, known, new)]
-        parts = [*(f"look at {what}" for what in find_hidden(known, name, self.definitions.keys())), *parts]
+        parts = [*(f"look at {what}" for what in find_hidden(known, name, {*self.others, *self.definitions})), *parts]
         more = f"; +{len(parts) - _MOST} more" if len(parts) > _MOST else ""
         return cut(flatten_text("; ".join(parts[:_MOST])), _LONGEST) + more
 

@@ -25,7 +25,7 @@ from proxy.extensions.access.pins.lock_file import (
     select_definition,
 )
 from proxy.extensions.access.pins.pinned_operations import find_operations
-from proxy.importing.harvest import Harvest, ImportProblem, Recorded
+from proxy.extensions.importing.harvest import Harvest, ImportProblem, Recorded
 from proxy.interfaces import JoinsServers
 from proxy.server import start_serving
 
@@ -147,9 +147,10 @@ def apply_pin_changes(before: Pins, now: Mapping[str, Mapping[str, Definition]],
 
 def list_warnings(now: Mapping[str, Mapping[str, Definition]], changes: list[PinChange]) -> list[str]:
     """What should be looked at in the definitions that are new or changed."""
+    others = frozenset(name for tools in now.values() for name in tools)
     return [
         f"{change.route} {change.tool}: {what}"
         for change in changes
         if change.kind != "gone"
-        for what in find_hidden(now[change.route][change.tool], change.tool, now[change.route].keys())
+        for what in find_hidden(now[change.route][change.tool], change.tool, others)
     ]

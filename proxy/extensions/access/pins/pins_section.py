@@ -51,7 +51,9 @@ def find_pinned(config: Config, route: str) -> PinnedRoute | None:
         return None
     entries = [entry for entry in config.routes if entry.name == route]
     report = any(entry.policy.mode is Mode.REPORT for entry in entries)
-    return PinnedRoute.of(found.pins.get(route, {}), "warn" if report else found.changed, find_operations(entries))
+    others = frozenset(name for tools in found.pins.values() for name in tools)
+    changed: Changed = "warn" if report else found.changed
+    return PinnedRoute.of(found.pins.get(route, {}), changed, find_operations(entries), others)
 
 
 def find_withheld(config: Config, route: str) -> WithheldTools | None:

@@ -9,7 +9,14 @@ from codecs import getincrementaldecoder
 from pathlib import Path
 from typing import Final
 
-from proxy.samples.messages import Field, SampleAnswer, SampleError, read_request, write_refusal, write_success
+from proxy.extensions.demo.samples.messages import (
+    Field,
+    SampleAnswer,
+    SampleError,
+    read_request,
+    write_refusal,
+    write_success,
+)
 
 SANDBOX: Final = Path(__file__).parent / "sandbox"
 MAX_BYTES: Final = 1024 * 1024

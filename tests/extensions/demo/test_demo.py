@@ -15,14 +15,19 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
+from proxy.__main__ import VERBS
 from tests.cli import curl
-from tests.cli.demo import ROOT, Demo, demo
+from tests.extensions.demo.running import ROOT, Demo, demo
 
 
 @pytest.fixture(scope="module")
 def started() -> Iterator[Demo]:
     with demo() as running:
         yield running
+
+
+def test_it_is_the_first_verb_that_a_newcomer_sees() -> None:
+    assert ("demo", "import") == VERBS[:2]
 
 
 def call(started: Demo, path: str, body: str) -> str:

@@ -20,8 +20,8 @@ from proxy.cli.options import HelpText
 if TYPE_CHECKING:
     from proxy.config.load import Loaded
     from proxy.config.model import Address, Config
-    from proxy.samples.model import ScriptedModel
-    from proxy.samples.server import SampleServer
+    from proxy.extensions.demo.samples.model import ScriptedModel
+    from proxy.extensions.demo.samples.server import SampleServer
     from proxy.server import Serving
 
 EXAMPLE: Final = "config.example.yaml"
@@ -53,7 +53,7 @@ class Sample:
         return f"curl -s {url}{self.path} -H 'Content-Type: application/json' -d {quoted}"
 
 
-# One per route of the example config (tests/cli/test_demo.py runs them all).
+# One per route of the example config (tests/extensions/demo/test_demo.py runs them all).
 SAMPLES: Final = (
     Sample("a clean call goes on byte for byte", "/tools/weather", '{"lat": 48.85, "lon": 2.35}'),
     Sample("numbers in quotes are repaired", "/tools/weather", '{"lat": "48.85", "lon": "2.35"}'),
@@ -111,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
     """Serves until SIGINT or SIGTERM and gives the exit code."""
     from proxy.config.load import load
     from proxy.config.mistakes import ConfigError
-    from proxy.samples.server import run_server
+    from proxy.extensions.demo.samples.server import run_server
 
     with run_server(_start_tools()) as tools, run_server(_start_model()) as model:
         urls = {"SAMPLE_TOOLS_URL": tools.url, "SAMPLE_MODEL_URL": model.url}
@@ -126,14 +126,14 @@ def run(args: argparse.Namespace) -> int:
 
 def find_example_config() -> Path:
     """The example config: in the package where it was installed, else at the top of the repository."""
-    package = Path(__file__).parent.parent
+    package = Path(__file__).parents[3]
     installed = package / "bundled" / EXAMPLE
     return installed if installed.is_file() else package.parent / EXAMPLE
 
 
 def _start_tools() -> SampleServer:
     """Starts the sample tools at their usual port, or at a free one."""
-    from proxy.samples.server import DEFAULT_PORT, SampleServer
+    from proxy.extensions.demo.samples.server import DEFAULT_PORT, SampleServer
 
     try:
         return SampleServer(DEFAULT_PORT)
@@ -145,7 +145,7 @@ def _start_tools() -> SampleServer:
 
 def _start_model() -> ScriptedModel:
     """Starts the scripted model endpoint at its usual port, or at a free one."""
-    from proxy.samples.model import DEFAULT_MODEL_PORT, ScriptedModel
+    from proxy.extensions.demo.samples.model import DEFAULT_MODEL_PORT, ScriptedModel
 
     try:
         return ScriptedModel(DEFAULT_MODEL_PORT)

@@ -15,7 +15,14 @@ from importlib.resources import files
 from math import asin, cos, radians, sin, sqrt
 from typing import Final
 
-from proxy.samples.messages import Field, SampleAnswer, SampleError, read_request, write_refusal, write_success
+from proxy.extensions.demo.samples.messages import (
+    Field,
+    SampleAnswer,
+    SampleError,
+    read_request,
+    write_refusal,
+    write_success,
+)
 
 TODAY: Final = date(2025, 7, 15)
 EARTH_RADIUS_KM: Final = 6371.0
@@ -97,7 +104,7 @@ def compute_distance_km(lat: float, lon: float, other_lat: float, other_lon: flo
 @cache
 def read_cities() -> tuple[City, ...]:
     """The shipped table of cities."""
-    with files("proxy.samples").joinpath("places.csv").open(encoding="utf-8") as table:
+    with files("proxy.extensions.demo.samples").joinpath("places.csv").open(encoding="utf-8") as table:
         rows = list(csv.reader(table))[1:]
     return tuple(
         City(name, country, float(lat), float(lon), tuple(map(float, normals)))

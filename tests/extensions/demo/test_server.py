@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from proxy.samples.server import TOOLS, SampleServer, run_server
+from proxy.extensions.demo.samples.server import TOOLS, SampleServer, run_server
+from tests.serving.proxied import proxied, told
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def test_every_tool_answers_at_its_path_on_one_connection(client: HTTPConnection
 
 def test_the_tools_alone_end_on_sigterm_by_themselves() -> None:
     """The first process of a container gets no default for SIGTERM, and would run on until it is killed."""
-    command = [sys.executable, "-m", "proxy.samples", "0"]
+    command = [sys.executable, "-m", "proxy.extensions.demo.samples", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("sample tools on ")
@@ -73,3 +74,18 @@ def test_a_body_without_a_length_is_refused(server: SampleServer) -> None:
 def test_a_taken_port_is_an_oserror(server: SampleServer) -> None:
     with pytest.raises(OSError, match="in use"):
         SampleServer(server.server_port)
+
+
+async def test_the_sample_tools_own_refusal_of_a_text_is_a_violation_with_its_code_kept() -> None:
+    loose = "  - {path: /weather, upstream: tools, tool: weather, schema: {type: object, properties: {lat: {}}}}\n"
+    with run_server(SampleServer(0)) as samples:
+        async with proxied(loose, samples.url) as proxy:
+            seen = await proxy.post("/weather", b'{"lat": "48.85", "lon": 2.35}', "X-Conversation-Id: c")
+        arrived = json.loads(samples.status().body)["calls"]
+
+    error = told(seen)["error"]
+    assert (400, "1/3", {"weather": 1}) == (seen.status, seen.header("tool-attempt"), arrived)
+    assert ("INVALID_REQUEST", "INPUT_ERROR") == (error["code"], error["category"])
+    assert [("VAL-002", "/lat")] == [(one["code"], one["path"]) for one in error["errors"]]
+    assert "Expected: number" in told(seen)["content"]
+    assert "cannot unmarshal string into Go struct field WeatherRequest.lat" in error["message"]

@@ -6,7 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from proxy.samples.messages import Field, SampleAnswer, SampleError, read_request, write_refusal, write_success
+from proxy.extensions.demo.samples.messages import (
+    Field,
+    SampleAnswer,
+    SampleError,
+    read_request,
+    write_refusal,
+    write_success,
+)
 
 FIELDS: Final = {"a": Field("float64"), "b": Field("float64")}
 
