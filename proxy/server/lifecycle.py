@@ -30,7 +30,7 @@ from proxy.server.listed_request import PassedOn, Reports
 from proxy.server.listed_routes import ListedRoutes
 from proxy.server.ports import Port, renew
 from proxy.server.reload import Compiled, Reloaded, Reloader, list_served
-from proxy.server.setup.added import ExtensionServices, make_answers, make_tool_texts
+from proxy.server.setup.added import ExtensionServices, list_unpinned, make_answers, make_tool_texts
 from proxy.server.setup.observers import ExtensionObservers, begin_tracing
 from proxy.server.setup.services import Escalations, SecondJudges, warn_of_addresses
 from proxy.server.setup.upstreams import Pools, await_gone, find_trouble
@@ -272,6 +272,8 @@ class Serving:
         self._added.adopt(loaded.config, compiled.table, loaded.digest)
         self.handler.observers = self._observers()
         self.metrics.note_config(list_served(compiled), loaded.digest, self._base.clock.wall(), loaded.files_digest)
+        for unpinned in list_unpinned(loaded.config):
+            self.unpinned(*unpinned)
 
     def _make_services(self, compiled: Compiled, upstreams: Mapping[str, GuardedUpstream]) -> Services:
         """Makes the services that the calls of a config use."""

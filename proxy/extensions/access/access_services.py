@@ -15,6 +15,7 @@ from proxy.extensions.access.admission import RouteAdmission
 from proxy.extensions.access.audit import Audit, FileAudit, LogAudit, NoAudit
 from proxy.extensions.access.core.settings import AccessSettings, IssuerSettings, JwtSettings
 from proxy.extensions.access.metadata import name_metadata
+from proxy.extensions.access.pins.pins_section import find_withheld
 from proxy.extensions.access.tokens.issuer_keys import MAX_ANSWER, IssuerKeys
 from proxy.extensions.access.tokens.signed_tokens import SignedTokens
 from proxy.interfaces import RouteAccess, Services, UpstreamRequest
@@ -58,7 +59,8 @@ class AccessServices:
         access: dict[str, RouteAccess] = {}
         for key, entry in name_routes(config):
             jwt, allow = entry.policy.added.get("jwt"), entry.policy.added.get("allow")
-            if jwt is None and allow is None:
+            withheld = find_withheld(config, entry.name)
+            if jwt is None and allow is None and withheld is None:
                 continue
             taken = jwt if isinstance(jwt, JwtSettings) else None
             if allow is not None and not (entry.listed is not None and entry.listed.trusts_annotations):
@@ -67,7 +69,7 @@ class AccessServices:
                 )  # a server's word that is not trusted opens nothing
             metadata = name_metadata(settings, entry)
             passes = entry.kind == "passthrough"
-            access[key] = RouteAdmission(entry.name, taken, allow, tokens, audit, metadata, passes)
+            access[key] = RouteAdmission(entry.name, taken, allow, tokens, audit, metadata, passes, withheld)
         return replace(services, access={**services.access, **access})
 
     def _make_tokens(self, settings: AccessSettings) -> SignedTokens:

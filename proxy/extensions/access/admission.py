@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from proxy.core.contract.definitions import Hints
@@ -21,6 +21,7 @@ from proxy.extensions.access.core.access_rules import (
     names_tool,
 )
 from proxy.extensions.access.core.settings import AccessRule, JwtSettings
+from proxy.extensions.access.pins.approved_calls import ApprovedCalls, WithheldTools
 from proxy.extensions.access.tokens.issuer_keys import KeysUnavailable
 from proxy.extensions.access.tokens.signed_tokens import Judgement, SignedTokens, TokenAccepted, TokenRefused
 from proxy.interfaces import AccessDenied, Admission, Admitted, Certificate
@@ -34,7 +35,8 @@ _NOT_ITS: Final = "the issuer is not one of this route"
 @dataclass(frozen=True, slots=True)
 class RouteAdmission:
     """Implements `RouteAccess`. `tokens` None: the route takes no signed token. `allow` None: who is admitted may call
-    anything. `metadata`: the address of the route's metadata (RFC 9728), '' where it has none."""
+    anything. `metadata`: the address of the route's metadata (RFC 9728), '' where it has none.
+    `withheld`: operations that are not defined as approved."""
 
     route: str
     jwt: JwtSettings | None
@@ -43,6 +45,7 @@ class RouteAdmission:
     audit: Audit
     metadata: str = ""
     passes: bool = False
+    withheld: WithheldTools | None = None
 
     def admit(self, headers: Headers, token: str | AccessDenied, certificate: Certificate) -> Admission:
         """Whether a request may go on: by a static token, else by a signed one, else by what its certificate says."""
@@ -96,6 +99,12 @@ class RouteAdmission:
         return why
 
     def _admit(self, caller: Identity) -> Admitted | AccessDenied:
+        found = self._judge(caller)
+        if self.withheld is None or isinstance(found, AccessDenied):
+            return found
+        return replace(found, calls=ApprovedCalls(self.route, caller, self.withheld, self.audit, found.calls))
+
+    def _judge(self, caller: Identity) -> Admitted | AccessDenied:
         if self.allow is None:
             self.audit.write(self.route, caller, "", "", "admitted")
             return Admitted(caller.token, caller=caller.key)

@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Protocol
 
 from proxy.config.model import Config, Policy
-from proxy.extensions import EXTENSIONS, Extension, find_limiter, load_place
+from proxy.core.contract.definitions import PinnedTools
+from proxy.extensions import EXTENSIONS, Extension, find_limiter, find_pinned_place, load_place
 from proxy.interfaces import CallLimiter, Services, ToolTexts
 from proxy.server.handler import AnswerPath
 from proxy.telemetry.logs import Log
@@ -29,6 +30,15 @@ def make_tool_texts(config: Config) -> ToolTexts | None:
     """What MCP clients are told of tools; None where the config wants nothing told."""
     made: list[ToolTexts | None] = [load_place(row.tool_texts)(config) for row in _list_used(config) if row.tool_texts]
     return next((texts for texts in made if texts is not None), None)
+
+
+def list_unpinned(config: Config) -> Iterator[tuple[str, str, str, str]]:
+    """The operations of a config that are not defined as approved: route, tool, what becomes of it, how it differs."""
+    if place := find_pinned_place(config.sections):
+        for route in dict.fromkeys(entry.name for entry in config.routes):
+            pinned: PinnedTools | None = load_place(place)(config, route)
+            if pinned is not None:
+                yield from ((route, tool, pinned.changed, change) for tool, change in pinned.unpinned.items())
 
 
 class ServiceExtender(Protocol):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from proxy.core.check.validation import Check
 from proxy.core.contract import toolname
 from proxy.core.contract.container import find_dispatched
-from proxy.core.contract.definitions import Hints
+from proxy.core.contract.definitions import Hints, refuse_unapproved
 from proxy.core.contract.function_pages import SEARCH
 from proxy.core.contract.policy import Mode, ToolPolicy, ToolServer
 from proxy.core.decide import is_ready, prepare
@@ -275,8 +275,7 @@ class Asking:
         tool = known.listing.tools.get(self.rules.names.find(name) or "")
         if tool is None or not self.rules.withholds(tool):
             return None
-        message = f"Tool '{clean_text(name, 60)}' is not defined as its operator has approved it"
-        return Failure(codes.TOOL_NOT_APPROVED, message)
+        return refuse_unapproved(name)
 
     def _judge_unknown(self, call: ToolCall, catalogue: Catalogue) -> Tools | Failure:
         """The tools by which an unknown name is explained. Where it belongs to one of several servers, these are that
