@@ -50,7 +50,6 @@ EXIT_INTERRUPTED: Final = 130  # 128 + SIGINT, as in shells
 
 # The verbs of the main job, in the order in which they are needed; each is a file of the same name under cli/.
 OWN_VERBS: Final = (
-    "import",
     "check",
     "serve",
     "drain",

@@ -42,7 +42,6 @@ FLOORS: Final = {
     "routing": 4,
     "server": 5,
     "outgoing": 4,  # asks servers itself, over what upstream/ knows of URLs, TLS and faults
-    "importing": 5,  # stands beside the app: writes configs, serves none
     "extensions": 1,  # the table; what it names is imported by name, and stands on the floors of its own folders
     "extension": 6,  # files of an extension that stand in none of these rooms
     "cli": 7,

@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     """Asks the servers and writes the file; gives the exit code."""
     from proxy.config.mistakes import ConfigError
     from proxy.extensions.access.pins.lock_file import LockProblem
-    from proxy.importing.harvest import ImportProblem
+    from proxy.extensions.importing.harvest import ImportProblem
 
     try:
         return _pin(args)
@@ -113,7 +113,7 @@ def _choose_routes(loaded: Loaded, asked: list[str]) -> frozenset[str]:
     """The names of the routes to ask. Raises ImportProblem for one that has no list of tools."""
     from proxy.config.mistakes import join_words
     from proxy.extensions.access.pins.pinning import list_pinned_routes
-    from proxy.importing.harvest import ImportProblem
+    from proxy.extensions.importing.harvest import ImportProblem
 
     known = [route.name for route in list_pinned_routes(loaded.config)]
     if not known:
@@ -126,7 +126,7 @@ def _choose_routes(loaded: Loaded, asked: list[str]) -> frozenset[str]:
 
 def _check_named(only: frozenset[str], now: Pins, before: Pins) -> None:
     """Raises ImportProblem for a tool that is neither listed nor approved."""
-    from proxy.importing.harvest import ImportProblem
+    from proxy.extensions.importing.harvest import ImportProblem
 
     known = {name for route in now for name in (*now[route], *before.get(route, {}))}
     if unknown := sorted(only - known):

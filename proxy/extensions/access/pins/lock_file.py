@@ -17,8 +17,8 @@ from proxy.core.display.graphemes import cut
 from proxy.core.json.jsontext import TextLimits, dumps, parse, write_canonical
 from proxy.core.model.values import JsonProblem, JsonValue
 from proxy.extensions.access.pins.hidden_text import find_hidden
-from proxy.importing.harvest import flatten_text
-from proxy.importing.live import DescriptionChange, list_changes
+from proxy.extensions.importing.harvest import flatten_text
+from proxy.extensions.importing.live import DescriptionChange, list_changes
 
 Changed = Literal["warn", "hide", "refuse"]
 # What defines a tool, by the keys of `DEFINED`.

@@ -23,7 +23,7 @@ from proxy.extensions.access.pins.lock_file import (
     digest_tool,
     select_definition,
 )
-from proxy.importing.harvest import Harvest, ImportProblem, Recorded
+from proxy.extensions.importing.harvest import Harvest, ImportProblem, Recorded
 from proxy.interfaces import JoinsServers
 from proxy.server import start_serving
 

@@ -10,7 +10,7 @@ from typing import Final, Literal
 from proxy.core.json.jsontext import are_equal, dumps, format_pointer
 from proxy.core.model.values import Headers, JsonValue, Pointer
 from proxy.extensions import find_source, load_place
-from proxy.importing.harvest import (
+from proxy.extensions.importing.harvest import (
     FILE,
     Harvest,
     ImportProblem,

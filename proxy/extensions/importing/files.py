@@ -16,7 +16,7 @@ from typing import Final
 from proxy.config.files.yaml12 import read_scalar
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import JsonValue
-from proxy.importing.harvest import (
+from proxy.extensions.importing.harvest import (
     FILE,
     FoundTool,
     Harvest,

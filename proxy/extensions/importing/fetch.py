@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from proxy.config.files.source import MAX_FILE_BYTES
 from proxy.core.model.values import Headers, UpstreamFault
-from proxy.importing.harvest import ImportProblem
+from proxy.extensions.importing.harvest import ImportProblem
 from proxy.interfaces import UpstreamRequest
 from proxy.outgoing import TOO_LARGE, OutgoingClient
 from proxy.upstream import UpstreamSettings
