@@ -43,6 +43,7 @@ from proxy.extensions.chat.server.asking_again import FinalAnswer, JudgedAnswer,
 from proxy.extensions.chat.server.call_judge import CallJudge, JudgedCall
 from proxy.extensions.chat.server.call_records import note_calls
 from proxy.extensions.chat.server.judged_stream import JudgedStream, StreamSteps
+from proxy.extensions.mcp.server.replayed_body import ReplayedBody, gather_body
 from proxy.interfaces import Clock, UpstreamRequest
 from proxy.routing import Route
 from proxy.server.bound_route import RouteRequest
@@ -146,7 +147,7 @@ class ModelRelay:
     ) -> JudgedAnswer | UpstreamReply:
         """An answer with its calls judged; the answer as it came where it cannot be read."""
         settings = _find_settings(listed.call_route.binding.route)
-        reply = await _collect(reply, settings.max_answer)
+        reply = await gather_body(reply, settings.max_answer)
         if not isinstance(reply.body, bytes) or len(reply.body) > settings.max_answer:
             return reply
         body = reply.body
@@ -179,7 +180,7 @@ class ModelRelay:
         try:
             first = await anext(body, b"")
         except ReplyBroken as broken:
-            return replace(reply, body=_stream_again([], reply, broken)), ()
+            return replace(reply, body=ReplayedBody([], reply, broken)), ()
         headers = _keep_true(reply.headers)
         return UpstreamReply(reply.status, headers, _stream_on(first, body)), _list_repairs(stream.judged)
 
@@ -353,38 +354,3 @@ def _make_plain(call_route: RouteRequest) -> UpstreamRequest:
 
 def _find_header(headers: Headers, name: str) -> str:
     return next((value for each, value in headers if each.lower() == name), "")
-
-
-async def _collect(reply: UpstreamReply, limit: int) -> UpstreamReply:
-    """The answer with its whole body, where that has at most `limit` bytes and does not break off. Otherwise the body
-    stays a stream of the same bytes."""
-    if isinstance(reply.body, bytes):
-        return reply
-    parts: list[bytes] = []
-    size = 0
-    try:
-        async for piece in reply.body:
-            parts.append(piece)
-            size += len(piece)
-            if size > limit:
-                return replace(reply, body=_stream_again(parts, reply, None))
-    except ReplyBroken as broken:
-        return replace(reply, body=_stream_again(parts, reply, broken))
-    await close_body(reply)
-    return replace(reply, body=b"".join(parts))
-
-
-async def _stream_again(
-    parts: list[bytes], reply: UpstreamReply, broken: ReplyBroken | None
-) -> AsyncGenerator[bytes, None]:
-    """What was read of a body, and the rest of it. Raises ReplyBroken as the body itself did."""
-    try:
-        for part in parts:
-            yield part
-        if broken is not None:
-            raise broken
-        if not isinstance(reply.body, bytes):
-            async for piece in reply.body:
-                yield piece
-    finally:
-        await close_body(reply)
