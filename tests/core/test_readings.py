@@ -210,6 +210,7 @@ KEYS: Final = ("_from", "from", "From", "_class", "class", "startDate", "start_d
     LEVEL,
 )
 @example(["_from", "_class"], ["from", "class"], False, "standard")
+@example(["startDate", "start_date"], ["start-date"], True, "standard")
 def test_a_key_is_renamed_with_all_its_kin_or_not_at_all(
     declared: list[str], sent: list[str], closed: bool, level: str
 ) -> None:
