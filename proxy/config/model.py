@@ -330,6 +330,10 @@ class ListedRoute(Protocol):
     def rewrites_resource(self) -> str:
         """As in `RouteEntry`."""
 
+    @property
+    def trusts_annotations(self) -> bool:
+        """Whether what a listed tool is said to do counts: its server is believed, or the config itself says it."""
+
     def list_notes(self) -> Iterator[str]:
         """What is worth knowing of the route, and no mistake."""
 

@@ -304,6 +304,7 @@ EXTENSIONS: Final = (
         check="access.access_checks:check_access",
         answers="access.metadata:make_answers",
         services="access.access_services:AccessServices",
+        metrics="access.access_services:METRICS",
         pinned="access.pins.pins_section:find_pinned",
     ),
     Extension(

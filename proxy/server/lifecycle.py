@@ -72,7 +72,7 @@ class Serving:
         self._tracing = begin_tracing(traces, environ, log, self.metrics, base.clock)
         self._base = base
         self._pools = Pools(base.clock.now, self._breaker_changed, self._child_wrote, self._server_changed)
-        self._extending = ExtensionServices(base, log)
+        self._extending = ExtensionServices(base, log, self.metrics)
         self._escalations = Escalations(log)
         self._second_judge = SecondJudges(base.pacing.chance, self.metrics, log)
         self._listed = ListedRoutes(base.clock, make_id, self._make_reports())
@@ -219,6 +219,7 @@ class Serving:
         await self._base.store.close()
         await self._tracing.close()
         await self._added.close()
+        await self._extending.close()
         self.library_log.detach()
         await asyncio.to_thread(self.log.close)
 

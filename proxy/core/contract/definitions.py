@@ -12,6 +12,20 @@ from proxy.core.model.values import JsonValue
 # What defines a tool beside its name, by the keys of MCP.
 DEFINED: Final = ("title", "description", "inputSchema", "outputSchema", "annotations")
 
+# What a server says of a tool in its `annotations`, by the keys of MCP.
+Hints = Mapping[str, bool]
+# What holds of a listed tool where its server says nothing (MCP, `ToolAnnotations`).
+USUAL_HINTS: Final[Hints] = {
+    "readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": True,
+}  # fmt: skip
+
+
+def read_hints(entry: Mapping[str, JsonValue]) -> Hints:
+    """The hints that an entry of a list gives; one that is neither true nor false is none."""
+    written = entry.get("annotations")
+    found = written if isinstance(written, dict) else {}
+    return {name: value for name in USUAL_HINTS if isinstance(value := found.get(name), bool)}
+
 
 def hash_definition(entry: Mapping[str, JsonValue]) -> tuple[str, ...]:
     """A hash of each of `DEFINED` in an entry of a list, over canonical JSON; '' for what is not there."""

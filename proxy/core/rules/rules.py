@@ -4,8 +4,8 @@ A rule proposes and never decides: the engine (`repair/engine.py`) keeps a propo
 and no other rule of the same tier proposes a different one. So a rule is a small pure function from a refused value and
 its `Site` (what the schema allows there) to another value, or to `NONE`.
 
-`RULES` is the only list: config switches, levels, metric labels and the table in docs/repair.md come from it. Rules of
-kind `text` are applied by `textrepair.py`, those of kind `key` by the engine itself (they change an object's keys),
+`RULES` is the only list: config switches, levels, metric labels and docs/reference/rules.md come from it. Rules of kind
+`text` are applied by `textrepair.py`, those of kind `key` by the engine itself (they change an object's keys),
 those of kind `name` by the dispatcher of tool names, those of kind `output` by `decide.py` on final outputs; they stand
 here so that the list is complete.
 """

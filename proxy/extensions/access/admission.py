@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
+from proxy.core.contract.definitions import Hints
+from proxy.core.json.jsontext import dumps
 from proxy.core.model import codes
 from proxy.core.model.values import CheckedCall, Failure, Headers, JsonValue, ToolCall
 from proxy.extensions.access.audit import Audit
@@ -114,36 +116,35 @@ class AllowedCalls:
     caller: Identity
     rules: tuple[AccessRule, ...]
     audit: Audit
-    _seen: dict[str, bool] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def scope(self) -> str:
         """The rules that decide what the caller sees."""
-        return "|".join(sorted({",".join(rule.tools) for rule in self.rules}))
+        return b"".join(sorted({dumps([list(rule.tools), dict(rule.hints)]) for rule in self.rules})).decode()
 
-    def may_see(self, tool: str) -> bool:
+    def may_see(self, tool: str, hints: Hints | None = None) -> bool:
         """Whether some call of a tool may be allowed."""
-        return any(names_tool(rule, tool) for rule in self.rules)
+        return any(names_tool(rule, tool, hints) for rule in self.rules)
 
-    def refuse_tool(self, tool: str) -> Failure | None:
+    def refuse_tool(self, tool: str, hints: Hints | None = None) -> Failure | None:
         """Why no call of a tool is allowed, whatever its arguments."""
-        if self.may_see(tool):
+        if self.may_see(tool, hints):
             return None
         return self._refuse(tool, f"No rule of the operator allows this caller to call '{tool}'.")
 
-    def refuse_call(self, checked: CheckedCall) -> Failure | None:
+    def refuse_call(self, checked: CheckedCall, hints: Hints | None = None) -> Failure | None:
         """Why a call is not sent; the decision is written to the audit either way."""
-        return self._judge(checked.call.tool, find_sent(checked))
+        return self._judge(checked.call.tool, hints, find_sent(checked))
 
-    def refuse_answer(self, call: ToolCall) -> Failure | None:
+    def refuse_answer(self, call: ToolCall, hints: Hints | None = None) -> Failure | None:
         """Why nothing answers a call in the place of its tool."""
-        return self._judge(call.tool, find_arguments(call))
+        return self._judge(call.tool, hints, find_arguments(call))
 
-    def _judge(self, tool: str, arguments: JsonValue) -> Failure | None:
-        if (refused := self.refuse_tool(tool)) is not None:
+    def _judge(self, tool: str, hints: Hints | None, arguments: JsonValue) -> Failure | None:
+        if (refused := self.refuse_tool(tool, hints)) is not None:
             return refused
         for rule in self.rules:
-            if names_tool(rule, tool) and fits_arguments(rule, arguments):
+            if names_tool(rule, tool, hints) and fits_arguments(rule, arguments):
                 self.audit.write(self.route, self.caller, rule.name, tool, "allowed")
                 return None
         return self._refuse(tool, f"No rule of the operator allows this caller to call '{tool}' with these arguments.")

@@ -33,7 +33,7 @@ _HEAD: Final = """\
 #   toolcall-proxy check {config}
 #   toolcall-proxy serve {config}
 # It holds the environment and the headers that the servers were given there, secrets included: keep it to yourself, or
-# put ${{NAME}} or ${{file:/run/secrets/name}} in their place. Every key is explained in docs/config.md.
+# put ${{NAME}} or ${{file:/run/secrets/name}} in their place. Every key is explained in docs/reference/keys.md.
 """
 
 

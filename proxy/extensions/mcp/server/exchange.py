@@ -142,8 +142,7 @@ class Exchange:
         if isinstance(tools, Failure) and not is_hidden:
             record.outcome, record.code, record.call_id = "refused", tools.code.name, call.call_id
             return mcp_request.make_refusal(ToolResult(call, tools))
-        if isinstance(tools, Failure):
-            tools = Tools({})
+        tools = Tools({}) if isinstance(tools, Failure) else tools
         if wrong := _wrong_mirror(call, tools, asking):
             return mcp_request.make_refusal(make_refusal(codes.HEADER_MISMATCH, wrong, record))
         call_route = McpRouteRequest(
@@ -159,6 +158,7 @@ class Exchange:
             self._make_passed_on(message),
             tools.own,
             is_hidden and call.tool not in tools.own,
+            asking.find_hints,
         )
         store = LateStore(mcp_request.services.store)
         story = run_call(call, call_route, replace(mcp_request.services, store=store), record)

@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import replace
 from typing import Final
 
+from proxy.core.contract.definitions import read_hints
 from proxy.core.contract.function_pages import SEARCH
 from proxy.core.contract.listed_schema import BadSchemaError, parse_schema
 from proxy.core.json.jsonspan import replace_values
@@ -150,7 +151,7 @@ class _Reading:
         if not isinstance(tool, dict):
             return None
         listed = str(tool.get("name"))
-        name = self._rules.show_name(listed)
+        name = self._rules.show_name(listed, read_hints(tool))
         if name is None or self._is_hidden(tool):
             return None
         described = self._rules.descriptions.get(name)
