@@ -270,6 +270,33 @@ async def test_keys_that_cannot_be_fetched_mean_503_and_never_a_call() -> None:
         assert 1 == len(there.server.seen)
 
 
+async def test_an_answer_without_a_usable_key_is_a_failed_fetch_and_another_key_withdraws_the_old_one() -> None:
+    async with guarded(issuer=", max_age: 1h") as there:
+        token = there.issuer.sign(exp=NOW + 99_999)
+        assert 200 == (await there.call(token)).status
+        for keys in ([], [describe_key("RS256", use="enc")], [describe_key("EdDSA")]):
+            there.issuer.keys = keys
+            there.clock.at += 601
+            unknown = there.issuer.sign(header={"kid": "unknown"})
+            assert [200, 401, 200] == [(await there.call(each)).status for each in (token, unknown, token)]
+        assert (4, 1) == (there.fetches, there.proxy.log.getvalue().count("no usable key is among its keys"))
+        there.issuer.keys = [describe_key("RS256", "second")]
+        there.clock.at += 601
+        assert [200, 200] == [
+            (await there.call(each)).status for each in (token, there.issuer.sign("RS256", "second", exp=NOW + 99_999))
+        ]
+        assert 401 == (await there.call(token)).status
+
+
+async def test_an_issuer_without_a_usable_key_is_503_once_its_old_keys_are_too_old() -> None:
+    async with guarded(issuer=", max_age: 1h") as there:
+        token = there.issuer.sign(exp=NOW + 99_999)
+        assert 200 == (await there.call(token)).status
+        there.issuer.keys = []
+        there.clock.at += 3601
+        assert [(503, "TOKEN_UNCHECKED")] * 2 == [code(await there.call(token)) for _ in range(2)]
+
+
 async def test_keys_of_an_issuer_that_stays_away_end_with_their_age() -> None:
     async with guarded(issuer=", max_age: 1h") as there:
         token = there.issuer.sign(exp=NOW + 99_999)
