@@ -113,8 +113,8 @@ evaluate: $(VENV)/run.stamp
 soak: $(VENV)/test.stamp
 	$(BIN)/python -m tests.attacks.soak --seconds $(SOAK)
 
-# The fuzzers: HTTP beside node, Go and nginx where they are installed, JSON, verdicts beside two other engines, MCP,
-# upstream answers, second meanings of what was repaired.
+# The fuzzers: HTTP beside node, Go and nginx where they are installed, calls with and without a task, JSON, verdicts
+# beside two other engines, MCP, upstream answers, second meanings of what was repaired.
 SEED ?= 1
 SCALE ?= 1
 

@@ -279,7 +279,10 @@ class Routes:
 
 
 def _choose_adapter(route: WrittenRoute, is_operation: bool) -> str:
-    """The name of the route's adapter: that of its `protocol`, of which HTTP alone has several."""
+    """The name of the route's adapter: that of its `protocol`, of which HTTP alone has several, or the key by which an
+    extension answers its requests."""
+    if route.relay_key:
+        return route.relay_key
     if route.protocol != "http":
         return route.protocol
     return "dispatch" if "dispatch" in route.entry else "http" if is_operation else "plain"

@@ -46,10 +46,12 @@ class RouteKind:
 class RelayKind:
     """What an extension does with the requests of a relayed route that has its key; such a route takes every path below
     its own. `reader` is a function `(context, route) -> settings`; `handler` makes a `RelayHandler`
-    (server/listed_routes.py). `other_keys` are those of a policy that count on such a route."""
+    (server/listed_routes.py). `adapter` is an `Adapter` (adapters/base.py) that says how its clients read failures.
+    `other_keys` are those of a policy that count on such a route."""
 
     reader: str
     handler: str
+    adapter: str
     other_keys: tuple[str, ...] = ()
 
 
@@ -317,6 +319,7 @@ EXTENSIONS: Final = (
             "model": RelayKind(
                 reader="chat.config.model_section:read_model",
                 handler="chat.server.model_relay:ModelRelay",
+                adapter="chat.adapters.model_errors:ADAPTER",
                 other_keys=("repair", "unknown_keys", "leaked_markup", "feedback", "formats"),
             )
         },
@@ -450,7 +453,8 @@ def find_adapter_place(name: str) -> str:
     """An extension's adapter of this name; '' where none has one."""
     if (kind := find_route_kind(name)) is not None:
         return kind.adapter
-    return next((row.adapters[name] for row in EXTENSIONS if name in row.adapters), "")
+    named = ({**row.adapters, **{key: kind.adapter for key, kind in row.relays.items()}} for row in EXTENSIONS)
+    return next((places[name] for places in named if name in places), "")
 
 
 def find_binder() -> str:

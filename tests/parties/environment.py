@@ -58,6 +58,7 @@ SERVERS: Final = {
     "py2": [python("py2"), str(HERE / "servers" / "python.py")],
     "node": ["node", str(HERE / "servers" / "typescript.mjs"), str(NODE)],
     "trips": [python("py1"), str(HERE / "servers" / "trips.py")],
+    "resumable": [python("py1"), str(HERE / "servers" / "resumable.py")],
     "ledger": [str(PARTIES / "strict" / "ledger")],
     "web": [python("web"), str(HERE / "servers" / "readings.py")],
     "webnode": ["node", str(HERE / "servers" / "readings.cjs"), str(PARTIES / "webnode")],

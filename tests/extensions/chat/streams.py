@@ -98,6 +98,25 @@ def messages_words(words: Sequence[str]) -> list[bytes]:
     return [data({"type": kind, **rest}, kind) for kind, rest in kinds]
 
 
+def responses_words(words: Sequence[str]) -> list[bytes]:
+    """Responses: nothing but text."""
+    text, place = "".join(words), {"item_id": "msg_1", "output_index": 0, "content_index": 0}
+    part = {"type": "output_text", "text": text, "annotations": []}
+    item = {"type": "message", "id": "msg_1", "role": "assistant"}
+    whole = {**item, "status": "completed", "content": [part]}
+    kinds: list[tuple[str, dict[str, Any]]] = [
+        ("response.created", {"response": {"id": "r1", "output": []}}),
+        ("response.output_item.added", {"output_index": 0, "item": {**item, "status": "in_progress", "content": []}}),
+        ("response.content_part.added", {**place, "part": {**part, "text": ""}}),
+        *(("response.output_text.delta", {**place, "delta": word}) for word in words),
+        ("response.output_text.done", {**place, "text": text}),
+        ("response.content_part.done", {**place, "part": part}),
+        ("response.output_item.done", {"output_index": 0, "item": whole}),
+        ("response.completed", {"response": {"id": "r1", "status": "completed", "output": [whole]}}),
+    ]
+    return [data({"type": kind, **rest, "sequence_number": at}, kind) for at, (kind, rest) in enumerate(kinds)]
+
+
 def streamed(events: Sequence[bytes]) -> bytes:
     """A streamed answer as it is on the wire."""
     return answer("200 OK", b"".join(events), EVENTS_TYPE)

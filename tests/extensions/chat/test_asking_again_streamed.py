@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.extensions.chat.answers import chat_request, messages_request, responses_request
+from tests.extensions.chat.answers import chat_answer, chat_request, messages_request, responses_request, whole
 from tests.extensions.chat.streams import chat_stream, data, messages_stream, responses_stream, streamed
 from tests.serving.proxied import proxied
 from tests.serving.wire import JSON_TYPE, Seen, answer, post, replies, tool
@@ -180,3 +180,34 @@ async def test_valid_calls_that_all_have_one_number_pass_byte_for_byte() -> None
     events = [write(0), write(1), b"data: [DONE]\n\n"]
     seen, requests, _ = await ask([streamed(events), streamed(chat_stream(RIGHT))])
     assert (b"".join(events), 1) == (seen.body, len(requests))
+
+
+async def test_an_answer_that_reports_no_usage_counts_by_the_bytes_of_question_and_calls() -> None:
+    request = chat_request(stream=True)
+    silent = [event for event in chat_stream(WRONG) if b"usage" not in event]
+    size = len(request) + len("get_weather") + len("".join(WRONG))
+    for tokens, wanted in ((size, 2), (size - 1, 1)):
+        answers = [streamed(silent), streamed(chat_stream(RIGHT))]
+        _, requests, _ = await ask(answers, request=request, model=f"{{retries: 1, retry_tokens: {tokens}}}")
+        assert wanted == len(requests)
+
+
+async def test_the_tokens_of_asking_again_are_those_that_later_answers_report() -> None:
+    def write(pieces: Sequence[str], tokens: int) -> bytes:
+        usage = b'{"prompt_tokens": %d}' % tokens
+        return streamed([event.replace(b'{"total_tokens": 15}', usage) for event in chat_stream(pieces)])
+
+    _, _, line = await ask([write(WRONG, 7), write(WRONG, 20), write(RIGHT, 300)], model="{retries: 2}")
+    assert ("3", "320") == (line["chat.attempts"], line["chat.tokens_again"])
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_another_question_has_an_idempotency_key_of_its_own(stream: bool) -> None:
+    answers = [streamed(chat_stream(WRONG)) if stream else whole(chat_answer("".join(WRONG)))]
+    routes = "  - {path: /v1, upstream: tools, model: {retries: 2}}"
+    async with tool(replies(*answers)) as server, proxied(routes, server.url) as proxy:
+        for _ in range(2):
+            await proxy.post(CHAT, chat_request(stream=stream), "Idempotency-Key: key-1")
+    first, second, third, *again = (one.header("idempotency-key") for one in server.seen)
+    assert ("key-1", 3) == (first, len({first, second, third}))
+    assert [first, second, third] == again

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from proxy.extensions.chat.core.call_prefix import TextWatch
 from proxy.extensions.chat.core.events import read_event
 from proxy.extensions.chat.core.found_calls import find_calls
 from proxy.extensions.chat.core.model_request import Api, read_model_request
@@ -31,6 +32,7 @@ from tests.extensions.chat.streams import (
     messages_stream,
     messages_words,
     responses_stream,
+    responses_words,
 )
 
 ODD: tuple[Any, ...] = (None, True, 7, "x", [], {}, [[]], [{}], {"type": "function"})
@@ -44,7 +46,7 @@ WHOLE = {
 PIECES = (ARGUMENTS[:5], ARGUMENTS[5:])
 STREAMS: dict[Api, tuple[list[bytes], ...]] = {
     Api.CHAT: (chat_stream(PIECES, text=("a",)), chat_words(["a", "<tool_call>", "b"])),
-    Api.RESPONSES: (responses_stream(PIECES),),
+    Api.RESPONSES: (responses_stream(PIECES), responses_words(["a", "<tool_call>", "{"])),
     Api.MESSAGES: (messages_stream(PIECES, text=("a",)), messages_words(["a", "<tool_call>", "b"])),
 }
 
@@ -97,7 +99,7 @@ def test_streams_of_any_shape_are_read_and_unchanged_without_changes(api: Api) -
             value = read_event(event)
             for odd in list_odd(value) if value is not None else ():
                 changed = [*events[:at], data(odd), *events[at + 1 :]]
-                held, text = HeldCalls(api), HeldText(api, is_off=False)
+                held, text = HeldCalls(api), HeldText(api, TextWatch(["get_weather"], inner_quotes=True))
                 passed = [part for each in changed if not held.take(each) for part in text.take(each)]
                 kept = held.write([None] * len(held.list_calls()))
                 assert sorted(changed) == sorted([*passed, *text.give_up(), *kept])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from proxy.extensions.chat.core.call_markup import MARKUPS, find_sign
+from proxy.extensions.chat.core.call_markup import MARKUPS, has_sign_at
 from tests.extensions.chat.answers import chat_request, chat_text, messages_request, responses_request, whole
 from tests.extensions.chat.samples import TEXTS, WHOLE
 from tests.serving.proxied import proxied
@@ -28,7 +28,7 @@ async def ask_chat(text: str, text_calls: str = "markup", **more: Any) -> Seen:
 def test_every_dialect_has_a_sample_and_a_source() -> None:
     assert {row.name for row in MARKUPS} == {name.partition(",")[0] for name in WHOLE}
     assert all(row.source for row in MARKUPS)
-    assert [0] * len(WHOLE) == [find_sign(text) for text, _ in WHOLE.values()]
+    assert all(has_sign_at(text, 0) for text, _ in WHOLE.values())
 
 
 @pytest.mark.parametrize("dialect", WHOLE)
@@ -123,3 +123,36 @@ async def test_two_calls_in_a_text_stay_where_calls_are_not_parallel() -> None:
     text = WHOLE["hermes"][0] * 2
     assert chat_text(text) != (await ask_chat(text)).body
     assert chat_text(text) == (await ask_chat(text, parallel_tool_calls=False)).body
+
+
+UNTYPED = {
+    "qwen_coder": "<function=set><parameter=value>{}</parameter></function>",
+    "glm": "<tool_call>set\n<arg_key>value</arg_key>\n<arg_value>{}</arg_value>\n</tool_call>",
+}
+
+
+@pytest.mark.parametrize("dialect", UNTYPED)
+@pytest.mark.parametrize(
+    ("schema", "written", "wanted"),
+    [
+        ({"type": ["string", "integer"]}, "3", "3"),
+        ({"anyOf": [{"type": "number"}, {"type": "string"}]}, "3.5", "3.5"),
+        ({}, "3", "3"),
+        ({"type": "integer"}, "3", 3),
+        ({"type": ["integer", "null"]}, "3", 3),
+        ({"type": "number"}, "3.5", 3.5),
+        ({"type": "boolean"}, "true", True),
+        ({"type": "array", "items": {"type": "integer"}}, "[1, 2]", [1, 2]),
+        ({"type": "object"}, '{"a": 1}', {"a": 1}),
+        ({"type": "string"}, "true", "true"),
+    ],
+)
+async def test_an_argument_without_a_type_is_text_where_the_schema_takes_text(
+    dialect: str, schema: dict[str, object], written: str, wanted: object
+) -> None:
+    parameters = {"type": "object", "properties": {"value": schema}, "required": ["value"]}
+    request = chat_request(tools=[{"type": "function", "function": {"name": "set", "parameters": parameters}}])
+    text = UNTYPED[dialect].replace("{}", written, 1)
+    seen = await ask(chat_text(text), "/v1/chat/completions", request)
+    (call,) = json.loads(seen.body)["choices"][0]["message"]["tool_calls"]
+    assert {"value": wanted} == json.loads(call["function"]["arguments"])

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-DATA = Path(__file__).parent.parent / "data" / "openapi"
+DATA = Path(__file__).parents[2] / "data" / "openapi"
 BOOKSHOP: dict[str, Any] = json.loads((DATA / "bookshop.json").read_text(encoding="utf-8"))
 
 

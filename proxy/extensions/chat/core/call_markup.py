@@ -119,9 +119,9 @@ MARKUPS: Final = (
     ),
 )  # fmt: skip
 
-# How markup begins; text that ends like the beginning of one may become it.
-_SIGNS: Final = (*{row.sign for row in MARKUPS}, "<|start|>assistant<|channel|>")
-_SIGN: Final = re.compile("|".join(map(re.escape, sorted(_SIGNS, key=len, reverse=True))))
+# How markup begins.
+SIGNS: Final = (*{row.sign for row in MARKUPS}, "<|start|>assistant<|channel|>")
+_SIGN: Final = re.compile("|".join(map(re.escape, sorted(SIGNS, key=len, reverse=True))))
 # What templates put behind a turn.
 _END_OF_TURN: Final = re.compile(r"(?:\s|<\|(?:eot_id|eom_id|im_end|end|endoftext|call)\|>|</s>)*\Z")
 _FENCE: Final = re.compile(r"```")
@@ -129,18 +129,14 @@ _FENCE: Final = re.compile(r"```")
 LONGEST: Final = 64 * 1024
 
 
-def find_sign(text: str) -> int | None:
-    """Where markup begins, or may begin at the end of a text that goes on; None where it does not."""
-    found = _SIGN.search(text)
-    if found is not None:
-        return found.start()
-    tails = (len(text) - size for sign in _SIGNS for size in range(1, len(sign)) if text.endswith(sign[:size]))
-    return min(tails, default=None)
+def has_sign_at(text: str, at: int) -> bool:
+    """Whether markup begins at a place of a text."""
+    return _SIGN.match(text, at) is not None
 
 
-def has_sign(text: str) -> bool:
-    """Whether markup begins anywhere in a text."""
-    return _SIGN.search(text) is not None
+def is_example(before: str) -> bool:
+    """Whether what stands behind a text is an example, or what a model says to itself."""
+    return len(_FENCE.findall(before)) % 2 == 1 or before.count("<think>") > before.count("</think>")
 
 
 def find_text_calls(text: str, read: ReadText) -> FoundText | None:
@@ -149,7 +145,7 @@ def find_text_calls(text: str, read: ReadText) -> FoundText | None:
     if found is None:
         return None
     before = text[: found.start()]
-    if len(_FENCE.findall(before)) % 2 or before.count("<think>") > before.count("</think>"):
+    if is_example(before):
         return None
     # `<tool_call>` may stand before `<function=`, and both belong to the markup.
     rows = [row for row in MARKUPS if row.sign == found[0] or found[0].startswith(("<tool_call>", "<|start|>"))]

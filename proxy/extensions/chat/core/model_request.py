@@ -52,6 +52,11 @@ class ModelRequest:
         named = self.body.get("model")
         return named if isinstance(named, str) else ""
 
+    @property
+    def is_single(self) -> bool:
+        """Whether the answer has one choice."""
+        return self.body.get("n") in (None, 1)
+
     def may_call(self, names: Sequence[str]) -> bool:
         """Whether the request lets one answer call these tools: by `tool_choice`, and by whether calls may be parallel.
         A list of allowed tools counts as one that has none of them."""

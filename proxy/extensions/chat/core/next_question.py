@@ -24,7 +24,7 @@ def write_next_question(asked: ModelRequest, answer: JsonValue, results: Sequenc
     where the calls cannot be answered: one of them has no id, or the answer has several choices."""
     if not isinstance(answer, dict) or not all(call_id for call_id, _ in results):
         return None
-    if asked.api is Api.CHAT and (len(_as_list(answer.get("choices"))) != 1 or asked.body.get("n") not in (None, 1)):
+    if asked.api is Api.CHAT and (len(_as_list(answer.get("choices"))) != 1 or not asked.is_single):
         return None
     return dumps({**asked.body, **_ADDERS[asked.api](asked.body, answer, results)})
 

@@ -64,6 +64,7 @@ class HeldCalls:
     def __init__(self, api: Api) -> None:
         self._reader: CallReader = _READERS[api]()
         self._api = api
+        self._is_done = False  # whether the answer has ended
         self.events: list[bytes] = []
         self.size = 0
 
@@ -75,7 +76,7 @@ class HeldCalls:
     @property
     def is_complete(self) -> bool:
         """Whether the calls have come whole."""
-        return self.is_holding and self._reader.is_complete
+        return self.is_holding and (self._reader.is_complete or self._is_done)
 
     def take(self, event: bytes) -> bool:
         """Takes the next event; False where it belongs to no call and may pass."""
@@ -84,6 +85,7 @@ class HeldCalls:
             self._reader.read(value, len(self.events))
         if not self._reader.calls:
             return False
+        self._is_done = value is None and event.strip() == b"data: [DONE]"
         self.events.append(event)
         self.size += len(event)
         return True
@@ -230,7 +232,9 @@ class _Responses:
         call.call_id = call.call_id or _as_text(item.get("call_id"))
         call.name = call.name or _as_text(item.get("name"))
         call.name_copies.append((number, (*place, "name")))
-        if not is_first:
+        if is_first:
+            self.is_complete = False
+        else:
             call.text = _as_text(item.get("arguments")) or call.text
             call.copies.append((number, (*place, "arguments")))
 
@@ -258,6 +262,7 @@ class _Messages:
         kind, key = value.get("type"), _as_key(value.get("index"))
         block, delta = value.get("content_block"), value.get("delta")
         if kind == "content_block_start" and isinstance(block, dict) and block.get("type") == "tool_use":
+            self.is_complete = False
             call = self.calls.setdefault(key, StreamedCall((number, _ADDED), _as_text(block.get("id"))))
             call.name = _as_text(block.get("name"))
             call.names.append((number, ("content_block", "name")))

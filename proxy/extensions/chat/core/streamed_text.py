@@ -1,26 +1,30 @@
-"""Calls that stand as markup in the text of a streamed answer (Chat Completions and Messages).
+"""Calls that stand as markup in the text of a streamed answer.
 
-Text passes until its end may be the beginning of markup. From there on events are held until that is clear: they pass
-where it was none, and once the answer has ended its calls take their place, if all of it is whole and valid.
+Text passes until it may be the beginning of calls (call_prefix.py). From there on events are held as long as it may be:
+they pass where it was none, and once the answer has ended its calls take their place, if all of it is whole and valid.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import JsonValue, Pointer
-from proxy.extensions.chat.core.call_markup import LONGEST, find_sign, has_sign
+from proxy.extensions.chat.core.call_prefix import TextWatch
 from proxy.extensions.chat.core.events import change_event, read_event, write_event
 from proxy.extensions.chat.core.found_calls import encode_arguments
 from proxy.extensions.chat.core.model_request import Api
+from proxy.extensions.chat.core.streamed_responses import TEXT_KINDS, is_last_text, write_responses
 from proxy.extensions.chat.core.written_calls import ENDS, NewCall
 
-_CONTENT: Final[Pointer] = ("choices", 0, "delta", "content")
 _DELTA: Final[Pointer] = ("choices", 0, "delta")
 _FINISH: Final[Pointer] = ("choices", 0, "finish_reason")
+
+
+# Events that begin another part of an answer; a text with calls is its last one.
+_BEGINNINGS: Final = ("content_block_start", "response.output_item.added", "response.content_part.added")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,21 +38,30 @@ class TextEvent:
 
 
 class HeldText:
-    """The text of one answer. `text` is all of it so far, of which `passed` characters have gone out; `size` bytes of
-    events are held. `is_off`: nothing is held any more."""
+    """The text of one answer. `watch` says where calls may begin in it (None: nothing is held). `size` bytes of events
+    are held, behind `passed` characters of the text. `is_off`: nothing is held any more."""
 
-    def __init__(self, api: Api, *, is_off: bool) -> None:
-        self.text = ""
+    def __init__(self, api: Api, watch: TextWatch | None) -> None:
         self.passed = 0
         self.size = 0
-        self.is_off = is_off or api is Api.RESPONSES
+        self._watch = watch
         self._api = api
-        self._is_sure = False  # whether a whole sign has come
         self._held: list[TextEvent] = []
+        self._part_at = 0  # where the text of the last part of the answer begins
+
+    @property
+    def is_off(self) -> bool:
+        """Whether nothing is held any more."""
+        return self._watch is None
+
+    @property
+    def text(self) -> str:
+        """All of the text so far."""
+        return "" if self._watch is None else self._watch.text
 
     @property
     def is_holding(self) -> bool:
-        """Whether markup may have begun."""
+        """Whether calls may have begun."""
         return bool(self._held)
 
     @property
@@ -58,40 +71,55 @@ class HeldText:
 
     def take(self, raw: bytes) -> list[bytes]:
         """Takes the next event, and gives those that pass now."""
-        value = None if self.is_off else read_event(raw)
-        if not isinstance(value, dict):
+        watch = self._watch
+        value = None if watch is None else read_event(raw)
+        if watch is None or not isinstance(value, dict):
             return [*self.give_up(), raw] if self.is_holding and not raw.startswith(b":") else [raw]
-        event = (_read_chat if self._api is Api.CHAT else _read_messages)(raw, value)
-        if event is None or (self.is_holding and value.get("type") == "content_block_start"):
+        event = _READERS[self._api](raw, value)
+        begins = value.get("type") in _BEGINNINGS
+        if event is None or (self.is_holding and begins):
             return [*self.give_up(), raw]
-        self.text += event.text or ""
-        if self.is_holding or (event.text and find_sign(self.text[self.passed :]) is not None):
-            self._held.append(event)
-            self.size += len(raw)
-        else:
-            self.passed = len(self.text)
-            return [raw]
-        if len(self.text) - self.passed > LONGEST:
+        self._part_at = len(watch.text) if begins else self._part_at
+        self._held.append(event)
+        self.size += len(raw)
+        if event.text:
+            watch.feed(event.text)
+        if watch.is_over:
             return self.give_up()
-        self._is_sure = self._is_sure or has_sign(self.text[self.passed :])
-        return [] if self._is_sure or find_sign(self.text[self.passed :]) is not None else self.release()
+        return self._release() if watch.start is None else self._release_before(watch.start)
 
-    def release(self) -> list[bytes]:
-        """The held events as they came; what follows is watched on."""
+    def _release(self) -> list[bytes]:
         held = [event.raw for event in self._held]
         self._held, self.passed, self.size = [], len(self.text), 0
         return held
 
+    def _release_before(self, start: int) -> list[bytes]:
+        """The held events whose text ends before a place."""
+        number, end = 0, self.passed
+        for event in self._held:
+            end += len(event.text or "")
+            if end > start:
+                break
+            number, self.passed = number + 1, end
+        passing, self._held = [event.raw for event in self._held[:number]], self._held[number:]
+        self.size -= sum(map(len, passing))
+        return passing
+
     def give_up(self) -> list[bytes]:
         """The held events as they came; nothing is held from here on."""
-        self.is_off = True
-        return self.release()
+        held = self._release()
+        self._watch = None
+        return held
 
     def write(self, before: str, calls: Sequence[NewCall]) -> list[bytes]:
         """The held events with calls in the place of their markup. `before` is the answer's text without it."""
         left = before[self.passed :]
-        written = [*(_write_chat if self._api is Api.CHAT else _write_messages)(self._held, left, calls)]
-        self._held, self.size, self.is_off = [], 0, True
+        if self._api is Api.RESPONSES:
+            said = self.text[self._part_at : self.passed] + left
+            written = [*write_responses([(event.raw, event.value) for event in self._held], left, said, calls)]
+        else:
+            written = [*(_write_chat if self._api is Api.CHAT else _write_messages)(self._held, left, calls)]
+        self._held, self.size, self._watch = [], 0, None
         return written
 
 
@@ -120,22 +148,65 @@ def _read_messages(raw: bytes, value: Mapping[str, Any]) -> TextEvent | None:
     return TextEvent(raw, value, text if isinstance(text, str) else None, value.get("type") == "message_delta")
 
 
+def _read_responses(raw: bytes, value: Mapping[str, Any]) -> TextEvent | None:
+    """An event of Responses; None where it belongs to no text, or ends an answer that is not whole."""
+    kind = value.get("type")
+    if kind == "response.completed":
+        return TextEvent(raw, value, None, is_end=True) if is_last_text(value) else None
+    if kind == "response.output_text.delta":
+        text = value.get("delta")
+        return TextEvent(raw, value, text if isinstance(text, str) else None, is_end=False)
+    known = isinstance(kind, str) and kind in TEXT_KINDS
+    return TextEvent(raw, value, None, is_end=False) if known else None
+
+
+_READERS: Final[Mapping[Api, Callable[[bytes, Mapping[str, Any]], TextEvent | None]]] = {
+    Api.CHAT: _read_chat,
+    Api.MESSAGES: _read_messages,
+    Api.RESPONSES: _read_responses,
+}
+
+
 def _write_chat(held: Sequence[TextEvent], left: str, calls: Sequence[NewCall]) -> Iterator[bytes]:
-    first = held[0].raw
-    open_end: dict[Pointer, bytes] = {_FINISH: b"null"} if held[0].is_end else {}
-    if left:
-        yield change_event(first, {_CONTENT: dumps(left), **open_end})
+    """What stands beside a text stays: the role, what the model says to itself, usage. The calls follow before the
+    end."""
+    for event in held:
+        if event.text is None and not event.is_end:
+            yield event.raw
+            continue
+        delta = _list_beside(event.value)
+        if left and event.text is not None:
+            delta["content"], left = left, ""
+        if event.is_end:
+            if delta:
+                yield change_event(event.raw, {_DELTA: dumps(delta), _FINISH: b"null", **_blank(event.value)})
+            yield change_event(
+                held[0].raw, {_DELTA: _write_functions(calls), _FINISH: b"null", **_blank(held[0].value)}
+            )
+            yield change_event(event.raw, {_DELTA: b"{}", _FINISH: b'"tool_calls"'})
+        elif delta or event.value.get("usage"):
+            yield change_event(event.raw, {_DELTA: dumps(delta)})
+
+
+def _list_beside(value: Mapping[str, Any]) -> dict[str, JsonValue]:
+    """What an event adds beside its text."""
+    delta = value["choices"][0].get("delta")
+    return {key: inner for key, inner in delta.items() if key != "content"} if isinstance(delta, dict) else {}
+
+
+def _blank(value: Mapping[str, Any]) -> dict[Pointer, bytes]:
+    """The changes that take from a copy of an event what belongs to the event alone."""
+    places: dict[Pointer, bytes] = {("choices", 0, "logprobs"): b"null"} if "logprobs" in value["choices"][0] else {}
+    return places | ({("usage",): b"null"} if "usage" in value else {})
+
+
+def _write_functions(calls: Sequence[NewCall]) -> bytes:
     parts = [
         b'{"index":%d,"id":%b,"type":"function","function":{"name":%b,"arguments":%b}}'
         % (at, dumps(call.call_id), dumps(call.name), encode_arguments(call.arguments))
         for at, call in enumerate(calls)
     ]
-    yield change_event(first, {_DELTA: b'{"tool_calls":[%b]}' % b",".join(parts), **open_end})
-    for event in held:
-        if event.is_end:
-            yield change_event(event.raw, {_DELTA: b"{}", _FINISH: b'"tool_calls"'})
-        elif event.text is None:
-            yield event.raw
+    return b'{"tool_calls":[%b]}' % b",".join(parts)
 
 
 def _write_messages(held: Sequence[TextEvent], left: str, calls: Sequence[NewCall]) -> Iterator[bytes]:

@@ -92,7 +92,7 @@ def write_calls(api: Api, text: bytes, found: AnswerText, before: str, calls: Se
         text = replace_value(text, found.place, dumps(before))
     start, end = find_span(text, found.holder)
     items = [text[start:end]] if before else []
-    items += map(_write_block if api is Api.MESSAGES else _write_item, calls)
+    items += [_write_block(call) if api is Api.MESSAGES else dumps(make_item(call)) for call in calls]
     text = text[:start] + b",".join(items) + text[end:]
     return replace_value(text, ("stop_reason",), b'"tool_use"') if api is Api.MESSAGES else text
 
@@ -108,8 +108,8 @@ def _write_block(call: NewCall) -> bytes:
     return b'%b,"input":%b}' % (head[:-1], call.arguments)
 
 
-def _write_item(call: NewCall) -> bytes:
+def make_item(call: NewCall) -> dict[str, JsonValue]:
     """A call as an item of Responses."""
     number, arguments = call.call_id.partition("_")[2], call.arguments.decode("utf-8", "surrogatepass")
     head: dict[str, JsonValue] = {"type": "function_call", "id": f"fc_{number}", "call_id": call.call_id}
-    return dumps({**head, "name": call.name, "arguments": arguments, "status": "completed"})
+    return {**head, "name": call.name, "arguments": arguments, "status": "completed"}

@@ -10,7 +10,7 @@ from proxy.core.envelope.feedback import write_feedback
 from proxy.core.explain.advice import add_advice
 from proxy.core.json.jsonspan import replace_value
 from proxy.core.json.jsontext import dumps, parse
-from proxy.core.model.values import Attempt, JsonProblem, JsonValue, Repair, ToolResult
+from proxy.core.model.values import Attempt, FeedbackLimits, JsonProblem, JsonValue, Repair, ToolResult
 from proxy.extensions.chat.config.model_section import ModelSettings
 from proxy.extensions.chat.core.model_request import ModelRequest
 from proxy.extensions.chat.core.next_question import REPEAT, count_tokens, sum_usage, write_next_question
@@ -43,12 +43,37 @@ class JudgedAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class Spending:
+    """What the answers to one request took so far: how many there were, the sum of the `usage` that they report, and
+    the tokens of the latest one. `again` are the tokens of those after the first, `reported` those of them that the
+    answers report. An answer that reports none counts as one token for each byte of its question and its calls: no
+    tokenizer makes more of them."""
+
+    answers: int = 0
+    usage: JsonValue = None
+    latest: int = 0
+    again: int = 0
+    reported: int = 0
+
+    def add(self, usage: JsonValue, size: int) -> Spending:
+        """With another answer; `size` is what counts where it reports no usage, in bytes."""
+        reported = count_tokens(usage)
+        latest, again = reported or size, self.answers > 0
+        summed = sum_usage(self.usage, usage) if again else usage
+        return Spending(self.answers + 1, summed, latest, self.again + latest * again, self.reported + reported * again)
+
+    def may_go_on(self, settings: ModelSettings) -> bool:
+        """Whether the model may be asked once more; the next answer is taken to cost what the latest did."""
+        retries = settings.retries if settings.retry_deadline else 0
+        return self.answers <= retries and self.again + self.latest <= settings.retry_tokens
+
+
+@dataclass(frozen=True, slots=True)
 class FinalAnswer:
-    """What came of a request: the answer that goes on, how many there were, and the tokens of those after the first."""
+    """What came of a request: the answer that goes on, and what it took."""
 
     answer: JudgedAnswer
-    attempts: int = 1
-    tokens_again: int = 0
+    spent: Spending
 
 
 async def ask_until_right(
@@ -59,24 +84,21 @@ async def ask_until_right(
 ) -> FinalAnswer:
     """The first answer whose calls are all right, or the last one. `ask` sends a body and judges its answer; None where
     there is none that can be read, and then the answer before it stays."""
-    answer, attempts, usage, again = first, 1, first.usage, 0
-    retries = settings.retries if settings.retry_deadline else 0
+    answer, spent = first, Spending().add(first.usage, asked.tools.size + len(first.text))
     try:
-        async with asyncio.timeout(settings.retry_deadline):
-            while answer.failed is not None and attempts <= retries:
-                cost = count_tokens(answer.usage)
-                body = write_next_question(asked, answer.value, write_results(answer.calls, attempts, retries))
-                if body is None or again + cost > settings.retry_tokens or (found := await ask(body)) is None:
+        async with asyncio.timeout(settings.retry_deadline or None):
+            while answer.failed is not None and spent.may_go_on(settings):
+                results = write_results(answer.calls, spent.answers, settings.retries)
+                body = write_next_question(asked, answer.value, results)
+                if body is None or (found := await ask(body)) is None:
                     break
-                answer, attempts = found, attempts + 1
-                again += count_tokens(answer.usage)
-                usage = sum_usage(usage, answer.usage)
+                answer, spent = found, spent.add(found.usage, len(body) + len(found.text))
     except TimeoutError:
         pass
-    if attempts == 1 or not isinstance(usage, dict) or isinstance(parse(answer.written), JsonProblem):
-        return FinalAnswer(answer, attempts, again)
-    summed = replace_value(answer.written, ("usage",), dumps(usage))
-    return FinalAnswer(JudgedAnswer(answer.text, answer.value, answer.calls, summed), attempts, again)
+    if spent.answers == 1 or not isinstance(spent.usage, dict) or isinstance(parse(answer.written), JsonProblem):
+        return FinalAnswer(answer, spent)
+    summed = replace_value(answer.written, ("usage",), dumps(spent.usage))
+    return FinalAnswer(JudgedAnswer(answer.text, answer.value, answer.calls, summed), spent)
 
 
 def write_results(calls: list[JudgedCall], attempts: int, retries: int) -> list[tuple[str, str]]:
@@ -85,7 +107,12 @@ def write_results(calls: list[JudgedCall], attempts: int, retries: int) -> list[
 
 
 def _write_result(call: JudgedCall, attempt: Attempt) -> str:
+    return REPEAT if call.failure is None else write_feedback(explain_call(call, attempt))
+
+
+def explain_call(call: JudgedCall, attempt: Attempt | None = None) -> ToolResult:
+    """What is wrong with a refused call, with what its tool takes."""
     if call.failure is None:
-        return REPEAT
-    limits = ToolResult(call.call, call.failure).limits if call.policy is None else call.policy.feedback
-    return write_feedback(add_advice(ToolResult(call.call, call.failure, attempt, limits=limits), call.policy))
+        raise AssertionError("only a refused call is explained")
+    limits = FeedbackLimits() if call.policy is None else call.policy.feedback
+    return add_advice(ToolResult(call.call, call.failure, attempt, limits=limits), call.policy)

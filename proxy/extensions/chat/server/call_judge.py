@@ -27,6 +27,7 @@ from proxy.core.model.values import (
 )
 from proxy.core.rules.rules import TEXT_RULES
 from proxy.extensions.chat.core.call_markup import FoundText, find_lone_call, find_text_calls
+from proxy.extensions.chat.core.call_prefix import TextWatch
 from proxy.extensions.chat.core.found_calls import CallChange, FoundCall
 from proxy.extensions.chat.core.model_request import ModelRequest
 from proxy.extensions.chat.core.tool_names import find_tool_name
@@ -119,6 +120,10 @@ class CallJudge:
             return None
         lone = find_lone_call(text, self.read_text) if which == "json" else None
         return lone or find_text_calls(text, self.read_text)
+
+    def watch_text(self, request: ModelRequest) -> TextWatch:
+        """What watches a streamed text for calls of the request's tools."""
+        return TextWatch(request.tools.tools, inner_quotes="unescaped_quotes" in self._text_repairs)
 
     def read_text(self, text: bytes) -> Document | JsonProblem:
         """Reads a JSON text with the repairs of the route's level."""

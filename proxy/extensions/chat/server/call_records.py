@@ -13,29 +13,34 @@ from proxy.interfaces import CallRecord
 from proxy.server.listed_request import ListedRequest
 
 
-def note_calls(listed: ListedRequest, asked: ModelRequest, found: FinalAnswer, now: float) -> None:
+def note_calls(listed: ListedRequest, asked: ModelRequest, found: FinalAnswer, now: float, *, refuses: bool) -> None:
     """Notes the calls of the answer that the client reads. The request's own record is told at its end, the others at
-    once; `now` in seconds on the monotonic clock."""
+    once; `now` in seconds on the monotonic clock. `refuses`: an answer with wrong calls reached nobody, and only those
+    are noted."""
     notes = {"gen_ai.request.model": clean_text(asked.model, 60)}
-    if found.attempts > 1:
-        notes |= {"chat.attempts": str(found.attempts), "chat.tokens_again": str(found.tokens_again)}
+    if found.spent.answers > 1:
+        notes |= {"chat.attempts": str(found.spent.answers), "chat.tokens_again": str(found.spent.reported)}
     listed.record.notes = {**listed.record.notes, **notes}
     blank = replace(listed.record, stages={}, response_bytes=0, ended=now)
-    for position, each in enumerate(found.answer.calls):
+    is_refused = refuses and found.answer.failed is not None
+    calls = [each for each in found.answer.calls if each.failure is not None or not is_refused]
+    for position, each in enumerate(calls):
         record = replace(blank) if position else listed.record
-        _fill_record(record, each)
+        _fill_record(record, each, is_refused=is_refused)
         if position:
             listed.tell(record)
 
 
-def _fill_record(record: CallRecord, judged: JudgedCall) -> None:
+def _fill_record(record: CallRecord, judged: JudgedCall, *, is_refused: bool) -> None:
     record.tool, record.call_id, record.call = judged.tool, judged.call.call_id, judged.call
     record.conversation_rung = judged.call.conversation.rung
     record.policy, record.checked, record.repairs = judged.policy, judged.checked, judged.repairs
     record.schema_id = "" if judged.policy is None else judged.policy.schema_id
-    if judged.failure is not None:  # it goes on as it is: what is wrong is told as on a route that only reports
-        record.mode, record.outcome, record.would_refuse = Mode.REPORT, "delivered", True
+    if judged.failure is not None:
         record.code, record.violations = judged.failure.code.name, judged.failure.violations
+        record.outcome = "refused"
+    if judged.failure is not None and not is_refused:  # it goes on: what is wrong is told as on a report-only route
+        record.mode, record.outcome, record.would_refuse = Mode.REPORT, "delivered", True
     elif judged.checked is not None:
         record.outcome = "repaired" if judged.repairs else "delivered"
         record.violations = judged.checked.warnings

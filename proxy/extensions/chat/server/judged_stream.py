@@ -2,8 +2,9 @@
 
     JudgedStream  the bytes that the client gets
       _take       one event: it passes, or is held
-      _release    the calls are judged, and their events follow
-      _ask_on     another answer takes the place of one whose calls are wrong, where only its opening has come
+      _release    the calls are judged, and their events follow; further calls are held again
+      _ask_on     another answer takes the place of one whose calls are wrong, where only its opening has come; or an
+                  error does, where wrong calls are refused
 
 A stream that breaks off, ends early or grows too long while a call is held goes on as it came. Comments keep the
 connection busy meanwhile.
@@ -15,13 +16,14 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Final
 
 from proxy.core.model.values import JsonValue, UpstreamReply
+from proxy.extensions.chat.core.call_prefix import TextWatch
 from proxy.extensions.chat.core.events import COMMENT, EventSplitter
 from proxy.extensions.chat.core.found_calls import FoundCall
 from proxy.extensions.chat.core.model_request import Api
-from proxy.extensions.chat.core.next_question import sum_usage
 from proxy.extensions.chat.core.stream_usage import add_usage, find_usage, is_opening
 from proxy.extensions.chat.core.streamed_calls import HeldCalls
 from proxy.extensions.chat.core.streamed_text import HeldText
@@ -36,115 +38,147 @@ _SILENCE: Final = 10.0
 JudgeCalls = Callable[[list[FoundCall]], Awaitable[list[JudgedCall]]]
 # Finds the valid calls with which a text ends, and the text before them.
 FindInText = Callable[[str], Awaitable[tuple[str, list[JudgedCall]] | None]]
-
-
-# Asks the model again for the sake of these calls, with the usage so far; gives the next answer, if there is one.
+# Asks the model again for the sake of these calls, with the usage that their answer reports; gives the next answer, if
+# there is one.
 AskOn = Callable[[list[JudgedCall], dict[str, JsonValue]], Awaitable["JudgedStream | None"]]
 
 
 @dataclass(frozen=True, slots=True)
 class StreamSteps:
-    """What happens to an answer: its calls are judged, looked for in its text (None: not), noted when they go out, and
-    the model is asked again for better ones (None: not), for which it has `deadline` seconds."""
+    """What happens to an answer: its calls are judged, looked for in its text where `watch` (None: nowhere) sees that
+    they may begin, and the model is asked again for better ones (None: not), for which it has `deadline` seconds.
+    `note` is told of an answer that went on once it has ended: of its calls and the usage that it reports.
+    `write_error` (None: wrong calls go on as they are) makes the event that ends the stream in their place."""
 
     judge: JudgeCalls
-    find: FindInText | None
-    note: Callable[[list[JudgedCall]], None]
+    find: FindInText
+    watch: TextWatch | None
+    note: Callable[[list[JudgedCall], dict[str, JsonValue]], None]
     again: AskOn | None
     deadline: float = 0.0
+    write_error: Callable[[JudgedCall], bytes] | None = None
+
+
+class _State(Enum):
+    READING = auto()  # events pass, or are held where they may belong to a call
+    REFUSED = auto()  # the held calls are wrong, and what comes waits behind them
+    PASSING = auto()  # all passes unread
+    REPLACED = auto()  # another answer took its place
+    ENDED = auto()  # an error of ours ended it
 
 
 class JudgedStream:
-    """The body of one answer. `limit` bounds what is held, in bytes; `judged` are the calls once they were released.
-    `is_cut`: it ended while something was held."""
+    """The body of one answer. `limit` bounds what is held, in bytes; `usage` is that of the answers before this one,
+    None for the first. `judged` are the calls that were released; `refused` is the call for whose sake an error of ours
+    has to take the place of the answer, nothing of which has gone out. `is_cut`: it ended while something was held.
+    `is_taken`: the client gets this answer."""
 
     def __init__(
         self, api: Api, reply: UpstreamReply, steps: StreamSteps, limit: int, usage: dict[str, JsonValue] | None = None
     ) -> None:
         self.judged: list[JudgedCall] = []
+        self.refused: JudgedCall | None = None
         self.is_cut = False
+        self.is_taken = usage is None
         self._api = api
         self._reply = reply
         self._steps = steps
         self._limit = limit
-        self._usage = usage or {}  # of the answers before this one
+        self._usage = usage or {}
+        self._own_usage: dict[str, JsonValue] = {}
         self._held = HeldCalls(api)
-        self._text = HeldText(api, is_off=steps.find is None)
+        self._text = HeldText(api, steps.watch)
         self._splitter = EventSplitter()
-        # What has to wait because another answer, the next one or that before, may stand in its place; None where none
-        # can any more.
-        self._opening: list[bytes] | None = None if steps.again is None and usage is None else []
-        self._after: list[bytes] = []  # what came behind refused calls
+        self._state = _State.READING
+        # What has to wait because another answer, the next one or that before, or an error may stand in its place; None
+        # where none can any more.
+        waits = steps.again is not None or usage is not None or steps.write_error is not None
+        self._opening: list[bytes] | None = [] if waits else None
+        self._wrong: list[JudgedCall] = []  # the calls of a refused answer
+        self._after: list[bytes] = []  # what came behind them
         self._says_something = False
-        self._is_refused = False
-        self._is_over = False  # whether what comes passes unread
+        self._has_begun = False  # whether anything has gone out
 
     async def read(self) -> AsyncGenerator[bytes, None]:
         """The bytes for the client. Raises ReplyBroken where the answer breaks off, after all that came of it."""
         pieces = _read_pieces(self._reply, self._is_waiting)
         try:
-            async for piece in pieces:
-                if piece is None:
-                    yield COMMENT
-                elif out := await self._take(piece):
-                    yield out
-                if self._is_refused:
-                    async for part in self._ask_on(pieces):
-                        yield part
-                    return
-            if left := self._give_up():
-                self.is_cut = True
-                yield left
+            async for part in self._read_parts(pieces):
+                self._has_begun = True
+                yield part
         except ReplyBroken:
             if left := self._give_up():
                 self.is_cut = True
                 yield left
             raise
         finally:
+            if self.is_taken and self._state is not _State.REPLACED:
+                self._steps.note(self.judged, self._own_usage)
             await pieces.aclose()
             await close_body(self._reply)
 
+    async def _read_parts(self, pieces: AsyncGenerator[bytes | None, None]) -> AsyncGenerator[bytes, None]:
+        async for piece in pieces:
+            if piece is None:
+                yield COMMENT
+            elif out := await self._take(piece):
+                yield out
+            if self._state is _State.REFUSED:
+                async for part in self._ask_on(pieces):
+                    yield part
+            if self._state in (_State.REPLACED, _State.ENDED):
+                return
+        if left := self._give_up():
+            self.is_cut = True
+            yield left
+
     def _is_waiting(self) -> bool:
-        return self._is_refused or ((self._held.is_holding or self._text.is_holding) and not self._is_over)
+        holds = self._held.is_holding or self._text.is_holding or bool(self._opening)
+        return self._state is _State.REFUSED or (holds and self._state is _State.READING)
 
     async def _take(self, piece: bytes) -> bytes:
         """What passes now that these bytes have come."""
-        if self._is_over and not self._usage:
+        if self._state is _State.PASSING and not self._usage:
             return piece
         out: list[bytes] = []
         for event in self._splitter.feed(piece):
             out += await self._take_event(event)
-        if self._held.size + self._text.size + len(self._splitter.rest) > self._limit:
+        if self._state is _State.READING and self._count_held() > self._limit:
             opening, self._opening = self._opening or [], None
             out = [*opening, *out, self._give_up()]
-        elif self._is_over and not self._usage and not self._is_refused:
-            out.append(self._splitter.rest)
-            self._splitter.rest = b""
         return self._open(out)
+
+    def _count_held(self) -> int:
+        return self._held.size + self._text.size + len(self._splitter.rest)
 
     def _open(self, events: list[bytes]) -> bytes:
         """The events that go out now: none, as long as they are the opening of an answer that may be replaced."""
+        for event in events:
+            if b'"usage"' in event:
+                self._own_usage |= find_usage((event,))
         if self._usage:
             events = [add_usage(event, self._usage) for event in events]
         if self._opening is None:
             return b"".join(events)
-        if not self._opening and not self._is_refused and all(event.startswith(b":") for event in events):
+        is_refused = self._state is _State.REFUSED
+        if not self._opening and not is_refused and all(event.startswith(b":") for event in events):
             return b"".join(events)  # comments before anything else
         self._opening += events
-        if self._is_refused or not (self._says_something or self._is_over):
+        if is_refused or not (self._says_something or self._state is _State.PASSING):
             return b""
         out, self._opening = b"".join(self._opening), None
         return out
 
     async def _take_event(self, event: bytes) -> list[bytes]:
         """What passes now that this event has come."""
-        if self._is_refused:
+        if self._state is _State.REFUSED:
             self._after.append(event)
             return []
-        if self._is_over:
+        if self._state is _State.PASSING:
             return [event]
         if self._held.take(event):
             text = self._text.give_up()  # a call in its own form: the text before it is none
+            self._says_something = self._says_something or bool(text)
             return [*text, *(await self._release() if self._held.is_complete else ())]
         passing = self._text.take(event)
         self._says_something = self._says_something or not all(is_opening(self._api, each) for each in passing)
@@ -152,53 +186,74 @@ class JudgedStream:
 
     async def _release_text(self) -> list[bytes]:
         """The events of a text that has ended, with the calls in it, if it has any."""
-        found = await self._steps.find(self._text.text) if self._steps.find is not None else None
+        self._says_something = True
+        found = await self._steps.find(self._text.text)
         if found is None:
             return self._text.give_up()
-        self._is_over = True
-        before, self.judged = found
-        self._steps.note(self.judged)
-        made = [NewCall(each.found.call_id, each.tool, each.arguments) for each in self.judged]
+        before, calls = found
+        self.judged += calls
+        made = [NewCall(each.found.call_id, each.tool, each.arguments) for each in calls]
         return self._text.write(before, made)
 
     async def _release(self) -> list[bytes]:
-        self._is_over = True
-        self.judged = await self._steps.judge(self._held.list_calls())
-        is_replaceable = self._steps.again is not None and self._opening is not None and not self._says_something
-        if is_replaceable and any(each.failure is not None for each in self.judged):
-            self._is_refused = True
+        """The events of calls that are whole; none where they are wrong and something may take their place."""
+        calls = await self._steps.judge(self._held.list_calls())
+        is_wrong = any(call.failure is not None for call in calls)
+        if is_wrong and (self._can_ask() or self._steps.write_error is not None):
+            self._state, self._wrong = _State.REFUSED, calls
             return []
-        self._steps.note(self.judged)
-        return self._write_held()
+        return self._write_calls(calls)
 
-    def _write_held(self) -> list[bytes]:
-        return self._held.write([each.change for each in self.judged])
+    def _can_ask(self) -> bool:
+        return self._steps.again is not None and self._opening is not None and not self._says_something
+
+    def _write_calls(self, calls: list[JudgedCall]) -> list[bytes]:
+        """The held events with their repaired calls; from here on further calls are held."""
+        self.judged += calls
+        self._says_something = True
+        held, self._held = self._held, HeldCalls(self._api)
+        return held.write([each.change for each in calls])
 
     async def _ask_on(self, pieces: AsyncGenerator[bytes | None, None]) -> AsyncGenerator[bytes, None]:
-        """The model is asked again: its next answer, or this one where there is none."""
-        rest = b"".join((*self._after, self._splitter.rest))
-        try:
-            async for piece in pieces:  # the usage stands at the end
-                if piece is None:
-                    yield COMMENT
-                rest += piece or b""
-                if self._held.size + len(rest) > self._limit:
-                    yield self._write_refused(rest)
-                    async for more in pieces:
-                        yield more or COMMENT
-                    return
-        except ReplyBroken:
-            yield self._write_refused(rest)
-            raise
+        """What takes the place of refused calls: the next answer, or where there is none, an error or the calls."""
+        rest, broken = b"".join((*self._after, self._splitter.rest)), None
+        self._after, self._splitter.rest = [], b""
+        if self._can_ask():
+            try:
+                async for piece in pieces:  # the usage stands at the end
+                    if piece is None:
+                        yield COMMENT
+                    rest += piece or b""
+                    if self._held.size + len(rest) > self._limit:
+                        break
+                else:
+                    async for part in self._replace(rest):
+                        yield part
+            except ReplyBroken as error:
+                broken = error
+        if self._state is _State.REFUSED and self._steps.write_error is not None:
+            async for part in self._refuse(self._steps.write_error):
+                yield part
+        if self._state is _State.REFUSED:
+            self._state = _State.READING
+            if out := self._open(self._write_calls(self._wrong)):
+                yield out
+            if out := await self._take(rest):
+                yield out
+        if broken is not None and self._state is not _State.ENDED:
+            raise broken
+
+    async def _replace(self, rest: bytes) -> AsyncGenerator[bytes, None]:
+        """The next answer, if there is one. `rest` came behind the calls of this one."""
         own = find_usage((*(self._opening or ()), *self._held.events, *EventSplitter().feed(rest)))
-        asking = asyncio.ensure_future(self._begin_next(sum_usage(self._usage, own)))
+        asking = asyncio.ensure_future(self._begin_next(own))
         try:
             while not (await asyncio.wait({asking}, timeout=_SILENCE))[0]:
                 yield COMMENT
             if (begun := asking.result()) is None:
-                yield self._write_refused(rest)
                 return
-            first, body, self.judged = begun
+            first, body, next_ = begun
+            self._state, self.judged, next_.is_taken = _State.REPLACED, next_.judged, True
             async with aclosing(body):
                 yield first
                 async for part in body:
@@ -207,35 +262,36 @@ class JudgedStream:
             asking.cancel()
 
     async def _begin_next(
-        self, usage: dict[str, JsonValue]
-    ) -> tuple[bytes, AsyncGenerator[bytes, None], list[JudgedCall]] | None:
-        """The next answer from its first bytes on, and its calls; None where nothing comes of it in time."""
-        body: AsyncGenerator[bytes, None] | None = None
+        self, own: dict[str, JsonValue]
+    ) -> tuple[bytes, AsyncGenerator[bytes, None], JudgedStream] | None:
+        """The next answer from its first bytes on; None where nothing comes of it in time."""
         try:
             async with asyncio.timeout(self._steps.deadline):
-                if self._steps.again is None or (next_ := await self._steps.again(self.judged, usage)) is None:
+                if self._steps.again is None or (next_ := await self._steps.again(self._wrong, own)) is None:
                     return None
                 body = next_.read()
                 while (first := await anext(body, b"")).startswith(b":"):
                     pass  # this answer keeps the connection busy itself
         except (ReplyBroken, TimeoutError):
             return None
-        return (first, body, next_.judged) if first and not next_.is_cut else None
+        if next_.refused is not None:
+            self._wrong, self._steps = next_.judged, next_._steps
+        return (first, body, next_) if first and not next_.is_cut else None
 
-    def _write_refused(self, rest: bytes) -> bytes:
-        """All of an answer that goes on as it is; `rest` came behind its calls."""
-        self._steps.note(self.judged)
-        splitter = EventSplitter()
-        events = [*self._write_held(), *splitter.feed(rest)]
-        if self._usage:
-            events = [add_usage(event, self._usage) for event in events]
-        return b"".join((*(self._opening or ()), *events, splitter.rest))
+    async def _refuse(self, write_error: Callable[[JudgedCall], bytes]) -> AsyncGenerator[bytes, None]:
+        """The error in the place of wrong calls: an event, or `refused` where nothing has gone out."""
+        self._state, self.judged = _State.ENDED, [*self.judged, *self._wrong]
+        failed = next(call for call in self._wrong if call.failure is not None)
+        if self._has_begun:
+            yield write_error(failed)
+        else:
+            self.refused = failed
 
     def _give_up(self) -> bytes:
         """All that was held, as it came; from here on everything passes."""
         opening, self._opening = self._opening or [], None
-        held = b"" if self._is_over else b"".join((*opening, *self._text.give_up(), *self._held.events))
-        left, self._splitter.rest, self._is_over = held + self._splitter.rest, b"", True
+        held = b"" if self._state is _State.PASSING else b"".join((*self._text.give_up(), *self._held.events))
+        left, self._splitter.rest, self._state = b"".join(opening) + held + self._splitter.rest, b"", _State.PASSING
         return left
 
 

@@ -11,7 +11,6 @@ change, and no other byte does.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from dataclasses import replace
 from functools import partial
 
@@ -21,25 +20,38 @@ from proxy.core.json.jsontext import parse
 from proxy.core.model.values import (
     Conversation,
     Delivered,
-    Failure,
     Fields,
-    Headers,
     JsonProblem,
     JsonValue,
     RawRequest,
     Repair,
-    ToolCall,
     ToolResult,
     UpstreamFault,
     UpstreamReply,
 )
+from proxy.extensions.chat.adapters.model_errors import write_message
 from proxy.extensions.chat.config.model_section import ModelSettings
+from proxy.extensions.chat.core.api_errors import write_error_event
 from proxy.extensions.chat.core.found_calls import FoundCall, find_calls, write_changes
-from proxy.extensions.chat.core.model_request import ModelRequest, find_api, read_model_request
-from proxy.extensions.chat.core.next_question import count_tokens, write_next_question
+from proxy.extensions.chat.core.model_request import Api, ModelRequest, find_api, read_model_request
+from proxy.extensions.chat.core.next_question import write_next_question
 from proxy.extensions.chat.core.stream_usage import make_answer
 from proxy.extensions.chat.core.written_calls import NewCall, find_answer_text, make_call_id, write_calls
-from proxy.extensions.chat.server.asking_again import FinalAnswer, JudgedAnswer, ask_until_right, write_results
+from proxy.extensions.chat.server.answer_bytes import (
+    find_header,
+    is_plain,
+    keep_true,
+    make_headers_again,
+    stream_on,
+)
+from proxy.extensions.chat.server.asking_again import (
+    FinalAnswer,
+    JudgedAnswer,
+    Spending,
+    ask_until_right,
+    explain_call,
+    write_results,
+)
 from proxy.extensions.chat.server.call_judge import CallJudge, JudgedCall
 from proxy.extensions.chat.server.call_records import note_calls
 from proxy.extensions.chat.server.judged_stream import JudgedStream, StreamSteps
@@ -54,9 +66,6 @@ from proxy.server.http.responses import answer_failure, answer_fault, deliver, m
 from proxy.server.listed_request import Answer, ListedRequest, Reports
 from proxy.upstream import ReplyBroken
 from proxy.upstream.faults import close_body
-
-# Fields that do not hold for an answer that was changed.
-_OF_THE_BYTES = frozenset({"content-length", "etag", "content-digest", "repr-digest", "digest", "content-md5"})
 
 
 class ModelRelay:
@@ -98,14 +107,16 @@ class ModelRelay:
             return answer_fault(call_route.binding, call_route.raw, reply, record)
         record.upstream_status = reply.status
         repairs: tuple[Repair, ...] = ()
-        is_plain = _is_plain(reply)
-        media_type = _find_header(reply.headers, "content-type")
-        if is_plain and is_json(media_type):
+        is_readable = is_plain(reply)
+        media_type = find_header(reply.headers, "content-type")
+        if is_readable and is_json(media_type):
             if isinstance(found := await self._judge_whole(listed, asked, reply), Response):
                 return found
             reply, repairs = found
-        elif is_plain and media_type.lower().startswith("text/event-stream"):
-            reply, repairs = await self._judge_stream(listed, asked, reply)
+        elif is_readable and media_type.lower().startswith("text/event-stream"):
+            if isinstance(begun := await self._judge_stream(listed, asked, reply), Response):
+                return begun
+            reply, repairs = begun
         return await deliver(Delivered(reply, repairs), listed.request, call_route.cors, record, listed.closing)
 
     async def _judge_whole(
@@ -119,12 +130,12 @@ class ModelRelay:
             return first, ()
         found = await ask_until_right(first, asked, settings, partial(self._ask_again, listed, asked))
         self._note(listed, asked, found)
-        headers = reply.headers if found.answer.written is first.text else _keep_true(reply.headers)
-        if settings.retries and (found.answer.calls or found.attempts > 1):
-            headers = (*headers, ("Tool-Attempts", str(found.attempts)))
+        headers = reply.headers if found.answer.written is first.text else keep_true(reply.headers)
+        if settings.retries and (found.answer.calls or found.spent.answers > 1):
+            headers = (*headers, ("Tool-Attempts", str(found.spent.answers)))
         if (failed := found.answer.failed) is not None and failed.failure is not None:
             if settings.mode == "refuse":
-                return _refuse_answer(listed, failed.call, failed.failure)
+                return _refuse_answer(listed, failed)
             headers = (*headers, ("Tool-Error", failed.failure.code.name))
         return UpstreamReply(reply.status, headers, found.answer.written), found.answer.repairs
 
@@ -133,7 +144,7 @@ class ModelRelay:
         reply = await self._relay_again(listed, body)
         if reply is None:
             return None
-        if not is_json(_find_header(reply.headers, "content-type")):
+        if not is_json(find_header(reply.headers, "content-type")):
             await close_body(reply)
             return None
         found = await self._read_answer(listed, asked, reply)
@@ -172,17 +183,20 @@ class ModelRelay:
 
     async def _judge_stream(
         self, listed: ListedRequest, asked: ModelRequest, reply: UpstreamReply
-    ) -> tuple[UpstreamReply, tuple[Repair, ...]]:
-        """The answer as it is streamed, and the repairs that are known before its first byte goes out."""
+    ) -> tuple[UpstreamReply, tuple[Repair, ...]] | Response:
+        """The answer as it is streamed, and the repairs that are known before its first byte goes out. In mode
+        `refuse`, a response of ours where its calls are wrong before that."""
         settings = _find_settings(listed.call_route.binding.route)
-        stream = self._make_stream(listed, asked, reply, settings)
+        stream = self._make_stream(listed, asked, reply, settings, Spending(), asked.tools.size)
         body = stream.read()
         try:
             first = await anext(body, b"")
         except ReplyBroken as broken:
             return replace(reply, body=ReplayedBody([], reply, broken)), ()
-        headers = _keep_true(reply.headers)
-        return UpstreamReply(reply.status, headers, _stream_on(first, body)), _list_repairs(stream.judged)
+        if stream.refused is not None:
+            return _refuse_answer(listed, stream.refused)
+        headers = keep_true(reply.headers)
+        return UpstreamReply(reply.status, headers, stream_on(first, body)), _list_repairs(stream.judged)
 
     def _make_stream(
         self,
@@ -190,53 +204,65 @@ class ModelRelay:
         asked: ModelRequest,
         reply: UpstreamReply,
         settings: ModelSettings,
-        attempts: int = 1,
-        usage: dict[str, JsonValue] | None = None,
+        before: Spending,
+        size: int,
     ) -> JudgedStream:
-        """The body of an answer, the first or a later one; `usage` is that of the answers before."""
-        is_asked = attempts <= settings.retries and settings.retry_deadline > 0
+        """The body of an answer: `before` is what the answers before it took, `size` the length of its question."""
+        may_ask = before.answers < settings.retries and settings.retry_deadline > 0
         steps = StreamSteps(
             partial(self._judge_calls, listed, asked),
-            None if settings.text_calls == "off" else partial(self._find_in_text, listed, asked),
-            partial(self._note_stream, listed, asked, attempts),
-            partial(self._ask_stream, listed, asked, settings, attempts) if is_asked else None,
+            partial(self._find_in_text, listed, asked),
+            None if settings.text_calls == "off" else self._find_judge(listed).watch_text(asked),
+            partial(self._note_stream, listed, asked, before),
+            partial(self._ask_stream, listed, asked, settings, before, size) if may_ask and asked.is_single else None,
             settings.retry_deadline,
+            partial(_write_error, asked.api) if settings.mode == "refuse" else None,
         )
-        return JudgedStream(asked.api, reply, steps, settings.max_answer, usage)
+        usage = before.usage if isinstance(before.usage, dict) else {}
+        return JudgedStream(asked.api, reply, steps, settings.max_answer, usage if before.answers else None)
 
     async def _ask_stream(
         self,
         listed: ListedRequest,
         asked: ModelRequest,
         settings: ModelSettings,
-        attempts: int,
+        before: Spending,
+        size: int,
         calls: list[JudgedCall],
         usage: dict[str, JsonValue],
     ) -> JudgedStream | None:
         """The next answer, streamed like the first; None where there is none, or no more tokens may be spent."""
         answer = make_answer(asked.api, [call.found for call in calls], _read_value)
-        body = write_next_question(asked, answer, write_results(calls, attempts, settings.retries))
-        if body is None or count_tokens(usage) > settings.retry_tokens:
+        said = sum(len(call.found.name.encode()) + len(call.found.text) for call in calls)
+        spent = before.add(usage, size + said)
+        body = write_next_question(asked, answer, write_results(calls, spent.answers, settings.retries))
+        if body is None or not spent.may_go_on(settings):
             return None
         reply = await self._relay_again(listed, body)
-        if reply is None or not _find_header(reply.headers, "content-type").lower().startswith("text/event-stream"):
+        if reply is None or not find_header(reply.headers, "content-type").lower().startswith("text/event-stream"):
             await close_body(reply) if reply is not None else None
             return None
-        return self._make_stream(listed, asked, reply, settings, attempts + 1, usage)
+        return self._make_stream(listed, asked, reply, settings, spent, len(body))
 
-    def _note_stream(self, listed: ListedRequest, asked: ModelRequest, attempts: int, judged: list[JudgedCall]) -> None:
-        self._note(listed, asked, FinalAnswer(JudgedAnswer(b"", None, judged), attempts))
+    def _note_stream(
+        self,
+        listed: ListedRequest,
+        asked: ModelRequest,
+        before: Spending,
+        judged: list[JudgedCall],
+        usage: dict[str, JsonValue],
+    ) -> None:
+        self._note(listed, asked, FinalAnswer(JudgedAnswer(b"", None, judged), before.add(usage, 0)))
 
     async def _relay_again(self, listed: ListedRequest, body: bytes) -> UpstreamReply | None:
         """The answer to another request with the headers of the first; None where there is none that can be read."""
         upstream = listed.services.upstreams[listed.call_route.binding.route.upstream]
         made = _make_plain(listed.call_route)
-        reply = await listed.relay(
-            replace(made, headers=_keep_true(made.headers), body=body), None, upstream, listed.record
-        )
+        headers = make_headers_again(made.headers, body)
+        reply = await listed.relay(replace(made, headers=headers, body=body), None, upstream, listed.record)
         if isinstance(reply, UpstreamFault):
             return None
-        if not _is_plain(reply):
+        if not is_plain(reply):
             await close_body(reply)
             return None
         return reply
@@ -266,7 +292,8 @@ class ModelRelay:
         """Notes the calls of the answer that goes on. Tools that the request brought have a name in metrics then."""
         named = [call.tool for call in found.answer.calls if call.tool in asked.tools.tools]
         self._reports.learned(listed.call_route.binding.route.name, named)
-        note_calls(listed, asked, found, self._clock.now())
+        refuses = _find_settings(listed.call_route.binding.route).mode == "refuse"
+        note_calls(listed, asked, found, self._clock.now(), refuses=refuses)
 
     def _find_judge(self, listed: ListedRequest) -> CallJudge:
         route = listed.call_route.binding.route
@@ -284,9 +311,16 @@ def _write_changes(body: bytes, judged: list[JudgedCall]) -> bytes:
     return write_changes(body, changes) if changes else body
 
 
-def _keep_true(headers: Headers) -> Headers:
-    """The headers that hold for another body, too."""
-    return tuple((name, value) for name, value in headers if name.lower() not in _OF_THE_BYTES)
+def _write_error(api: Api, failed: JudgedCall) -> bytes:
+    """The event that ends a stream whose calls are wrong."""
+    result = _make_result(failed)
+    return write_error_event(api, result.failure.code.name, write_message(result))
+
+
+def _make_result(failed: JudgedCall) -> ToolResult:
+    """What is said of a wrong call in the place of its answer. The server gave it, not the client: 502."""
+    result = explain_call(failed)
+    return replace(result, failure=replace(result.failure, status=502))
 
 
 def _find_conversation(listed: ListedRequest) -> Conversation:
@@ -297,25 +331,10 @@ def _list_repairs(judged: list[JudgedCall]) -> tuple[Repair, ...]:
     return tuple(repair for each in judged for repair in each.repairs)
 
 
-async def _stream_on(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    """A body of which the first piece has been read."""
-    try:
-        yield first
-        async for piece in rest:
-            yield piece
-    finally:
-        await rest.aclose()
-
-
 def _read_value(text: bytes) -> JsonValue:
     """The value of arguments; None where they are no JSON object."""
     value = parse(text)
     return value if isinstance(value, dict) else None
-
-
-def _is_plain(reply: UpstreamReply) -> bool:
-    """Whether an answer is a success, and not compressed."""
-    return reply.status == 200 and _find_header(reply.headers, "content-encoding") in ("", "identity")
 
 
 def _find_settings(route: Route) -> ModelSettings:
@@ -338,11 +357,9 @@ def _refuse_unread(listed: ListedRequest, why: BadRequest) -> Response:
     return response
 
 
-def _refuse_answer(listed: ListedRequest, call: ToolCall, failure: Failure) -> Response:
-    """The response in place of an answer whose calls are wrong. The server gave it, not the client: 502."""
-    listed.record.outcome = "refused"
-    result = ToolResult(call, replace(failure, status=502))
-    return answer_failure(listed.call_route.binding, listed.call_route.raw, result, listed.record)
+def _refuse_answer(listed: ListedRequest, failed: JudgedCall) -> Response:
+    """The response in place of an answer whose calls are wrong."""
+    return answer_failure(listed.call_route.binding, listed.call_route.raw, _make_result(failed), listed.record)
 
 
 def _make_plain(call_route: RouteRequest) -> UpstreamRequest:
@@ -350,7 +367,3 @@ def _make_plain(call_route: RouteRequest) -> UpstreamRequest:
     made = call_route.make_passthrough()
     headers = tuple((name, value) for name, value in made.headers if name.lower() != "accept-encoding")
     return replace(made, headers=headers)
-
-
-def _find_header(headers: Headers, name: str) -> str:
-    return next((value for each, value in headers if each.lower() == name), "")

@@ -1,0 +1,1 @@
+"""How clients of a model server read failures of ours."""

@@ -1,0 +1,335 @@
+"""Whether a text that is still coming can become calls in markup: one row of `SHAPES` for each of `MARKUPS`.
+
+A shape says in which order the parts of a call come: literal text, and the elements below. `TextWatch` walks all shapes
+beside each other, one character after the other, and drops each at the first character that differs. Names have to be
+those of tools. Of arguments it sees whether they can be an object that is JSON or may be repaired to be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from proxy.extensions.chat.core.call_markup import LONGEST, SIGNS, has_sign_at, is_example
+
+# A walk: waits (yields) for more text at its end, gives the place behind what it took, and raises _Differs.
+_Walk = Generator[None, None, int]
+
+
+class _Differs(Exception):  # noqa: N818 - it names an event
+    """The text is none of this shape."""
+
+
+class _Coming:
+    """The text so far."""
+
+    def __init__(self, names: frozenset[str], *, inner_quotes: bool) -> None:
+        self.text = ""
+        self.names = names
+        self.inner_quotes = inner_quotes
+
+
+_Element = Callable[[_Coming, int], _Walk]
+
+
+# --- elements ---------------------------------------------------------------------------------------------------------
+def _take_literal(coming: _Coming, at: int, literal: str) -> _Walk:
+    while not coming.text.startswith(literal, at):
+        if not literal.startswith(coming.text[at : at + len(literal)]):
+            raise _Differs
+        yield
+    return at + len(literal)
+
+
+def _take_space(coming: _Coming, at: int) -> _Walk:
+    while True:
+        while at < len(coming.text) and coming.text[at].isspace():
+            at += 1
+        if at < len(coming.text):
+            return at
+        yield
+
+
+def _take_word(coming: _Coming, at: int) -> _Walk:
+    """Letters, digits, `_`, `.` and `-`."""
+    while True:
+        while at < len(coming.text) and (coming.text[at].isalnum() or coming.text[at] in "_.-"):
+            at += 1
+        if at < len(coming.text):
+            return at
+        yield
+
+
+def _take_name(coming: _Coming, at: int) -> _Walk:
+    """The name of a tool."""
+    begun = at
+    while True:
+        while at < len(coming.text) and (coming.text[at].isalnum() or coming.text[at] in "_.-"):
+            at += 1
+        name = coming.text[begun:at]
+        if at < len(coming.text):
+            if name not in coming.names:
+                raise _Differs
+            return at
+        if not any(each.startswith(name) for each in coming.names):
+            raise _Differs
+        yield
+
+
+def _maybe(literal: str, element: _Element | None = None) -> _Element:
+    """A literal, and what follows it, that may be left out."""
+
+    def take(coming: _Coming, at: int) -> _Walk:
+        if not (yield from _begins(coming, at, (literal,))):
+            return at
+        at += len(literal)
+        return (yield from element(coming, at)) if element is not None else at
+
+    return take
+
+
+def _begins(coming: _Coming, at: int, literals: Iterable[str]) -> Generator[None, None, bool]:
+    """Whether one of these stands here; waits until that is clear."""
+    literals = tuple(literals)
+    while True:
+        if coming.text.startswith(literals, at):
+            return True
+        rest = coming.text[at:]
+        if not any(literal.startswith(rest) for literal in literals):
+            return False
+        yield
+
+
+def _pairs(opening: str, middle: str, closing: str, between: _Element = _take_space) -> _Element:
+    """Arguments as pairs of a key and any text."""
+
+    def take(coming: _Coming, at: int) -> _Walk:
+        while (yield from _begins(coming, at, (opening,))):
+            for end in (middle, closing):
+                while (found := coming.text.find(end, at)) < 0:
+                    yield
+                at = found + len(end)
+                if end == middle and middle.endswith("</arg_key>"):
+                    at = yield from _take_literal(coming, (yield from _take_space(coming, at)), "<arg_value>")
+            at = yield from between(coming, at)
+        return at
+
+    return take
+
+
+def _take_object(coming: _Coming, at: int) -> _Walk:
+    """An object that holds name and arguments."""
+    return (yield from _take_json(coming, at, has_name=True))
+
+
+def _take_arguments(coming: _Coming, at: int) -> _Walk:
+    return (yield from _take_json(coming, at, has_name=False))
+
+
+def _take_json(coming: _Coming, at: int, *, has_name: bool) -> _Walk:
+    """An object, as far as text repairs may still make one: tokens and structure are looked at, not their grammar."""
+    at = yield from _take_literal(coming, at, "{")
+    depth, key, was_value = 1, "", False
+    while depth:
+        at = yield from _take_space(coming, at)
+        char = coming.text[at]
+        if char in "{}[],:":
+            depth += (char in "{[") - (char in "}]")
+            was_value = char in "}]"
+            at += 1
+        elif was_value:
+            raise _Differs
+        elif char in "\"'“":
+            names_tool = has_name and depth == 1 and key == "name"
+            begun, at = at + 1, (yield from _take_string(coming, at, names_tool=names_tool))
+            key, was_value = coming.text[begun : at - 1], True
+        elif char.isalnum() or char in "_$+-.":
+            begun, at = at, (yield from _take_bare(coming, at))
+            key, was_value = coming.text[begun:at], True
+        elif char == "/":
+            at = yield from _take_comment(coming, at)
+        else:
+            raise _Differs
+    return at
+
+
+def _take_bare(coming: _Coming, at: int) -> _Walk:
+    while True:
+        while at < len(coming.text) and (coming.text[at].isalnum() or coming.text[at] in "_$+-."):
+            at += 1
+        if at < len(coming.text):
+            return at
+        yield
+
+
+def _take_comment(coming: _Coming, at: int) -> _Walk:
+    if not (yield from _begins(coming, at, ("//", "/*"))):
+        raise _Differs
+    closing = "\n" if coming.text[at + 1] == "/" else "*/"
+    while (found := coming.text.find(closing, at + 2)) < 0:
+        yield
+    return found + len(closing)
+
+
+def _take_string(coming: _Coming, at: int, *, names_tool: bool) -> _Walk:
+    quote = {"“": "”"}.get(coming.text[at], coming.text[at])
+    begun = at = at + 1
+    while True:
+        while at < len(coming.text) and coming.text[at] != quote:
+            at += 2 if coming.text[at] == "\\" else 1
+        said = coming.text[begun:at]
+        if names_tool and "\\" not in said and not any(each.startswith(said) for each in coming.names):
+            raise _Differs
+        if at >= len(coming.text):
+            yield
+            continue
+        if names_tool and "\\" not in said and said not in coming.names:
+            raise _Differs
+        after = yield from _take_space(coming, at + 1)
+        if coming.text[after] in ",:]}" or not coming.inner_quotes:
+            return at + 1
+        at += 1  # a quote within the text, which a repair may escape
+
+
+# --- shapes -----------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The parts of a text with calls: what stands before, a call, how another one begins, and what stands behind."""
+
+    call: tuple[str | _Element, ...]
+    more: tuple[str, ...]
+    opening: tuple[str | _Element, ...] = ()
+    closing: tuple[str | _Element, ...] = ()
+
+
+_CODER: Final = _pairs("<parameter=", ">", "</parameter>")
+_GLM: Final = _pairs("<arg_key>", "</arg_key>", "</arg_value>")
+_TAG: Final = _maybe("<tool_call>", _take_space)
+_END_TAG: Final = _maybe("</tool_call>")
+_FUNCTION: Final = (_TAG, "<function=", _take_name, ">", _take_space)
+_DEEPSEEK: Final = ("<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁calls▁end｜>")
+_ARGS: Final = (_maybe("[CALL_ID]", _take_word), _maybe("[ARGS]"), _take_space, _take_arguments)
+_KIMI: Final = (
+    "<|tool_call_begin|>", _take_space, _maybe("functions."), _take_name, ":", _take_word, _take_space,
+    "<|tool_call_argument_begin|>", _take_space, _take_arguments, _take_space, "<|tool_call_end|>",
+)  # fmt: skip
+_HARMONY: Final = (
+    _maybe("<|start|>assistant"), "<|channel|>commentary to=functions.", _take_name, _take_space,
+    _maybe("<|constrain|>json"), "<|message|>", _take_arguments, "<|call|>",
+)  # fmt: skip
+
+SHAPES: Final[dict[str, Shape]] = {
+    "hermes": Shape(
+        ("<tool_call>", _take_space, _take_object, _take_space, "</tool_call>"), ("<tool_call>",)
+    ),
+    "qwen_coder": Shape((*_FUNCTION, _CODER, "</function>", _take_space, _END_TAG), ("<tool_call>", "<function=")),
+    "function": Shape(
+        (*_FUNCTION, _take_arguments, _take_space, "</function>", _take_space, _END_TAG), ("<tool_call>", "<function=")
+    ),
+    "glm": Shape(("<tool_call>", _take_space, _take_name, _take_space, _GLM, "</tool_call>"), ("<tool_call>",)),
+    "mistral": Shape(("[TOOL_CALLS]", _take_space, _take_name, *_ARGS), ("[TOOL_CALLS]",)),
+    "mistral_list": Shape(
+        (_maybe(",", _take_space), _take_object), (",",), ("[TOOL_CALLS]", _take_space, "[", _take_space), ("]",)
+    ),
+    "llama": Shape((_maybe(";", _take_space), _take_object), (";", "{"), ("<|python_tag|>", _take_space)),
+    "deepseek": Shape(
+        (_DEEPSEEK[1], "function<｜tool▁sep｜>", _take_name, "\n```json\n", _take_arguments, "\n```", _take_space,
+         "<｜tool▁call▁end｜>"), (_DEEPSEEK[1],), (_DEEPSEEK[0], _take_space), (_DEEPSEEK[2],),
+    ),
+    "deepseek_31": Shape(
+        (_DEEPSEEK[1], _take_name, "<｜tool▁sep｜>", _take_arguments, _take_space, "<｜tool▁call▁end｜>"),
+        (_DEEPSEEK[1],), (_DEEPSEEK[0], _take_space), (_DEEPSEEK[2],),
+    ),
+    "kimi": Shape(
+        _KIMI, ("<|tool_call_begin|>",), ("<|tool_calls_section_begin|>", _take_space),
+        ("<|tool_calls_section_end|>",),
+    ),
+    "gpt_oss": Shape(_HARMONY, ("<|start|>assistant", "<|channel|>")),
+}  # fmt: skip
+# What templates put behind a turn.
+_TURN_ENDS: Final = (
+    "<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<|endoftext|>", "<|call|>", "</s>",
+)  # fmt: skip
+
+
+def _walk(shape: Shape, coming: _Coming, at: int) -> _Walk:
+    """Walks a text to its end."""
+    at = yield from _take_all(shape.opening, coming, at)
+    while True:
+        at = yield from _take_space(coming, (yield from _take_all(shape.call, coming, at)))
+        if not (yield from _begins(coming, at, shape.more)):
+            break
+    at = yield from _take_all(shape.closing, coming, at)
+    while True:
+        at = yield from _take_space(coming, at)
+        if not (yield from _begins(coming, at, _TURN_ENDS)):
+            raise _Differs
+        at += next(len(end) for end in _TURN_ENDS if coming.text.startswith(end, at))
+
+
+def _take_all(elements: tuple[str | _Element, ...], coming: _Coming, at: int) -> _Walk:
+    for element in elements:
+        at = yield from _take_literal(coming, at, element) if isinstance(element, str) else element(coming, at)
+    return at
+
+
+# --- the text of an answer --------------------------------------------------------------------------------------------
+class TextWatch:
+    """Watches the text of one answer. `start` is where calls may begin, None where none can yet; `is_over`: none can
+    any more, because the first sign of markup was none of a call. `inner_quotes`: the route repairs quotes in texts."""
+
+    def __init__(self, names: Iterable[str], *, inner_quotes: bool) -> None:
+        self._coming = _Coming(frozenset(names), inner_quotes=inner_quotes)
+        self._walks: list[_Walk] = []
+        self._seen = 0  # before it no call begins
+        self.start: int | None = None
+        self.is_over = False
+
+    @property
+    def text(self) -> str:
+        """The text so far."""
+        return self._coming.text
+
+    def feed(self, text: str) -> None:
+        """Takes the next part of the text."""
+        self._coming.text += text
+        while not self.is_over:
+            if self.start is None and not self._find_start():
+                return
+            self._walks = [walk for walk in self._walks if _goes_on(walk)]
+            if self._walks and self.start is not None and len(self.text) - self.start <= LONGEST:
+                return
+            self._leave()
+
+    def _find_start(self) -> bool:
+        found = [at for sign in "<[" if (at := self.text.find(sign, self._seen)) >= 0]
+        if not found:
+            self._seen = len(self.text)
+            return False
+        self.start = min(found)
+        self._walks = [_walk(shape, self._coming, self.start) for shape in SHAPES.values()]
+        if is_example(self.text[: self.start]):
+            self._walks = [_walk_sign(self._coming, self.start)]
+        return True
+
+    def _leave(self) -> None:
+        """No call begins at `start`."""
+        if self.start is not None:
+            self.is_over = has_sign_at(self.text, self.start)
+            self._seen = self.start + 1
+        self.start, self._walks = None, []
+
+
+def _walk_sign(coming: _Coming, at: int) -> _Walk:
+    """Waits in an example only until it is clear whether a sign stands there."""
+    yield from _begins(coming, at, SIGNS)
+    raise _Differs
+
+
+def _goes_on(walk: _Walk) -> bool:
+    try:
+        next(walk)
+    except (StopIteration, _Differs):
+        return False
+    return True

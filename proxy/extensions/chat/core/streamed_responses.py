@@ -1,0 +1,95 @@
+"""The events of a streamed text of Responses, with calls in the place of the markup in it.
+
+The text's item has begun for the client and stays, with the text that is left. The calls follow as items of their own,
+and the last event, which repeats the whole answer, has them too. Events are numbered anew from the first held one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from proxy.core.json.jsontext import dumps
+from proxy.core.model.values import JsonValue, Pointer
+from proxy.extensions.chat.core.events import change_event, write_event
+from proxy.extensions.chat.core.written_calls import NewCall, make_item
+
+# The events that come with a text, beside its parts and the end of the answer.
+TEXT_KINDS: Final = frozenset(
+    {
+        "response.created", "response.queued", "response.in_progress", "response.output_item.added",
+        "response.content_part.added", "response.output_text.done", "response.content_part.done",
+        "response.output_item.done",
+    }
+)  # fmt: skip
+# Where an event repeats the text of its part, by its type.
+_COPIES: Final[Mapping[str, Pointer]] = {
+    "response.output_text.done": ("text",),
+    "response.content_part.done": ("part", "text"),
+    "response.output_item.done": ("item", "content", 0, "text"),
+}
+_NUMBER: Final[Pointer] = ("sequence_number",)
+
+
+def is_last_text(value: Mapping[str, Any]) -> bool:
+    """Whether the answer of a last event ends with a message of one text."""
+    response = value.get("response")
+    output = response.get("output") if isinstance(response, dict) else None
+    last = output[-1] if isinstance(output, list) and output else None
+    if not isinstance(last, dict) or last.get("type") != "message":
+        return False
+    parts = last.get("content")
+    return isinstance(parts, list) and len(parts) == 1 and isinstance(parts[0], dict) and "text" in parts[0]
+
+
+def write_responses(
+    held: Sequence[tuple[bytes, Mapping[str, Any]]], left: str, said: str, calls: Sequence[NewCall]
+) -> Iterator[bytes]:
+    """The held events with calls. `left` is what is left of their text, `said` of all that the item says."""
+    number = held[0][1].get("sequence_number")
+    written = list(_write(held, left, said, calls))
+    if not isinstance(number, int):
+        yield from written
+        return
+    for at, event in enumerate(written, number):
+        yield change_event(event, {_NUMBER: b"%d" % at})
+
+
+def _write(
+    held: Sequence[tuple[bytes, Mapping[str, Any]]], left: str, said: str, calls: Sequence[NewCall]
+) -> Iterator[bytes]:
+    has_numbers = "sequence_number" in held[0][1]
+    for raw, value in held:
+        kind = value.get("type")
+        if kind == "response.output_text.delta":
+            if left:
+                yield change_event(raw, {("delta",): dumps(left)})
+            left = ""
+        elif isinstance(kind, str) and kind in _COPIES:
+            yield change_event(raw, {_COPIES[kind]: dumps(said)})
+        elif kind == "response.completed":
+            output = value["response"]["output"]
+            for at, call in enumerate(calls, len(output)):
+                yield from _write_item(at, call, has_numbers=has_numbers)
+            message = {**output[-1], "content": [{**output[-1]["content"][0], "text": said}]}
+            made: JsonValue = [*output[:-1], message, *map(make_item, calls)]
+            yield change_event(raw, {("response", "output"): dumps(made)})
+        else:
+            yield raw
+
+
+def _write_item(at: int, call: NewCall, *, has_numbers: bool) -> Iterator[bytes]:
+    """A call as the events of one item."""
+    item = make_item(call)
+    arguments = item["arguments"]
+    place: dict[str, JsonValue] = {"item_id": item["id"], "output_index": at}
+    number: dict[str, JsonValue] = {"sequence_number": 0} if has_numbers else {}
+    begun = {**item, "arguments": "", "status": "in_progress"}
+    kinds: tuple[tuple[str, dict[str, JsonValue]], ...] = (
+        ("response.output_item.added", {"output_index": at, "item": begun}),
+        ("response.function_call_arguments.delta", {**place, "delta": arguments}),
+        ("response.function_call_arguments.done", {**place, "name": call.name, "arguments": arguments}),
+        ("response.output_item.done", {"output_index": at, "item": item}),
+    )
+    for kind, rest in kinds:
+        yield write_event(dumps({"type": kind, **number, **rest}), kind)

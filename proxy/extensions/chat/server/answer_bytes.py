@@ -1,0 +1,48 @@
+"""The bytes of a model server's answers, and the headers that go with them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncGenerator
+
+from proxy.core.model.values import Headers, UpstreamReply
+
+# Fields that do not hold for an answer that was changed.
+_OF_THE_BYTES = frozenset({"content-length", "etag", "content-digest", "repr-digest", "digest", "content-md5"})
+
+
+def is_plain(reply: UpstreamReply) -> bool:
+    """Whether an answer is a success, and not compressed."""
+    return reply.status == 200 and find_header(reply.headers, "content-encoding") in ("", "identity")
+
+
+def find_header(headers: Headers, name: str) -> str:
+    """The first value of a field; '' without one."""
+    return next((value for each, value in headers if each.lower() == name), "")
+
+
+def keep_true(headers: Headers) -> Headers:
+    """The headers that hold for another body, too."""
+    return tuple((name, value) for name, value in headers if name.lower() not in _OF_THE_BYTES)
+
+
+def make_headers_again(headers: Headers, body: bytes) -> Headers:
+    """The headers of another question. A key by which the server knows a request that comes twice becomes one of the
+    question itself: under the first one it would answer with the first answer, or refuse the other body."""
+
+    def derive(key: str) -> str:
+        return hashlib.sha256(key.encode("utf-8", "surrogateescape") + b"\0" + body).hexdigest()
+
+    return tuple(
+        (name, derive(value) if name.lower() == "idempotency-key" else value) for name, value in keep_true(headers)
+    )
+
+
+async def stream_on(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    """A body of which the first piece has been read."""
+    try:
+        yield first
+        async for piece in rest:
+            yield piece
+    finally:
+        await rest.aclose()
