@@ -51,11 +51,11 @@ async def stream_on(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGen
         await rest.aclose()
 
 
-async def collect(reply: UpstreamReply, limit: int) -> UpstreamReply:
+async def collect(reply: UpstreamReply, limit: int) -> tuple[UpstreamReply, str]:
     """The answer with its whole body, where that has at most `limit` bytes and does not break off. Otherwise the body
-    stays a stream of the same bytes."""
+    stays a stream of the same bytes, and the reason is `too_long` or `cut`."""
     if isinstance(reply.body, bytes):
-        return reply
+        return reply, "too_long" if len(reply.body) > limit else ""
     parts: list[bytes] = []
     size = 0
     try:
@@ -63,11 +63,11 @@ async def collect(reply: UpstreamReply, limit: int) -> UpstreamReply:
             parts.append(piece)
             size += len(piece)
             if size > limit:
-                return replace(reply, body=stream_again(parts, reply, None))
+                return replace(reply, body=stream_again(parts, reply, None)), "too_long"
     except ReplyBroken as broken:
-        return replace(reply, body=stream_again(parts, reply, broken))
+        return replace(reply, body=stream_again(parts, reply, broken)), "cut"
     await close_body(reply)
-    return replace(reply, body=b"".join(parts))
+    return replace(reply, body=b"".join(parts)), ""
 
 
 async def stream_again(
