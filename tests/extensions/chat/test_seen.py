@@ -137,3 +137,15 @@ async def test_values_of_model_calls_are_kept_only_where_the_config_says_so(keep
     assert 200 == shown.status
     assert keeps == (SECRET in shown.body.decode())
     assert SECRET not in log
+
+
+async def test_calls_are_found_by_their_model() -> None:
+    right, repaired = chat_answer('{"city": "Oslo"}'), chat_answer('{"city": "Oslo", "days": "3"}')
+    async with tool(replies(whole(right), whole(repaired))) as server, proxied(ROUTES, server.url) as proxy:
+        for model in ("tiny", "large"):
+            await proxy.post(CHAT, chat_request(model=model))
+        found = [
+            [each["outcome"] for each in json.loads((await proxy.ask_admin(f"/-/calls?model={one}")).body)["calls"]]
+            for one in ("tiny", "large", "~LAR", "other")
+        ]
+    assert [["delivered"], ["repaired"], ["repaired"], []] == found

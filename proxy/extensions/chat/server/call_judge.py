@@ -28,9 +28,8 @@ from proxy.core.model.values import (
 from proxy.core.rules.rules import TEXT_RULES
 from proxy.extensions.chat.core.call_markup import FoundText, find_lone_call, find_text_calls
 from proxy.extensions.chat.core.call_prefix import TextWatch
-from proxy.extensions.chat.core.found_calls import CallChange, FoundCall
+from proxy.extensions.chat.core.found_calls import CallChange, FoundCall, find_tool_name
 from proxy.extensions.chat.core.model_request import ModelRequest
-from proxy.extensions.chat.core.tool_names import find_tool_name
 from proxy.extensions.mcp.core.listed_tools import LearnedTools, LearnPolicy, Policies
 from proxy.interfaces import JudgesElsewhere
 
