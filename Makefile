@@ -12,6 +12,7 @@
 # make soak         attacks and healthy calls side by side for ten minutes
 # make attack       the fuzzers, each with a seed and a bound
 # make corpora      replays collections of real calls, kept beside the repository
+# make differential every recorded call through this version and another, byte for byte: BEFORE=commit
 # make pictures     takes the README's pictures of the console
 # make vendor       fetches the libraries of the console's pages, with npm
 # make cluster      a real single-node Kubernetes here, and the chart tried on it (docs/evidence/kubernetes-tried.md)
@@ -29,7 +30,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all wheel locks fmt lint types bench corpora evaluate reliability soak attack docs cluster pictures vendor release lock clean
+.PHONY: help run test test-all wheel locks fmt lint types bench corpora differential evaluate reliability soak attack docs cluster pictures vendor release lock clean
 
 help:
 	@sed -n '/^#/!q;s/^# \{0,1\}//p' Makefile
@@ -90,6 +91,13 @@ corpora: $(VENV)/test.stamp
 	@test -d $(CORPORA) || { echo 'No folder $(CORPORA): say make corpora CORPORA=/path/to/data' >&2; exit 2; }
 	$(BIN)/python -m tests.corpora.run_all $(CORPORA)
 
+# Every recorded call of tests/data through this version and that of a commit, both served: answers, what the tool saw, log
+# lines, metrics and kept calls have to be the same. Takes half an hour; a part of the calls: DIFFERENTIAL='--every 10'
+BEFORE ?= HEAD
+
+differential: $(VENV)/test.stamp
+	$(BIN)/python -m tests.corpora.run_differential $(BEFORE) $(DIFFERENTIAL)
+
 # Ten minutes of faults, and every hostile request of the collection: writes docs/evidence/reliability.md.
 SOAK ?= 600
 
@@ -105,8 +113,8 @@ evaluate: $(VENV)/run.stamp
 soak: $(VENV)/test.stamp
 	$(BIN)/python -m tests.attacks.soak --seconds $(SOAK)
 
-# The fuzzers: HTTP beside node, Go and nginx where they are installed, JSON, verdicts beside two other engines, MCP,
-# upstream answers, second meanings of what was repaired.
+# The fuzzers: HTTP beside node, Go and nginx where they are installed, calls with and without a task, JSON, verdicts
+# beside two other engines, MCP, upstream answers, second meanings of what was repaired.
 SEED ?= 1
 SCALE ?= 1
 

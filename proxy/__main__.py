@@ -48,10 +48,8 @@ from proxy.extensions import find_verb, list_installed, load_place
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130  # 128 + SIGINT, as in shells
 
-# The verbs of the main job, in the order a newcomer needs them; each is a file of the same name under cli/.
+# The verbs of the main job, in the order in which they are needed; each is a file of the same name under cli/.
 OWN_VERBS: Final = (
-    "demo",
-    "import",
     "check",
     "serve",
     "drain",
@@ -60,7 +58,10 @@ OWN_VERBS: Final = (
     "schema",
     "completion",
 )
-VERBS: Final = (*OWN_VERBS, *(verb for row in list_installed() for verb in row.verbs))
+# Verbs that a newcomer needs first, where what they belong to is installed.
+FIRST_STEPS: Final = ("demo", "import")
+_ADDED: Final = tuple(verb for row in list_installed() for verb in row.verbs)
+VERBS: Final = tuple(dict.fromkeys((*filter(_ADDED.__contains__, FIRST_STEPS), *OWN_VERBS, *_ADDED)))
 
 # Verbs that take the command of an MCP server after `--` alone. `stdio` takes one as its last arguments.
 TAKE_A_COMMAND: Final = ("serve",)

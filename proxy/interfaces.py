@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from proxy.core.contract.correction import AnswerFormat, Asked, BudgetKind, Layer
+from proxy.core.contract.definitions import Hints
 from proxy.core.contract.policy import CallLimits, ListedSchema, ListRules, ToolPolicy, ToolServer, UnknownTool
 from proxy.core.json.jsontext import TextLimits
 from proxy.core.model.codes import ErrorCode
@@ -466,22 +467,23 @@ class AccessDenied:
 
 
 class CallAccess(Protocol):
-    """What one caller may call on one route. It knows the caller's claims, which stand nowhere else."""
+    """What one caller may call on one route. It knows the caller's claims, which stand nowhere else. `hints`: what the
+    server that lists a tool says of it; None for a tool that no server lists."""
 
     @property
     def scope(self) -> str:
         """Equal for callers who may see the same tools."""
 
-    def may_see(self, tool: str) -> bool:
+    def may_see(self, tool: str, hints: Hints | None = None) -> bool:
         """Whether a tool of this name is shown to the caller."""
 
-    def refuse_tool(self, tool: str) -> Failure | None:
+    def refuse_tool(self, tool: str, hints: Hints | None = None) -> Failure | None:
         """Why no call of a tool is allowed to the caller, whatever its arguments; None where some may be."""
 
-    def refuse_call(self, checked: CheckedCall) -> Failure | None:
+    def refuse_call(self, checked: CheckedCall, hints: Hints | None = None) -> Failure | None:
         """Why a call is not sent as it would go to its tool; None where it is."""
 
-    def refuse_answer(self, call: ToolCall) -> Failure | None:
+    def refuse_answer(self, call: ToolCall, hints: Hints | None = None) -> Failure | None:
         """Why a call gets no answer from a hook in the place of its tool; None where it does."""
 
 

@@ -33,7 +33,7 @@ FLOORS: Final = {
     "hooks": 3,
     "formatters": 3,
     "escalation": 3,
-    "state": 3,
+    "state": 2,
     "config": 3,
     "telemetry": 3,
     "offload": 3,
@@ -42,8 +42,6 @@ FLOORS: Final = {
     "routing": 4,
     "server": 5,
     "outgoing": 4,  # asks servers itself, over what upstream/ knows of URLs, TLS and faults
-    "importing": 5,  # stands beside the app: writes configs, serves none
-    "samples": 5,  # stands beside the app: tools to sit in front of, unknown to it
     "extensions": 1,  # the table; what it names is imported by name, and stands on the floors of its own folders
     "extension": 6,  # files of an extension that stand in none of these rooms
     "cli": 7,
@@ -549,7 +547,7 @@ BREACHES: Final = [
     (functions_are_verbs, "proxy/call/x.py", "def run_trial(): ..."),
     (functions_are_verbs, "proxy/config/x.py", "def _loaded(): ..."),
     (a_quick_way_says_what_it_is_worth, "proxy/core/fast_x.py", '"""Much quicker."""'),
-    (rooms_of_a_floor_keep_apart, "proxy/state/x.py", "from proxy.telemetry.logs import line"),
+    (rooms_of_a_floor_keep_apart, "proxy/config/x.py", "from proxy.telemetry.logs import line"),
     (rooms_of_a_floor_keep_apart, "proxy/call/run.py", "from proxy import routing"),
     (extensions_are_reached_by_their_row, "proxy/server/x.py", "def f():\n    import proxy.extensions.kubernetes"),
     (extensions_are_reached_by_their_row, "proxy/cli/x.py", "load('proxy.extensions.kubernetes.injection')"),

@@ -458,8 +458,9 @@ ROWS: Final = (
 
 
 def table() -> dict[str, str]:
-    """The rows of the page: first cell -> second cell."""
-    return dict(re.findall(r"^\| (an? [^|]+) \| ([^|]+) \|$", PAGE, re.MULTILINE))
+    """The rows of what to add: first cell -> second cell."""
+    added = PAGE.partition("## To add something")[2].partition("\n## ")[0]
+    return dict(re.findall(r"^\| (an? [^|]+) \| ([^|]+) \|$", added, re.MULTILINE))
 
 
 def test_the_table_has_the_rows_that_are_tried() -> None:
@@ -483,3 +484,12 @@ def test_the_map_names_the_rows_of_the_core_and_folders_that_exist() -> None:
     assert list(test_architecture.ROWS) == re.split(r",\s+", told[1])
     drawn = re.findall(r'\["(\w+/)', PAGE)
     assert drawn == [name for name in drawn if (ROOT / "proxy" / name).is_dir()]
+
+
+def test_each_file_and_name_of_the_list_of_changes_is_there() -> None:
+    table = PAGE.partition("## To change something")[2].partition("\n## ")[0]
+    files = re.findall(r"`(proxy/[\w./]+)`", table)
+    named = re.findall(r"`(\w+)` (?:in|of) `(proxy/[\w./]+)`", table)
+    assert [] == [file for file in files if not (ROOT / file).is_file()]
+    assert 5 == len(named)
+    assert [] == [name for name, file in named if name not in (ROOT / file).read_text(encoding="utf-8")]

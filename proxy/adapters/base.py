@@ -41,20 +41,6 @@ DEFAULT_LADDER: tuple[ConversationSource, ...] = (
 )
 
 
-# The ladder of MCP routes: clients name their conversations in `_meta`, each under its own key.
-MCP_LADDER: tuple[ConversationSource, ...] = (
-    ConversationSource("header", "x-conversation-id"),
-    ConversationSource("meta", "vscode.conversationId"),
-    ConversationSource("meta", "openai/session"),
-    ConversationSource("meta", "ai.opencode/sessionID"),
-    ConversationSource("meta", "antigravity.google/conversation_id"),
-    ConversationSource("meta", "threadId"),
-    ConversationSource("trace"),
-    ConversationSource("session", "mcp-session-id"),
-    ConversationSource("address"),
-)
-
-
 @dataclass(frozen=True, slots=True)
 class CallShape:
     """The places of a call within a route's requests. Exactly one of `tool`, `tool_param` and `tool_pointer` is set.

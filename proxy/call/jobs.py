@@ -27,7 +27,7 @@ from proxy.core.contract.policy import LeakedMarkup, RepairPolicy, ToolPolicy, U
 from proxy.core.decide import decide, restore_decision
 from proxy.core.explain.advice import add_advice
 from proxy.core.explain.places import find_value
-from proxy.core.json.jsontext import TRUSTED, TextLimits, dumps, join_frame, make_decimal, parse, split_frame
+from proxy.core.json.jsontext import TRUSTED, TextLimits, dumps, join_frame, make_decimal, parse, split_frame, walk
 from proxy.core.json.strictreader import KnownText, PlainReader
 from proxy.core.json.textrepair import examine_text
 from proxy.core.model.codes import VIOLATION_CODES, Severity
@@ -203,16 +203,12 @@ def read_decision(result: bytes, call: ToolCall, document: Document) -> Decision
     head, arguments = split_frame(result)
     told = tuple(read_violation(entry, lambda: document.value) for entry in head["told"])
     if head["forward"]:
-        repairs = tuple(Repair(rule, _path(path)) for rule, path in head["repairs"])
+        repairs = tuple(Repair(rule, tuple(path)) for rule, path in head["repairs"])
         for rule, number in head["more"].items():
             repairs += (Repair(rule, ()),) * number
         return restore_decision(call, document, arguments, repairs, told)
     accepts, example, complete = head["advice"]
     return restore_decision(call, document, None, (), told, head["hint"], (tuple(accepts), example, complete))
-
-
-def _path(steps: list[JsonValue]) -> tuple[str | int, ...]:
-    return tuple(steps)
 
 
 def describe_violation(violation: Violation, sent: JsonValue) -> JsonValue:
@@ -242,7 +238,7 @@ def _is_short(value: JsonValue) -> bool:
 def read_violation(entry: Any, sent: Callable[[], JsonValue]) -> Violation:
     """A violation of the arguments that `sent` gives, which are read only where a violation shows a part of them."""
     code, steps, message, expected, hint, severity, sensitive, shown, keyword, limit = entry
-    path = _path(steps)
+    path = tuple(steps)
     value: JsonValue = ABSENT
     if shown:
         value = find_value(sent(), path) if shown[0] == "at" else shown[1]
@@ -290,17 +286,12 @@ def _pattern_seconds(schema: JsonValue) -> Iterator[float]:
 
 
 def _patterns(schema: JsonValue) -> Iterator[str]:
-    waiting = [schema]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, list):
-            waiting += part
-        elif isinstance(part, dict):
+    for part in walk(schema):
+        if isinstance(part, dict):
             pattern, named = part.get("pattern"), part.get("patternProperties")
             if isinstance(pattern, str):
                 yield pattern
             yield from named if isinstance(named, dict) else ()
-            waiting += part.values()
 
 
 def _resident() -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 import sys
 from dataclasses import replace
@@ -152,16 +151,13 @@ def _make_relative(mistake: Mistake, path: str) -> Mistake:
 
 def _check_live(report: CheckReport, args: argparse.Namespace) -> int:
     """Asks the sources of imported tools and puts what has changed into the report; gives the exit code for that."""
-    from proxy.importing.harvest import ImportProblem
-    from proxy.importing.live import describe_drift, look_live
+    from proxy.extensions import find_live, load_place
 
-    try:
-        drifts = asyncio.run(look_live(Path(report.path).parent, tuple(args.header)))
-    except ImportProblem as problem:
-        report.problem = f"check --live: {problem}"
+    row = find_live()
+    if not row.is_installed:
+        report.problem = f"check: --live {row.absence}"
         return EXIT_MISTAKES
-    report.sources = [(list(describe_drift(found)), found.is_found) for found in drifts]
-    return EXIT_DRIFT * any(found.is_found for found in drifts)
+    return int(load_place(row.live)(report, args))
 
 
 def _check_hooks(loaded: Loaded) -> list[Mistake]:

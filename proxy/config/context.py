@@ -66,13 +66,19 @@ class Context:
         return tuple(map(reveal, value)) if isinstance(value, dict) else ()
 
 
-def read_named_text(context: Context, files: Files, at: Pointer, name: JsonValue) -> str | None:
+def read_named_text(
+    context: Context,
+    files: Files,
+    at: Pointer,
+    name: JsonValue,
+    hint: str = "paths start at the config file's folder",
+) -> str | None:
     """The text of a file that the config names; None where it cannot be read, which is reported."""
     try:
         return files.text(context.folder / reveal(name)).decode()
     except (OSError, ValueError) as error:
         reason = "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else _describe_reason(error)
-        context.mistake(at, f"cannot read {restore_written(name)}: {reason}", "paths start at the config file's folder")
+        context.mistake(at, f"cannot read {restore_written(name)}: {reason}", hint)
         return None
 
 

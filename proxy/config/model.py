@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Network
 from typing import Any, Literal, Protocol
 
@@ -33,6 +32,7 @@ from proxy.core.json.jsontext import TextLimits
 from proxy.core.model.values import Container, FeedbackLimits, Headers, JsonValue
 from proxy.core.schema.formats import USUAL, Formats
 from proxy.core.tool_errors.circuit_breaker import GuardPolicy
+from proxy.state.settings import RedisSettings
 
 # Which calls jsonschema or fastjsonschema judge too.
 SecondJudging = Literal["off", "sampled", "always"]
@@ -330,6 +330,10 @@ class ListedRoute(Protocol):
     def rewrites_resource(self) -> str:
         """As in `RouteEntry`."""
 
+    @property
+    def trusts_annotations(self) -> bool:
+        """Whether what a listed tool is said to do counts: its server is believed, or the config itself says it."""
+
     def list_notes(self) -> Iterator[str]:
         """What is worth knowing of the route, and no mistake."""
 
@@ -387,44 +391,13 @@ class LeftOutEntry:
     why: str
 
 
-class Topology(StrEnum):
-    """How the servers of a shared store are arranged."""
-
-    SINGLE = "single"
-    SENTINEL = "sentinel"
-    CLUSTER = "cluster"
-
-
-@dataclass(frozen=True, slots=True)
-class SharedState:
-    """A store that several processes share. `hosts` are (host, port) of servers or sentinels; times are in seconds.
-
-    With `tls_files` None the system's authorities are trusted and no client certificate is sent.
-    """
-
-    topology: Topology = Topology.SINGLE
-    hosts: tuple[tuple[str, int], ...] = ()
-    unix: str = ""
-    database: int = 0
-    service: str = ""
-    username: str = ""
-    password: str = field(default="", repr=False)
-    sentinel_username: str = ""
-    sentinel_password: str = field(default="", repr=False)
-    tls: bool = False
-    tls_files: UpstreamTls | None = None
-    prefix: str = "toolproxy"
-    connect_timeout: float = 0.1
-    operation_timeout: float = 0.05
-
-
 @dataclass(frozen=True, slots=True)
 class StateConfig:
     """Where attempts and call counts are remembered; `max_keys` is the most conversations in this process."""
 
     backend: str = "memory"
     max_keys: int = 100_000
-    shared: SharedState | None = None
+    shared: RedisSettings | None = None
 
 
 @dataclass(frozen=True, slots=True)

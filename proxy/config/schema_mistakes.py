@@ -60,7 +60,7 @@ def check_switches(check: Check, read: ReadSchema) -> Iterator[Mistake]:
             (*node.path, "x-repair") if node.place.document == read.uri and not is_openapi_place(read.place) else ()
         )
         for name in names:
-            hint = suggest_word(name, RULES) or "docs/repair.md lists the rules"
+            hint = suggest_word(name, RULES) or "docs/reference/rules.md lists the rules"
             yield read.place.mistake(f"x-repair names no repair rule: '{name}'", hint, inside)
     for node, written in list_mistaken_null_switches(check.schemas):
         own = node.place.document == read.uri and not is_openapi_place(read.place)

@@ -111,6 +111,8 @@ class Extension:
     `upstream_keys`: key of an upstream in place of its URL -> a function `(context, name, written) -> UpstreamConfig`.
     `upstreams`: makes the `UpstreamKind` (server/setup/upstreams.py) of upstreams without a URL.
     `sources`: kind of a recorded import -> a coroutine function `(Recorded, headers, folder) -> Harvest`.
+    `live`: a function `(report, args) -> exit code` that `check --live` calls: it puts into the `CheckReport`
+        (cli/check_formats.py) what has changed at the sources of a config.
     `imports`: kind of `import` -> a module with `register(kinds)` and `run(args) -> exit code`.
     `no_config`: flag of `serve` -> what it does.
     `serve_flags`: the flags of `serve` that say where the process runs.
@@ -149,6 +151,7 @@ class Extension:
     upstream_keys: Mapping[str, str] = field(default_factory=dict)
     upstreams: str = ""
     sources: Mapping[str, str] = field(default_factory=dict)
+    live: str = ""
     imports: Mapping[str, str] = field(default_factory=dict)
     no_config: Mapping[str, NoConfig] = field(default_factory=dict)
     serve_flags: ServeFlags | None = None
@@ -212,8 +215,15 @@ EXTENSIONS: Final = (
         tool_texts="guidance.tool_texts:make_tool_texts",
     ),
     Extension(
+        "importing",
+        adds="configs written for tools that describe themselves: `import`, and `check --live`",
+        verbs={"import": "importing.cli.import_"},
+        live="importing.cli.check_live:check_live",
+    ),
+    Extension(
         "operations",
         adds="HTTP operations: OpenAPI descriptions, and arguments in path, query, headers, cookies and forms",
+        uses=("importing",),
         adapters={"http": "operations.adapters.http_operation:ADAPTER"},
         binder="operations.adapters.bound_operation:bind_operation",
         tool_keys={"request": "operations.config.operation_section:read_request"},
@@ -226,6 +236,7 @@ EXTENSIONS: Final = (
     Extension(
         "mcp",
         adds="MCP: servers that list their tools, over HTTP or as processes, alone or several as one; `stdio`",
+        uses=("importing",),
         verbs={"stdio": "mcp.cli.stdio", "install": "mcp.cli.install", "uninstall": "mcp.cli.uninstall"},
         route_kinds={
             "mcp": RouteKind(
@@ -263,6 +274,7 @@ EXTENSIONS: Final = (
         policy_keys={"correct": "correction.correction_section:read_correction_policy"},
         check="correction.correction_section:check_correct",
         services="correction.correctors:Corrections",
+        uses=("demo",),
     ),
     Extension(
         "console",
@@ -280,6 +292,7 @@ EXTENSIONS: Final = (
     Extension(
         "access",
         adds="who may call what and how often: tokens that issuers sign, rules and rates, and a line per decision",
+        uses=("importing",),
         verbs={"pin": "access.cli.pin"},
         sections={"access": "access.access_section:read_access", "pins": "access.pins.pins_section:read_pins"},
         policy_keys={"jwt": "access.access_section:read_jwt", "allow": "access.access_section:read_allow"},
@@ -293,6 +306,7 @@ EXTENSIONS: Final = (
         check="access.access_checks:check_access",
         answers="access.metadata:make_answers",
         services="access.access_services:AccessServices",
+        metrics="access.access_services:METRICS",
         pinned="access.pins.pins_section:find_pinned",
     ),
     Extension(
@@ -310,6 +324,11 @@ EXTENSIONS: Final = (
                 other_keys=("repair", "unknown_keys", "leaked_markup", "feedback", "formats"),
             )
         },
+    ),
+    Extension(
+        "demo",
+        adds="sample tools and the proxy in front of them, with calls to paste: `demo`",
+        verbs={"demo": "demo.cli.demo"},
     ),
     Extension(
         "kubernetes",
@@ -452,6 +471,11 @@ def find_tool_key(key: str) -> str:
 def find_route_key(key: str) -> str:
     """What reads a key of a route. Raises StopIteration where no extension does."""
     return next(row.route_keys[key] for row in EXTENSIONS if key in row.route_keys)
+
+
+def find_live() -> Extension:
+    """The extension that `check --live` asks, installed or not."""
+    return next(row for row in EXTENSIONS if row.live)
 
 
 def list_import_kinds() -> list[tuple[str, str]]:

@@ -94,7 +94,7 @@ def _build_route(entry: RouteEntry, config: Config, containers: Mapping[str, Con
         headers_remove=inherited.remove | own.remove,
         auth=entry.policy.auth,
         cors=entry.policy.cors,
-        asks_caller=not entry.policy.added.keys().isdisjoint(ASKS_CALLER),
+        asks_caller=not entry.policy.added.keys().isdisjoint(ASKS_CALLER) or _withholds(entry, config),
         keeps_token=any(getattr(each, "keeps_token", False) for each in entry.policy.added.values()),
         websocket=entry.websocket and entry.kind == "passthrough",
         learn=_build_rules(entry, config, operations),
@@ -169,9 +169,21 @@ def _build_rules(entry: RouteEntry, config: Config, operations: Mapping[str, Ope
     rules = entry.listed.make_rules(
         lambda tool: _build_policy(tool, None, "call", listed=True, operation=operations.get(tool.name))
     )
+    pinned = _find_pinned(entry, config)
+    return rules if pinned is None else rules.pin(pinned)
+
+
+def _find_pinned(entry: RouteEntry, config: Config) -> PinnedTools | None:
+    """The approved definitions of a route's tools; None where the config pins nothing."""
     place = find_pinned_place(config.sections)
     pinned: PinnedTools | None = load_place(place)(config, entry.name) if place else None
-    return rules if pinned is None else rules.pin(pinned)
+    return pinned
+
+
+def _withholds(entry: RouteEntry, config: Config) -> bool:
+    """Whether some operation of a plain route may not be called, because it is not defined as approved."""
+    pinned = _find_pinned(entry, config)
+    return pinned is not None and pinned.changed != "warn" and bool(pinned.unpinned)
 
 
 def _build_policy(

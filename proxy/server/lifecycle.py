@@ -30,7 +30,7 @@ from proxy.server.listed_request import PassedOn, Reports
 from proxy.server.listed_routes import ListedRoutes
 from proxy.server.ports import Port, renew
 from proxy.server.reload import Compiled, Reloaded, Reloader, list_served
-from proxy.server.setup.added import ExtensionServices, make_answers, make_tool_texts
+from proxy.server.setup.added import ExtensionServices, list_unpinned, make_answers, make_tool_texts
 from proxy.server.setup.observers import ExtensionObservers, begin_tracing
 from proxy.server.setup.services import Escalations, SecondJudges, warn_of_addresses
 from proxy.server.setup.upstreams import Pools, await_gone, find_trouble
@@ -72,7 +72,7 @@ class Serving:
         self._tracing = begin_tracing(traces, environ, log, self.metrics, base.clock)
         self._base = base
         self._pools = Pools(base.clock.now, self._breaker_changed, self._child_wrote, self._server_changed)
-        self._extending = ExtensionServices(base, log)
+        self._extending = ExtensionServices(base, log, self.metrics)
         self._escalations = Escalations(log)
         self._second_judge = SecondJudges(base.pacing.chance, self.metrics, log)
         self._listed = ListedRoutes(base.clock, make_id, self._make_reports())
@@ -219,6 +219,7 @@ class Serving:
         await self._base.store.close()
         await self._tracing.close()
         await self._added.close()
+        await self._extending.close()
         self.library_log.detach()
         await asyncio.to_thread(self.log.close)
 
@@ -272,6 +273,8 @@ class Serving:
         self._added.adopt(loaded.config, compiled.table, loaded.digest)
         self.handler.observers = self._observers()
         self.metrics.note_config(list_served(compiled), loaded.digest, self._base.clock.wall(), loaded.files_digest)
+        for unpinned in list_unpinned(loaded.config):
+            self.unpinned(*unpinned)
 
     def _make_services(self, compiled: Compiled, upstreams: Mapping[str, GuardedUpstream]) -> Services:
         """Makes the services that the calls of a config use."""

@@ -8,11 +8,13 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """TLS to the store. Paths of PEM files; an empty `ca` means the system's trust store."""
+    """TLS to the store. Paths of PEM files; an empty `ca` means the system's trust store. `digest`: of what the files
+    hold, so that other contents are other settings."""
 
     ca: str = ""
     cert: str = ""
     key: str = field(default="", repr=False)
+    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)

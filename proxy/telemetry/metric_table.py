@@ -1,4 +1,4 @@
-"""The table of all metrics: name, kind, labels and meaning. `metrics.py` and docs/runbook.md are made from it, and
+"""The table of all metrics: name, kind, labels and meaning. `metrics.py` and docs/reference/metrics.md come from it;
 tests compare the dashboard and the alerts with it.
 
 All label values come from the config or from our own tables (`LABELS` says which). A client's own texts, conversations,
@@ -112,10 +112,8 @@ LABELS: Final[Mapping[str, Label]] = {
         ),
     ),
     "mode": Label("Whether the route enforces or only reports.", ("enforce", "report")),
-    "code": Label(
-        "The error code ([refused.md](refused.md)); `_other` for one of a tool's own.", (*ERROR_CODES, OTHER)
-    ),
-    "rule": Label("The repair rule ([repair.md](repair.md)); `hook`: a hook did it.", (*RULES, HOOK)),
+    "code": Label("The error code ([codes.md](codes.md)); `_other` for one of a tool's own.", (*ERROR_CODES, OTHER)),
+    "rule": Label("The repair rule ([rules.md](rules.md)); `hook`: a hook did it.", (*RULES, HOOK)),
     "attempts": Label(
         f"Failed attempts before; {MOST_CORRECTED} stands for that and more.",
         tuple(map(str, range(1, MOST_CORRECTED + 1))),
@@ -149,7 +147,7 @@ LABELS: Final[Mapping[str, Label]] = {
     "server_address": Label("The upstream's name."),
 }
 
-_VIOLATION: Final = Label("The violation's code ([refused.md](refused.md)).", tuple(VIOLATION_CODES))
+_VIOLATION: Final = Label("The violation's code ([codes.md](codes.md)).", tuple(VIOLATION_CODES))
 
 _TABLE: Final = (
     MetricRow("toolproxy_requests_total", "counter", "Finished requests.", (*_CALL, "outcome")),
@@ -161,7 +159,7 @@ _TABLE: Final = (
     MetricRow("toolproxy_warnings_total", "counter", "Violations that block nothing, by code and severity.",
               (*_CALL, "code", "severity"),
               {"code": _VIOLATION,
-               "severity": Label("The severity ([refused.md](refused.md)).", (Severity.WARNING, Severity.INFO))}),
+               "severity": Label("The severity ([codes.md](codes.md)).", (Severity.WARNING, Severity.INFO))}),
     MetricRow("toolproxy_repairs_total", "counter", "Repairs made, by rule.", (*_CALL, "rule")),
     MetricRow("toolproxy_coerced_calls_total", "counter",
               "Calls of which at least one value was converted to another JSON type.", _CALL),

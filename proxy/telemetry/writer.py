@@ -6,6 +6,7 @@ a thread makes the lines of what is queued and writes them to the stream's file 
     write(entry, size)   in the caller: queues what a line is made of, or drops it where the queue is full
     _run                 in the thread: renders all that is queued, writes it, and reports how many were lost in between
 
+A `Sink` is where the lines go, such as the stream of the log.
 Lost lines are counted by reason (DROP_REASONS). The queue is written PAUSE seconds after its first line, so that the
 lines of many calls go out in one write; a process that is killed loses the lines of that time.
 """
@@ -17,6 +18,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Final, Protocol, TextIO
 
 QUEUE_FULL: Final = "queue_full"
@@ -47,6 +49,53 @@ class LineWriter(Protocol):
         """Writes the queued lines and ends; gives up after `within` seconds."""
 
 
+class Sink(Protocol):
+    """Where a queue is written. `note_loss` may be called in any thread, all else in the writer's alone."""
+
+    def prepare(self) -> bool:
+        """Gets ready for whole lines; gives whether the last line there was cut. Raises OSError."""
+
+    def write(self, text: bytes) -> int:
+        """Writes the beginning of a text; gives how many bytes of it. Raises OSError."""
+
+    def note_loss(self, reason: str, lines: int, why: str) -> None:
+        """Is told that lines were lost: one of DROP_REASONS, how many, and what the system says."""
+
+    def note_recovery(self, lost: Mapping[str, int]) -> None:
+        """Is told that lines are written again, and how many were lost before, by reason."""
+
+    def close(self) -> None:
+        """Ends. Raises OSError."""
+
+
+class DescriptorSink:
+    """Implements `Sink`: a duplicate of a file descriptor. The line that reports losses says all about them."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = os.dup(descriptor)
+        self._torn = False
+
+    def prepare(self) -> bool:
+        """Whether the last write ended within a line."""
+        return self._torn
+
+    def write(self, text: bytes) -> int:
+        """Writes to the descriptor."""
+        written = os.write(self._descriptor, text)
+        self._torn = text[written - 1 : written] != b"\n"
+        return written
+
+    def note_loss(self, reason: str, lines: int, why: str) -> None:
+        """Does nothing."""
+
+    def note_recovery(self, lost: Mapping[str, int]) -> None:
+        """Does nothing."""
+
+    def close(self) -> None:
+        """Closes the duplicate."""
+        os.close(self._descriptor)
+
+
 class StreamWriter:
     """Writes to a stream without a file descriptor, which is in memory and cannot block."""
 
@@ -68,18 +117,18 @@ class StreamWriter:
 
 
 class QueueWriter:
-    """Writes to a duplicate of a file descriptor, from its own thread."""
+    """Writes to a sink, from its own thread."""
 
     def __init__(
         self,
-        descriptor: int,
+        sink: Sink,
         render: Render,
         notice: Notice,
         queue_bytes: int = QUEUE_BYTES,
         pause: float = PAUSE,
     ) -> None:
         self.dropped: Counter[str] = Counter()
-        self._descriptor = os.dup(descriptor)
+        self._sink = sink
         self._render = render
         self._notice = notice
         self._room = self._size = queue_bytes
@@ -89,9 +138,7 @@ class QueueWriter:
         self._awake = False
         self._work = threading.Event()
         self._closing = threading.Event()
-        # Used only by the writer's thread: losses already reported, and whether the last line was cut.
-        self._told: Counter[str] = Counter()
-        self._torn = False
+        self._told: Counter[str] = Counter()  # used only by the writer's thread: losses already reported
         self._thread = threading.Thread(target=self._run, name="log", daemon=True)
         self._thread.start()
 
@@ -99,7 +146,7 @@ class QueueWriter:
         """Queues one entry, or drops it where the queue is full."""
         with self._lock:
             if self._room < size:
-                self.dropped[QUEUE_FULL] += 1
+                self._count(QUEUE_FULL, 1, "the queue is full")
                 return
             self._room -= size
             self._queue.append((entry, size))
@@ -122,7 +169,13 @@ class QueueWriter:
         self._write_queue()  # lines that arrived during the last write
         with self._lock:
             self._room = 0
-        os.close(self._descriptor)
+        with suppress(OSError):
+            self._sink.close()
+
+    def _count(self, reason: str, lines: int, why: str) -> None:
+        """Counts lost lines; the caller holds the lock."""
+        self.dropped[reason] += lines
+        self._sink.note_loss(reason, lines, why)
 
     def _write_queue(self) -> None:
         with self._lock:
@@ -130,11 +183,11 @@ class QueueWriter:
             self._awake = False
             self._work.clear()
         for piece, size in self._render_pieces(queue):
-            left = self._send(piece)
+            left, why = self._send(piece)
             with self._lock:
                 self._room += size
                 if left:
-                    self.dropped[WRITE_FAILED] += left.count(b"\n")
+                    self._count(WRITE_FAILED, left.count(b"\n"), why)
         self._report_losses()
 
     def _render_pieces(self, queue: list[tuple[object, int]]) -> Iterator[tuple[bytes, int]]:
@@ -144,10 +197,10 @@ class QueueWriter:
         for entry, size in queue:
             try:
                 line = self._render(entry)
-            except Exception:  # noqa: BLE001 - whatever a field's own text raises: other lines are written
+            except Exception as error:  # noqa: BLE001 - whatever a field's own text raises: other lines are written
                 line = b""
                 with self._lock:
-                    self.dropped[WRITE_FAILED] += 1
+                    self._count(WRITE_FAILED, 1, type(error).__name__)
             piece.append(line)
             length, taken = length + len(line), taken + size
             if length >= _PIECE:
@@ -160,24 +213,24 @@ class QueueWriter:
         """Reports how many lines were lost, once the queue has room for more than a few."""
         with self._lock:
             lost = self.dropped - self._told if self._room * 2 > self._size else None
-        if lost and self._send(self._notice(lost)) == b"":
+        if lost and not self._send(self._notice(lost))[0]:
             self._told += lost
+            self._sink.note_recovery(lost)
 
-    def _send(self, text: bytes) -> bytes:
-        """Writes whole lines, and gives the rest that could not be written. A cut line gets a line end before the
+    def _send(self, text: bytes) -> tuple[bytes, str]:
+        """Writes whole lines; gives the rest that could not be written, and why. A cut line gets a line end before the
         next."""
-        left = b"\n" + text if self._torn else text
-        while left:
-            try:
-                written = os.write(self._descriptor, left)
-            except BlockingIOError:  # another process that shares the stream made it non-blocking
-                time.sleep(self._pause)
-                continue
-            except OSError:
-                return left[-len(text) :]
-            self._torn = left[written - 1 : written] != b"\n"
-            left = left[written:]
-        return left
+        left = text
+        try:
+            left = b"\n" + text if text and self._sink.prepare() else text
+            while left:
+                try:
+                    left = left[self._sink.write(left) :]
+                except BlockingIOError:  # another process that shares the stream made it non-blocking
+                    time.sleep(self._pause)
+        except OSError as error:
+            return left[-len(text) :], error.strerror or type(error).__name__
+        return b"", ""
 
 
 def open_writer(stream: TextIO, render: Render, notice: Notice) -> LineWriter:
@@ -186,4 +239,4 @@ def open_writer(stream: TextIO, render: Render, notice: Notice) -> LineWriter:
         descriptor = stream.fileno()
     except (OSError, ValueError, AttributeError):  # io.UnsupportedOperation is both of the first two
         return StreamWriter(stream, render)
-    return QueueWriter(descriptor, render, notice)
+    return QueueWriter(DescriptorSink(descriptor), render, notice)

@@ -8,7 +8,16 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from tests.attacks import Found, ambiguity, http_streams, json_texts, judgements, mcp_bodies, upstream_answers
+from tests.attacks import (
+    Found,
+    ambiguity,
+    fast_calls,
+    http_streams,
+    json_texts,
+    judgements,
+    mcp_bodies,
+    upstream_answers,
+)
 
 # Each attack with its tries at scale 1, which take about a minute on a small machine.
 ATTACKS: Final[dict[str, tuple[Callable[[int, int], Found], int]]] = {
@@ -17,6 +26,7 @@ ATTACKS: Final[dict[str, tuple[Callable[[int, int], Found], int]]] = {
     "mcp": (mcp_bodies.attack, 5_000),
     "ambiguity": (ambiguity.attack, 20_000),
     "upstream": (upstream_answers.attack, 1_000),
+    "fast": (fast_calls.attack, 100),
     "http": (http_streams.attack, 100),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import pytest
 
 from proxy import __version__
 from proxy.__main__ import OWN_VERBS, VERBS, main
-from proxy.samples.server import SampleServer, run_server
+from tests.serving.wire import JSON_TYPE, answer, replies, tool
 
 ROOT = Path(__file__).parents[2]
 
@@ -65,7 +66,8 @@ def test_without_a_word_the_whole_help_is_shown() -> None:
 def test_a_word_that_is_no_verb_is_told_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["serv"])
-    assert "there is no verb 'serv'  (did you mean 'serve'?)\nverbs: demo, " in capsys.readouterr().err
+    said = f"there is no verb 'serv'  (did you mean 'serve'?)\nverbs: {', '.join(VERBS)}\n"
+    assert capsys.readouterr().err.endswith(said)
 
 
 @pytest.mark.parametrize(
@@ -105,10 +107,10 @@ def test_a_drain_that_nobody_answers_says_where_to_look(tmp_path: Path, capsys: 
     assert "No such file or directory  (is the proxy running" in capsys.readouterr().err
 
 
-def test_a_drain_at_another_port_than_the_operators_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    with run_server(SampleServer(0)) as tools:
-        address = tools.url.removeprefix("http://")
-        assert 1 == main(["drain", "--admin", address])
+async def test_a_drain_at_another_port_than_the_operators_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    async with tool(replies(answer("404 Not Found", b"{}", JSON_TYPE))) as server:
+        address = server.url.removeprefix("http://")
+        assert 1 == await asyncio.to_thread(main, ["drain", "--admin", address])
     said = f"drain: {address}: no operator's port  (it is where `admin.listen` says)\n"
     assert said == capsys.readouterr().err
 

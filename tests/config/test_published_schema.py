@@ -1,4 +1,4 @@
-"""The published schema is closed and described, its defaults are the model's, and docs/config.md has every key."""
+"""The published schema is closed and described, its defaults are the model's, and the page of keys has every key."""
 
 from __future__ import annotations
 

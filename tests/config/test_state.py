@@ -11,10 +11,9 @@ import pytest
 from proxy.config.files.secrets import restore_written
 from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
-from proxy.config.model import Config, SharedState, StateConfig, Topology
+from proxy.config.model import Config, StateConfig
 from proxy.config.sections.stateurl import UrlError, mask_url, parse_url
 from proxy.core.json.jsontext import dumps
-from proxy.server.setup.services import make_redis_settings
 from proxy.state import RedisSettings, Tls
 
 SECRET = "planted-7b2f9c"
@@ -35,24 +34,23 @@ def told(tmp_path: Path, state: str, **environ: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("url", "shared", "tls"),
+    ("url", "shared"),
     [
-        ("redis://h", SharedState(hosts=REDIS), False),
-        ("valkey://h:1/2", SharedState(hosts=(("h", 1),), database=2), False),
-        ("rediss://u:p%40%2F@h", SharedState(hosts=REDIS, username="u", password="p@/"), True),
-        ("rediss://:p:q@[::1]:7", SharedState(hosts=(("::1", 7),), password="p:q"), True),
-        ("valkeys://h/", SharedState(hosts=REDIS), True),
+        ("redis://h", RedisSettings(hosts=REDIS)),
+        ("valkey://h:1/2", RedisSettings(hosts=(("h", 1),), database=2)),
+        ("rediss://u:p%40%2F@h", RedisSettings(hosts=REDIS, username="u", password="p@/", tls=Tls())),
+        ("rediss://:p:q@[::1]:7", RedisSettings(hosts=(("::1", 7),), password="p:q", tls=Tls())),
+        ("valkeys://h/", RedisSettings(hosts=REDIS, tls=Tls())),
         (
             "redis+sentinel://:p@a,b:1/tools/3",
-            SharedState(Topology.SENTINEL, (("a", 26379), ("b", 1)), database=3, service="tools", password="p"),
-            False,
+            RedisSettings("sentinel", (("a", 26379), ("b", 1)), database=3, service="tools", password="p"),
         ),
-        ("rediss+cluster://a:1,b", SharedState(Topology.CLUSTER, (("a", 1), ("b", 6379))), True),
-        ("redis+unix:///run/r.sock?database=4", SharedState(unix="/run/r.sock", database=4), False),
+        ("rediss+cluster://a:1,b", RedisSettings("cluster", (("a", 1), ("b", 6379)), tls=Tls())),
+        ("redis+unix:///run/r.sock?database=4", RedisSettings(hosts=(), unix_socket="/run/r.sock", database=4)),
     ],
 )
-def test_a_url_says_where_the_store_is(url: str, shared: SharedState, tls: bool) -> None:
-    assert (shared, tls) == parse_url(url)
+def test_a_url_says_where_the_store_is(url: str, shared: RedisSettings) -> None:
+    assert shared == parse_url(url)
 
 
 @pytest.mark.parametrize(
@@ -87,12 +85,11 @@ def test_everything_a_config_says_of_the_store_reaches_it(tmp_path: Path) -> Non
     )
     made = config_of(tmp_path, state, STORE=f"rediss+sentinel://u:{SECRET}@a/tools").state
     assert (9, "redis") == (made.max_keys, made.backend)
-    assert made.shared is not None
     assert RedisSettings(
         "sentinel", (("a", 26379),), service="tools", username="u", password=SECRET,
         sentinel_username="s", sentinel_password=f"rediss+sentinel://u:{SECRET}@a/tools",
         tls=Tls(), prefix="mine", connect_timeout=1.0, operation_timeout=0.02,
-    ) == make_redis_settings(made.shared)  # fmt: skip
+    ) == made.shared  # fmt: skip
 
 
 def test_state_is_kept_in_memory_unless_the_config_says_otherwise(tmp_path: Path) -> None:
@@ -101,8 +98,7 @@ def test_state_is_kept_in_memory_unless_the_config_says_otherwise(tmp_path: Path
 
 def test_the_defaults_of_a_shared_store_are_those_of_the_backend(tmp_path: Path) -> None:
     shared = config_of(tmp_path, "{backend: redis, url: 'redis://127.0.0.1'}").state.shared
-    assert shared is not None
-    assert RedisSettings() == make_redis_settings(shared)
+    assert RedisSettings() == shared
 
 
 @pytest.mark.parametrize(

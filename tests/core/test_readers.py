@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from proxy.core.contract.policy import RepairPolicy, ToolPolicy
@@ -144,8 +144,14 @@ def test_a_number_read_alone_is_the_one_that_parse_reads(text: str) -> None:
         assert alone is None or (type(whole), exact(whole)) == (type(alone), exact(alone))
 
 
+WHOLE: JsonValue = {"type": "object", "properties": {"a": {"type": "integer"}}}
+TEXT: JsonValue = {"type": "object", "properties": {"a": {"type": "string"}}}
+
+
 @settings(max_examples=examples(100), deadline=None)
 @given(sendings(), st.sampled_from(LEVELS))
+@example((WHOLE, {"a": 3.0}), "standard")
+@example((TEXT, {"a": 3.5}), "standard")
 def test_a_call_is_decided_the_same_whichever_reader_has_read_it(
     drawn: tuple[JsonValue, JsonValue], level: str
 ) -> None:

@@ -538,6 +538,8 @@ LEAVES: Final[dict[str, list[tuple[JsonValue, str]]]] = {
         (obj(location=STR), '{"location":["Berlin","Paris"]}'),
         (obj(path=STR), '{"path":["/srv/a","/srv/b"]}'),
         (obj(text=STR), '{"text":["one\\n","two","three"]}'),
+        (obj(texts=arr(STR)), '{"texts":[["one\\n","two"]]}'),
+        (obj(texts=arr(STR)), '{"texts":[["one\\n","two"],"three"]}'),
     ],
     "first_of_one": [(obj(a=STR), '{"a":["x","y"]}'), (obj(a=STR), '{"a":[]}'), (obj(a=INT), '{"a":["x"]}')],
     "unwrap_arguments": [

@@ -1,4 +1,4 @@
-"""Writes the rows of docs/config.md from the config's schema, where each key is explained once, beside its type.
+"""Writes the rows of docs/reference/keys.md from the config's schema, which explains each key beside its type.
 
 python -m tests.docs.config_page    writes the page (`make docs`)
 
@@ -18,7 +18,7 @@ from typing import Final
 from proxy.config.files.published import load_published_schema
 from proxy.core.model.values import JsonValue
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "config.md"
+PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "keys.md"
 SCHEMA: Final = load_published_schema()
 
 # What `defaults`, a tool and a route share, and the page explains once.
@@ -76,7 +76,7 @@ def _write_row(key: str, schema: JsonValue) -> str:
     if "default" in schema:
         written = schema["default"]
         shown = f"{key}: {written or chr(39) * 2}" if isinstance(written, str) else f"{key}: {json.dumps(written)}"
-    meaning = _LINK.sub(r"([\1](\1))", schema["description"]).replace("|", "\\|")
+    meaning = _LINK.sub(r"([\1](../\1))", schema["description"]).replace("|", "\\|")
     return f"| `{shown}` | {meaning} |"
 
 

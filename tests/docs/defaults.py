@@ -1,4 +1,4 @@
-"""Makes the last part of docs/config.md out of the constants of the code.
+"""Makes the last part of docs/reference/keys.md out of the constants of the code.
 
 python -m tests.docs.defaults    writes that part (`make docs`)
 """
@@ -19,7 +19,7 @@ from proxy.server.admin import port as admin
 from proxy.server.workers import supervisor as worker_pool
 from proxy.telemetry.recent import mistake_counts, ring
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "config.md"
+PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "keys.md"
 
 START: Final = "## Bounds that are not keys\n"
 

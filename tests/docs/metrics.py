@@ -1,10 +1,11 @@
-"""Makes the metrics of docs/runbook.md, which stand below its alerts, from the table of metrics.
+"""Makes docs/reference/metrics.md from the table of metrics.
 
-python -m tests.docs.metrics    writes that part (`make docs`)
+python -m tests.docs.metrics    writes the page (`make docs`)
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -12,14 +13,17 @@ from typing import Final
 from proxy.telemetry.metric_table import LABELS, OF_THE_PROCESS, Label, MetricRow, list_metrics
 from proxy.telemetry.watches import EVERY
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "runbook.md"
+PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 # Longer lists of values stand on pages of their own, which the label's meaning links to.
 _MOST_LISTED: Final = 12
-
-START: Final = "## Every metric\n"
+# The table's texts link to pages of docs, but for these two, which lie beside the page.
+_LINK: Final = re.compile(r"\]\((?!codes|rules)(?=[a-z-]+\.md)")
 
 _HEAD: Final = f"""\
-{START}
+# Every metric
+
+The alerts and what to do: [runbook.md](../runbook.md).
+
 Made by `make docs` from `proxy/telemetry/metric_table.py`, as the metrics themselves are. `/metrics` stands on the
 operator's port and on the probes'.
 
@@ -27,7 +31,7 @@ operator's port and on the probes'.
 - Label values come from the config or from the tables below; a tool or method that a client makes up counts as
   `_other`, and no conversation, path or value of a call is ever a label. So the config bounds the number of series.
 - A counter has no series before it first counts. The event loop's lag is looked at every {EVERY:g} s.
-- Several workers show one page, summed: [operations.md](operations.md#several-workers).
+- Several workers show one page, summed: [operations.md](../operations.md#several-workers).
 
 | metric | type | labels | meaning |
 |---|---|---|---|
@@ -56,7 +60,7 @@ _PROCESS: Final = """\
 
 Beside these the client library's own, of the process: {}.
 
-### Labels
+## Labels
 
 What the same label tells everywhere, then what it tells of one metric.
 
@@ -65,11 +69,12 @@ What the same label tells everywhere, then what it tells of one metric.
 """
 
 
-def part() -> str:
-    """All of the page from `START` on."""
+def page() -> str:
+    """The page."""
     process = _PROCESS.format(", ".join(f"`{name}`" for name in OF_THE_PROCESS))
     parts = (_HEAD, *map(row, list_metrics().values())), (process, *labels())
-    return "\n".join("".join(line.strip("\n") + "\n" for line in lines) for lines in parts)
+    text = "\n".join("".join(line.strip("\n") + "\n" for line in lines) for lines in parts)
+    return _LINK.sub("](../", text)
 
 
 def gomind() -> list[str]:
@@ -99,5 +104,4 @@ def _label(name: str, of: str, label: Label) -> str:
 
 
 if __name__ == "__main__":
-    alerts = PAGE.read_text(encoding="utf-8").partition(START)[0]
-    PAGE.write_text(alerts + part(), encoding="utf-8")
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,6 +1,7 @@
-"""Makes docs/repair.md out of the rule table, and docs/evidence/repairs.md out of the cases that the tests hold.
+"""Makes docs/repair.md and docs/reference/rules.md out of the rule table, and docs/evidence/repairs.md out of the cases
+that the tests hold.
 
-python -m tests.docs.repair    writes both pages (`make docs`)
+python -m tests.docs.repair    writes the pages (`make docs`)
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from tests.corpora.run_repair import count_rules
 
 DATA: Final = Path(__file__).parents[1] / "data"
 PAGE: Final = Path(__file__).parents[2] / "docs" / "repair.md"
+RULES_PAGE: Final = PAGE.parent / "reference" / "rules.md"
 EVIDENCE: Final = PAGE.parent / "evidence" / "repairs.md"
 
 _HEAD: Final = """\
@@ -41,8 +43,6 @@ each repair as rule and path, never its value.
 
 One thing alone changes in a valid call: where an integer is asked, `4.0` is spelt `4` (`integral_float`).
 Numbers with an exponent stay as they came.
-
-`make docs` makes this page from the rule table (`proxy/core/rules/rules.py`).
 
 ## Levels and switches
 
@@ -115,7 +115,17 @@ parameters apart.
 
 ## The rules
 
-A call that each leaves to the refusal: [evidence/repairs.md](evidence/repairs.md#what-each-rule-leaves).
+What each changes, and when exactly: [reference/rules.md](reference/rules.md).
+
+{names}
+"""
+
+_RULES_HEAD: Final = """\
+# Every repair rule
+
+Levels, switches, and what no rule does: [repair.md](../repair.md). A call that each rule leaves to the refusal:
+[evidence/repairs.md](../evidence/repairs.md#what-each-rule-leaves). `make docs` makes this page from the rule table
+(`proxy/core/rules/rules.py`).
 """
 
 _USES: Final = """\
@@ -204,14 +214,26 @@ _KINDS: Final = {
 
 def _rules() -> Iterator[str]:
     for kind, title in _KINDS.items():
-        yield f"\n### {title}\n\n| rule | level | change | exact condition |"
+        yield f"\n## {title}\n\n| rule | level | change | exact condition |"
         yield "|---|---|---|---|"
         yield from (_row(rule) for rule in RULES.values() if rule.kind == kind)
 
 
 def _row(rule: Rule) -> str:
-    level = {"listed": "MCP routes", "named": "by name"}.get(rule.level, f"`{rule.level}`")
-    return f"| `{rule.name}` | {level} | {_cell(rule.change)} | {_cell(rule.condition)} |"
+    return f"| `{rule.name}` | {_level(rule.level)} | {_cell(rule.change)} | {_cell(rule.condition)} |"
+
+
+def _level(level: str) -> str:
+    return {"listed": "MCP routes", "named": "by name"}.get(level, f"`{level}`")
+
+
+def _names() -> str:
+    """The rules by the level from which on they are on."""
+    levels = dict.fromkeys(rule.level for rule in RULES.values())
+    return "\n".join(
+        f"- {_level(level)}: {', '.join(f'`{rule.name}`' for rule in RULES.values() if rule.level == level)}"
+        for level in levels
+    )
 
 
 # Tool names have no arguments: the name sent, the tool it stands for, and a name that stands for none.
@@ -262,13 +284,18 @@ def _levels() -> str:
 
 
 def page() -> str:
-    """The page of the rules."""
+    """The page of what the rules may do."""
     parts = [
-        _HEAD.format(listed=", ".join(_only_listed()), levels=_levels()) + _UNKNOWN.format(leaks=_LEAKS).rstrip("\n"),
-        *_rules(),
+        _HEAD.format(listed=", ".join(_only_listed()), levels=_levels())
+        + _UNKNOWN.format(leaks=_LEAKS, names=_names()).rstrip("\n"),
         _UNIONS.format(work=REPAIRING).rstrip("\n"),
     ]
     return "\n".join(parts) + "\n"
+
+
+def rules_page() -> str:
+    """The page of the rules, one by one."""
+    return "\n".join([_RULES_HEAD.rstrip("\n"), *_rules()]) + "\n"
 
 
 def evidence() -> str:
@@ -288,4 +315,5 @@ def evidence() -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
+    RULES_PAGE.write_text(rules_page(), encoding="utf-8")
     EVIDENCE.write_text(evidence(), encoding="utf-8")

@@ -1,4 +1,5 @@
-"""docs/contract.md shows answers as they are made, and names every format, header and container setting."""
+"""docs/contract.md and docs/reference/formats.md show answers as they are made, and name every format, header and
+container setting."""
 
 from __future__ import annotations
 
@@ -32,7 +33,9 @@ from proxy.core.model.values import (
     Violation,
 )
 
-PAGE = (Path(__file__).parents[2] / "docs" / "contract.md").read_text()
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "contract.md").read_text()
+FORMATS_PAGE = (DOCS / "reference" / "formats.md").read_text()
 
 MATH = Container(
     "Math", "plugin", tuple(map(ContainerFunction, ("Add", "Multiply", "Abs", "Square", "Subtract", "Min")))
@@ -183,12 +186,12 @@ def test_a_feedback_stands_on_the_page_as_it_is_made(name: str) -> None:
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_format_stands_on_the_page_as_it_is_made(name: str) -> None:
-    assert f"### `{name}`" in PAGE
-    assert f"```json\n{shown(name)}\n```" in PAGE
+    assert f"## `{name}`" in FORMATS_PAGE
+    assert f"```json\n{shown(name)}\n```" in FORMATS_PAGE
 
 
 def test_the_whole_part_for_machines_stands_on_the_page_as_it_is_made() -> None:
-    assert f"```json\n{shown_more('tool_result')}\n```" in PAGE
+    assert f"```json\n{shown_more('tool_result')}\n```" in FORMATS_PAGE
 
 
 @pytest.mark.parametrize("header", ["Tool-Error", "Tool-Attempt", "Tool-Format", "Tool-Repairs", "Tool-Warnings",

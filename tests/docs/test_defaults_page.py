@@ -1,4 +1,4 @@
-"""The last part of docs/config.md is what the code says."""
+"""The last part of docs/reference/keys.md is what the code says."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ from typing import Final
 from proxy.core.check import functions, graph, program, shapes
 from proxy.core.check.scalars import CONDITIONS
 from proxy.core.model.work import REPAIRING
-from tests.cli.demo import ROOT
 from tests.core.test_suite import MISSED, PASSED
+from tests.extensions.demo.running import ROOT
 
 PAGE: Final = (ROOT / "docs" / "engine.md").read_text(encoding="utf-8")
 WORDS: Final = re.sub(r"\s+", " ", PAGE)

@@ -1,4 +1,4 @@
-"""docs/refused.md says of every code what the catalogue says, and of nothing else."""
+"""docs/reference/codes.md says of every code what the catalogue says, and of nothing else."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from proxy.core.contract.attempts import RAISES_ATTEMPT
 from proxy.core.model.codes import ERROR_CODES, STATUS_OF_CATEGORY, VIOLATION_CODES, ErrorCode, Severity
 
-PAGE = (Path(__file__).parents[2] / "docs" / "refused.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "codes.md").read_text()
 
 
 def rows(title: str) -> list[tuple[str, ...]]:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from proxy.adapters.base import MCP_LADDER
 from proxy.config.load import load
 from proxy.core.contract.listed_schema import MAX_NODES
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.envelope.formats import MCP_FEEDBACK
 from proxy.extensions.mcp.adapters.mcplist import MAX_LIST, MAX_PAGES
+from proxy.extensions.mcp.config.mcp_section import MCP_DEFAULTS
 from proxy.extensions.mcp.core.listed_tools import LearnPolicy
 from proxy.extensions.mcp.server.lists.asking import CREDENTIALS
 from proxy.extensions.mcp.server.lists.learner import NEW
@@ -46,7 +46,7 @@ SAID = [
     f"`{LEARN.unknown_schema}` is the default",
     MCP_FEEDBACK,
     *(f"`{name}`" for name in sorted(CREDENTIALS)),
-    *(f"`{source.name}`" for source in MCP_LADDER if source.kind == "meta"),
+    *(f"`{source['meta']}`" for source in MCP_DEFAULTS["conversation"] if "meta" in source),
 ]
 
 

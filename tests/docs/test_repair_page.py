@@ -1,4 +1,5 @@
-"""docs/repair.md is what the rule table says, docs/evidence/repairs.md what the never list and the collections say."""
+"""docs/repair.md and docs/reference/rules.md are what the rule table says, docs/evidence/repairs.md what the never list
+and the collections say."""
 
 from __future__ import annotations
 
@@ -6,20 +7,22 @@ from proxy.core.contract.toolname import trim, unfold
 from proxy.core.rules.rules import LEVEL_MEANINGS, LEVELS, RULES
 from tests.core.test_never import REFUSED, UNTOUCHED
 from tests.core.test_rules import APPLIES, LEAVES
-from tests.docs.repair import EVIDENCE, NAMES, PAGE, evidence, page
+from tests.docs.repair import EVIDENCE, NAMES, PAGE, RULES_PAGE, evidence, page, rules_page
 
 
 def test_the_page_is_made_from_the_tables() -> None:
     assert page() == PAGE.read_text(encoding="utf-8"), "run `make docs`"
+    assert rules_page() == RULES_PAGE.read_text(encoding="utf-8"), "run `make docs`"
     assert evidence() == EVIDENCE.read_text(encoding="utf-8"), "run `make docs`"
 
 
 def test_the_page_names_every_rule_level_and_reason() -> None:
     text = PAGE.read_text(encoding="utf-8")
     assert [] == [name for name in (*RULES, *LEVELS) if f"`{name}`" not in text]
+    rules = RULES_PAGE.read_text(encoding="utf-8")
     cases = EVIDENCE.read_text(encoding="utf-8")
     assert [] == [reason for reason in (*REFUSED, *UNTOUCHED) if f"- {reason}: " not in cases]
-    assert [] == [rule.name for rule in RULES.values() if rule.condition.replace("|", "\\|") not in text]
+    assert [] == [rule.name for rule in RULES.values() if rule.condition.replace("|", "\\|") not in rules]
 
 
 def test_every_text_says_what_a_level_means_in_the_same_words() -> None:

@@ -31,13 +31,13 @@ TRIED: Final = (
     "tests/cli", "tests/scenarios", "tests/serving/test_calls.py", "tests/serving/test_operator.py",
     "tests/serving/test_reload.py",
     "--ignore=tests/config/test_published_schema.py",  # the published schema and its page describe all extensions
-    "--ignore=tests/cli/test_demo.py",  # the example shows extensions too, and the demo serves it
-    "--ignore=tests/config/test_example.py",
+    "--ignore=tests/config/test_example.py",  # the example shows extensions too
     "--deselect=tests/config/test_load.py::test_the_example_runs_as_it_is",
     # Other systems' names stand for keys of extensions too.
     "--deselect=tests/config/test_other_names.py::test_what_is_said_to_hold_here_is_a_config",
     "--deselect=tests/config/test_other_names.py::test_a_name_that_is_a_key_of_its_place_is_no_mistake",
     "--deselect=tests/cli/test_main.py::test_check_takes_the_config_either_way",
+    "--deselect=tests/cli/test_formats.py::test_a_source_that_cannot_be_asked_is_in_every_format",  # `importing` asks
 )  # fmt: skip
 PLAIN: Final = """\
 version: 1
@@ -154,6 +154,9 @@ def test_a_verb_or_key_of_what_is_gone_is_said_to_belong_to_it(rest: Path, taken
         if "type" in keywords:
             done = run(rest, "-m", "proxy", "serve", "config.yaml", flag, "1")
             assert (2, True) == (done.returncode, f"argument {flag}: {belongs}" in done.stderr), done.stderr
+    if taken.live:
+        done = run(rest, "-m", "proxy", "check", "config.yaml", "--live")
+        assert (2, f"check: --live {belongs}\n") == (done.returncode, done.stderr)
     for key in taken.keys:
         (rest / "with_key.yaml").write_text(f"{PLAIN}{key}: {{}}\n", encoding="utf-8")
         done = run(rest, "-m", "proxy", "check", "with_key.yaml")

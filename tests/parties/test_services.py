@@ -21,7 +21,6 @@ from typing import Any, Final
 
 import pytest
 
-from proxy.cli.import_ import describe_harvest
 from proxy.config.load import load
 from proxy.core.check.validation import Check, compile_check
 from proxy.core.contract.request_rules import WrittenRequest
@@ -29,14 +28,15 @@ from proxy.core.explain.examples import make_full_example, make_minimal_example
 from proxy.core.json.jsontext import are_equal, dumps
 from proxy.core.model.values import JsonValue
 from proxy.core.schema.dialects import normalise
+from proxy.extensions.importing.cli.import_ import describe_harvest
+from proxy.extensions.importing.files import CONFIG, make_files, write_files
+from proxy.extensions.importing.harvest import FoundTool, Harvest
 from proxy.extensions.operations.adapters.bound_operation import bind_operation
 from proxy.extensions.operations.adapters.http_request import write_request
 from proxy.extensions.operations.core.http.operations import RequestTemplate
 from proxy.extensions.operations.core.http_operation import HttpOperation
 from proxy.extensions.operations.core.openapi import list_operations
 from proxy.extensions.operations.importing.openapi import Choice, harvest_operations
-from proxy.importing.files import CONFIG, make_files, write_files
-from proxy.importing.harvest import FoundTool, Harvest
 from proxy.server import Serving, start_serving
 from tests.extensions.operations.served import ask
 from tests.parties.environment import CLIENTS, PARTIES, asked, needs, servers

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from proxy.samples.server import SampleServer, run_server
 from tests.ports import hold_port
 from tests.serving.proxied import WEATHER, code, proxied, proxied_by, told
 from tests.serving.wire import JSON_TYPE, Script, Seen, answer, post, read_message, replies, tool
@@ -325,21 +324,6 @@ async def test_a_tools_complaint_is_an_attempt_with_a_path() -> None:
     assert 'Expected: number\n  Actual: "a"' in told(first)["content"]
     assert ["1/3", "2/3", "3/3", "1/3"] == [seen.header("tool-attempt") for seen in (first, second, good, after)]
     assert "Accepts: {lat: number" in told(first)["content"]
-
-
-async def test_the_sample_tools_own_refusal_of_a_text_is_a_violation_with_its_code_kept() -> None:
-    loose = "  - {path: /weather, upstream: tools, tool: weather, schema: {type: object, properties: {lat: {}}}}\n"
-    with run_server(SampleServer(0)) as samples:
-        async with proxied(loose, samples.url) as proxy:
-            seen = await proxy.post("/weather", b'{"lat": "48.85", "lon": 2.35}', "X-Conversation-Id: c")
-        arrived = json.loads(samples.status().body)["calls"]
-
-    error = told(seen)["error"]
-    assert (400, "1/3", {"weather": 1}) == (seen.status, seen.header("tool-attempt"), arrived)
-    assert ("INVALID_REQUEST", "INPUT_ERROR") == (error["code"], error["category"])
-    assert [("VAL-002", "/lat")] == [(one["code"], one["path"]) for one in error["errors"]]
-    assert "Expected: number" in told(seen)["content"]
-    assert "cannot unmarshal string into Go struct field WeatherRequest.lat" in error["message"]
 
 
 async def test_a_passthrough_of_errors_leaves_answer_and_attempts_alone() -> None:

@@ -103,6 +103,7 @@ async def test_no_panel_is_empty_and_every_alert_is_evaluated(tmp_path: Path, mo
             "correction": "{upstream: model, model: tiny, budget: {per_conversation: 1}}",
             "second_judge": "always",
             "pins": f"{{file: {tmp_path / 'tools.lock'}, changed: warn}}",
+            "access": f"{{audit: {tmp_path / 'audit.jsonl'}}}",
             "record": f"{{file: {tmp_path / 'calls.jsonl'}, sample: {{refused: 1}}}}",
             "hooks": "[{use: 'tests.hooks.samples:FailsAt', settings: {point: after_outcome}, on_failure: ignore}]",
         }

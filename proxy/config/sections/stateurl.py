@@ -21,10 +21,11 @@ from urllib.parse import parse_qsl, unquote
 from proxy.config.context import Context
 from proxy.config.files.secrets import reveal
 from proxy.config.files.source import Files
-from proxy.config.model import SharedState, StateConfig, Topology
+from proxy.config.model import StateConfig
 from proxy.config.sections.network import read_upstream_tls
 from proxy.config.sections.units import read_seconds
 from proxy.core.model.values import JsonValue
+from proxy.state.settings import RedisSettings, Tls
 
 _SCHEME: Final = re.compile(r"(redis|valkey)(s?)(?:\+(sentinel|cluster|unix))?")
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?")
@@ -40,8 +41,8 @@ class UrlError(ValueError):
     """A mistake in a URL; the message does not quote it."""
 
 
-def parse_url(url: str) -> tuple[SharedState, bool]:
-    """The store's address, and whether it uses TLS. Raises UrlError."""
+def parse_url(url: str) -> RedisSettings:
+    """The store's address and credentials, and TLS where it uses it. Raises UrlError."""
     head, found, rest = url.partition("://")
     scheme = _SCHEME.fullmatch(head)
     if not found or scheme is None:
@@ -54,26 +55,27 @@ def parse_url(url: str) -> tuple[SharedState, bool]:
     userinfo, _, place = rest.rpartition("@")
     user, _, password = userinfo.partition(":")
     authority, *path = place.split("/")
-    shared = SharedState(username=unquote(user), password=unquote(password))
+    tls = Tls() if scheme[2] and kind != "unix" else None
+    shared = RedisSettings(username=unquote(user), password=unquote(password), tls=tls)
     if kind == "unix":
         if authority or not path or not any(path):
             raise UrlError("the url of a unix socket is redis+unix:///path/of/socket")
         socket = "/" + unquote("/".join(path))
-        return replace(shared, hosts=(), unix=socket, database=_read_database(options.get("database", ""))), False
+        return replace(shared, hosts=(), unix_socket=socket, database=_read_database(options.get("database", "")))
     shared = replace(shared, hosts=tuple(_read_host(one, _PORTS.get(kind, _PORT)) for one in authority.split(",")))
-    return _add_path(shared, kind, [unquote(part) for part in path]), bool(scheme[2])
+    return _add_path(shared, kind, [unquote(part) for part in path])
 
 
-def _add_path(shared: SharedState, kind: str, path: list[str]) -> SharedState:
+def _add_path(shared: RedisSettings, kind: str, path: list[str]) -> RedisSettings:
     """Adds what stands after the hosts: a service, a database, or nothing."""
     if kind == "sentinel":
         if not path or not path[0] or len(path) > 2:
             raise UrlError("the url of sentinels ends with the service's name: redis+sentinel://host,host/service")
-        return replace(shared, topology=Topology.SENTINEL, service=path[0], database=_read_database("".join(path[1:])))
+        return replace(shared, topology="sentinel", service=path[0], database=_read_database("".join(path[1:])))
     if kind == "cluster":
         if any(path):
             raise UrlError("a cluster has no databases: the url ends with its hosts")
-        return replace(shared, topology=Topology.CLUSTER)
+        return replace(shared, topology="cluster")
     if len(shared.hosts) > 1:
         raise UrlError("several hosts are a cluster or sentinels: write redis+cluster:// or redis+sentinel://")
     if len(path) > 1:
@@ -144,27 +146,28 @@ def read_state(context: Context, files: Files) -> StateConfig:
     return StateConfig(**made, shared=_read_shared(context, files, written))
 
 
-def _read_shared(context: Context, files: Files, written: Mapping[str, JsonValue]) -> SharedState | None:
+def _read_shared(context: Context, files: Files, written: Mapping[str, JsonValue]) -> RedisSettings | None:
     try:
-        shared, tls = parse_url(reveal(written["url"]))
+        shared = parse_url(reveal(written["url"]))
     except UrlError as error:
         context.mistake(("state", "url"), str(error), _FORM)
         return None
-    _check(context, shared, tls, written)
+    _check(context, shared, written)
     timeouts, sentinel = written.get("timeouts", {}), written.get("sentinel", {})
     more: dict[str, Any] = {f"{key}_timeout": read_seconds(value) for key, value in timeouts.items()}
     more |= {f"sentinel_{key}": reveal(value) for key, value in sentinel.items()}
     if "prefix" in written:
         more["prefix"] = reveal(written["prefix"])
     if "tls" in written:  # the same keys as an upstream's; `_check` compares them with the URL's scheme
-        more["tls_files"] = read_upstream_tls(context, files, ("state", "tls"), written["tls"], "https:")
-    return replace(shared, tls=tls, **more)
+        found = read_upstream_tls(context, files, ("state", "tls"), written["tls"], "https:")
+        more["tls"] = Tls() if found is None else Tls(found.ca, found.cert, found.key, found.digest)
+    return replace(shared, **more)
 
 
-def _check(context: Context, shared: SharedState, tls: bool, written: Mapping[str, JsonValue]) -> None:
-    if "tls" in written and not tls:
+def _check(context: Context, shared: RedisSettings, written: Mapping[str, JsonValue]) -> None:
+    if "tls" in written and shared.tls is None:
         context.mistake(("state", "tls"), "`tls` has no effect on this url", "write rediss://, or drop it", key=True)
-    if "sentinel" in written and shared.topology is not Topology.SENTINEL:
+    if "sentinel" in written and shared.topology != "sentinel":
         hint = "it is for redis+sentinel:// urls"
         context.mistake(("state", "sentinel"), "`sentinel` has no effect on this url", hint, key=True)
     for key in ("connect", "operation"):

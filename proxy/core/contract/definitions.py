@@ -6,16 +6,40 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Final, Literal, Protocol
 
+from proxy.core.display.preview import clean_text
 from proxy.core.json.jsontext import write_canonical
-from proxy.core.model.values import JsonValue
+from proxy.core.model import codes
+from proxy.core.model.values import Failure, JsonValue
 
-# What defines a tool beside its name, by the keys of MCP.
-DEFINED: Final = ("title", "description", "inputSchema", "outputSchema", "annotations")
+# What defines a tool beside its name, by the keys of MCP; `request` is how an operation becomes an HTTP request.
+DEFINED: Final = ("title", "description", "inputSchema", "outputSchema", "annotations", "request")
+# The longest name of a tool in a message, in characters.
+_LONGEST: Final = 60
+
+# What a server says of a tool in its `annotations`, by the keys of MCP.
+Hints = Mapping[str, bool]
+# What holds of a listed tool where its server says nothing (MCP, `ToolAnnotations`).
+USUAL_HINTS: Final[Hints] = {
+    "readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": True,
+}  # fmt: skip
+
+
+def read_hints(entry: Mapping[str, JsonValue]) -> Hints:
+    """The hints that an entry of a list gives; one that is neither true nor false is none."""
+    written = entry.get("annotations")
+    found = written if isinstance(written, dict) else {}
+    return {name: value for name in USUAL_HINTS if isinstance(value := found.get(name), bool)}
 
 
 def hash_definition(entry: Mapping[str, JsonValue]) -> tuple[str, ...]:
     """A hash of each of `DEFINED` in an entry of a list, over canonical JSON; '' for what is not there."""
     return tuple(sha256(write_canonical(entry[key])).hexdigest() if key in entry else "" for key in DEFINED)
+
+
+def refuse_unapproved(tool: str) -> Failure:
+    """The failure of a call of a tool that is not defined as the operator has approved it."""
+    message = f"Tool '{clean_text(tool, _LONGEST)}' is not defined as its operator has approved it"
+    return Failure(codes.TOOL_NOT_APPROVED, message)
 
 
 class PinnedTools(Protocol):
@@ -25,6 +49,10 @@ class PinnedTools(Protocol):
     @property
     def changed(self) -> Literal["warn", "hide", "refuse"]:
         """What becomes of any other definition."""
+
+    @property
+    def unpinned(self) -> Mapping[str, str]:
+        """The operations of the config that are not defined as approved, each with how it differs."""
 
     def is_pinned(self, name: str, definition: tuple[str, ...]) -> bool:
         """Whether a tool is defined as it was approved."""

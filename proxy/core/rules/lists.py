@@ -254,8 +254,15 @@ def _may_stand_alone(part: str) -> bool:
 
 
 def join_chunks(value: JsonValue, site: Site) -> JsonValue:
-    """`["a\\n","b"]` -> `"a\\nb"` where one text is expected: each chunk but the last ends in a line break."""
-    if "string" not in site.types or "array" in site.types or not isinstance(value, list) or len(value) < 2:
+    """`["a\\n","b"]` -> `"a\\nb"` where one text is expected: each chunk but the last ends in a line break. Not for an
+    item of a list, which the chunks may be the items of."""
+    if (
+        not site.name
+        or "string" not in site.types
+        or "array" in site.types
+        or not isinstance(value, list)
+        or len(value) < 2
+    ):
         return NONE
     if not all(isinstance(item, str) for item in value) or not all(item.endswith("\n") for item in value[:-1]):
         return NONE

@@ -4,8 +4,8 @@ A rule proposes and never decides: the engine (`repair/engine.py`) keeps a propo
 and no other rule of the same tier proposes a different one. So a rule is a small pure function from a refused value and
 its `Site` (what the schema allows there) to another value, or to `NONE`.
 
-`RULES` is the only list: config switches, levels, metric labels and the table in docs/repair.md come from it. Rules of
-kind `text` are applied by `textrepair.py`, those of kind `key` by the engine itself (they change an object's keys),
+`RULES` is the only list: config switches, levels, metric labels and docs/reference/rules.md come from it. Rules of kind
+`text` are applied by `textrepair.py`, those of kind `key` by the engine itself (they change an object's keys),
 those of kind `name` by the dispatcher of tool names, those of kind `output` by `decide.py` on final outputs; they stand
 here so that the list is complete.
 """
@@ -213,7 +213,8 @@ _TABLE: Final = (
         "nothing like thousands; never places, names, files or pairs", lists.split_commas, (str,), _ARRAY, tier=2,
         member=True),
     Rule("join_chunks", "lenient", "value", '`["a\\n","b"]` -> `"a\\nb"`',
-        "strings; all but the last end in a line break", lists.join_chunks, (list,), _STRING, tier=2),
+        "strings; all but the last end in a line break; no item of a list", lists.join_chunks, (list,), _STRING,
+        tier=2),
     Rule("first_of_one", "lenient", "value", '`["a"]` -> `"a"`', "no array is legal", lists.first_of_one, (list,),
         tier=2, nests=True, inside=_SPELLINGS),
     Rule("list_level", "lenient", "value", '`[["a","b"]]` -> `["a","b"]`', "one list alone, a level too many",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -14,6 +15,7 @@ from proxy.config.model import Auth, RouteEntry
 from proxy.core.check.validation import SchemaError
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.extensions.access.access_section import compile_arguments, list_rules, read_access, read_texts
+from proxy.extensions.access.audit_file import find_fault
 from proxy.extensions.access.core.settings import AccessSettings, JwtSettings
 from proxy.extensions.access.rates.limit_keys import check_limits
 
@@ -25,6 +27,7 @@ def check_access(context: Context, routes: tuple[RouteEntry, ...]) -> None:
     """Reports what makes a key of access say something else than it seems to."""
     check_limits(context, routes)
     settings = read_access(context)
+    _check_audit(context, settings.audit)
     _check_issuers(context, settings)
     by_name = {route.name: route for route in routes}
     for at, written in _list_layers(context):
@@ -49,6 +52,16 @@ def _list_routes(context: Context) -> Iterator[tuple[Pointer, Mapping[str, JsonV
         entry = context.structure.entry("routes", step)
         if isinstance(entry, dict):
             yield ("routes", step), entry
+
+
+def _check_audit(context: Context, audit: str) -> None:
+    at = ("access", "audit")
+    if audit == "log" and context.mapping("telemetry", "log").get("level") in ("warning", "error"):
+        context.notes.append("`access.audit: log` writes at the level `info`, which `telemetry.log.level` leaves out")
+    if audit in ("", "log") or context.may_lack(Path(audit)):
+        return
+    if (fault := find_fault(Path(audit))) is not None:
+        context.mistake(at, f"decisions cannot be written there: {fault[0]}", fault[1])
 
 
 def _check_issuers(context: Context, settings: AccessSettings) -> None:
@@ -126,12 +139,25 @@ def _check_rules(context: Context, at: Pointer, written: Mapping[str, JsonValue]
         if "certificate" in when and not context.mapping("listen", "tls").get("client_ca"):
             hint = "add `listen: {tls: {client_ca: FILE}}`"
             context.mistake((*spot, "when", "certificate"), "no client is asked for a certificate", hint, key=True)
-        for key in ("tools", "arguments"):
+        for key in ("tools", "arguments", "annotations"):
             if key in rule and route.kind == "passthrough":
                 message = f"`{key}` means nothing on route {route.name!r}: no call is read there"
                 context.mistake((*spot, key), message, "give the route rules of its own, without it", key=True)
+        if "annotations" in rule and route.kind != "passthrough":
+            _check_annotations(context, (*spot, "annotations"), route)
         if route.kind != "passthrough" and route.listed is None:
             _note_unnamed(context, rule, route)
+
+
+def _check_annotations(context: Context, at: Pointer, route: RouteEntry) -> None:
+    """Reports a rule about annotations that never holds."""
+    if route.listed is None:
+        message = f"`annotations` never hold on route {route.name!r}: no server lists its tools"
+        context.mistake(at, message, "name the tools with `tools`, or give the route rules of its own", key=True)
+    elif not route.listed.trusts_annotations:
+        message = f"`annotations` never hold on route {route.name!r}: it does not trust those of its server"
+        hint = "add `mcp: {trust_annotations: on}` to the route if what its server says of its tools is true"
+        context.mistake(at, message, hint, key=True)
 
 
 def _check_tokens(context: Context, at: Pointer, when: Mapping[str, JsonValue], route: RouteEntry) -> None:

@@ -78,6 +78,9 @@ def _read_rule(name: str, written: Mapping[str, JsonValue]) -> AccessRule:
     made: dict[str, Any] = {"tools": read_texts(written["tools"])} if "tools" in written else {}
     if "arguments" in written:
         made["arguments"] = _compile(written["arguments"])
+        made["named"] = frozenset(name.casefold() for name in _list_names(reveal_all(written["arguments"])))
+    if "annotations" in written:
+        made["hints"] = {reveal(name): read_switch(value) for name, value in written["annotations"].items()}
     return AccessRule(
         reveal(written.get("name", name)),
         scopes=read_texts(when.get("scope", [])),
@@ -130,6 +133,18 @@ def close_schema(schema: JsonValue) -> JsonValue:
     if meant and "type" not in made:
         made["type"] = meant
     return made
+
+
+def _list_names(schema: JsonValue) -> Iterator[str]:
+    """The keys that a schema names, in it and in all that it holds."""
+    if isinstance(schema, dict):
+        named = (schema.get("properties"), schema.get("required"))
+        yield from (
+            name for names in named if isinstance(names, dict | list) for name in names if isinstance(name, str)
+        )
+    inner = schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ()
+    for each in inner:
+        yield from _list_names(each)
 
 
 def list_rules(written: JsonValue) -> Iterator[tuple[int, Mapping[str, JsonValue]]]:

@@ -15,14 +15,26 @@ from proxy.extensions.access.admission import RouteAdmission
 from proxy.extensions.access.audit import Audit, FileAudit, LogAudit, NoAudit
 from proxy.extensions.access.core.settings import AccessSettings, IssuerSettings, JwtSettings
 from proxy.extensions.access.metadata import name_metadata
+from proxy.extensions.access.pins.pins_section import find_withheld
 from proxy.extensions.access.tokens.issuer_keys import MAX_ANSWER, IssuerKeys
 from proxy.extensions.access.tokens.signed_tokens import SignedTokens
 from proxy.interfaces import RouteAccess, Services, UpstreamRequest
 from proxy.outgoing import OutgoingClient
 from proxy.routing import name_routes
 from proxy.telemetry.logs import Log
+from proxy.telemetry.metric_table import Label, MetricRow
+from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.writer import DROP_REASONS
 from proxy.upstream.settings import UpstreamSettings
 
+LOST: Final = MetricRow(
+    "toolproxy_audit_lines_dropped_total",
+    "counter",
+    "Decisions that the file of `access.audit` lost ([access.md](access.md)).",
+    ("reason",),
+    {"reason": Label("`queue_full`: the disk is too slow; `write_failed`: it cannot be written.", DROP_REASONS)},
+)
+METRICS: Final = (LOST,)
 # Seconds for one document of an issuer.
 _TIMEOUT: Final = 5.0
 _HEADERS: Final = (("accept", "application/json"), ("accept-encoding", "identity"), ("user-agent", "toolcall-proxy"))
@@ -31,9 +43,10 @@ _HEADERS: Final = (("accept", "application/json"), ("accept-encoding", "identity
 class AccessServices:
     """Implements `ServiceExtender`. What it remembers outlives a reload."""
 
-    def __init__(self, base: Services, log: Log) -> None:
+    def __init__(self, base: Services, log: Log, metrics: Metrics) -> None:
         self._base = base
         self._log = log
+        self._lost = metrics.add_counter(LOST).series
         self._keys: dict[IssuerSettings, IssuerKeys] = {}
         self._failing: dict[str, str] = {}
         self._audits: dict[str, Audit] = {}
@@ -46,12 +59,17 @@ class AccessServices:
         access: dict[str, RouteAccess] = {}
         for key, entry in name_routes(config):
             jwt, allow = entry.policy.added.get("jwt"), entry.policy.added.get("allow")
-            if jwt is None and allow is None:
+            withheld = find_withheld(config, entry.name)
+            if jwt is None and allow is None and withheld is None:
                 continue
             taken = jwt if isinstance(jwt, JwtSettings) else None
+            if allow is not None and not (entry.listed is not None and entry.listed.trusts_annotations):
+                allow = tuple(
+                    rule for rule in allow if not rule.hints
+                )  # a server's word that is not trusted opens nothing
             metadata = name_metadata(settings, entry)
             passes = entry.kind == "passthrough"
-            access[key] = RouteAdmission(entry.name, taken, allow, tokens, audit, metadata, passes)
+            access[key] = RouteAdmission(entry.name, taken, allow, tokens, audit, metadata, passes, withheld)
         return replace(services, access={**services.access, **access})
 
     def _make_tokens(self, settings: AccessSettings) -> SignedTokens:
@@ -84,10 +102,14 @@ class AccessServices:
             return NoAudit()
         if where == "log":
             return LogAudit(self._log)
-        return FileAudit(Path(where), self._base.clock.wall, self._report_audit)
+        for reason in DROP_REASONS:
+            self._lost.setdefault((reason,), 0.0)
+        return FileAudit(Path(where), self._base.clock.wall, self._log, self._lost)
 
-    def _report_audit(self, why: str) -> None:
-        self._log.event("Audit file cannot be written", "error", reason=why)
+    def close(self) -> None:
+        """Writes the decisions that are queued."""
+        for audit in self._audits.values():
+            audit.close()
 
 
 async def fetch(url: str) -> bytes | str:

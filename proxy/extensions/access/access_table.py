@@ -31,7 +31,7 @@ def _list_rows(settings: AccessSettings, route: RouteEntry) -> Iterator[Row]:
         yield route.name, "-", admitted, every, "any arguments" if route.kind != "passthrough" else "-"
         return
     for rule in allow:
-        tools = every if rule.tools == ("*",) else ", ".join(rule.tools)
+        tools = _describe_tools(rule, every)
         yield route.name, rule.name, _describe_caller(rule) or admitted, tools, _describe_arguments(rule, route)
 
 
@@ -56,6 +56,13 @@ def _describe_caller(rule: AccessRule) -> str:
     ]
     found += [f"certificate {' or '.join(rule.certificates)}"] if rule.certificates else []
     return ", ".join(found)
+
+
+def _describe_tools(rule: AccessRule, every: str) -> str:
+    """What a rule is about."""
+    tools = every if rule.tools == ("*",) else ", ".join(rule.tools)
+    hints = " and ".join(f"{name}={str(wanted).lower()}" for name, wanted in rule.hints.items())
+    return f"{tools} listed with {hints}" if hints else tools
 
 
 def _describe_arguments(rule: AccessRule, route: RouteEntry) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Final
 
+from proxy.core.contract.definitions import Hints
+from proxy.core.json.jsontext import dumps
 from proxy.core.model import codes
 from proxy.core.model.values import CheckedCall, Failure, Headers, JsonValue, ToolCall
 from proxy.extensions.access.audit import Audit
@@ -19,6 +21,7 @@ from proxy.extensions.access.core.access_rules import (
     names_tool,
 )
 from proxy.extensions.access.core.settings import AccessRule, JwtSettings
+from proxy.extensions.access.pins.approved_calls import ApprovedCalls, WithheldTools
 from proxy.extensions.access.tokens.issuer_keys import KeysUnavailable
 from proxy.extensions.access.tokens.signed_tokens import Judgement, SignedTokens, TokenAccepted, TokenRefused
 from proxy.interfaces import AccessDenied, Admission, Admitted, Certificate
@@ -32,7 +35,8 @@ _NOT_ITS: Final = "the issuer is not one of this route"
 @dataclass(frozen=True, slots=True)
 class RouteAdmission:
     """Implements `RouteAccess`. `tokens` None: the route takes no signed token. `allow` None: who is admitted may call
-    anything. `metadata`: the address of the route's metadata (RFC 9728), '' where it has none."""
+    anything. `metadata`: the address of the route's metadata (RFC 9728), '' where it has none.
+    `withheld`: operations that are not defined as approved."""
 
     route: str
     jwt: JwtSettings | None
@@ -41,6 +45,7 @@ class RouteAdmission:
     audit: Audit
     metadata: str = ""
     passes: bool = False
+    withheld: WithheldTools | None = None
 
     def admit(self, headers: Headers, token: str | AccessDenied, certificate: Certificate) -> Admission:
         """Whether a request may go on: by a static token, else by a signed one, else by what its certificate says."""
@@ -94,6 +99,12 @@ class RouteAdmission:
         return why
 
     def _admit(self, caller: Identity) -> Admitted | AccessDenied:
+        found = self._judge(caller)
+        if self.withheld is None or isinstance(found, AccessDenied):
+            return found
+        return replace(found, calls=ApprovedCalls(self.route, caller, self.withheld, self.audit, found.calls))
+
+    def _judge(self, caller: Identity) -> Admitted | AccessDenied:
         if self.allow is None:
             self.audit.write(self.route, caller, "", "", "admitted")
             return Admitted(caller.token, caller=caller.key)
@@ -114,36 +125,35 @@ class AllowedCalls:
     caller: Identity
     rules: tuple[AccessRule, ...]
     audit: Audit
-    _seen: dict[str, bool] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def scope(self) -> str:
         """The rules that decide what the caller sees."""
-        return "|".join(sorted({",".join(rule.tools) for rule in self.rules}))
+        return b"".join(sorted({dumps([list(rule.tools), dict(rule.hints)]) for rule in self.rules})).decode()
 
-    def may_see(self, tool: str) -> bool:
+    def may_see(self, tool: str, hints: Hints | None = None) -> bool:
         """Whether some call of a tool may be allowed."""
-        return any(names_tool(rule, tool) for rule in self.rules)
+        return any(names_tool(rule, tool, hints) for rule in self.rules)
 
-    def refuse_tool(self, tool: str) -> Failure | None:
+    def refuse_tool(self, tool: str, hints: Hints | None = None) -> Failure | None:
         """Why no call of a tool is allowed, whatever its arguments."""
-        if self.may_see(tool):
+        if self.may_see(tool, hints):
             return None
         return self._refuse(tool, f"No rule of the operator allows this caller to call '{tool}'.")
 
-    def refuse_call(self, checked: CheckedCall) -> Failure | None:
+    def refuse_call(self, checked: CheckedCall, hints: Hints | None = None) -> Failure | None:
         """Why a call is not sent; the decision is written to the audit either way."""
-        return self._judge(checked.call.tool, find_sent(checked))
+        return self._judge(checked.call.tool, hints, find_sent(checked))
 
-    def refuse_answer(self, call: ToolCall) -> Failure | None:
+    def refuse_answer(self, call: ToolCall, hints: Hints | None = None) -> Failure | None:
         """Why nothing answers a call in the place of its tool."""
-        return self._judge(call.tool, find_arguments(call))
+        return self._judge(call.tool, hints, find_arguments(call))
 
-    def _judge(self, tool: str, arguments: JsonValue) -> Failure | None:
-        if (refused := self.refuse_tool(tool)) is not None:
+    def _judge(self, tool: str, hints: Hints | None, arguments: JsonValue) -> Failure | None:
+        if (refused := self.refuse_tool(tool, hints)) is not None:
             return refused
         for rule in self.rules:
-            if names_tool(rule, tool) and fits_arguments(rule, arguments):
+            if names_tool(rule, tool, hints) and fits_arguments(rule, arguments):
                 self.audit.write(self.route, self.caller, rule.name, tool, "allowed")
                 return None
         return self._refuse(tool, f"No rule of the operator allows this caller to call '{tool}' with these arguments.")

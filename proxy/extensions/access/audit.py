@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, MutableMapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Protocol
 
-from proxy.core.json.jsontext import dumps
+from proxy.extensions.access.audit_file import AuditFile
 from proxy.extensions.access.core.access_rules import Identity
-from proxy.telemetry.logs import Log
+from proxy.telemetry.logs import Log, render_json
+from proxy.telemetry.writer import QueueWriter
 
-_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 # The longest subject and tool name in a line, in characters.
 _LONGEST: Final = 200
+# What a line is counted as in the queue beside its texts, in bytes.
+_USUAL_SIZE: Final = 200
+# How long the end of the process waits for a slow disk, in seconds.
+_CLOSING: Final = 2.0
 
 
 class Audit(Protocol):
     """Where decisions are written."""
 
     def write(self, route: str, caller: Identity, rule: str, tool: str, outcome: str) -> None:
-        """Writes one decision. `rule` and `tool` are '' where there is none. Never raises."""
+        """Writes one decision. `rule` and `tool` are '' where there is none. Never raises, and waits for nothing."""
+
+    def close(self) -> None:
+        """Writes what is queued, and ends."""
 
 
 class NoAudit:
@@ -29,6 +35,9 @@ class NoAudit:
 
     def write(self, route: str, caller: Identity, rule: str, tool: str, outcome: str) -> None:
         """Writes nothing."""
+
+    def close(self) -> None:
+        """Does nothing."""
 
 
 class LogAudit:
@@ -41,30 +50,38 @@ class LogAudit:
         """Writes a line at the level `info`."""
         self._log.event("Access decision", **describe_decision(route, caller, rule, tool, outcome))
 
+    def close(self) -> None:
+        """Does nothing: the log is closed by its owner."""
+
 
 class FileAudit:
-    """Implements `Audit`: decisions are appended to a file of mode 0600, whole lines at a time, so that several workers
-    may share it. `report` is told once of a file that cannot be written."""
+    """Implements `Audit`: decisions are lines of a file, in their order. A thread writes them, so that a slow disk
+    holds no call; `counts` are the lines that are lost, by reason."""
 
-    def __init__(self, path: Path, wall: Callable[[], float], report: Callable[[str], None]) -> None:
-        self._path = path
+    def __init__(
+        self, path: Path, wall: Callable[[], float], log: Log, counts: MutableMapping[tuple[str, ...], float]
+    ) -> None:
         self._wall = wall
-        self._report = report
-        self._failed = False
-        self._file: int | None = None
+        self._writer = QueueWriter(AuditFile(path, log, counts), _write_line, self._write_losses)
 
     def write(self, route: str, caller: Identity, rule: str, tool: str, outcome: str) -> None:
-        """Appends a line."""
-        at = datetime.fromtimestamp(self._wall(), UTC).isoformat(timespec="milliseconds")
-        line = dumps({"time": at, **describe_decision(route, caller, rule, tool, outcome)}) + b"\n"
-        try:
-            if self._file is None:
-                self._file = os.open(self._path, _FLAGS, 0o600)
-            os.write(self._file, line)
-        except OSError as error:
-            if not self._failed:
-                self._report(error.strerror or type(error).__name__)
-            self._failed = True
+        """Queues a line."""
+        fields = describe_decision(route, caller, rule, tool, outcome)
+        self._writer.write((self._wall(), fields), _USUAL_SIZE + sum(map(len, fields.values())))
+
+    def close(self) -> None:
+        """Writes what is queued, within seconds, and ends."""
+        self._writer.close(_CLOSING)
+
+    def _write_losses(self, lost: Mapping[str, int]) -> bytes:
+        """The line that says how many are missing before it."""
+        return _write_line((self._wall(), {"lost": dict(lost)}))
+
+
+def _write_line(entry: tuple[float, Mapping[str, object]]) -> bytes:
+    wall, fields = entry
+    at = datetime.fromtimestamp(wall, UTC).isoformat(timespec="milliseconds")
+    return render_json(None, "", {"time": at, **fields})
 
 
 def describe_decision(route: str, caller: Identity, rule: str, tool: str, outcome: str) -> dict[str, str]:

@@ -18,12 +18,13 @@ from proxy.interfaces import GuardedUpstream, Services, UpstreamRequest
 from proxy.outgoing import OutgoingClient
 from proxy.server.setup.upstreams import make_settings
 from proxy.telemetry.logs import Log
+from proxy.telemetry.metrics import Metrics
 
 
 class Corrections:
     """Makes correctors, one for each config that is served."""
 
-    def __init__(self, services: Services, log: Log) -> None:
+    def __init__(self, services: Services, log: Log, _metrics: Metrics) -> None:
         self._log = log
         self._now = services.clock.now
         self._trajectories: Trajectories | None = None
@@ -42,6 +43,9 @@ class Corrections:
             settings, endpoint, self._trajectories, services, self._store(settings), self._log.defect, self._spent
         )
         return replace(services, corrector=corrector)
+
+    def close(self) -> None:
+        """Does nothing: nothing is queued."""
 
     def _store(self, settings: CorrectionSettings) -> DebugLog | None:
         if settings.debug is None:

@@ -1,7 +1,7 @@
 """One recorded call: judged from its arguments as they came, written as a line of JSON, and read back.
 
-    {"v":1,"at":...,"route":...,"tool":...,"sent":"{...}","masked":["/text"],"schema_id":...,"config":...,
-     "fate":{"decision":"reject","repairs":[],"errors":[["VAL-010","/at"]]},"attempt":1,"outcome":"refused"}
+    {"v":1,"at":...,"route":...,"tool":...,"schema_id":...,"attempt":1,"outcome":"refused","config":...,
+     "fate":{"decision":"reject","repairs":[],"errors":[["VAL-010","/at"]]},"sent":"{...}","masked":["/text"]}
 
 `sent` is the text of the arguments as they came, or with stand-ins at `masked`. `"lost": true` replaces it where the
 arguments are too long, or where no stand-in keeps the verdict.
@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any, Final
 
 from proxy.adapters import ADAPTERS
@@ -39,6 +40,7 @@ from proxy.core.model.values import (
     ToolResult,
 )
 from proxy.extensions.recording.core.fates import Fate, reduce_decision
+from proxy.interfaces import CallRecord
 
 _HEADERS: Final = (("content-type", "application/json"), ("x-conversation-id", "replay"))
 
@@ -70,6 +72,15 @@ def explain_refusal(failure: Failure, policy: ToolPolicy) -> ToolResult:
 
 
 VERSION: Final = 1
+# The fields of a `CallRecord` that a line holds, under the names that they have there.
+RECORD_FIELDS: Final = ("route", "tool", "schema_id", "attempt", "outcome")
+_read_record_fields: Final = attrgetter(*RECORD_FIELDS)
+
+
+def describe_call(record: CallRecord, at: str, config: str) -> dict[str, JsonValue]:
+    """The fields of a line that are not its arguments and their fate: what the record says, the time (RFC 3339), and
+    the digest of the config that the call was judged by."""
+    return {"at": at, **dict(zip(RECORD_FIELDS, _read_record_fields(record), strict=True)), "config": config}
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from typing import Final
 from proxy.adapters.base import CallShape
 from proxy.config.model import Config
 from proxy.core.model.values import Document
-from proxy.extensions.recording.line import write_line
+from proxy.extensions.recording.line import describe_call, write_line
 from proxy.extensions.recording.record_file import RESULTS, RecordFile
 from proxy.extensions.recording.record_section import RecordConfig, find_record
 from proxy.interfaces import CallRecord, Clock, Observer, Pacing
@@ -86,11 +86,8 @@ class Recorder:
         if shape is None:
             return
         sent = call.arguments.text if isinstance(call.arguments, Document) else call.raw
-        head = {
-            "at": datetime.fromtimestamp(self._wall(), UTC).isoformat(timespec="milliseconds"),
-            "route": record.route, "tool": record.tool, "schema_id": record.schema_id, "config": self._digest[:12],
-            "attempt": record.attempt, "outcome": record.outcome,
-        }  # fmt: skip
+        at = datetime.fromtimestamp(self._wall(), UTC).isoformat(timespec="milliseconds")
+        head = describe_call(record, at, self._digest[:12])
         whole = entry.values == "full"
         make = partial(write_line, head, sent, shape, policy, whole=whole, longest=entry.longest)
         file.add(make, len(sent) + 500)

@@ -50,11 +50,6 @@ class OperatorAccess:
         self._now = now
         self._wrong: dict[str, deque[float]] = {}
 
-    @property
-    def needs_token(self) -> bool:
-        """Whether paths below /-/ require a token."""
-        return self._needs_token
-
     def knows_host(self, host: str) -> bool:
         """Whether a Host header names an address, a loopback name or a configured name (RFC 9110 section 7.2)."""
         found = _HOST.fullmatch(host)

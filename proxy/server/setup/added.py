@@ -3,15 +3,18 @@ services that calls use."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Protocol
 
 from proxy.config.model import Config, Policy
-from proxy.extensions import EXTENSIONS, Extension, find_limiter, load_place
+from proxy.core.contract.definitions import PinnedTools
+from proxy.extensions import EXTENSIONS, Extension, find_limiter, find_pinned_place, load_place
 from proxy.interfaces import CallLimiter, Services, ToolTexts
 from proxy.server.handler import AnswerPath
 from proxy.telemetry.logs import Log
+from proxy.telemetry.metrics import Metrics
 
 
 def make_answers(config: Config) -> dict[str, AnswerPath]:
@@ -29,23 +32,36 @@ def make_tool_texts(config: Config) -> ToolTexts | None:
     return next((texts for texts in made if texts is not None), None)
 
 
+def list_unpinned(config: Config) -> Iterator[tuple[str, str, str, str]]:
+    """The operations of a config that are not defined as approved: route, tool, what becomes of it, how it differs."""
+    if place := find_pinned_place(config.sections):
+        for route in dict.fromkeys(entry.name for entry in config.routes):
+            pinned: PinnedTools | None = load_place(place)(config, route)
+            if pinned is not None:
+                yield from ((route, tool, pinned.changed, change) for tool, change in pinned.unpinned.items())
+
+
 class ServiceExtender(Protocol):
     """What an extension puts among the services of calls. It outlives a reload."""
 
     def extend(self, config: Config, services: Services) -> Services:
         """The services with what the config asks for."""
 
+    def close(self) -> None:
+        """Writes what is queued, and ends. May block for seconds, in a thread."""
 
-# How an extension makes it: from the services as they are without it, and the log.
-MakeExtender = Callable[[Services, Log], ServiceExtender]
+
+# How an extension makes it: from the services as they are without it, the log, and the metrics that it may add its rows
+# to.
+MakeExtender = Callable[[Services, Log, Metrics], ServiceExtender]
 
 
 class ExtensionServices:
     """The services that extensions add, each made for the first config that has a section of its extension; the limiter
     of calls for the first that limits some."""
 
-    def __init__(self, base: Services, log: Log) -> None:
-        self._world = (base, log)
+    def __init__(self, base: Services, log: Log, metrics: Metrics) -> None:
+        self._world = (base, log, metrics)
         self._made: dict[str, ServiceExtender] = {}
         self._limiter: CallLimiter | None = None
 
@@ -61,6 +77,11 @@ class ExtensionServices:
             self._limiter = self._limiter or load_place(find_limiter())(self._world[0])
             services = replace(services, limiter=self._limiter)
         return services
+
+    async def close(self) -> None:
+        """Ends each."""
+        for each in self._made.values():
+            await asyncio.to_thread(each.close)
 
 
 def _list_policies(config: Config) -> Iterator[Policy]:

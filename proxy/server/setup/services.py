@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from proxy.call.judging import Elsewhere
 from proxy.config.load import Loaded
 from proxy.config.mistakes import ConfigError, Mistake
-from proxy.config.model import HookEntry, OnEscalation, SecondJudging, SharedState, StateConfig
+from proxy.config.model import HookEntry, OnEscalation, SecondJudging, StateConfig
 from proxy.config.watch import find_warnings
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.model.values import Headers, JsonValue, ToolResult, UpstreamFault
@@ -31,7 +31,7 @@ from proxy.interfaces import (
 from proxy.offload.pool import OffloadPool
 from proxy.second_opinion import DISAGREED, GAVE_UP, MEMORY, SecondOpinion
 from proxy.server.identity import SystemPacing
-from proxy.state import RedisSettings, Tls, make_store
+from proxy.state import make_store
 from proxy.telemetry.logs import Log
 from proxy.telemetry.metrics import Metrics
 from proxy.upstream.settings import UpstreamSettings
@@ -66,8 +66,7 @@ class SharedStore:
     def make(self, state: StateConfig, clock: Clock) -> StateStore:
         """The store of a config's `state`."""
         self._backend = state.backend
-        redis = None if state.shared is None else make_redis_settings(state.shared)
-        self._store = make_store(state.backend, clock, state.max_keys, redis, self._note_change)
+        self._store = make_store(state.backend, clock, state.max_keys, state.shared, self._note_change)
         return self._store
 
     async def open(self) -> None:
@@ -82,27 +81,6 @@ class SharedStore:
             self._log.event("State store is back", backend=self._backend, away_seconds=away, merged=change.merged)
         else:
             self._log.event("State store lost, counting locally", "error", backend=self._backend, reason=change.reason)
-
-
-def make_redis_settings(shared: SharedState) -> RedisSettings:
-    """What the backend has to be told."""
-    files = shared.tls_files
-    tls = Tls(files.ca, files.cert, files.key) if files is not None else Tls()
-    return RedisSettings(
-        topology=shared.topology.value,
-        hosts=shared.hosts,
-        unix_socket=shared.unix,
-        database=shared.database,
-        service=shared.service,
-        username=shared.username,
-        password=shared.password,
-        sentinel_username=shared.sentinel_username,
-        sentinel_password=shared.sentinel_password,
-        tls=tls if shared.tls else None,
-        prefix=shared.prefix,
-        connect_timeout=shared.connect_timeout,
-        operation_timeout=shared.operation_timeout,
-    )
 
 
 # --- the second judge -------------------------------------------------------------------------------------------------

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
-import stat
 from pathlib import Path
 
 import pytest
@@ -13,10 +11,6 @@ import pytest
 from proxy.cli.check import summarize
 from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
-from tests.extensions.access.issuer import OK, guarded
-from tests.extensions.access.test_rules import AUTH, READER, RULES, TOOLS, call
-from tests.serving.proxied import proxied
-from tests.serving.wire import replies, tool
 
 HASH = hashlib.sha256(b"x").hexdigest()
 MAIN = "access: {issuers: {main: {issuer: 'https://login.example', audience: tools}}}"
@@ -110,42 +104,3 @@ def test_check_shows_in_one_table_who_may_call_what(tmp_path: Path) -> None:
 """.splitlines()
         == lines[at + 1 : at + 6]
     )
-
-
-# --- the audit --------------------------------------------------------------------------------------------------------
-async def test_each_decision_is_a_line_of_the_audit_without_a_value(tmp_path: Path) -> None:
-    file = tmp_path / "audit.jsonl"
-    route = f"  - {{path: '/files/{{tool}}', upstream: tools, auth: {AUTH}, allow: {RULES}}}"
-    async with (
-        tool(replies(OK)) as server,
-        proxied(route, server.url, tools=TOOLS, access=f"{{audit: {file}}}") as proxy,
-    ):
-        await call(proxy, "read_file", {"path": "/data/secret-value"})
-        await call(proxy, "write_file", {"path": "/data/secret-value"})
-        await call(proxy, "read_file", {"path": "/etc/secret-value"}, "unknown-token-0123456")
-    lines = [json.loads(line) for line in file.read_text().splitlines()]
-    assert [
-        {"token": "reader", "outcome": "admitted"},
-        {"token": "reader", "rule": "rule-1", "tool": "read_file", "outcome": "allowed"},
-        {"token": "reader", "outcome": "admitted"},
-        {"token": "reader", "tool": "write_file", "outcome": "refused"},
-        {"outcome": "denied: TOKEN_REQUIRED"},
-    ] == [{key: value for key, value in line.items() if key not in ("time", "route")} for line in lines]
-    assert {"/files/{tool}"} == {line["route"] for line in lines}
-    assert ("secret-value" in file.read_text(), READER in file.read_text()) == (False, False)
-    assert 0o600 == stat.S_IMODE(file.stat().st_mode)
-
-
-async def test_the_audit_names_the_subject_of_a_signed_token_and_no_other_claim() -> None:
-    async with guarded(access=", audit: log") as there:
-        await there.call(there.issuer.sign(email="ada@example.com"))
-        lines = [json.loads(line) for line in there.proxy.log.getvalue().splitlines()]
-    (line,) = [line for line in lines if "Access decision" in line.values()]
-    assert ("main", "ada", "admitted") == (line["issuer"], line["subject"], line["outcome"])
-    assert "ada@" not in json.dumps(lines)
-
-
-async def test_an_audit_file_that_cannot_be_written_costs_no_call(tmp_path: Path) -> None:
-    async with guarded(access=f", audit: {tmp_path}/none/audit") as there:
-        assert [200, 200] == [(await there.call(there.issuer.sign())).status for _ in range(2)]
-        assert 1 == there.proxy.log.getvalue().count("Audit file cannot be written")

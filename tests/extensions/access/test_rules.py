@@ -72,6 +72,7 @@ async def test_a_call_is_sent_where_a_rule_allows_it_and_refused_where_none_does
         b"",
         b'{"other": "/data/a"}',
         b'{"path": "/etc/passwd", "p\\u0061th": "/data/a"}',
+        b'{"path": "/data/a", "Path": "/etc/passwd"}',
         b'\xff{"path": "/data/a"}',
     ],
 )

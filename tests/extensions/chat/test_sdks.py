@@ -1,79 +1,145 @@
-"""The SDKs of OpenAI and Anthropic read the same calls through the proxy, streamed and not, whatever was repaired."""
+"""The SDKs of OpenAI and Anthropic, for Python and TypeScript, read the right calls through the proxy, streamed or not:
+those that real models broke, those in the text, and those of a second answer. What goes wrong is their own error."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 import pytest
 
-from tests.extensions.chat.answers import chat_answer, messages_answer, responses_answer, whole
-from tests.extensions.chat.streams import chat_stream, messages_stream, responses_stream, streamed
-from tests.parties.environment import PARTIES, needs
+from proxy.core.json.jsontext import parse
+from proxy.core.model.values import JsonProblem
+from tests.extensions.chat.answers import WEATHER
+from tests.extensions.chat.client_runs import CLIENTS, NODE, run_client
+from tests.extensions.chat.recorded_turns import list_recorded_turns
+from tests.extensions.chat.samples import WHOLE
+from tests.extensions.chat.scripted_model import Said, answers_by, has_result
+from tests.parties.environment import needs, python
 from tests.serving.proxied import proxied
-from tests.serving.wire import Seen, tool
+from tests.serving.wire import JSON_TYPE, answer, tool
 
 pytestmark = pytest.mark.large
 
-CLIENT = Path(__file__).with_name("sdk_client.py")
-# Where the party's interpreter is, unless the environment names another with the package.
-PYTHON = os.environ.get("SDK_PYTHON") or str(PARTIES / "py1" / "bin" / "python")
-WAYS = {"openai": 4, "anthropic": 2}
-ROUTES = """
-  - {path: /v1, upstream: tools, repair: lenient, model: {}}
-"""
-# What the model sends as name and arguments -> whether anything has to be repaired.
-SENT = [
-    ("get_weather", '{"city": "Oslo", "days": 3}', False),
-    ("Get-Weather", '{"city": "Oslo", "days": "3"}', True),
-]
-
-
-def write_answer(path: str, *, stream: bool, name: str, text: str) -> bytes:
-    """The answer of the scripted model at one of the three paths."""
-    pieces = (text[:9], text[9:])
-    if path.endswith("/messages"):
-        made: Any = messages_stream(pieces, name) if stream else messages_answer(json.loads(text), name)
-    elif path.endswith("/responses"):
-        made = responses_stream(pieces, name) if stream else responses_answer(text, name)
-    else:
-        made = chat_stream(pieces, name) if stream else chat_answer(text, name)
-    return streamed(made) if stream else whole(made)
-
-
-@pytest.mark.parametrize("package", WAYS)
-@pytest.mark.parametrize(("name", "text", "repaired"), SENT)
-async def test_an_sdk_reads_the_right_call(package: str, name: str, text: str, repaired: bool) -> None:
-    await skip_without(package)
-
-    async def script(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seen: Seen) -> None:
-        stream = json.loads(seen.body).get("stream") is True
-        writer.write(write_answer(seen.start.split(" ")[1], stream=stream, name=name, text=text))
-        await writer.drain()
-
-    async with tool(script) as server, proxied(ROUTES, server.url) as proxy:
-        code, out, err = await run(PYTHON, str(CLIENT), package, f"http://127.0.0.1:{proxy.port}")
-        lines = proxy.lines()
-    assert (0, b"") == (code, err[-2000:])
-    assert [[["get_weather", {"city": "Oslo", "days": 3}]]] * WAYS[package] == json.loads(out)
-    assert [repaired] * WAYS[package] == [line["outcome"] == "repaired" for line in lines]
-
-
-async def skip_without(package: str) -> None:
-    """Skips where the interpreter does not have a package."""
-    if "SDK_PYTHON" not in os.environ:
-        needs("py1")
-    if not Path(PYTHON).exists() or (await run(PYTHON, "-c", f"import {package}"))[0]:
-        pytest.skip(f"{PYTHON} has no {package}: `.ci/parties`, or pip install {package} and SDK_PYTHON=its python")
-
-
-async def run(*words: str) -> tuple[int | None, bytes, bytes]:
-    """A finished program: its exit code, and what it wrote."""
-    process = await asyncio.create_subprocess_exec(
-        *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+OPENAI_WAYS: Final = ("chat", "chat, streamed", "responses", "responses, streamed")
+ANTHROPIC_WAYS: Final = ("messages", "messages, streamed")
+# An SDK -> the environment that has it, how its client is started, and its ways to ask.
+SDKS: Final = {
+    f"{package}, {language}": (party, [*words, package], ways)
+    for language, party, words in (
+        ("Python", "py1", [python("py1"), str(CLIENTS / "sdk.py")]),
+        ("TypeScript", "models", ["node", str(CLIENTS / "sdk.mjs"), NODE]),
     )
-    out, err = await process.communicate()
-    return process.returncode, out, err
+    for package, ways in (("openai", OPENAI_WAYS), ("anthropic", ANTHROPIC_WAYS))
+}
+# Recorded turns: arguments that no level repairs, and a number of 19 digits.
+NOT_REPAIRED, LONG_NUMBER = "ff-41", "rf-028"
+TOOLS: Final = {"get_weather": WEATHER}
+WRONG: Final = ("get_weather", '{"days": 3}')
+RIGHT: Final = ("get_weather", '{"city": "Oslo"}')
+BUSY: Final = json.dumps({"type": "error", "error": {"type": "rate_limit_error", "message": "slower"}}).encode()
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What the model says to a request with these tools, at first and when it is asked again."""
+
+    tools: dict[str, Any]
+    said: Said
+    next_said: Said | None = None
+
+
+# What the SDK read, by way and turn.
+Read = dict[str, dict[str, Any]]
+
+
+async def ask(sdk: str, turns: dict[str, Turn], model: str) -> Read:
+    """Asks for each turn in each way of an SDK, through a route with these settings of `model`."""
+    party, words, ways = SDKS[sdk]
+    needs(party)
+
+    def choose(_path: str, body: dict[str, Any]) -> Said:
+        turn = turns[body["model"]]
+        return turn.next_said if turn.next_said is not None and has_result(body) else turn.said
+
+    routes = f"  - {{path: /v1, upstream: tools, repair: lenient, model: {model}}}"
+    asked = [{"model": name, "tools": turn.tools} for name, turn in turns.items()]
+    async with tool(answers_by(choose)) as server, proxied(routes, server.url) as proxy:
+        found: Read = await run_client(words, proxy.port, asked)
+    assert [*ways] == [*found]
+    return {way: {name: _read_calls(calls) for name, calls in each.items()} for way, each in found.items()}
+
+
+def _read_calls(calls: Any) -> Any:
+    """Calls by name and arguments, of which OpenAI's SDK gives the text."""
+    if not isinstance(calls, list):
+        return calls
+    return [[name, parse(sent.encode()) if isinstance(sent, str) else sent] for name, sent in calls]
+
+
+def list_recorded() -> dict[str, tuple[Turn, Any]]:
+    """Calls that real models broke, with what is right."""
+    found = {}
+    for turn in list_recorded_turns():
+        if turn["expected"] and turn["kind"] != "clean":
+            function = turn["message"]["tool_calls"][0]["function"]
+            said = (function["name"], function["arguments"])
+            found[turn["id"]] = (Turn(turn["tools"], said), turn["expected"])
+    return found
+
+
+@pytest.fixture(scope="module", params=SDKS)
+def read(request: pytest.FixtureRequest) -> tuple[str, Read]:
+    """An SDK, and what it read of all turns."""
+    turns = {
+        **{name: turn for name, (turn, _) in list_recorded().items()},
+        **{name: Turn(TOOLS, text) for name, (text, _) in WHOLE.items()},
+        "again": Turn(TOOLS, WRONG, RIGHT),
+        "busy": Turn(TOOLS, answer("429 Too Many Requests", BUSY, JSON_TYPE)),
+    }
+    return request.param, asyncio.run(ask(request.param, turns, "{retries: 1}"))
+
+
+def test_calls_that_real_models_broke_arrive_repaired(read: tuple[str, Read]) -> None:
+    sdk, found = read
+    for way, each in found.items():
+        right = {name: calls for name, (turn, calls) in list_recorded().items() if is_told(sdk, way, name, turn)}
+        assert len(right) >= 80
+        assert right == {name: each[name] for name in right}
+
+
+def is_told(sdk: str, way: str, name: str, turn: Turn) -> bool:
+    """Whether a recorded call is repaired, and the SDK can say it: an answer of Messages in one piece has no broken
+    JSON, and the TypeScript SDK of Anthropic reads numbers as JavaScript has them."""
+    is_broken = isinstance(parse(turn.said[1].encode()), JsonProblem) if isinstance(turn.said, tuple) else False
+    is_short = sdk == "anthropic, TypeScript" and name == LONG_NUMBER
+    return not (name == NOT_REPAIRED or is_short or (way == "messages" and is_broken))
+
+
+def test_calls_in_the_text_arrive_as_calls(read: tuple[str, Read]) -> None:
+    _, found = read
+    right = {name: [["get_weather", each] for each in calls] for name, (_, calls) in WHOLE.items()}
+    for way, each in found.items():
+        if way != "responses, streamed":  # no call is looked for in its text
+            assert right == {name: each[name] for name in right}
+
+
+def test_a_call_that_cannot_be_repaired_is_asked_for_again(read: tuple[str, Read]) -> None:
+    _, found = read
+    right = [["get_weather", {"city": "Oslo"}]]
+    assert dict.fromkeys(found, right) == {way: each["again"] for way, each in found.items()}
+
+
+def test_an_error_of_the_model_server_is_raised_as_the_sdks_own(read: tuple[str, Read]) -> None:
+    _, found = read
+    raised = {"error": "RateLimitError", "status": 429}
+    assert dict.fromkeys(found, raised) == {way: each["busy"] for way, each in found.items()}
+
+
+@pytest.mark.parametrize("sdk", SDKS)
+async def test_an_answer_in_one_piece_that_is_refused_is_raised_as_the_sdks_own_error(sdk: str) -> None:
+    found = await ask(sdk, {"wrong": Turn(TOOLS, WRONG)}, "{mode: refuse}")
+    raised = {"wrong": {"error": "InternalServerError", "status": 502}}
+    assert [raised] * (len(found) // 2) == [each for way, each in found.items() if not way.endswith("streamed")]

@@ -63,6 +63,7 @@ def test_a_fragment_of_a_name_and_free_words_find_calls(started: Served, running
             shown.get_by_label(label, exact=True).fill(typed)
             shown.keyboard.press("Enter")
             wait_until(shown, f"location.hash.includes('{address}') && {ROWS} === 1")
+            shown.get_by_text(f"1 found, {MANY + 2} calls kept (at most 2,000)").wait_for()
             assert typed == shown.get_by_label(label, exact=True).input_value()
             shown.get_by_role("link", name="all calls").click()
             wait_until(shown, f"{ROWS} === 200")

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from tests.cli.demo import ROOT, demo
 from tests.extensions.console.browser import page
 from tests.extensions.console.test_pages import PAGES, link
+from tests.extensions.demo.running import ROOT, demo
 
 
 def install(folder: Path) -> Path:

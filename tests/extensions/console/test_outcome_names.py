@@ -52,4 +52,4 @@ def test_the_columns_of_the_tools_and_every_other_text_use_these_names_too() -> 
 
 def test_the_docs_of_the_metrics_list_them_in_the_same_order() -> None:
     listed = ", ".join(f"`{name}`" for name in NAMES)
-    assert f"| What became of the request. | {listed} |" in (DOCS / "runbook.md").read_text()
+    assert f"| What became of the request. | {listed} |" in (DOCS / "reference" / "metrics.md").read_text()

@@ -12,8 +12,8 @@ from typing import Any, Final
 import pytest
 
 from tests.cli import curl
-from tests.cli.demo import Demo, demo
 from tests.extensions.console.browser import AXE, need, page, wait_until
+from tests.extensions.demo.running import Demo, demo
 
 pytestmark = pytest.mark.large
 

@@ -33,8 +33,8 @@ from proxy.extensions.guidance.core.prompt import (
     write_section,
     write_state,
 )
-from tests.cli.demo import ROOT
 from tests.collected_schemas import policy, real_tools
+from tests.extensions.demo.running import ROOT
 from tests.extensions.mcp.conversation import talk
 from tests.serving.proxied import Proxied, proxied, told
 from tests.serving.wire import JSON_TYPE, answer, replies, tool

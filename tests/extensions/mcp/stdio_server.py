@@ -1,13 +1,13 @@
 """An MCP server over stdio for the tests: a script of a few tools, written without any SDK, run as a process.
 
-Its tools: `echo` gives back its arguments; `pid` its process id; `env` its environment; `progress` reports three steps,
-`seconds` apart; `ask` asks the client (sampling) and gives back what it said; `hang` never answers and notes
-cancellations in its answer to `cancelled`; `die` ends the process with a word on stderr; `noise` writes to stdout what
-is not a message, and to stderr; `log` writes `lines` log messages; `half` answers with half an emoji; `seen` gives back
-the lines that it has read, as they came. Arguments of the process: `modern` (it knows revision 2026-07-28 and no
-sessions), `linger` (it ignores SIGTERM and a closed stdin, and so does a process that it starts), `roots` (it asks the
-client for its roots before it lists its tools), `late=FILE` and `late-list=FILE` (it answers `initialize`, or lists its
-tools, once there is that file).
+Its tools: `echo` gives back its arguments; `pid`, which is annotated as read-only, its process id; `env` its
+environment; `progress` reports three steps, `seconds` apart; `ask` asks the client (sampling) and gives back what it
+said; `hang` never answers and notes cancellations in its answer to `cancelled`; `die` ends the process with a word on
+stderr; `noise` writes to stdout what is not a message, and to stderr; `log` writes `lines` log messages; `half` answers
+with half an emoji; `seen` gives back the lines that it has read, as they came. Arguments of the process: `modern` (it
+knows revision 2026-07-28 and no sessions), `linger` (it ignores SIGTERM and a closed stdin, and so does a process that
+it starts), `roots` (it asks the client for its roots before it lists its tools), `late=FILE` and `late-list=FILE` (it
+answers `initialize`, or lists its tools, once there is that file).
 """
 
 from __future__ import annotations
@@ -93,6 +93,11 @@ SCHEMAS: dict[str, Any] = {
 }
 
 
+def list_tool(name: str) -> dict[str, Any]:
+    hints = {"annotations": {"readOnlyHint": True}} if name == "pid" else {}
+    return {"name": name, "inputSchema": SCHEMAS.get(name, {"type": "object"}), **hints}
+
+
 def wait_for(argument: str) -> None:
     """Waits until the file that an argument names is there, if there is such an argument."""
     for path in (word.partition("=")[2] for word in sys.argv if word.startswith(f"{argument}=")):
@@ -117,7 +122,7 @@ def answer(message: dict[str, Any]) -> dict[str, Any] | None:
             if "roots" in sys.argv:
                 write({"id": "roots-1", "method": "roots/list"})
                 SEEN.append(sys.stdin.readline())
-            tools = [{"name": name, "inputSchema": SCHEMAS.get(name, {"type": "object"})} for name in NAMES]
+            tools = [list_tool(name) for name in NAMES]
             modern = {"ttlMs": 60_000, "cacheScope": "public", "resultType": "complete"} if MODERN else {}
             return {"tools": tools, **modern}
         case "tools/call":

@@ -130,11 +130,15 @@ def test_a_schema_a_container_and_no_judgement_of_the_operators_go_before_the_li
 
 def test_caps_and_trusted_hints_reach_the_policy() -> None:
     rules = replace(RULES, caps={"count": CallCap(2)}, trust_annotations=True)
-    learned = tools(ListedTool("count", schema=INTEGER, idempotent=True), ListedTool("b", schema=INTEGER), rules=rules)
+    learned = tools(
+        ListedTool("count", schema=INTEGER, hints={"idempotentHint": True}),
+        ListedTool("b", schema=INTEGER),
+        rules=rules,
+    )
 
     assert (CallCap(2), True) == (learned["count"].cap, learned["count"].resend.idempotent)
     assert (CallCap(), False) == (learned["b"].cap, learned["b"].resend.idempotent)
-    assert tools(ListedTool("c", schema=INTEGER, idempotent=True))["c"].resend.idempotent is False
+    assert tools(ListedTool("c", schema=INTEGER, hints={"idempotentHint": True}))["c"].resend.idempotent is False
 
 
 def test_a_container_in_place_of_all_tools_knows_them_all() -> None:

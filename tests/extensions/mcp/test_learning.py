@@ -346,6 +346,20 @@ async def test_a_list_is_waited_for_no_longer_than_the_route_says() -> None:
     assert "did not list its tools within 0.05 s" in text(answer)
 
 
+async def test_how_long_a_tool_may_take_says_nothing_of_the_list() -> None:
+    async def listed(message: dict[str, Any], _seen: Seen) -> bytes:
+        await asyncio.sleep(0.1)
+        return as_json(result(message, {"tools": [ADD]}))
+
+    def refuse(seen: Seen) -> Any:
+        return listed(json.loads(seen.body), seen) if b"tools/list" in seen.body else None
+
+    async with talk(McpServer(refuse=refuse), mcp="wait: 5m", more="timeout: 50ms") as client:
+        answer = await client.ask(call("add", {"a": 1, "c": 1}))
+
+    assert "/b" == feedback(answer)["errors"][0]["path"]
+
+
 @pytest.mark.parametrize("page", [{"tools": "no"}, {}, {"tools": [ADD], "nextCursor": "again"}])
 async def test_a_list_that_is_none_or_never_ends_is_given_up(page: dict[str, Any]) -> None:
     def refuse(seen: Seen) -> bytes | None:

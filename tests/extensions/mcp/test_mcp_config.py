@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from proxy.__main__ import main
-from proxy.adapters.base import MCP_LADDER
+from proxy.adapters.base import ConversationSource
 from proxy.config.load import Loaded, load
 from proxy.config.mistakes import ConfigError
 from proxy.core.contract.policy import CallCap, Mode, UpstreamErrors
@@ -26,6 +26,19 @@ def loaded(tmp_path: Path, below: str) -> Loaded:
     path = tmp_path / "c.yaml"
     path.write_text(HEAD + below)
     return load(path, {"LIMIT": "5"})
+
+
+MCP_LADDER = (
+    ConversationSource("header", "x-conversation-id"),
+    ConversationSource("meta", "vscode.conversationId"),
+    ConversationSource("meta", "openai/session"),
+    ConversationSource("meta", "ai.opencode/sessionID"),
+    ConversationSource("meta", "antigravity.google/conversation_id"),
+    ConversationSource("meta", "threadId"),
+    ConversationSource("trace"),
+    ConversationSource("session", "mcp-session-id"),
+    ConversationSource("address"),
+)
 
 
 def route(tmp_path: Path, keys: str, below: str = "") -> Route:

@@ -278,8 +278,9 @@ async def test_a_command_gets_the_environment_and_the_folder_that_the_client_has
     assert chosen == {key: given.get(key) for key in chosen}
 
 
-async def test_a_limit_of_time_is_the_clients_to_set() -> None:
-    async with started("stdio", "--timeout", "200ms", "--", *SERVER) as client:
+async def test_a_limit_of_time_is_the_clients_to_set_and_is_for_tools_alone() -> None:
+    """The server needs more than 10 ms to start."""
+    async with started("stdio", "--timeout", "10ms", "--", *SERVER) as client:
         await client.begin()
         late = await client.ask(call("hang", 7))
         assert (7, True) == (late["id"], late["result"]["isError"])

@@ -16,8 +16,8 @@ from proxy.extensions.operations.adapters.http_request import write_request
 from proxy.extensions.operations.core.channels import find_unwritable
 from proxy.extensions.operations.core.openapi import import_operation, list_operations
 from proxy.routing import Match, Route, RouteTable
+from tests.extensions.importing.shop import BOOKSHOP
 from tests.extensions.operations.served import TRIPS
-from tests.importing.shop import BOOKSHOP
 
 OPERATIONS = [
     (document, f"{each.method} {each.path}")

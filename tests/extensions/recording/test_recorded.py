@@ -25,7 +25,7 @@ from proxy.core.check.validation import compile_check
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.json.jsontext import dumps
 from proxy.extensions.recording.comparing import compare_line, compare_sent
-from proxy.extensions.recording.line import differs, judge_sent, read_line, write_line
+from proxy.extensions.recording.line import RECORD_FIELDS, differs, judge_sent, read_line, write_line
 from proxy.extensions.recording.record_file import RecordFile
 from proxy.extensions.recording.recorder import Recorder
 from proxy.server import start_serving
@@ -163,7 +163,10 @@ async def test_a_running_proxy_records_and_its_lines_replay(
     config.write_text(f'version: 1\nupstreams: {{tools: {{url: "{upstream}"}}}}\nroutes:\n{ROUTES}')
 
     lines = [json.loads(row) for row in calls.read_bytes().splitlines()]
-    assert ["delivered", "repaired", "refused"] == [row["outcome"] for row in lines]
+    assert [("delivered", 0), ("repaired", 0), ("refused", 1)] == [(row["outcome"], row["attempt"]) for row in lines]
+    about = {"v", "at", *RECORD_FIELDS, "config", "fate", "sent", "masked"}
+    assert [about] * 3 == [set(row) for row in lines]
+    assert [("/a", "order", 12)] * 3 == [(row["route"], row["tool"], len(row["config"])) for row in lines]
     assert PLANTED.encode() not in calls.read_bytes() + metrics
     assert 0 == await asyncio.to_thread(main, ["replay", "--config", str(config), str(calls)])
     told = capfdbinary.readouterr()

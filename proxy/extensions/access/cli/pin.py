@@ -1,4 +1,4 @@
-"""`toolcall-proxy pin CONFIG` writes how the tools of MCP servers are defined now: what is approved."""
+"""`toolcall-proxy pin CONFIG` writes how tools of servers and documents are defined now: what is approved."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ examples:
   toolcall-proxy pin config.yaml --check                      say what differs from what is approved
   toolcall-proxy pin config.yaml --route /mcp --only search   approve one tool of one route
 
-Writes `pins: {file}` of the config (tools.lock beside it): for each route with `protocol: mcp` every tool with title,
-description, schemas and annotations, and their digest. Review the file's changes and keep it with the config.
+Writes `pins: {file}` of the config (tools.lock beside it): for each route with `protocol: mcp` every tool that its
+server lists, for every other route its HTTP operations (`request`, or of an OpenAPI document), with all that defines
+them and a digest. Review the file's changes and keep it with the config.
 `pins: {changed: warn | hide | refuse}` says what becomes of a tool that is listed otherwise (docs/access.md).
 Each server is asked the way that calls go.
 
@@ -37,8 +38,8 @@ def register(subparsers: Any) -> None:
     """Describes the verb's arguments."""
     verb = subparsers.add_parser(
         "pin",
-        help="approve the tools of MCP servers as they are defined now",
-        description="Asks the MCP servers of a config for their tools and writes how they are defined.",
+        help="approve the tools of MCP servers and OpenAPI documents as they are defined now",
+        description="Writes how the tools that MCP servers list, and HTTP operations, are defined.",
         epilog=_EPILOG,
         formatter_class=HelpText,
     )
@@ -53,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     """Asks the servers and writes the file; gives the exit code."""
     from proxy.config.mistakes import ConfigError
     from proxy.extensions.access.pins.lock_file import LockProblem
-    from proxy.importing.harvest import ImportProblem
+    from proxy.extensions.importing.harvest import ImportProblem
 
     try:
         return _pin(args)
@@ -68,14 +69,14 @@ def _pin(args: argparse.Namespace) -> int:
     from proxy.extensions.access.pins.lock_file import write_lock
     from proxy.extensions.access.pins.pinning import (
         apply_pin_changes,
-        ask_servers,
+        list_defined,
         list_pin_changes,
         list_warnings,
     )
 
     loaded, path, before = _load(Path(args.config))
     names = _choose_routes(loaded, args.route)
-    now = asyncio.run(ask_servers(loaded, names, tuple(args.header)))
+    now = asyncio.run(list_defined(loaded, names, tuple(args.header)))
     only = frozenset(args.only)
     _check_named(only, now, before)
     changes = list_pin_changes(before, now, only)
@@ -113,24 +114,24 @@ def _choose_routes(loaded: Loaded, asked: list[str]) -> frozenset[str]:
     """The names of the routes to ask. Raises ImportProblem for one that has no list of tools."""
     from proxy.config.mistakes import join_words
     from proxy.extensions.access.pins.pinning import list_pinned_routes
-    from proxy.importing.harvest import ImportProblem
+    from proxy.extensions.importing.harvest import ImportProblem
 
     known = [route.name for route in list_pinned_routes(loaded.config)]
     if not known:
-        raise ImportProblem("no route of this config has tools that a server lists", "say `protocol: mcp` on one")
+        raise ImportProblem("no route of this config has tools to pin", "MCP routes and HTTP operations have some")
     for name in asked:
         if name not in known:
-            raise ImportProblem(f"no route {name!r} whose tools a server lists", f"known: {join_words(known)}")
+            raise ImportProblem(f"no route {name!r} has tools to pin", f"known: {join_words(known)}")
     return frozenset(asked or known)
 
 
 def _check_named(only: frozenset[str], now: Pins, before: Pins) -> None:
     """Raises ImportProblem for a tool that is neither listed nor approved."""
-    from proxy.importing.harvest import ImportProblem
+    from proxy.extensions.importing.harvest import ImportProblem
 
     known = {name for route in now for name in (*now[route], *before.get(route, {}))}
     if unknown := sorted(only - known):
-        raise ImportProblem(f"no server lists {unknown[0]!r}", "`--check` shows what is listed otherwise")
+        raise ImportProblem(f"no server or document has {unknown[0]!r}", "`--check` shows what is defined otherwise")
 
 
 def _write(path: Path, text: str) -> None:

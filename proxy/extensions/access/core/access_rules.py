@@ -6,11 +6,13 @@ that cannot be judged never allows anything.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Final
 
+from proxy.core.contract.definitions import USUAL_HINTS, Hints
 from proxy.core.model.values import ABSENT, CheckedCall, Document, JsonValue, ToolCall
 from proxy.extensions.access.core.paths import UnclearPathError, resolve_paths
 from proxy.extensions.access.core.settings import AccessRule
@@ -83,9 +85,19 @@ def _has_one_of(claim: JsonValue, values: Sequence[JsonValue]) -> bool:
     return any(type(item) is type(value) and item == value for item in items for value in values)
 
 
-def names_tool(rule: AccessRule, tool: str) -> bool:
-    """Whether a rule is about a tool."""
-    return any(fnmatchcase(tool, pattern) for pattern in rule.tools)
+def names_tool(rule: AccessRule, tool: str, hints: Hints | None) -> bool:
+    """Whether a rule is about a tool, of which its server says `hints`. A rule about these is about no tool that is not
+    listed (None)."""
+    return any(fnmatchcase(tool, pattern) for pattern in rule.tools) and (not rule.hints or _has_hints(rule, hints))
+
+
+def _has_hints(rule: AccessRule, hints: Hints | None) -> bool:
+    """Whether a listed tool is what a rule wants. One that its server calls destructive is not read-only too."""
+    if hints is None:
+        return False
+    said = {**USUAL_HINTS, **hints}
+    said["readOnlyHint"] = said["readOnlyHint"] and not hints.get("destructiveHint", False)
+    return all(said[name] is wanted for name, wanted in rule.hints.items())
 
 
 def find_sent(checked: CheckedCall) -> JsonValue:
@@ -101,12 +113,21 @@ def find_arguments(call: ToolCall) -> JsonValue:
 
 def fits_arguments(rule: AccessRule, value: JsonValue) -> bool:
     """Whether arguments are what a rule wants: as they stand, and with their paths resolved. ABSENT never fits a rule
-    about arguments."""
+    about arguments, and neither does a key that the rule names beside one that differs in case alone: readers that
+    ignore case (Go's `encoding/json`, .NET) could take the other."""
     if rule.arguments is None:
         return True
-    if value is ABSENT:
+    if value is ABSENT or _has_twin(value, rule.named):
         return False
     try:
         return rule.arguments.accepts(value) and rule.arguments.accepts(resolve_paths(value))
     except UnclearPathError:
         return False
+
+
+def _has_twin(value: JsonValue, named: frozenset[str]) -> bool:
+    """Whether one of some keys, in folded case, stands twice in an object."""
+    if isinstance(value, dict):
+        folded = Counter(key.casefold() for key in value)
+        return any(folded[key] > 1 for key in named) or any(_has_twin(inner, named) for inner in value.values())
+    return isinstance(value, list) and any(_has_twin(inner, named) for inner in value)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from proxy.core.check.validation import Check
+from proxy.core.contract.definitions import Hints
 from proxy.core.model.values import JsonValue
 
 # The signature algorithms that may be used, each with the kind of key and the curve that it needs (RFC 7518 section
@@ -70,7 +71,8 @@ class JwtSettings:
 class AccessRule:
     """Allows calls of `tools` (patterns of names, `fnmatch` in exact case) to the callers that all of its conditions
     name: `scopes` that a token has all of, `claims` with one of their values each, `tokens` of `auth.bearer`,
-    `issuers`, and names in the client's `certificates` (patterns). `arguments` holds what the arguments have to be."""
+    `issuers`, and names in the client's `certificates` (patterns). `arguments` holds what the arguments have to be,
+    `named` the keys that it names, in folded case; `hints` what the server that lists a tool has to say of it."""
 
     name: str
     tools: tuple[str, ...] = ("*",)
@@ -80,3 +82,5 @@ class AccessRule:
     issuers: tuple[str, ...] = ()
     certificates: tuple[str, ...] = ()
     arguments: Check | None = None
+    named: frozenset[str] = frozenset()
+    hints: Hints = field(default_factory=dict)

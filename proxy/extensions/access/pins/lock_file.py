@@ -6,19 +6,20 @@ digest of each (SHA-256 over canonical JSON), so that a file that was edited by 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final, Literal
 
+from proxy.config.files.source import JsonPlaces
 from proxy.core.contract.definitions import DEFINED, hash_definition
 from proxy.core.contract.listed_schema import BadSchemaError, parse_schema
 from proxy.core.display.graphemes import cut
 from proxy.core.json.jsontext import TextLimits, dumps, parse, write_canonical
-from proxy.core.model.values import JsonProblem, JsonValue
+from proxy.core.model.values import JsonProblem, JsonValue, Pointer
 from proxy.extensions.access.pins.hidden_text import find_hidden
-from proxy.importing.harvest import flatten_text
-from proxy.importing.live import DescriptionChange, list_changes
+from proxy.extensions.importing.harvest import flatten_text
+from proxy.extensions.importing.live import DescriptionChange, list_changes
 
 Changed = Literal["warn", "hide", "refuse"]
 # What defines a tool, by the keys of `DEFINED`.
@@ -31,6 +32,7 @@ _ABOUT: Final = "Written by `toolcall-proxy pin`: the definitions of tools that 
 _LIMITS: Final = TextLimits(depth=200, nodes=5_000_000)
 _LONGEST: Final = 600
 _MOST: Final = 8
+_VERSION: Final = 1
 
 
 class LockProblem(Exception):  # noqa: N818 - a problem of the user's file, not an error of the proxy
@@ -51,7 +53,7 @@ def digest_tool(name: str, definition: Definition) -> str:
 def write_lock(pins: Pins) -> str:
     """The text of the file, routes and tools in the order of their names."""
     routes = ",\n".join(f"  {_write(route)}: {{{_write_tools(pins[route])}}}" for route in sorted(pins))
-    return f'{{\n"about": {_write(_ABOUT)},\n"version": 1,\n"routes": {{\n{routes}\n}}\n}}\n'
+    return f'{{\n"about": {_write(_ABOUT)},\n"version": {_VERSION},\n"routes": {{\n{routes}\n}}\n}}\n'
 
 
 def _write_tools(tools: Mapping[str, Definition]) -> str:
@@ -68,21 +70,45 @@ def _write(value: JsonValue) -> str:
 
 
 def read_lock(text: bytes) -> Pins:
-    """The definitions in a file. Raises LockProblem."""
+    """The definitions in a file. Raises LockProblem, with the line."""
     value = parse(text, _LIMITS)
     if isinstance(value, JsonProblem):
         raise LockProblem(f"line {value.line}: {value.reason}")
-    if not isinstance(value, dict) or value.get("version") != 1 or not isinstance(value.get("routes"), dict):
+    if not isinstance(value, dict) or not isinstance(value.get("routes"), dict):
         raise LockProblem("it is not a file that `toolcall-proxy pin` has written")
-    return {route: dict(_read_tools(route, tools)) for route, tools in value["routes"].items()}
+    places = JsonPlaces(text)
+    if value.get("version") != _VERSION:
+        line = places.at(("version",))[0]
+        raise LockProblem(f"line {line}: version {_VERSION} is known here, and no other")
+    for route, tools in value["routes"].items():
+        for path, problem in _list_problems(route, tools):
+            raise LockProblem(f"line {places.key_at(path)[0]}: {problem}")
+    return {
+        route: {name: select_definition(entry) for name, entry in tools.items()}
+        for route, tools in value["routes"].items()
+    }
 
 
-def _read_tools(route: str, tools: JsonValue) -> Iterator[tuple[str, Definition]]:
-    for name, entry in tools.items() if isinstance(tools, dict) else ():
-        definition = select_definition(entry) if isinstance(entry, dict) else {}
-        if not isinstance(entry, dict) or entry.get("digest") != digest_tool(name, definition):
-            raise LockProblem(f"tool {name!r} of route {route!r} does not have the digest that stands beside it")
-        yield name, definition
+def _list_problems(route: str, tools: JsonValue) -> Iterator[tuple[Pointer, str]]:
+    at = ("routes", route)
+    if not isinstance(tools, dict):
+        yield at, f"route {route!r} holds no tools"
+        return
+    for name, entry in tools.items():
+        if not isinstance(entry, dict) or entry.get("digest") != digest_tool(name, select_definition(entry)):
+            yield (*at, name), f"tool {name!r} of route {route!r} does not have the digest that stands beside it"
+
+
+@dataclass(frozen=True, slots=True)
+class RouteOperations:
+    """The HTTP operations of a route as the config gives them, by name: the definitions of those on a plain route, and
+    the requests of those that an MCP route lists."""
+
+    plain: Mapping[str, Definition]
+    requests: Mapping[str, JsonValue]
+
+
+NO_OPERATIONS: Final = RouteOperations({}, {})
 
 
 # --- one route --------------------------------------------------------------------------------------------------------
@@ -93,24 +119,50 @@ class PinnedRoute:
     definitions: Mapping[str, Definition] = field(repr=False)
     changed: Changed
     hashes: Mapping[str, tuple[str, ...]] = field(repr=False)
+    operations: RouteOperations = field(default=NO_OPERATIONS, repr=False)
+    others: Collection[str] = field(default=(), repr=False)
 
     @classmethod
-    def of(cls, definitions: Mapping[str, Definition], changed: Changed) -> PinnedRoute:
-        """The approved definitions of a route."""
-        return cls(definitions, changed, {name: hash_definition(found) for name, found in definitions.items()})
+    def of(
+        cls,
+        definitions: Mapping[str, Definition],
+        changed: Changed,
+        operations: RouteOperations = NO_OPERATIONS,
+        others: Collection[str] = (),
+    ) -> PinnedRoute:
+        """The approved definitions of a route, beside the `operations` that the config gives it. `others`: the names of
+        the tools of all routes."""
+        hashes = {name: hash_definition(found) for name, found in definitions.items()}
+        return cls(definitions, changed, hashes, operations, others)
+
+    @property
+    def unpinned(self) -> Mapping[str, str]:
+        """The operations of a plain route that are not defined as approved, each with how it differs."""
+        found = {name: (hash_definition(known), known) for name, known in self.operations.plain.items()}
+        return {name: self.describe_change(name, *each) for name, each in found.items() if self._differs(name, each[0])}
 
     def is_pinned(self, name: str, definition: tuple[str, ...]) -> bool:
         """Whether a tool is defined as it was approved."""
-        return self.hashes.get(name) == definition
+        return not self._differs(name, self._complete(name, definition))
+
+    def _differs(self, name: str, definition: tuple[str, ...]) -> bool:
+        return self.hashes.get(name) != definition
+
+    def _complete(self, name: str, definition: tuple[str, ...]) -> tuple[str, ...]:
+        """The definition of a listed tool with its HTTP request, which no list shows."""
+        request = self.operations.requests.get(name)
+        return definition if request is None else (*definition[:-1], hash_definition({DEFINED[-1]: request})[-1])
 
     def describe_change(self, name: str, definition: tuple[str, ...], known: Mapping[str, JsonValue]) -> str:
         """How a tool that is not pinned differs from what was approved, and what a reader of it may not see, in one
         line."""
         before, parts = self.definitions.get(name), ["new"]
+        if (request := self.operations.requests.get(name)) is not None:
+            definition, known = self._complete(name, definition), {**known, DEFINED[-1]: request}
         if before is not None:
             hashes = zip(DEFINED, self.hashes[name], definition, strict=True)
             parts = [line for key, old, new in hashes if old != new for line in _describe_part(key, before, known, new)]
-        parts = [*(f"look at {what}" for what in find_hidden(known, name, self.definitions.keys())), *parts]
+        parts = [*(f"look at {what}" for what in find_hidden(known, name, {*self.others, *self.definitions})), *parts]
         more = f"; +{len(parts) - _MOST} more" if len(parts) > _MOST else ""
         return cut(flatten_text("; ".join(parts[:_MOST])), _LONGEST) + more
 

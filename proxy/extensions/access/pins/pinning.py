@@ -14,6 +14,7 @@ from typing import Final
 
 from proxy.config.load import Loaded
 from proxy.config.model import Config, Listen, RouteEntry, StateConfig
+from proxy.core.contract.definitions import DEFINED
 from proxy.core.model.values import Headers
 from proxy.extensions import find_source, load_place
 from proxy.extensions.access.pins.hidden_text import find_hidden
@@ -23,7 +24,8 @@ from proxy.extensions.access.pins.lock_file import (
     digest_tool,
     select_definition,
 )
-from proxy.importing.harvest import Harvest, ImportProblem, Recorded
+from proxy.extensions.access.pins.pinned_operations import find_operations
+from proxy.extensions.importing.harvest import Harvest, ImportProblem, Recorded
 from proxy.interfaces import JoinsServers
 from proxy.server import start_serving
 
@@ -40,8 +42,28 @@ class PinChange:
 
 
 def list_pinned_routes(config: Config) -> list[RouteEntry]:
-    """The routes whose tools a server lists, except those whose path has parameters: those have many servers."""
-    return [route for route in config.routes if route.listed is not None and "{" not in route.path]
+    """The routes whose tools a server lists, except those whose path has parameters: those have many servers; and those
+    with HTTP operations."""
+    return [route for route in config.routes if _is_asked(route) or find_operations([route]).plain]
+
+
+def _is_asked(route: RouteEntry) -> bool:
+    return route.listed is not None and "{" not in route.path
+
+
+async def list_defined(loaded: Loaded, names: frozenset[str], headers: Headers) -> dict[str, dict[str, Definition]]:
+    """How the tools of these routes are defined now, by route: as the servers list them, and as the config has its
+    operations. Raises ImportProblem, with the route, where a server does not answer."""
+    asked = frozenset(route.name for route in loaded.config.routes if _is_asked(route)) & names
+    found = await ask_servers(loaded, asked, headers) if asked else {}
+    for route in loaded.config.routes:
+        operations = find_operations([route])
+        if route.name in names and operations.plain:
+            found.setdefault(route.name, {}).update(operations.plain)
+        for name, request in operations.requests.items():
+            if name in found.get(route.name, {}):
+                found[route.name][name] = {**found[route.name][name], DEFINED[-1]: request}
+    return found
 
 
 async def ask_servers(loaded: Loaded, names: frozenset[str], headers: Headers) -> dict[str, dict[str, Definition]]:
@@ -56,7 +78,7 @@ async def ask_servers(loaded: Loaded, names: frozenset[str], headers: Headers) -
     serving = await start_serving(replace(loaded, config=plain), log_to=io.StringIO(), environ={})
     found: dict[str, dict[str, Definition]] = {}
     try:
-        for route in list_pinned_routes(plain):
+        for route in filter(_is_asked, plain.routes):
             if route.name in names:
                 url = f"{serving.url}{route.path}"
                 found[route.name] = await _ask(url, route.name, headers)
@@ -125,9 +147,10 @@ def apply_pin_changes(before: Pins, now: Mapping[str, Mapping[str, Definition]],
 
 def list_warnings(now: Mapping[str, Mapping[str, Definition]], changes: list[PinChange]) -> list[str]:
     """What should be looked at in the definitions that are new or changed."""
+    others = frozenset(name for tools in now.values() for name in tools)
     return [
         f"{change.route} {change.tool}: {what}"
         for change in changes
         if change.kind != "gone"
-        for what in find_hidden(now[change.route][change.tool], change.tool, now[change.route].keys())
+        for what in find_hidden(now[change.route][change.tool], change.tool, others)
     ]

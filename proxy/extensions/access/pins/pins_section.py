@@ -11,9 +11,12 @@ from proxy.config.files.secrets import reveal
 from proxy.config.files.source import Files
 from proxy.config.model import Config, UpstreamConfig
 from proxy.core.contract.policy import Mode
+from proxy.extensions.access.pins.approved_calls import WithheldTools
 from proxy.extensions.access.pins.lock_file import FILE, Changed, LockProblem, PinnedRoute, Pins, read_lock
+from proxy.extensions.access.pins.pinned_operations import find_operations
 
 _CHANGED: Final[Changed] = "hide"
+_WRITE: Final = "paths start at the config file's folder; `toolcall-proxy pin CONFIG` writes it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,7 @@ def read_pins(context: Context, files: Files, _upstreams: Mapping[str, UpstreamC
     """Reads which definitions are approved; None where the file cannot be used, which is reported."""
     written = context.mapping("pins")
     at = ("pins", "file") if "file" in written else ("pins",)
-    text = read_named_text(context, files, at, written.get("file", FILE))
+    text = read_named_text(context, files, at, written.get("file", FILE), _WRITE)
     if text is None:
         return None
     try:
@@ -46,5 +49,16 @@ def find_pinned(config: Config, route: str) -> PinnedRoute | None:
     found: PinConfig | None = config.sections.get("pins")
     if found is None:
         return None
-    report = any(entry.name == route and entry.policy.mode is Mode.REPORT for entry in config.routes)
-    return PinnedRoute.of(found.pins.get(route, {}), "warn" if report else found.changed)
+    entries = [entry for entry in config.routes if entry.name == route]
+    report = any(entry.policy.mode is Mode.REPORT for entry in entries)
+    others = frozenset(name for tools in found.pins.values() for name in tools)
+    changed: Changed = "warn" if report else found.changed
+    return PinnedRoute.of(found.pins.get(route, {}), changed, find_operations(entries), others)
+
+
+def find_withheld(config: Config, route: str) -> WithheldTools | None:
+    """The operations of a route that may not be called; None where all may."""
+    pinned = find_pinned(config, route)
+    if pinned is None or pinned.changed == "warn" or not (unpinned := pinned.unpinned):
+        return None
+    return WithheldTools(frozenset(unpinned), pinned.changed == "hide")

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncGenerator
-from dataclasses import replace
 
 from proxy.core.model.values import Headers, UpstreamReply
-from proxy.upstream import ReplyBroken
-from proxy.upstream.faults import close_body
+from proxy.extensions.mcp.server.replayed_body import ReplayedBody
 
 # Fields that do not hold for an answer that was changed.
 _OF_THE_BYTES = frozenset({"content-length", "etag", "content-digest", "repr-digest", "digest", "content-md5"})
@@ -51,36 +49,8 @@ async def stream_on(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGen
         await rest.aclose()
 
 
-async def collect(reply: UpstreamReply, limit: int) -> tuple[UpstreamReply, str]:
-    """The answer with its whole body, where that has at most `limit` bytes and does not break off. Otherwise the body
-    stays a stream of the same bytes, and the reason is `too_long` or `cut`."""
+def find_reason(reply: UpstreamReply, limit: int) -> str:
+    """Why a gathered answer is relayed unread; '' where it is not."""
     if isinstance(reply.body, bytes):
-        return reply, "too_long" if len(reply.body) > limit else ""
-    parts: list[bytes] = []
-    size = 0
-    try:
-        async for piece in reply.body:
-            parts.append(piece)
-            size += len(piece)
-            if size > limit:
-                return replace(reply, body=stream_again(parts, reply, None)), "too_long"
-    except ReplyBroken as broken:
-        return replace(reply, body=stream_again(parts, reply, broken)), "cut"
-    await close_body(reply)
-    return replace(reply, body=b"".join(parts)), ""
-
-
-async def stream_again(
-    parts: list[bytes], reply: UpstreamReply, broken: ReplyBroken | None
-) -> AsyncGenerator[bytes, None]:
-    """What was read of a body, and the rest of it. Raises ReplyBroken as the body itself did."""
-    try:
-        for part in parts:
-            yield part
-        if broken is not None:
-            raise broken
-        if not isinstance(reply.body, bytes):
-            async for piece in reply.body:
-                yield piece
-    finally:
-        await close_body(reply)
+        return "too_long" if len(reply.body) > limit else ""
+    return "cut" if isinstance(reply.body, ReplayedBody) and reply.body.is_broken else "too_long"

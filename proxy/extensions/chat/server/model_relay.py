@@ -37,12 +37,11 @@ from proxy.extensions.chat.core.model_request import Api, ModelRequest, find_api
 from proxy.extensions.chat.core.stream_usage import make_answer
 from proxy.extensions.chat.core.written_calls import NewCall, find_answer_text, make_call_id, write_calls
 from proxy.extensions.chat.server.answer_bytes import (
-    collect,
     find_header,
+    find_reason,
     is_plain,
     keep_true,
     make_headers_again,
-    stream_again,
     stream_on,
 )
 from proxy.extensions.chat.server.asking_again import (
@@ -58,6 +57,7 @@ from proxy.extensions.chat.server.call_records import note_calls
 from proxy.extensions.chat.server.judged_stream import JudgedStream, StreamSteps
 from proxy.extensions.chat.server.large_bodies import LargeRequests
 from proxy.extensions.chat.server.model_metrics import ModelMetrics
+from proxy.extensions.mcp.server.replayed_body import ReplayedBody, gather_body
 from proxy.interfaces import Clock, UpstreamRequest
 from proxy.routing import Route
 from proxy.server.bound_route import RouteRequest
@@ -172,8 +172,9 @@ class ModelRelay:
     ) -> JudgedAnswer | UpstreamReply:
         """An answer with its calls judged; the answer as it came where it cannot be read."""
         settings = _find_settings(listed.call_route.binding.route)
-        reply, why = await collect(reply, settings.max_answer)
+        reply = await gather_body(reply, settings.max_answer)
         body = reply.body if isinstance(reply.body, bytes) else b""
+        why = find_reason(reply, settings.max_answer)
         answer = JsonProblem("it was not read", 1, 1) if why else parse(body)
         if isinstance(answer, JsonProblem):
             self._metrics.count_unread(listed.call_route.binding.route.name, why or "no_json")
@@ -205,7 +206,7 @@ class ModelRelay:
         try:
             first = await anext(body, b"")
         except ReplyBroken as broken:
-            return replace(reply, body=stream_again([], reply, broken)), ()
+            return replace(reply, body=ReplayedBody([], reply, broken)), ()
         if stream.refused is not None:
             return _refuse_answer(listed, stream.refused)
         headers = keep_true(reply.headers)

@@ -32,7 +32,7 @@ export function Calls({ params }) {
     </form></details>
     <div class="actions"><button type="button" aria-pressed=${params.pause ? "true" : "false"} onClick=${() => setParams({ pause: params.pause ? "" : "1" })}>${params.pause ? "go on" : "pause"}</button>
       ${filter ? html`<a href="#/calls">all calls</a>` : ""}
-      <span class="dim">${(state.kept ?? 0).toLocaleString()} of ${(state.bound ?? 0).toLocaleString()} calls kept${params.route ? ` · route ${clean(params.route)}` : ""}</span>
+      <span class="dim">${filter && state.kept && !params.before && !state.has_older ? `${calls.length.toLocaleString()} found, ` : ""}${(state.kept ?? 0).toLocaleString()} calls kept (at most ${(state.bound ?? 0).toLocaleString()})${params.route ? ` · route ${clean(params.route)}` : ""}</span>
     </div><${Failed} error=${error} />
     ${fresh > 0 && html`<p><button type="button" onClick=${show}>${fresh} new</button></p>`}
     ${params.conversation && html`<p><a href=${link("calls", { ...params, thread: params.thread ? "" : "1", sort: "", open: "" })}>${params.thread ? "as a list" : "as a thread"}</a></p>`}

@@ -168,7 +168,7 @@ async def _measure(
 ) -> None:
     from proxy.config.load import load
     from proxy.extensions.correction.evaluation import EvaluationTools
-    from proxy.samples.server import run_server
+    from proxy.extensions.demo.samples.server import run_server
     from proxy.server import start_serving
 
     if not left:

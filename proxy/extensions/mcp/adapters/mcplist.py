@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from proxy.core.contract.definitions import hash_definition
+from proxy.core.contract.definitions import hash_definition, read_hints
 from proxy.core.contract.listed_schema import Unparsed
 from proxy.core.json.eventtext import read_events
 from proxy.core.json.jsontext import TextLimits, dumps, join_frame, parse, split_frame
@@ -123,16 +123,13 @@ def read_tool(entry: JsonValue) -> ListedTool | None:
     name = entry.get("name") if isinstance(entry, dict) else None
     if not isinstance(entry, dict) or not isinstance(name, str):
         return None
-    described, hints = entry.get("description"), entry.get("annotations")
-    hints = hints if isinstance(hints, dict) else {}
+    described = entry.get("description")
     return ListedTool(
         name,
         described[:_DESCRIPTION] if isinstance(described, str) else "",
         entry.get("inputSchema", ABSENT),
         entry.get("outputSchema", ABSENT),
-        hints.get("idempotentHint") is True or hints.get("readOnlyHint") is True,
-        destructive=hints.get("destructiveHint") is True,
-        read_only=hints.get("readOnlyHint") is True,
+        read_hints(entry),
         definition=hash_definition(entry),
     )
 
@@ -154,9 +151,7 @@ def _hash_tool(tool: ListedTool) -> str:
         tool.description,
         _show_schema(tool.schema),
         _show_schema(tool.output),
-        tool.idempotent,
-        tool.destructive,
-        tool.read_only,
+        dict(tool.hints),
         list(tool.definition),
     ]
     return hashlib.blake2b(dumps(parts), digest_size=16).hexdigest()
@@ -187,8 +182,7 @@ def pack_page(payload: bytes) -> bytes:
     texts: list[bytes] = []
     told = [
         [
-            *(tool.name, tool.description, tool.idempotent, tool.destructive, tool.read_only, _hash_tool(tool)),
-            list(tool.definition),
+            *(tool.name, tool.description, dict(tool.hints), _hash_tool(tool), list(tool.definition)),
             *_list_texts(tool, texts),
         ]
         for tool in page.tools
@@ -215,13 +209,12 @@ def unpack_page(result: bytes) -> ToolsPage | dict[str, JsonValue] | None:
         return head if isinstance(head, dict) else None
     tools: list[ListedTool] = []
     at = 0
-    for name, description, idempotent, destructive, read_only, digest, definition, *lengths in head["tools"]:
+    for name, description, hints, digest, definition, *lengths in head["tools"]:
         schemas: list[JsonValue] = []
         for length in lengths:
             schemas.append(_unpack_text(texts, at, length))
             at += max(length, 0)
-        hints = idempotent, digest, destructive, read_only, tuple(definition)
-        tools.append(ListedTool(name, description, schemas[0], schemas[1], *hints))
+        tools.append(ListedTool(name, description, schemas[0], schemas[1], hints, digest, tuple(definition)))
     return ToolsPage(tuple(tools), head["cursor"], None if head["ttl"] is None else head["ttl"] / 1000)
 
 

@@ -78,8 +78,8 @@ def make_config_file(args: argparse.Namespace, kept: ExitStack) -> Path:
 
 async def find_trouble(url: str, headers: Sequence[tuple[str, str]]) -> list[str]:
     """Says in lines why no MCP server answers at a URL; none where one does."""
+    from proxy.extensions.importing.harvest import ImportProblem
     from proxy.extensions.mcp.importing.mcp import read_mcp
-    from proxy.importing.harvest import ImportProblem
 
     try:
         await read_mcp(url, tuple(headers))

@@ -134,6 +134,11 @@ class McpConfig:
         """The upstreams that the route names besides its `upstream`."""
         return self.joined.parts if self.joined is not None else ()
 
+    @property
+    def trusts_annotations(self) -> bool:
+        """Whether a tool's annotations count: those of operations are made from the config."""
+        return self.trust_annotations or self.operations is not None
+
     def list_notes(self) -> Iterator[str]:
         """What goes on unjudged on this route."""
         if self.unknown_schema == "forward":

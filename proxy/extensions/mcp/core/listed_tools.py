@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from proxy.core.check.validation import Check
-from proxy.core.contract.definitions import PinnedTools
+from proxy.core.contract.definitions import Hints, PinnedTools
 from proxy.core.contract.listed_schema import (
     BadSchemaError,
     apply_merge_patch,
@@ -60,7 +60,7 @@ class LearnPolicy:
     names. `names`: what clients call the tools; `overlays`, `caps` and `descriptions` (shown in place of the listed
     ones) are by that name.
     `by_token`: what holds for clients with one of these tokens; there `scope` is the token's name, and `client` says
-    which of the route's tools such clients are served. `caller`: whether the caller sees a tool of this (shown) name.
+    which of the route's tools such clients are served. `caller`: whether the caller sees a tool, by its shown name.
     `pinned`: the definitions that the operator has approved.
     """
 
@@ -83,7 +83,7 @@ class LearnPolicy:
     descriptions: Mapping[str, str] = field(default_factory=dict)
     scope: str = ""
     client: ServedTools | None = None
-    caller: Callable[[str], bool] | None = None
+    caller: Callable[[str, Hints | None], bool] | None = None
     by_token: Mapping[str, LearnPolicy] = field(default_factory=dict)
     pinned: PinnedTools | None = None
 
@@ -98,10 +98,10 @@ class LearnPolicy:
         listed = self.names.find(shown)
         return listed is not None and self._may(listed)
 
-    def show_name(self, listed: str) -> str | None:
+    def show_name(self, listed: str, hints: Hints | None) -> str | None:
         """The name under which clients see a listed tool; None where they do not see it."""
         name = self.names.show(listed) if self._may(listed) else None
-        return None if name is None or (self.caller is not None and not self.caller(name)) else name
+        return None if name is None or (self.caller is not None and not self.caller(name, hints)) else name
 
     def withholds(self, tool: ListedTool) -> bool:
         """Whether a tool cannot be called because it is not defined as the operator has approved it."""
@@ -120,7 +120,7 @@ class LearnPolicy:
         """The tools of a list that clients may call, as they see them."""
         tools: dict[str, ListedTool] = {}
         for listed, tool in listing.tools.items():
-            if (name := self.show_name(listed)) is not None and not self.withholds(tool):
+            if (name := self.show_name(listed, tool.hints)) is not None and not self.withholds(tool):
                 described = self.descriptions.get(name, tool.description)
                 tools[name] = replace(tool, name=name, description=described)
         return replace(listing, tools=tools, digest=f"{listing.digest}/{self.scope}")
@@ -137,19 +137,15 @@ class LearnPolicy:
         """The same for the client with this token (its name in the config; '' for none)."""
         return self.by_token.get(token, self)
 
-    def narrow(self, scope: str, may_see: Callable[[str], bool]) -> LearnPolicy:
-        """The same for a caller who sees only some of the tools, by shown names; `scope` is equal for callers who see
-        the same."""
+    def narrow(self, scope: str, may_see: Callable[[str, Hints | None], bool]) -> LearnPolicy:
+        """The same for a caller who sees only some of the tools; `scope` is equal for callers who see the same."""
         return replace(self, scope=f"{self.scope}/{scope}", caller=may_see)
 
     def whole(self) -> dict[str, ToolPolicy]:
         """The policies of the tools whose schemas stand in the config."""
         own = {name: overlay.policy for name, overlay in self.overlays.items()}
-        return {
-            name: policy
-            for name, policy in own.items()
-            if (policy.check is not None or policy.container is not None) and (self.caller is None or self.caller(name))
-        }
+        whole = {name: own[name] for name in own if own[name].check is not None or own[name].container is not None}
+        return {name: whole[name] for name in whole if self.caller is None or self.caller(name, None)}
 
 
 def read_rules(rules: ListRules | None) -> LearnPolicy:
@@ -387,7 +383,7 @@ def _policy(listed: ListedTool, rules: LearnPolicy, *, far: bool = False) -> Too
         cap=rules.caps.get(listed.name, base.cap),
         resend=resend,
         repair=base.repair.for_destructive() if listed.destructive else base.repair,
-        reads=rules.trust_annotations and listed.read_only and not listed.destructive,
+        reads=rules.trust_annotations and listed.read_only,
     )
     found = _schema_of(listed, rules)
     if found is None:

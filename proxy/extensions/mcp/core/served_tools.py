@@ -11,24 +11,38 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
+from proxy.core.contract.definitions import Hints
 from proxy.core.model.values import ABSENT, JsonValue
 
 
 @dataclass(frozen=True, slots=True)
 class ListedTool:
     """A tool as its server lists it. `schema` and `output` are JSON Schemas (see `parse_schema`), `ABSENT` where there
-    is none; `digest` tells two tools of one name apart. `destructive`, `read_only`: its server says so
-    (`destructiveHint: true`, `readOnlyHint: true`). `definition`: what `hash_definition` gives."""
+    is none; `digest` tells two tools of one name apart. `hints`: what its server says of it. `definition`: what
+    `hash_definition` gives."""
 
     name: str
     description: str = ""
     schema: JsonValue = field(default=ABSENT, repr=False)
     output: JsonValue = field(default=ABSENT, repr=False)
-    idempotent: bool = False
+    hints: Hints = field(default_factory=dict)
     digest: str = ""
-    destructive: bool = False
-    read_only: bool = False
     definition: tuple[str, ...] = field(default=(), repr=False, compare=False)
+
+    @property
+    def destructive(self) -> bool:
+        """Whether its server says that it may destroy something."""
+        return self.hints.get("destructiveHint") is True
+
+    @property
+    def read_only(self) -> bool:
+        """Whether its server says that it only reads; one that may destroy something as well does not."""
+        return self.hints.get("readOnlyHint") is True and not self.destructive
+
+    @property
+    def idempotent(self) -> bool:
+        """Whether its server says that a call may be made twice."""
+        return self.hints.get("idempotentHint") is True or self.hints.get("readOnlyHint") is True
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from proxy.core.model.values import JsonValue
+from proxy.extensions.importing.harvest import ImportProblem, LeftOut
 from proxy.extensions.mcp.importing.client_entries import (
     PROGRAM,
     Entry,
@@ -25,7 +26,6 @@ from proxy.extensions.mcp.importing.client_entries import (
 )
 from proxy.extensions.mcp.importing.client_texts import read_text, replace_entries
 from proxy.extensions.mcp.importing.clients import CLIENTS, ClientFormat, find_servers, guess_client
-from proxy.importing.harvest import ImportProblem, LeftOut
 
 BACKUP: Final = ".before-toolcall-proxy"
 

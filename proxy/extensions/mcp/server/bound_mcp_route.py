@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from proxy.core.contract.definitions import Hints
 from proxy.core.contract.policy import ToolPolicy, ToolServer, UnknownTool
 from proxy.core.contract.request_rules import OperationRule
 from proxy.core.model.codes import UPSTREAM_BAD_ANSWER, UPSTREAM_REJECTED_ARGUMENTS
@@ -49,39 +50,43 @@ from proxy.upstream.faults import ReplyBroken, close_body
 
 
 @dataclass(frozen=True, slots=True)
-class _OwnToolsToo:
-    """Implements `CallAccess`: the container of all tools and the search in it show what the caller may see."""
+class _ListedCalls:
+    """Implements `CallAccess` by what the newest list says of a tool. The container of all tools and the search in it
+    show what the caller may see."""
 
     calls: CallAccess
     own: frozenset[str]
+    find_hints: Callable[[str], Hints | None]
 
     @property
     def scope(self) -> str:
         """The caller's."""
         return self.calls.scope
 
-    def may_see(self, tool: str) -> bool:
+    def may_see(self, tool: str, hints: Hints | None = None) -> bool:  # noqa: ARG002 - the newest list
         """Whether a tool of this name is shown to the caller."""
-        return tool in self.own or self.calls.may_see(tool)
+        return tool in self.own or self.calls.may_see(tool, self.find_hints(tool))
 
-    def refuse_tool(self, tool: str) -> Failure | None:
+    def refuse_tool(self, tool: str, hints: Hints | None = None) -> Failure | None:  # noqa: ARG002 - the newest list
         """Why no call of a tool is allowed to the caller."""
-        return None if tool in self.own else self.calls.refuse_tool(tool)
+        return None if tool in self.own else self.calls.refuse_tool(tool, self.find_hints(tool))
 
-    def refuse_call(self, checked: CheckedCall) -> Failure | None:
+    def refuse_call(self, checked: CheckedCall, hints: Hints | None = None) -> Failure | None:  # noqa: ARG002 - the newest list
         """Why a call is not sent."""
-        return None if checked.call.tool in self.own else self.calls.refuse_call(checked)
+        tool = checked.call.tool
+        return None if tool in self.own else self.calls.refuse_call(checked, self.find_hints(tool))
 
-    def refuse_answer(self, call: ToolCall) -> Failure | None:
+    def refuse_answer(self, call: ToolCall, hints: Hints | None = None) -> Failure | None:  # noqa: ARG002 - the newest list
         """Why a call gets no answer from a hook."""
-        return None if call.tool in self.own else self.calls.refuse_answer(call)
+        return None if call.tool in self.own else self.calls.refuse_answer(call, self.find_hints(call.tool))
 
 
 @dataclass(frozen=True, slots=True)
 class McpRouteRequest:
     """Implements `CallRoute` for one decoded call. `catalogue` is None where no list of tools was learned. `names`:
     what the client calls the tools; the server gets its own names. `passed_on` is called once the server has the
-    call. `own`: what the proxy lists in place of the tools; `is_hidden`: the tool is not the caller's to see."""
+    call. `own`: what the proxy lists in place of the tools; `is_hidden`: the tool is not the caller's to see;
+    `find_hints`: what the newest list says of a tool."""
 
     call_route: RouteRequest
     call: ToolCall
@@ -95,6 +100,7 @@ class McpRouteRequest:
     passed_on: Callable[[], None] | None = None
     own: frozenset[str] = frozenset()
     is_hidden: bool = False
+    find_hints: Callable[[str], Hints | None] = lambda tool: None  # noqa: ARG005
 
     @property
     def _operations(self) -> Mapping[str, OperationRule]:
@@ -120,11 +126,11 @@ class McpRouteRequest:
     def calls(self) -> CallAccess | None:
         """What the caller may call; None: anything. What the proxy lists for all tools is anybody's."""
         calls = self.call_route.calls
-        return None if calls is None else _OwnToolsToo(calls, self.own)
+        return None if calls is None else _ListedCalls(calls, self.own, self.find_hints)
 
     def refuse_hidden(self, tool: str) -> Failure | None:
         """Why a listed tool that the caller may not see is not called."""
-        calls = self.call_route.calls
+        calls = self.calls
         return calls.refuse_tool(tool) if calls is not None and self.is_hidden else None
 
     def find_user_query(self, sources: QuerySources) -> str:

@@ -54,6 +54,7 @@ from proxy.extensions.mcp.server.lists.learner import Learner, Unlearned, find_h
 from proxy.extensions.mcp.server.lists.shown_lists import (
     VisibleTools,
     announce_change,
+    filter_events,
     filter_list,
     make_collapsed_list,
 )
@@ -142,8 +143,7 @@ class Exchange:
         if isinstance(tools, Failure) and not is_hidden:
             record.outcome, record.code, record.call_id = "refused", tools.code.name, call.call_id
             return mcp_request.make_refusal(ToolResult(call, tools))
-        if isinstance(tools, Failure):
-            tools = Tools({})
+        tools = Tools({}) if isinstance(tools, Failure) else tools
         if wrong := _wrong_mirror(call, tools, asking):
             return mcp_request.make_refusal(make_refusal(codes.HEADER_MISMATCH, wrong, record))
         call_route = McpRouteRequest(
@@ -159,6 +159,7 @@ class Exchange:
             self._make_passed_on(message),
             tools.own,
             is_hidden and call.tool not in tools.own,
+            asking.find_hints,
         )
         store = LateStore(mcp_request.services.store)
         story = run_call(call, call_route, replace(mcp_request.services, store=store), record)
@@ -261,6 +262,10 @@ class Exchange:
         record.outcome, record.upstream = "passthrough", mcp_request.call_route.binding.route.upstream
         passed_on = self._make_passed_on(asking.message)
         out = replace(mcp_request.call_route.make_passthrough(), silence=math.inf, passed_on=passed_on)
+        reads_on = mcp_request.call_route.raw.method == "GET" and not asking.rules.shows_all
+        if reads_on:  # each event is read as it comes
+            kept = tuple(field for field in out.headers if field[0].lower() != "accept-encoding")
+            out = replace(out, headers=(*kept, ("accept-encoding", "identity")))
         reply = await mcp_request.relay(out, None, asking.upstream, record)
         record.upstream_seconds = self._clock.now() - started
         if isinstance(reply, UpstreamFault):
@@ -269,6 +274,8 @@ class Exchange:
         seen = self._watch_reply(rewrite_challenge(reply, mcp_request.call_route), asking)
         if asking.message.method == LIST and not asking.rules.shows_all and reply.status < 300:
             seen = filter_list(seen, asking.rules, asking.message.id, asking.report_unpinned)
+        elif reads_on and reply.status < 300:
+            seen = filter_events(seen, asking.rules, asking.report_unpinned)
         seen = await self._guided.add_guidance(seen, asking, mcp_request.texts)
         return await self._answer(mcp_request, Delivered(seen))
 

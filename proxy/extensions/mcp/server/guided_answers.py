@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 from weakref import WeakKeyDictionary
@@ -29,8 +29,8 @@ from proxy.extensions.mcp.core.listed_tools import LearnedTools, LearnPolicy
 from proxy.extensions.mcp.server.lists.asking import Asking
 from proxy.extensions.mcp.server.lists.catalogue import Catalogues, get_catalogues
 from proxy.extensions.mcp.server.lists.learner import decode_body, find_header
+from proxy.extensions.mcp.server.replayed_body import gather_body
 from proxy.interfaces import ToolTexts
-from proxy.upstream.faults import ReplyBroken, close_body
 
 # The longest answer that is changed, in bytes. Longer lists leave no room for guidance in a prompt.
 MAX_GUIDED: Final = 1024 * 1024
@@ -58,7 +58,7 @@ class GuidedAnswers:
         write = self._find_writer(asking, settings)
         if write is None or reply.status >= 300:
             return reply
-        whole = await _gather(reply)
+        whole = await gather_body(reply, MAX_GUIDED)
         body = decode_body(whole, whole.body) if isinstance(whole.body, bytes) else None
         if body is None:
             return whole
@@ -220,51 +220,3 @@ def _rewrite_event(block: bytes, request_id: JsonValue, write: _Write) -> bytes:
     others = [line for line in lines[first:] if not line.startswith(b"data:")]
     end = found[0] if (found := _LINE_END.search(block)) else b"\n"
     return end.join([*lines[:first], *(b"data: " + line for line in changed.split(b"\n")), *others])
-
-
-async def _gather(reply: UpstreamReply) -> UpstreamReply:
-    """Returns the answer with its body in memory. An answer that is longer than MAX_GUIDED or breaks off is returned
-    with a stream that repeats the pieces already read."""
-    if isinstance(reply.body, bytes):
-        return reply
-    pieces: list[bytes] = []
-    size = 0
-    try:
-        async for piece in reply.body:
-            pieces.append(piece)
-            size += len(piece)
-            if size > MAX_GUIDED:
-                return replace(reply, body=_Replayed(pieces, reply, None))
-    except ReplyBroken as broken:
-        return replace(reply, body=_Replayed(pieces, reply, broken))
-    except BaseException:
-        await close_body(reply)
-        raise
-    await close_body(reply)
-    return replace(reply, body=b"".join(pieces))
-
-
-class _Replayed:
-    """A stream that repeats the pieces already read, then continues with the rest. Has the methods that the stream of
-    an answer needs: iteration and `aclose`."""
-
-    def __init__(self, pieces: list[bytes], reply: UpstreamReply, broken: ReplyBroken | None) -> None:
-        self._pieces = pieces
-        self._reply = reply
-        self._broken = broken
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self
-
-    async def __anext__(self) -> bytes:
-        if self._pieces:
-            return self._pieces.pop(0)
-        if self._broken is not None:
-            raise self._broken
-        if isinstance(self._reply.body, bytes):
-            raise StopAsyncIteration
-        return await anext(self._reply.body)
-
-    async def aclose(self) -> None:
-        """Closes the stream early."""
-        await close_body(self._reply)

@@ -6,10 +6,10 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from proxy.cli.import_ import EXIT_PROBLEM, add_import_arguments, import_source, show_operations
+from proxy.extensions.importing.cli.import_ import EXIT_PROBLEM, add_import_arguments, import_source, show_operations
 
 if TYPE_CHECKING:
-    from proxy.importing.harvest import Harvest
+    from proxy.extensions.importing.harvest import Harvest
 
 
 def register(kinds: Any) -> None:

@@ -21,6 +21,8 @@ from proxy.core.check.validation import SchemaError, compile_check
 from proxy.core.json.jsontext import TextLimits, format_pointer, parse
 from proxy.core.model.values import Headers, JsonProblem, JsonValue
 from proxy.core.schema.dialects import normalise
+from proxy.extensions.importing.fetch import fetch_description, is_url
+from proxy.extensions.importing.harvest import FoundTool, Harvest, ImportProblem, LeftOut, Recorded, RelayedPath
 from proxy.extensions.operations.core.http.operations import RequestTemplate
 from proxy.extensions.operations.core.openapi import (
     ListedOperation,
@@ -29,8 +31,6 @@ from proxy.extensions.operations.core.openapi import (
     list_operations,
     list_servers,
 )
-from proxy.importing.fetch import fetch_description, is_url
-from proxy.importing.harvest import FoundTool, Harvest, ImportProblem, LeftOut, Recorded, RelayedPath
 
 _CALL_METHODS: Final = ("POST", "PUT", "PATCH", "DELETE", "GET", "HEAD")
 _ROUTE_METHODS: Final = (*_CALL_METHODS, "OPTIONS")

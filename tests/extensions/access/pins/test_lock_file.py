@@ -72,10 +72,17 @@ def test_what_is_written_is_read_and_written_alike_again() -> None:
     [
         (b"", "line 1"),
         (b"[]", "not a file that"),
-        (b'{"version": 2, "routes": {}}', "not a file that"),
-        (b'{"version": 1, "routes": {"/mcp": {"add": {"digest": "sha256:0"}}}}', "tool 'add' of route '/mcp'"),
-        (b'{"version": 1, "routes": {"/mcp": {"add": 1}}}', "tool 'add' of route '/mcp'"),
-        (b'{"version": 1, "routes": {"/mcp": {"add": {}}, "/mcp": {}}}', "duplicate key"),
+        (b'{"version": 1}', "not a file that"),
+        (b'{\n"version": 2, "routes": {}}', "line 2: version 1 is known here, and no other"),
+        (b'{\n"routes": {}}', "line 1: version 1 is known here, and no other"),
+        (
+            b'{"version": 1, "routes":\n{"/mcp":\n{"add": {"digest": "sha256:0"}}}}',
+            "line 3: tool 'add' of route '/mcp'",
+        ),
+        (b'{"version": 1, "routes": {"/mcp": {"add": 1}}}', "line 1: tool 'add' of route '/mcp'"),
+        (b'{"version": 1, "routes": {"/mcp": ["add"]}}', "line 1: route '/mcp' holds no tools"),
+        (b'{"version": 1, "routes":\n{"/mcp": {"add": {}},\n"/mcp": {}}}', "line 3: duplicate key"),
+        (write_lock({"/mcp": {"add": ADD}}).encode()[:-20], "line [0-9]+: "),
     ],
 )
 def test_a_file_that_cannot_be_used_says_why(text: bytes, message: str) -> None:

@@ -115,14 +115,18 @@ async def test_a_missing_file_is_told_with_the_remedy(tmp_path: Path, capsys: py
 
     assert 2 == main(["check", str(config)])
     said = capsys.readouterr()
-    assert "cannot read other.lock" in said.out + said.err
+    told = (
+        "cannot read other.lock: No such file or directory  (paths start at the config file's folder; `toolcall-proxy"
+    )
+    assert f"{config}:2:14  pins" in said.out + said.err
+    assert told in said.out + said.err
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--route", "/other"), "no route '/other' whose tools a server lists  (known: '/mcp')"),
-        (("--only", "sum"), "no server lists 'sum'"),
+        (("--route", "/other"), "no route '/other' has tools to pin  (known: '/mcp')"),
+        (("--only", "sum"), "no server or document has 'sum'"),
     ],
 )
 async def test_what_is_not_there_is_told(

@@ -71,7 +71,7 @@ PAGES: list[tuple[Any, ToolsPage | None]] = [
     ({"tools": [{}, 7, {"name": 7}, {"name": "a", "description": 7}]}, ToolsPage((ListedTool("a"),), None, None)),
     (
         {"tools": [{"name": "a", "inputSchema": True, "annotations": {"idempotentHint": True}, "description": "A"}]},
-        ToolsPage((ListedTool("a", "A", True, ABSENT, True),), None, None),
+        ToolsPage((ListedTool("a", "A", True, ABSENT, {"idempotentHint": True}),), None, None),
     ),
     ({"tools": {}}, None),
     (None, None),
@@ -126,7 +126,7 @@ def test_lists_that_differ_in_anything_that_counts_have_another_digest() -> None
         ListedTool("a", schema={}),
         ListedTool("a", output={}),
         ListedTool("a", schema=None),
-        ListedTool("a", idempotent=True),
+        ListedTool("a", hints={"idempotentHint": True}),
     ]
 
     assert len(made) == len({make_listing([ToolsPage((tool,), None, None)], 1).digest for tool in made})

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from proxy.core.check.validation import Check
 from proxy.core.contract import toolname
 from proxy.core.contract.container import find_dispatched
+from proxy.core.contract.definitions import Hints, refuse_unapproved
 from proxy.core.contract.function_pages import SEARCH
 from proxy.core.contract.policy import Mode, ToolPolicy, ToolServer
 from proxy.core.decide import is_ready, prepare
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
 # Headers that identify a caller to an upstream. The config can add more (`mcp.credentials`).
 CREDENTIALS: Final = frozenset({"authorization", "cookie", "x-api-key", "api-key", "x-auth-token"})
-# The longest time for one page of a list, in seconds, where the route's calls have no limit.
+# The longest time for one page of a list, in seconds. The route's `timeout` is for its calls; a list has `mcp.wait`.
 _LONGEST: Final = 300.0
 
 
@@ -138,7 +139,7 @@ class Asking:
 
     def _refuse_unserved(self, name: str) -> Failure:
         """The failure of a call by a name that means no tool here: one that is not served, or was renamed."""
-        shown = self.rules.show_name(name)
+        shown = self.rules.show_name(name, self._find_listed_hints(name))
         if shown is None or shown == name:
             return Failure(codes.UNKNOWN_TOOL, f"Tool '{name}' is not served here", retryable=False)
         told = f"Unknown tool '{name}'. It is called '{shown}' here: call it by exactly this name."
@@ -150,13 +151,23 @@ class Asking:
     def hides(self, tool: str) -> bool:
         """Whether a tool of the list that is known is not this caller's to see."""
         calls = self.call_route.calls
-        if calls is None or calls.may_see(tool):
+        if calls is None or calls.may_see(tool, self.find_hints(tool)):
             return False
         known = self.learner.last(self.key)
         listed = self.rules.names.find(tool)
         return listed is not None and (
             tool in self.rules.overlays or (known is not None and listed in known.listing.tools)
         )
+
+    def find_hints(self, tool: str) -> Hints | None:
+        """What the newest list says of a tool that clients call so; None where no list has it."""
+        listed = self.rules.names.find(tool)
+        return None if listed is None else self._find_listed_hints(listed)
+
+    def _find_listed_hints(self, listed: str) -> Hints | None:
+        known = self.learner.last(self.key)
+        found = None if known is None else known.listing.tools.get(listed)
+        return None if found is None else found.hints
 
     def make_served(self, known: Known) -> LearnedTools:
         """Returns the tools of a list that the route serves."""
@@ -195,7 +206,7 @@ class Asking:
         client = make_list_request(self.call_route.raw, self.message, cursor, request_id, key_header)
         # `make_outgoing` drops headers with checksums or signatures of the client's body, because this body is another.
         sent = binding.make_outgoing(replace(client, body=b""), self.call_route.hop_fields, "", client.body)
-        reply = await self.upstream.relay(replace(sent, timeout=min(sent.timeout, _LONGEST), answer_only=True), None)
+        reply = await self.upstream.relay(replace(sent, timeout=_LONGEST, answer_only=True), None)
         if isinstance(reply, UpstreamReply) and reply.status < 300:
             self.learner.accept(self.key, self.session)
         return reply
@@ -253,7 +264,8 @@ class Asking:
     def report_unpinned(self, tool: ListedTool) -> None:
         """Tells of a served tool that is not defined as the operator has approved it."""
         pinned = self.rules.pinned
-        if pinned is not None and self.rules.show_name(tool.name) is not None and not self.rules.is_pinned(tool):
+        is_shown = self.rules.show_name(tool.name, tool.hints) is not None
+        if pinned is not None and is_shown and not self.rules.is_pinned(tool):
             known = {"description": tool.description, "inputSchema": tool.schema, "outputSchema": tool.output}
             change = pinned.describe_change(tool.name, tool.definition, known)
             self.reports.unpinned(self.call_route.binding.route.name, tool.name, pinned.changed, change)
@@ -263,8 +275,7 @@ class Asking:
         tool = known.listing.tools.get(self.rules.names.find(name) or "")
         if tool is None or not self.rules.withholds(tool):
             return None
-        message = f"Tool '{clean_text(name, 60)}' is not defined as its operator has approved it"
-        return Failure(codes.TOOL_NOT_APPROVED, message)
+        return refuse_unapproved(name)
 
     def _judge_unknown(self, call: ToolCall, catalogue: Catalogue) -> Tools | Failure:
         """The tools by which an unknown name is explained. Where it belongs to one of several servers, these are that

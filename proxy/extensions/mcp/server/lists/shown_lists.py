@@ -14,31 +14,42 @@ in which `list_changed` comes first, so that the client reads the list again. A 
 from __future__ import annotations
 
 import operator
+import re
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import replace
+from itertools import pairwise
 from typing import Final
 
+from proxy.core.contract.definitions import read_hints
 from proxy.core.contract.function_pages import SEARCH
 from proxy.core.contract.listed_schema import BadSchemaError, parse_schema
+from proxy.core.json.contentcoding import is_coded
 from proxy.core.json.jsonspan import replace_values
 from proxy.core.json.jsontext import dumps, parse
-from proxy.core.model.values import HttpReply, JsonValue, UpstreamReply
+from proxy.core.model.values import HttpReply, JsonValue, Pointer, UpstreamReply
 from proxy.extensions.mcp.adapters.mcp import INTERNAL_ERROR
 from proxy.extensions.mcp.adapters.mcplist import MAX_LIST, read_tool
 from proxy.extensions.mcp.adapters.mcpmessage import Message
 from proxy.extensions.mcp.core.listed_tools import LearnedTools, LearnPolicy, ListedTool, Listing
 from proxy.extensions.mcp.core.tool_search import DESCRIBE, DESCRIBE_TOOL, SEARCH_TOOL
 from proxy.extensions.mcp.server.lists.learner import decode_body, find_header
-from proxy.upstream.faults import close_body
+from proxy.upstream.faults import close_body, close_stream
 
 _TOO_LONG: Final = (
     f"The server's list of tools has more than {MAX_LIST >> 20} MiB, which is too long to leave out the tools that are "
     "not served here. The server has to list them on several pages."
 )
+_EVENT_TOO_LONG: Final = (
+    f"An event of this stream has more than {MAX_LIST >> 20} MiB, which is too long to leave out tools that are not "
+    "served here."
+)
 _UNREADABLE: Final = (
     "The server's list of tools cannot be read as strict JSON, so what is not served here cannot be left out."
 )
+# The empty line at the end of an event, however lines end (WHATWG HTML, "Parsing an event stream").
+_EVENT_END: Final = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
+_LINE_END: Final = re.compile(rb"\r\n|\r")
 _DROPPED: Final = frozenset({"content-encoding", "content-length", "etag", "content-md5", "digest", "repr-digest"})
 # The most function names in the container's description.
 _SHOWN: Final = 40
@@ -71,6 +82,65 @@ def filter_list(
     if isinstance(reply.body, bytes):
         return replace(reply, headers=headers, body=reading.write(reply.body))
     return replace(reply, headers=headers, body=_Gathered(reply, reading))
+
+
+def filter_events(reply: UpstreamReply, rules: LearnPolicy, unpinned: Unpinned) -> UpstreamReply:
+    """Writes each event of a stream that a client reads on (`Last-Event-ID`) as clients see it, as it comes: the answer
+    to a `tools/list` may be among them. What is no stream of events, or is coded, is read to its end first."""
+    reading = _Reading(reply, rules, None, unpinned)
+    if isinstance(reply.body, bytes) or not reading.is_streamed or is_coded(find_header(reply, "content-encoding")):
+        return filter_list(reply, rules, None, unpinned)
+    headers = tuple(field for field in reply.headers if field[0].lower() not in _DROPPED)
+    return replace(reply, headers=headers, body=_FilteredEvents(reply.body, reading))
+
+
+class _FilteredEvents:
+    """A stream of events, each passed on once it is whole. One that is too long ends the stream with an error."""
+
+    def __init__(self, body: AsyncIterator[bytes], reading: _Reading) -> None:
+        self._body = body
+        self._reading = reading
+        self._kept = bytearray()
+        self._ended = False
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        while not self._ended:
+            try:
+                piece = await anext(self._body)
+            except StopAsyncIteration:
+                break
+            if passed := self._take_events(piece):
+                return passed
+        self._ended = True
+        if not self._kept:
+            raise StopAsyncIteration
+        last, self._kept = (
+            bytes(self._kept),
+            bytearray(),
+        )  # an event without an end is none; some clients read it as one
+        return self._reading.write_event(last)
+
+    def _take_events(self, piece: bytes) -> bytes:
+        """The events that are whole with a further piece, as clients see them."""
+        searched = max(len(self._kept) - 3, 0)
+        self._kept += piece
+        passed, start = bytearray(), 0
+        for end in _EVENT_END.finditer(self._kept, searched):
+            passed += self._reading.write_event(bytes(self._kept[start : end.end()]))
+            start = end.end()
+        self._kept = self._kept[start:]
+        if len(self._kept) > MAX_LIST:
+            self._kept, self._ended = bytearray(), True
+            passed += self._reading.write_error(_EVENT_TOO_LONG)
+        return bytes(passed)
+
+    async def aclose(self) -> None:
+        """Closes the stream early."""
+        self._ended, self._kept = True, bytearray()
+        await close_stream(self._body)
 
 
 class _Gathered:
@@ -110,47 +180,63 @@ class _Reading:
         self._unpinned = unpinned
         self._request_id = request_id
         kind = find_header(reply, "content-type").partition(";")[0].strip().lower()
-        self._is_streamed = kind == "text/event-stream"
+        self.is_streamed = kind == "text/event-stream"
 
     def write(self, sent: bytes) -> bytes:
         """Returns the whole answer for the client. `sent` is the upstream's answer, longer than MAX_LIST where reading
         stopped there."""
         body = decode_body(self._reply, sent) if len(sent) <= MAX_LIST else None
         if body is None:
-            error = self._error(_TOO_LONG if len(sent) > MAX_LIST else _UNREADABLE)
-            return b"data: " + error + b"\n\n" if self._is_streamed else error
-        if not self._is_streamed:
+            why = _TOO_LONG if len(sent) > MAX_LIST else _UNREADABLE
+            return self.write_error(why) if self.is_streamed else self._error(why)
+        if not self.is_streamed:
             return self._message(body)
-        whole = body.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        return b"".join(self._event(block) + b"\n\n" for block in whole.split(b"\n\n") if block)
+        ends = [0, *(end.end() for end in _EVENT_END.finditer(body)), len(body)]
+        return b"".join(self.write_event(body[start:end]) for start, end in pairwise(ends))
 
-    def _event(self, block: bytes) -> bytes:
-        lines = block.split(b"\n")
-        data = [line[5:].removeprefix(b" ") for line in lines if line.startswith(b"data:")]
-        if not any(data):
-            return block
-        others = [line for line in lines if not line.startswith(b"data:")]
-        return b"\n".join([*others, b"data: " + self._message(b"\n".join(data))])
+    def write_event(self, event: bytes) -> bytes:
+        """Returns an event, with the empty line at its end, as clients see it."""
+        lines = _LINE_END.sub(b"\n", event).split(b"\n")
+        data = b"\n".join(line[5:].removeprefix(b" ") for line in lines if line.startswith(b"data:"))
+        written = self._message(data) if data else data
+        if written == data:
+            return event
+        others = [line for line in lines if line and not line.startswith(b"data:")]
+        return b"\n".join([*others, b"data: " + written, b"", b""])
+
+    def write_error(self, message: str) -> bytes:
+        """Returns an event with an error in the place of an answer."""
+        return b"data: " + self._error(message) + b"\n\n"
 
     def _message(self, text: bytes) -> bytes:
-        """A message; a list of tools holds only what the route serves."""
-        value = parse(text)
-        result = value.get("result") if isinstance(value, dict) else None
-        tools = result.get("tools") if isinstance(result, dict) else None
-        if not isinstance(value, dict):
-            return self._error(_UNREADABLE) if b'"tools"' in text else text  # unreadable text could list hidden tools
-        if not isinstance(result, dict) or not isinstance(tools, list):
+        """A message, or a batch of them; a list of tools holds only what the route serves."""
+        if b"tools" not in text and b"\\u" not in text:
             return text
+        value = parse(text)
+        if not isinstance(value, dict | list):
+            return self._error(_UNREADABLE) if b'"tools"' in text else text  # unreadable text could list hidden tools
+        messages = enumerate(value) if isinstance(value, list) else [(None, value)]
+        changes: dict[Pointer, bytes] = {}
+        for at, message in messages:
+            if (shown := self._filter(message)) is not None:
+                changes[(*(() if at is None else (at,)), "result", "tools")] = dumps(shown)
+        return replace_values(text, changes) if changes else text
+
+    def _filter(self, message: JsonValue) -> list[JsonValue] | None:
+        """The tools of the list in a message as clients see them; None where nothing differs."""
+        result = message.get("result") if isinstance(message, dict) else None
+        tools = result.get("tools") if isinstance(result, dict) else None
+        if not isinstance(tools, list):
+            return None
         shown: list[JsonValue] = [entry for tool in tools if (entry := self._show(tool)) is not None]
-        is_same = len(shown) == len(tools) and all(map(operator.is_, shown, tools))
-        return text if is_same else replace_values(text, {("result", "tools"): dumps(shown)})
+        return None if len(shown) == len(tools) and all(map(operator.is_, shown, tools)) else shown
 
     def _show(self, tool: JsonValue) -> JsonValue:
         """An entry of the list as clients see it, the same object where nothing differs; None where they do not."""
         if not isinstance(tool, dict):
             return None
         listed = str(tool.get("name"))
-        name = self._rules.show_name(listed)
+        name = self._rules.show_name(listed, read_hints(tool))
         if name is None or self._is_hidden(tool):
             return None
         described = self._rules.descriptions.get(name)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from typing import Final
 
 from proxy.core.json.jsontext import TextLimits, dumps, parse
@@ -39,6 +40,8 @@ from proxy.upstream.faults import RESPONSE_TIMEOUT, ReplyBroken
 
 INITIALIZE: Final = "initialize"
 DISCOVER: Final = "server/discover"
+# Seconds that the first answer of a process may take, whatever a tool may take: some commands fetch a package first.
+_READY: Final = 300.0
 _CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
 _LIMITS: Final = TextLimits(depth=128, nodes=2_000_000)
 _METHOD_NOT_FOUND: Final = -32601
@@ -92,6 +95,8 @@ class StdioUpstream:
         message = read_message(raw, _LIMITS)
         if isinstance(message, JsonProblem | MessageBatch):
             return _refusal(400, _INVALID_REQUEST, "Invalid Request: one JSON-RPC message is expected")
+        if message.method in (INITIALIZE, DISCOVER):
+            request = replace(request, timeout=max(request.timeout, _READY))
         if message.modern:
             channel = await self.sessions.stateless()
             return await self._ask_stateless(channel, request, message, body)

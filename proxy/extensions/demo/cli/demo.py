@@ -1,0 +1,208 @@
+"""`demo` runs the bundled sample tools, a script in place of a model, and the proxy in front of them, on the example
+config, with calls to paste."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import shlex
+import signal
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from proxy.cli.operator_console import make_link, open_console
+from proxy.cli.options import HelpText
+
+if TYPE_CHECKING:
+    from proxy.config.load import Loaded
+    from proxy.config.model import Address, Config
+    from proxy.extensions.demo.samples.model import ScriptedModel
+    from proxy.extensions.demo.samples.server import SampleServer
+    from proxy.server import Serving
+
+EXAMPLE: Final = "config.example.yaml"
+
+EPILOG: Final = """\
+The tools listen on 127.0.0.1:9101, a script in place of a model on 9102, the proxy and its admin port where the example
+config says (8080 and 9090). A port that is taken is replaced by a free one; the calls that are printed always have the
+right one.
+
+examples:
+  toolcall-proxy demo
+  toolcall-proxy demo --config mine.yaml     another config; its upstream's url: ${SAMPLE_TOOLS_URL}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One call to paste: its request, and a remark about what it demonstrates."""
+
+    shows: str
+    path: str
+    body: str | None = None
+
+    def curl(self, url: str) -> str:
+        """The call as a curl command with the full URL."""
+        if self.body is None:
+            return f"curl -s {url}{self.path}"
+        quoted = shlex.quote(self.body)
+        return f"curl -s {url}{self.path} -H 'Content-Type: application/json' -d {quoted}"
+
+
+# One per route of the example config (tests/extensions/demo/test_demo.py runs them all).
+SAMPLES: Final = (
+    Sample("a clean call goes on byte for byte", "/tools/weather", '{"lat": 48.85, "lon": 2.35}'),
+    Sample("numbers in quotes are repaired", "/tools/weather", '{"lat": "48.85", "lon": "2.35"}'),
+    Sample("what cannot be repaired is explained; the tool is not asked", "/tools/weather", '{"lat": "48.85 N"}'),
+    Sample(
+        "the nearest member of a list is suggested", "/tools/currency", '{"amount": 5, "from": "USD", "to": "Euro"}'
+    ),
+    Sample("a JSON string, a wrong case: repaired as well", "/tools/read_file", r'"{\"Path\": \"welcome.txt\"}"'),
+    Sample("a container takes no parameters", "/tools/Math", '{"function": "Add", "a": 5, "b": 10}'),
+    Sample("called with nothing it lists its functions", "/tools/Math", "{}"),
+    Sample("which are called by their own names", "/tools/Add", '{"a": "5", "b": 10}'),
+    Sample("", "/tools/Subtract", '{"a": 5, "b": 10}'),
+    Sample("", "/tools/Multiply", '{"a": 5, "b": 10}'),
+    Sample("the tool's own error is told with what to do about it", "/tools/Divide", '{"a": 5, "b": 0}'),
+    Sample("an unknown tool", "/tools/wether", '{"lat": 48.85, "lon": 2.35}'),
+    Sample(
+        "one path for all tools, the body names one",
+        "/call",
+        '{"id": "call_1", "tool": "weather", "arguments": {"lat": "48.85", "lon": "2.35"}}',
+    ),
+    Sample(
+        "the same in OpenAI's shape",
+        "/openai/call",
+        r'{"id": "call_2", "function": {"name": "weather", "arguments": "{\"lat\": \"48.85\", \"lon\": 2.35}"}}',
+    ),
+    Sample("a check alone, nothing is sent", "/validate/weather", '{"lat": "48.85", "lon": "2.35"}'),
+    Sample(
+        "layer 3: a model is asked what no rule can know (here a script answers, that knows this call by heart)",
+        "/corrected/currency",
+        '{"amount": "five", "from": "USD", "to": "EUR"}',
+    ),
+    Sample(
+        "layer 4: the same where the tool itself refuses, with what the user wants",
+        "/corrected/currency",
+        '{"amount": 5, "from": "USD", "to": "Euro"}',
+    ),
+    Sample("relayed: how many calls have reached each tool", "/status"),
+)
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Describes the verb's arguments."""
+    verb = subparsers.add_parser(
+        "demo",
+        help="try it: sample tools and the proxy, with calls to paste",
+        description="Starts the bundled sample tools and the proxy in front of them, prints calls to paste, and serves "
+        "until Ctrl-C.",
+        epilog=EPILOG,
+        formatter_class=HelpText,
+    )
+    verb.add_argument("--config", metavar="CONFIG", type=Path, help="another config than the bundled example")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serves until SIGINT or SIGTERM and gives the exit code."""
+    from proxy.config.load import load
+    from proxy.config.mistakes import ConfigError
+    from proxy.extensions.demo.samples.server import run_server
+
+    with run_server(_start_tools()) as tools, run_server(_start_model()) as model:
+        urls = {"SAMPLE_TOOLS_URL": tools.url, "SAMPLE_MODEL_URL": model.url}
+        try:
+            loaded = load(args.config or find_example_config(), {**os.environ, **urls})
+        except ConfigError as error:
+            print(error, file=sys.stderr)
+            return 2
+        asyncio.run(_serve(loaded, tools.url))
+    return 0
+
+
+def find_example_config() -> Path:
+    """The example config: in the package where it was installed, else at the top of the repository."""
+    package = Path(__file__).parents[3]
+    installed = package / "bundled" / EXAMPLE
+    return installed if installed.is_file() else package.parent / EXAMPLE
+
+
+def _start_tools() -> SampleServer:
+    """Starts the sample tools at their usual port, or at a free one."""
+    from proxy.extensions.demo.samples.server import DEFAULT_PORT, SampleServer
+
+    try:
+        return SampleServer(DEFAULT_PORT)
+    except OSError:
+        server = SampleServer(0)
+        _say_taken(DEFAULT_PORT, "sample tools listen", server.server_port)
+        return server
+
+
+def _start_model() -> ScriptedModel:
+    """Starts the scripted model endpoint at its usual port, or at a free one."""
+    from proxy.extensions.demo.samples.model import DEFAULT_MODEL_PORT, ScriptedModel
+
+    try:
+        return ScriptedModel(DEFAULT_MODEL_PORT)
+    except OSError:
+        server = ScriptedModel(0)
+        _say_taken(DEFAULT_MODEL_PORT, "scripted model listens", server.server_port)
+        return server
+
+
+async def _serve(loaded: Loaded, tools_url: str) -> None:
+    from proxy.server import start_serving
+
+    ended = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    loaded = _allow_other_ports(loaded)
+    serving = await start_serving(loaded)
+    try:
+        _say_where_else(loaded.config, serving)
+        print(_write_welcome(serving.url, make_link(serving.admin_url, loaded), tools_url), flush=True)
+        await ended.wait()
+        print("\nstopping", flush=True)
+    finally:
+        await serving.stop(grace=1.0)
+
+
+def _allow_other_ports(loaded: Loaded) -> Loaded:
+    """The config with any free port in place of a taken one, and with a console if it has an operator's port."""
+    config = loaded.config
+    other = replace(loaded, config=replace(config, listen=replace(config.listen, or_free=True)))
+    return other if config.admin is None else open_console(other)
+
+
+def _say_where_else(config: Config, serving: Serving) -> None:
+    """Prints which ports were taken, and which are used instead."""
+    asked: dict[str, tuple[Address, str]] = {serving.url: (config.listen, "proxy listens")}
+    if config.admin is not None and serving.admin_url is not None:
+        asked[serving.admin_url] = (config.admin.listen, "admin port is")
+    for url, (address, who) in asked.items():
+        port = urlsplit(url).port
+        if port is not None and address.port not in (0, port):
+            _say_taken(address.port, who, port)
+
+
+def _say_taken(port: int, who: str, instead: int) -> None:
+    print(f"port {port} is taken: the {who} on {instead} instead", flush=True)
+
+
+def _write_welcome(url: str, console: str | None, tools_url: str) -> str:
+    calls = []
+    for sample in SAMPLES:
+        calls += [f"\n# {sample.shows}"] * bool(sample.shows) + [sample.curl(url)]
+    link = f"console        {console}\n" if console else ""
+    shown = ", and is shown by the console" if console else ""
+    return (
+        f"the proxy      {url}\nsample tools   {tools_url}\n{link}\n"
+        "Paste these into another terminal (add -i to see the headers, such as Tool-Repairs):\n"
+        + "\n".join(calls)
+        + f"\n\nEach call is one line of log here{shown}.\nCtrl-C ends it.\n"
+    )

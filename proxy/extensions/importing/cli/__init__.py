@@ -1,0 +1,1 @@
+"""The verb, and what `check --live` asks."""

@@ -1,0 +1,26 @@
+"""`check --live`: asks the sources of imported tools, and tells what has changed since."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from pathlib import Path
+from typing import Final
+
+from proxy.cli.check_formats import CheckReport
+from proxy.extensions.importing.harvest import ImportProblem
+from proxy.extensions.importing.live import describe_drift, look_live
+
+EXIT_DRIFT: Final = 1
+EXIT_PROBLEM: Final = 2
+
+
+def check_live(report: CheckReport, args: argparse.Namespace) -> int:
+    """Puts what has changed into the report; gives the exit code for that."""
+    try:
+        drifts = asyncio.run(look_live(Path(report.path).parent, tuple(args.header)))
+    except ImportProblem as problem:
+        report.problem = f"check --live: {problem}"
+        return EXIT_PROBLEM
+    report.sources = [(list(describe_drift(found)), found.is_found) for found in drifts]
+    return EXIT_DRIFT * any(found.is_found for found in drifts)

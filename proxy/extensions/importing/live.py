@@ -1,0 +1,161 @@
+"""Compares the record of an import with its sources as they are now; each change of a schema has its JSON Pointer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+
+from proxy.core.json.jsontext import are_equal, dumps, format_pointer
+from proxy.core.model.values import Headers, JsonValue, Pointer
+from proxy.extensions import find_source, load_place
+from proxy.extensions.importing.harvest import (
+    FILE,
+    Harvest,
+    ImportProblem,
+    Recorded,
+    describe_unguarded,
+    flatten_text,
+    read_record,
+)
+
+_SHOWN: Final = 60  # characters of a value in a line of text
+
+
+@dataclass(frozen=True, slots=True)
+class DescriptionChange:
+    """One change of a schema, at `path`. `before` is None for what was added, `after` for what was removed."""
+
+    kind: Literal["added", "removed", "changed"]
+    path: Pointer
+    before: JsonValue = None
+    after: JsonValue = None
+
+    def __str__(self) -> str:
+        place = format_pointer(self.path) or "the whole schema"
+        if self.kind == "changed":
+            return f"changed  {place}: {_shorten(self.before)} is now {_shorten(self.after)}"
+        return f"{self.kind:<8} {place}: {_shorten(self.after if self.kind == 'added' else self.before)}"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceDrift:
+    """The changes of one source. `changed`: tool -> the changes of its schema; `gone`: tools that the source no longer
+    has -> the reason, or ''; `new`: tools that it had not before; `same`: the number of unchanged tools; `unguarded`:
+    tools -> what their schemas surely mean and do not guard."""
+
+    source: str
+    same: int
+    changed: dict[str, tuple[DescriptionChange, ...]] = field(default_factory=dict)
+    gone: dict[str, str] = field(default_factory=dict)
+    new: tuple[str, ...] = ()
+    unguarded: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def is_found(self) -> bool:
+        """Whether a tool that the config serves has changed or is gone."""
+        return bool(self.changed or self.gone)
+
+
+async def look_live(folder: Path, headers: Headers) -> list[SourceDrift]:
+    """Compares every source recorded beside a config with its record. `headers` go with every request.
+
+    Raises ImportProblem if there is no record or a source does not answer.
+    """
+    path = folder / FILE
+    try:
+        recorded = read_record(path.read_bytes())
+    except OSError as error:
+        hint = "it is written by `toolcall-proxy import`; a config written by hand has no source to compare with"
+        raise ImportProblem(f"cannot read {path}: {error.strerror}", hint) from None
+    return [compare_source(source, await _now(source, headers, folder)) for source in recorded]
+
+
+async def _now(recorded: Recorded, headers: Headers, folder: Path) -> Harvest:
+    row = find_source(recorded.kind)
+    if not row.is_installed:
+        raise ImportProblem(f"{recorded.source}: the source {recorded.kind!r} {row.absence}")
+    found: Harvest = await load_place(row.sources[recorded.kind])(recorded, headers, folder)
+    return found
+
+
+def compare_source(recorded: Recorded, now: Harvest) -> SourceDrift:
+    """Compares the record of a source with the source as it is now."""
+    live = {tool.origin: tool.schema for tool in now.tools}
+    why = {left.name: left.why for left in now.left_out}
+    changed = {
+        name: found
+        for name, (origin, schema) in recorded.tools.items()
+        if origin in live and (found := tuple(list_changes(schema, live[origin])))
+    }
+    gone = {name: why.get(origin, "") for name, (origin, _) in recorded.tools.items() if origin not in live}
+    new = tuple(tool.origin for tool in now.tools if tool.origin not in recorded.seen)
+    same = len(recorded.tools) - len(changed) - len(gone)
+    unguarded = {tool.origin: remarks for tool in now.tools if (remarks := describe_unguarded(tool))}
+    return SourceDrift(recorded.source, same, changed, gone, new, unguarded)
+
+
+def describe_drift(found: SourceDrift) -> Iterator[str]:
+    """The drift of one source as lines of text."""
+    counts = f"{found.same} as imported, {len(found.changed)} changed, {len(found.gone)} gone"
+    yield f"{found.source.partition('?')[0]}: {counts}"
+    for name, changes in found.changed.items():
+        yield f"  {flatten_text(name)}:"
+        yield from (f"    {flatten_text(str(change))}" for change in changes)
+    for name, why in found.gone.items():
+        yield f"  {flatten_text(name)}: gone" + (f": {flatten_text(why)}" if why else "")
+    yield from (f"  new, served by no route: {flatten_text(origin)}" for origin in found.new)
+    for name, remarks in found.unguarded.items():
+        yield f"  {flatten_text(name)}: its schema guards less than it says: {flatten_text(remarks)}"
+
+
+def _shorten(value: JsonValue) -> str:
+    text = dumps(value).decode()
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+
+
+def list_changes(before: JsonValue, after: JsonValue, path: Pointer = ()) -> Iterator[DescriptionChange]:
+    """The changes from one schema to another, in the order of the older one. Lists of single values (`required`,
+    `enum`, `type`) are compared as sets, other lists place by place."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        yield from _compare_mappings(before, after, path)
+    elif isinstance(before, list) and isinstance(after, list):
+        yield from (_compare_sets if _is_flat(before) and _is_flat(after) else _compare_lists)(before, after, path)
+    elif not are_equal(before, after):
+        yield DescriptionChange("changed", path, before, after)
+
+
+def _compare_mappings(
+    before: dict[str, JsonValue], after: dict[str, JsonValue], path: Pointer
+) -> Iterator[DescriptionChange]:
+    for key, value in before.items():
+        if key in after:
+            yield from list_changes(value, after[key], (*path, key))
+        else:
+            yield DescriptionChange("removed", (*path, key), before=value)
+    for key, value in after.items():
+        if key not in before:
+            yield DescriptionChange("added", (*path, key), after=value)
+
+
+def _compare_sets(before: list[JsonValue], after: list[JsonValue], path: Pointer) -> Iterator[DescriptionChange]:
+    for value in before:
+        if not any(are_equal(value, other) for other in after):
+            yield DescriptionChange("removed", path, before=value)
+    for value in after:
+        if not any(are_equal(value, other) for other in before):
+            yield DescriptionChange("added", path, after=value)
+
+
+def _compare_lists(before: list[JsonValue], after: list[JsonValue], path: Pointer) -> Iterator[DescriptionChange]:
+    for index, (old, new) in enumerate(zip(before, after, strict=False)):
+        yield from list_changes(old, new, (*path, index))
+    for index in range(len(after), len(before)):
+        yield DescriptionChange("removed", (*path, index), before=before[index])
+    for index in range(len(before), len(after)):
+        yield DescriptionChange("added", (*path, index), after=after[index])
+
+
+def _is_flat(values: list[JsonValue]) -> bool:
+    return not any(isinstance(value, dict | list) for value in values)
