@@ -23,13 +23,15 @@ from tests.serving.wire import replies, tool
 
 CHAT = "/v1/chat/completions"
 FILLING: list[Any] = [{"role": "user", "content": [{"type": "text", "text": "a"}] * 5}] * 4_000
+LONG: list[Any] = [{"role": "user", "content": "x" * 3_000_000}]
 WRONG, RIGHT = '{"days": 3}', '{"city": "Oslo", "days": 3}'
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_an_answer_to_a_large_request_is_judged_and_asked_about(stream: bool) -> None:
-    request = chat_request(messages=FILLING, stream=stream)
-    assert is_rich(request)
+@pytest.mark.parametrize("messages", [FILLING, LONG])
+async def test_an_answer_to_a_large_request_is_judged_and_asked_about(stream: bool, messages: list[Any]) -> None:
+    request = chat_request(messages=messages, stream=stream)
+    assert is_rich(request) == (messages is FILLING)
     sent = [streamed(chat_stream((text,))) if stream else whole(chat_answer(text)) for text in (WRONG, RIGHT)]
     routes = "  - {path: /v1, upstream: tools, model: {retries: 1, retry_tokens: 10000000}}"
     async with tool(replies(*sent)) as server, proxied(routes, server.url) as proxy:
