@@ -315,6 +315,7 @@ EXTENSIONS: Final = (
         uses=("mcp",),
         no_config={"model": NoConfig("chat.cli.model_config:make_config_file")},
         evaluations={"model": "chat.cli.evaluate_model:run"},
+        metrics="chat.server.model_metrics:METRICS",
         relays={
             "model": RelayKind(
                 reader="chat.config.model_section:read_model",

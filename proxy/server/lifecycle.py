@@ -234,7 +234,8 @@ class Serving:
 
     def _make_reports(self) -> Reports:
         self.unpinned = UnpinnedWatch(self._tool_unpinned)
-        return Reports(self.metrics.learn_tools, self._schema_unusable, self._schema_unguarded, self.unpinned)
+        heard = (self.metrics.learn_tools, self._schema_unusable, self._schema_unguarded, self.unpinned)
+        return Reports(*heard, self.metrics.add_counter, self.metrics.knows)
 
     def _schema_unusable(self, route: str, tool: str, reason: str) -> None:
         self.log.event("tool schema cannot be used", "warning", route=route, tool=tool, reason=reason)

@@ -11,6 +11,8 @@ from proxy.core.model.values import JsonValue, ToolResult, UpstreamFault, Upstre
 from proxy.interfaces import CallRecord, Services, ToolTexts, Upstream, UpstreamRequest
 from proxy.server.bound_route import RouteRequest
 from proxy.server.http.responses import answer_failure
+from proxy.telemetry.metric_table import MetricRow
+from proxy.telemetry.metrics import Counter
 
 # What an extension answers with.
 Answer = web.StreamResponse
@@ -50,9 +52,12 @@ class Reports:
     """The observers of listed tools. `learned` receives a route's name and the names of its tools; `unusable` receives
     a route, a tool, and why the tool's schema cannot be used; `unguarded` the same where a schema surely means more
     than it guards. Each is called once per list, the last two for each tool. `unpinned` receives a route, a tool that
-    is not defined as approved, what becomes of it, and how it differs, each time that a list is read."""
+    is not defined as approved, what becomes of it, and how it differs, each time that a list is read. `add_counter`
+    adds a metric of the extension; `knows` says of a route and a tool whether the tool may be a label value there."""
 
     learned: Callable[[str, Iterable[str]], None]
     unusable: Callable[[str, str, str], None]
     unguarded: Callable[[str, str, str], None]
     unpinned: Callable[[str, str, str, str], None]
+    add_counter: Callable[[MetricRow], Counter]
+    knows: Callable[[str, str], bool]

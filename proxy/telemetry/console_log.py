@@ -51,10 +51,11 @@ def _format_time(stamp: str) -> str:
 
 
 def _format_subject(entry: Entry) -> str:
-    """The tool, or method and route of a request that is not a call."""
+    """The tool, with the model that called it where its answer was judged; or method and route of any other request."""
     tool = entry.get("gen_ai.tool.name")
     name = str(tool) if tool else f"{entry.get('http.request.method', '')} {entry.get('http.route') or '(no route)'}"
-    return cut(escape(name), _NAME)
+    model = entry.get("gen_ai.request.model")
+    return cut(escape(f"{name} ({model})" if tool and model else name), _NAME)
 
 
 def _add_colour(text: str, outcome: str) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from proxy.extensions.access.pins.lock_file import write_lock
+from tests.extensions.chat.answers import chat_answer, chat_request, whole
 from tests.extensions.correction.model import completion
 from tests.extensions.mcp.server import McpServer, call
 from tests.serving.proxied import WEATHER, Proxied, proxied
@@ -34,6 +35,7 @@ ROUTES = f"""
   - {{path: /final, upstream: none, tool: final, schema: {SCHEMA}}}
   - {{path: /corrected, upstream: tools, tool: corrected, schema: {SCHEMA}, correct: {{validation_feedback: on}}}}
   - {{path: /mcp, protocol: mcp, upstream: mcp}}
+  - {{path: /v1, upstream: llm, model: {{retries: 1}}}}
   - {{path: /dead, upstream: dead, tool: dead, schema: {SCHEMA}, resend: {{max: 1, backoff: 1ms}}}}
 """
 # Bodies by path, all of one conversation. A rate needs them twice: before the first scrape and after.
@@ -58,6 +60,8 @@ async def happen(proxy: Proxied, listing: McpServer, conversation: str) -> None:
         await proxy.post("/mcp", json.dumps(message).encode(), "Accept: application/json, text/event-stream")
     for path, body in CALLS:
         await proxy.post(path, body, f"X-Conversation-Id: {conversation}")
+    for headers in ((), ("Content-Encoding: br",)):
+        await proxy.post("/v1/chat/completions", chat_request(), *headers)
     await proxy.ask_admin("/-/reload", "Content-Length: 0", method="POST")
 
 
@@ -80,10 +84,17 @@ async def test_no_panel_is_empty_and_every_alert_is_evaluated(tmp_path: Path, mo
 
     corrects = replies(completion('{"lat": 1}', prompt_tokens=300, completion_tokens=20))
     listing = McpServer()
-    async with collector() as received, tool(sunny) as server, tool(corrects) as model, tool(listing) as mcp:
+    async with (
+        collector() as received,
+        tool(sunny) as server,
+        tool(corrects) as model,
+        tool(listing) as mcp,
+        tool(replies(whole(chat_answer("{}")))) as llm,
+    ):
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", received.url)
         upstreams = (
             f'{{tools: {{url: "{server.url}"}}, model: {{url: "{model.url}"}}, '
+            f'llm: {{url: "{llm.url}"}}, '
             f'mcp: {{url: "{mcp.url}"}}, '
             "dead: {url: 'http://127.0.0.1:9', breaker: {failures: 2}}}"
         )

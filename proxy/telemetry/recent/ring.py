@@ -70,6 +70,7 @@ class CallFilter:
     `since` in seconds since the epoch; `after` and `before` are numbers: only later or earlier entries."""
 
     tool: frozenset[str] = frozenset()
+    model: frozenset[str] = frozenset()
     route: frozenset[str] = frozenset()
     outcome: frozenset[str] = frozenset()
     code: str = ""
@@ -268,9 +269,12 @@ def _restore(told: tuple[Any, ...]) -> CallRecord:
 
 
 # --- choosing ---------------------------------------------------------------------------------------------------------
+# The name of the model whose answer a call stood in.
+_MODEL: Final = "gen_ai.request.model"
 # What a filter compares -> its name in the log's line.
 _FIELDS: Final = {
     "tool": "gen_ai.tool.name",
+    "model": _MODEL,
     "route": "http.route",
     "outcome": "outcome",
     "request_id": "correlation_id",
@@ -283,6 +287,8 @@ def _value(kept: KeptCall, name: str) -> str:
     told = kept.told
     if isinstance(told, dict):
         return str(told.get(_FIELDS[name]) or "")
+    if name == "model":
+        return str(told[_PLACES["notes"]].get(_MODEL, ""))
     return show_name(told[_PLACES[name]]) if name == "tool" else str(told[_PLACES[name]] or "")
 
 

@@ -1,8 +1,10 @@
-"""The calls of a whole answer, each with the places of its name and arguments in the JSON text, by API."""
+"""The calls of a whole answer, each with the places of its name and arguments in the JSON text, by API; and whose they
+are."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -10,6 +12,9 @@ from proxy.core.json.jsonspan import find_span, replace_values
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.extensions.chat.core.model_request import Api
+
+# What tells no two names of tools apart.
+_SEPARATORS: Final = re.compile(r"[\s_.\-/:]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,3 +117,17 @@ def _read_encoded(text: bytes, holder: Mapping[str, Any], at: Pointer, call_id: 
 
 def _read_id(written: object) -> str:
     return written if isinstance(written, str) else ""
+
+
+def find_tool_name(named: str, tools: Iterable[str]) -> str | None:
+    """The tool's own name; None where no tool, or more than one, can be meant."""
+    known = list(tools)
+    if named in known:
+        return named
+    folded = _fold_name(named)
+    alike = [tool for tool in known if folded and _fold_name(tool) == folded]
+    return alike[0] if len(alike) == 1 else None
+
+
+def _fold_name(name: str) -> str:
+    return _SEPARATORS.sub("", name).casefold()

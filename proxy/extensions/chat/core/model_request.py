@@ -39,12 +39,15 @@ _ANY_OBJECT: Final[dict[str, JsonValue]] = {"type": "object"}
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """A request that names tools. `body` is its JSON value; `streams`: the answer comes as server-sent events."""
+    """A request that names tools. `body` is its JSON value; `streams`: the answer comes as server-sent events. `whole`
+    is the text of a request of which `body` is a part only (large_requests.py), else empty; `size` in bytes."""
 
     api: Api
     body: dict[str, JsonValue] = field(repr=False)
     tools: Listing
     streams: bool
+    size: int
+    whole: bytes = field(default=b"", repr=False)
 
     @property
     def model(self) -> str:
@@ -94,7 +97,7 @@ def read_model_request(api: Api, text: bytes) -> ModelRequest | None:
     for name in _list_other_names(api, body):
         tools.setdefault(name, _make_unusable(name, ""))
     digest = hashlib.sha256("".join(tool.digest for tool in tools.values()).encode()).hexdigest()
-    return ModelRequest(api, body, Listing(tools, digest, len(text)), body.get("stream") is True)
+    return ModelRequest(api, body, Listing(tools, digest, len(text)), body.get("stream") is True, len(text))
 
 
 def _forbids_calls(choice: JsonValue) -> bool:

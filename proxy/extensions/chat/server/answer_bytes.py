@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import AsyncGenerator
 
 from proxy.core.model.values import Headers, UpstreamReply
+from proxy.extensions.mcp.server.replayed_body import ReplayedBody
 
 # Fields that do not hold for an answer that was changed.
 _OF_THE_BYTES = frozenset({"content-length", "etag", "content-digest", "repr-digest", "digest", "content-md5"})
@@ -46,3 +47,10 @@ async def stream_on(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGen
             yield piece
     finally:
         await rest.aclose()
+
+
+def find_reason(reply: UpstreamReply, limit: int) -> str:
+    """Why a gathered answer is relayed unread; '' where it is not."""
+    if isinstance(reply.body, bytes):
+        return "too_long" if len(reply.body) > limit else ""
+    return "cut" if isinstance(reply.body, ReplayedBody) and reply.body.is_broken else "too_long"

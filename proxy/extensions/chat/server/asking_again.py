@@ -13,7 +13,7 @@ from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.values import Attempt, FeedbackLimits, JsonProblem, JsonValue, Repair, ToolResult
 from proxy.extensions.chat.config.model_section import ModelSettings
 from proxy.extensions.chat.core.model_request import ModelRequest
-from proxy.extensions.chat.core.next_question import REPEAT, count_tokens, sum_usage, write_next_question
+from proxy.extensions.chat.core.next_question import REPEAT, count_tokens, sum_usage
 from proxy.extensions.chat.server.call_judge import JudgedCall
 
 
@@ -76,20 +76,25 @@ class FinalAnswer:
     spent: Spending
 
 
+# Writes the body of the next question to an answer, from the results of its calls; None where it cannot be asked.
+WriteQuestion = Callable[[JsonValue, list[tuple[str, str]]], Awaitable[bytes | None]]
+
+
 async def ask_until_right(
     first: JudgedAnswer,
     asked: ModelRequest,
     settings: ModelSettings,
+    write: WriteQuestion,
     ask: Callable[[bytes], Awaitable[JudgedAnswer | None]],
 ) -> FinalAnswer:
     """The first answer whose calls are all right, or the last one. `ask` sends a body and judges its answer; None where
     there is none that can be read, and then the answer before it stays."""
-    answer, spent = first, Spending().add(first.usage, asked.tools.size + len(first.text))
+    answer, spent = first, Spending().add(first.usage, asked.size + len(first.text))
     try:
         async with asyncio.timeout(settings.retry_deadline or None):
             while answer.failed is not None and spent.may_go_on(settings):
                 results = write_results(answer.calls, spent.answers, settings.retries)
-                body = write_next_question(asked, answer.value, results)
+                body = await write(answer.value, results)
                 if body is None or (found := await ask(body)) is None:
                     break
                 answer, spent = found, spent.add(found.usage, len(body) + len(found.text))

@@ -28,9 +28,8 @@ from proxy.core.model.values import (
 from proxy.core.rules.rules import TEXT_RULES
 from proxy.extensions.chat.core.call_markup import FoundText, find_lone_call, find_text_calls
 from proxy.extensions.chat.core.call_prefix import TextWatch
-from proxy.extensions.chat.core.found_calls import CallChange, FoundCall
+from proxy.extensions.chat.core.found_calls import CallChange, FoundCall, find_tool_name
 from proxy.extensions.chat.core.model_request import ModelRequest
-from proxy.extensions.chat.core.tool_names import find_tool_name
 from proxy.extensions.mcp.core.listed_tools import LearnedTools, LearnPolicy, Policies
 from proxy.interfaces import JudgesElsewhere
 
@@ -43,7 +42,8 @@ WRITTEN: Final = "text_call"
 @dataclass(frozen=True, slots=True)
 class JudgedCall:
     """One call with what was found. Exactly one of `checked` and `failure` is set, unless the tool's schema cannot be
-    used: then neither is. `tool` is the tool's own name, or the one that was called where there is no such tool."""
+    used: then neither is, and `unusable` says why. `tool` is the tool's own name, or the one that was called where
+    there is no such tool."""
 
     found: FoundCall
     call: ToolCall
@@ -52,6 +52,7 @@ class JudgedCall:
     checked: CheckedCall | None = None
     failure: Failure | None = None
     repairs: tuple[Repair, ...] = field(default=())
+    unusable: str = ""
 
     @property
     def arguments(self) -> bytes:
@@ -92,7 +93,7 @@ class CallJudge:
         await self._elsewhere.examine(tools, name)
         policy = tools.get(name)
         if policy is None:
-            return JudgedCall(found, call, name)
+            return JudgedCall(found, call, name, unusable=tools.bad.get(name, "it cannot be used"))
         if not is_ready(policy):
             await asyncio.to_thread(prepare, policy)
         decision = await self._elsewhere.decide(call, policy)

@@ -47,13 +47,14 @@ AskOn = Callable[[list[JudgedCall], dict[str, JsonValue]], Awaitable["JudgedStre
 class StreamSteps:
     """What happens to an answer: its calls are judged, looked for in its text where `watch` (None: nowhere) sees that
     they may begin, and the model is asked again for better ones (None: not), for which it has `deadline` seconds.
-    `note` is told of an answer that went on once it has ended: of its calls and the usage that it reports.
-    `write_error` (None: wrong calls go on as they are) makes the event that ends the stream in their place."""
+    `note` is told of an answer that went on once it has ended: of its calls, the usage that it reports, and why a call
+    in it may have passed unread (`too_long`, `cut`). `write_error` (None: wrong calls go on as they are) makes the
+    event that ends the stream in their place."""
 
     judge: JudgeCalls
     find: FindInText
     watch: TextWatch | None
-    note: Callable[[list[JudgedCall], dict[str, JsonValue]], None]
+    note: Callable[[list[JudgedCall], dict[str, JsonValue], str], None]
     again: AskOn | None
     deadline: float = 0.0
     write_error: Callable[[JudgedCall], bytes] | None = None
@@ -97,6 +98,7 @@ class JudgedStream:
         self._wrong: list[JudgedCall] = []  # the calls of a refused answer
         self._after: list[bytes] = []  # what came behind them
         self._says_something = False
+        self._unread = ""  # why something that was held passed
         self._has_begun = False  # whether anything has gone out
 
     async def read(self) -> AsyncGenerator[bytes, None]:
@@ -113,7 +115,7 @@ class JudgedStream:
             raise
         finally:
             if self.is_taken and self._state is not _State.REPLACED:
-                self._steps.note(self.judged, self._own_usage)
+                self._steps.note(self.judged, self._own_usage, self._unread)
             await pieces.aclose()
             await close_body(self._reply)
 
@@ -145,7 +147,7 @@ class JudgedStream:
             out += await self._take_event(event)
         if self._state is _State.READING and self._count_held() > self._limit:
             opening, self._opening = self._opening or [], None
-            out = [*opening, *out, self._give_up()]
+            out = [*opening, *out, self._give_up("too_long")]
         return self._open(out)
 
     def _count_held(self) -> int:
@@ -287,8 +289,10 @@ class JudgedStream:
         else:
             self.refused = failed
 
-    def _give_up(self) -> bytes:
+    def _give_up(self, why: str = "cut") -> bytes:
         """All that was held, as it came; from here on everything passes."""
+        if self._held.is_holding or self._text.is_holding:
+            self._unread = why
         opening, self._opening = self._opening or [], None
         held = b"" if self._state is _State.PASSING else b"".join((*self._text.give_up(), *self._held.events))
         left, self._splitter.rest, self._state = b"".join(opening) + held + self._splitter.rest, b"", _State.PASSING

@@ -33,12 +33,12 @@ from proxy.extensions.chat.adapters.model_errors import write_message
 from proxy.extensions.chat.config.model_section import ModelSettings
 from proxy.extensions.chat.core.api_errors import write_error_event
 from proxy.extensions.chat.core.found_calls import FoundCall, find_calls, write_changes
-from proxy.extensions.chat.core.model_request import Api, ModelRequest, find_api, read_model_request
-from proxy.extensions.chat.core.next_question import write_next_question
+from proxy.extensions.chat.core.model_request import Api, ModelRequest, find_api
 from proxy.extensions.chat.core.stream_usage import make_answer
 from proxy.extensions.chat.core.written_calls import NewCall, find_answer_text, make_call_id, write_calls
 from proxy.extensions.chat.server.answer_bytes import (
     find_header,
+    find_reason,
     is_plain,
     keep_true,
     make_headers_again,
@@ -55,6 +55,8 @@ from proxy.extensions.chat.server.asking_again import (
 from proxy.extensions.chat.server.call_judge import CallJudge, JudgedCall
 from proxy.extensions.chat.server.call_records import note_calls
 from proxy.extensions.chat.server.judged_stream import JudgedStream, StreamSteps
+from proxy.extensions.chat.server.large_bodies import LargeRequests
+from proxy.extensions.chat.server.model_metrics import ModelMetrics
 from proxy.extensions.mcp.server.replayed_body import ReplayedBody, gather_body
 from proxy.interfaces import Clock, UpstreamRequest
 from proxy.routing import Route
@@ -67,6 +69,9 @@ from proxy.server.listed_request import Answer, ListedRequest, Reports
 from proxy.upstream import ReplyBroken
 from proxy.upstream.faults import close_body
 
+# Reports of unusable schemas that are remembered, so that each is told once.
+_MOST_REPORTED = 1_000
+
 
 class ModelRelay:
     """Implements `RelayHandler` (server/listed_routes.py). Belongs to one event loop."""
@@ -74,6 +79,9 @@ class ModelRelay:
     def __init__(self, clock: Clock, reports: Reports) -> None:
         self._clock = clock
         self._reports = reports
+        self._metrics = ModelMetrics(reports)
+        self._large = LargeRequests()
+        self._unusable: set[tuple[str, str, str]] = set()
         self._judges: dict[str, tuple[BroughtTools, CallJudge]] = {}
 
     async def close(self) -> None:
@@ -85,14 +93,17 @@ class ModelRelay:
         route, raw = call_route.binding.route, call_route.raw
         settings = _find_settings(route)
         api = find_api(raw.method, raw.path)
-        if api is None or not _is_readable(raw, settings):
+        if api is None:
+            return call_route
+        if not _is_readable(raw, settings):
+            self._metrics.count_unread(route.name, "request")
             return call_route
         await say_continue(listed.request, Fields(raw.headers))
         body = await read_whole(listed.request, settings.max_request, route.timeout, call_route.memory)
         if isinstance(body, BadRequest):
             return _refuse_unread(listed, body)
         call_route = replace(call_route, raw=replace(raw, body=body))
-        asked = read_model_request(api, body)
+        asked = await self._large.read(listed, api, body)
         return call_route if asked is None else await self._answer(replace(listed, call_route=call_route), asked)
 
     async def _answer(self, listed: ListedRequest, asked: ModelRequest) -> Answer:
@@ -117,6 +128,8 @@ class ModelRelay:
             if isinstance(begun := await self._judge_stream(listed, asked, reply), Response):
                 return begun
             reply, repairs = begun
+        elif reply.status == 200:
+            self._metrics.count_unread(route.name, "no_json" if is_readable else "compressed")
         return await deliver(Delivered(reply, repairs), listed.request, call_route.cors, record, listed.closing)
 
     async def _judge_whole(
@@ -128,7 +141,8 @@ class ModelRelay:
         first = await self._read_answer(listed, asked, reply)
         if isinstance(first, UpstreamReply):
             return first, ()
-        found = await ask_until_right(first, asked, settings, partial(self._ask_again, listed, asked))
+        write = partial(self._large.write_question, listed, asked)
+        found = await ask_until_right(first, asked, settings, write, partial(self._ask_again, listed, asked))
         self._note(listed, asked, found)
         headers = reply.headers if found.answer.written is first.text else keep_true(reply.headers)
         if settings.retries and (found.answer.calls or found.spent.answers > 1):
@@ -159,11 +173,11 @@ class ModelRelay:
         """An answer with its calls judged; the answer as it came where it cannot be read."""
         settings = _find_settings(listed.call_route.binding.route)
         reply = await gather_body(reply, settings.max_answer)
-        if not isinstance(reply.body, bytes) or len(reply.body) > settings.max_answer:
-            return reply
-        body = reply.body
-        answer = parse(body)
+        body = reply.body if isinstance(reply.body, bytes) else b""
+        why = find_reason(reply, settings.max_answer)
+        answer = JsonProblem("it was not read", 1, 1) if why else parse(body)
         if isinstance(answer, JsonProblem):
+            self._metrics.count_unread(listed.call_route.binding.route.name, why or "no_json")
             return reply
         judge, conversation = self._find_judge(listed), _find_conversation(listed)
         if calls := find_calls(asked.api, body, answer):
@@ -187,7 +201,7 @@ class ModelRelay:
         """The answer as it is streamed, and the repairs that are known before its first byte goes out. In mode
         `refuse`, a response of ours where its calls are wrong before that."""
         settings = _find_settings(listed.call_route.binding.route)
-        stream = self._make_stream(listed, asked, reply, settings, Spending(), asked.tools.size)
+        stream = self._make_stream(listed, asked, reply, settings, Spending(), asked.size)
         body = stream.read()
         try:
             first = await anext(body, b"")
@@ -235,8 +249,10 @@ class ModelRelay:
         answer = make_answer(asked.api, [call.found for call in calls], _read_value)
         said = sum(len(call.found.name.encode()) + len(call.found.text) for call in calls)
         spent = before.add(usage, size + said)
-        body = write_next_question(asked, answer, write_results(calls, spent.answers, settings.retries))
-        if body is None or not spent.may_go_on(settings):
+        if not spent.may_go_on(settings):
+            return None
+        results = write_results(calls, spent.answers, settings.retries)
+        if (body := await self._large.write_question(listed, asked, answer, results)) is None:
             return None
         reply = await self._relay_again(listed, body)
         if reply is None or not find_header(reply.headers, "content-type").lower().startswith("text/event-stream"):
@@ -251,7 +267,10 @@ class ModelRelay:
         before: Spending,
         judged: list[JudgedCall],
         usage: dict[str, JsonValue],
+        unread: str,
     ) -> None:
+        if unread:
+            self._metrics.count_unread(listed.call_route.binding.route.name, unread)
         self._note(listed, asked, FinalAnswer(JudgedAnswer(b"", None, judged), before.add(usage, 0)))
 
     async def _relay_again(self, listed: ListedRequest, body: bytes) -> UpstreamReply | None:
@@ -292,8 +311,19 @@ class ModelRelay:
         """Notes the calls of the answer that goes on. Tools that the request brought have a name in metrics then."""
         named = [call.tool for call in found.answer.calls if call.tool in asked.tools.tools]
         self._reports.learned(listed.call_route.binding.route.name, named)
+        self._metrics.count_answer(listed.call_route.binding.route.name, asked.model, found)
+        self._report_unusable(listed.call_route.binding.route.name, found.answer.calls)
         refuses = _find_settings(listed.call_route.binding.route).mode == "refuse"
         note_calls(listed, asked, found, self._clock.now(), refuses=refuses)
+
+    def _report_unusable(self, route: str, calls: list[JudgedCall]) -> None:
+        """Reports the called tools whose schemas cannot be used, each once."""
+        for call in calls:
+            if call.unusable and (route, call.tool, call.unusable) not in self._unusable:
+                self._unusable.add((route, call.tool, call.unusable))
+                self._reports.unusable(route, call.tool, call.unusable)
+        if len(self._unusable) > _MOST_REPORTED:
+            self._unusable.clear()
 
     def _find_judge(self, listed: ListedRequest) -> CallJudge:
         route = listed.call_route.binding.route

@@ -27,6 +27,7 @@ _AGAIN_AFTER: Final = 1.0
 # The filters of `CallFilter`, each with what stands for its value and its explanation.
 FILTERS: Final = {
     "tool": ("NAME", "calls of this tool alone; may be repeated"),
+    "model": ("NAME", "calls in the answers of this model alone; may be repeated"),
     "route": ("NAME", "calls of this route alone; may be repeated"),
     "outcome": ("OUTCOME", "delivered, repaired, refused ...; may be repeated"),
     "code": ("CODE", "calls with this error code, such as VAL-010"),

@@ -10,11 +10,11 @@ const SHOWN = 200;
 const SILENT = 10;
 // On a narrow screen the filters are folded.
 const WIDE = matchMedia("(min-width: 761px)");
-const FILTERS = [["text", "any words"], ["tool", "tool"], ["code", "code"], ["rule", "repair rule"], ["path", "path"], ["conversation", "conversation hash"], ["request_id", "request id"], ["trace_id", "trace id"]];
+const FILTERS = [["text", "any words"], ["tool", "tool"], ["model", "model"], ["code", "code"], ["rule", "repair rule"], ["path", "path"], ["conversation", "conversation hash"], ["request_id", "request id"], ["trace_id", "trace id"]];
 const ORDERS = { "": "newest first", time: "oldest first", tool: "tool, a to z", "-tool": "tool, z to a", outcome: "outcome, a to z", "-outcome": "outcome, z to a", "-attempts": "most attempts first", attempts: "fewest attempts first", "-duration": "slowest first", duration: "quickest first" };
 // The heads of the list: for each its columns by title, with the order that a first click asks for.
 const HEADS = [[["time", "-time"]], [["tool", "tool"]], [["outcome", "outcome"], ["attempts", "-attempts"]], [["place and reason"]], [["took, own time", "-duration"]], [["conversation"]]];
-const NAMES = ["tool", "route", "outcome", "code", "rule", "path", "conversation", "request_id", "trace_id", "text", "since", "sort", "before"];
+const NAMES = ["tool", "model", "route", "outcome", "code", "rule", "path", "conversation", "request_id", "trace_id", "text", "since", "sort", "before"];
 
 export function Calls({ params }) {
   const wanted = Object.fromEntries(NAMES.filter((name) => params[name] && !(name === "sort" && params.thread)).map((name) => [name, params[name]]));
@@ -120,9 +120,10 @@ function older(calls, state, still) {
 // The names that the shown calls have, and the tools of the last hour, as suggestions for the filters.
 function useNames(calls) {
   const { value } = useAnswer("overview?window=1h");
-  const found = { tool: new Set((value?.tools || []).map((row) => row.tool).filter(Boolean)), code: new Set(), rule: new Set(), path: new Set() };
+  const found = { tool: new Set((value?.tools || []).map((row) => row.tool).filter(Boolean)), model: new Set(), code: new Set(), rule: new Set(), path: new Set() };
   for (const call of calls) {
     if (call["gen_ai.tool.name"]) found.tool.add(call["gen_ai.tool.name"]);
+    if (call["gen_ai.request.model"]) found.model.add(call["gen_ai.request.model"]);
     if (call["error.code"]) found.code.add(call["error.code"]);
     for (const error of call.errors || []) { found.code.add(error.code); found.path.add(error.path); }
     for (const repair of call.repairs || []) { found.rule.add(repair.rule); found.path.add(repair.path); }
@@ -138,7 +139,8 @@ export const reason = (call) => {
   return [call["error.type"], (call.earlier || []).at(-1) || call.reason].filter(Boolean).join(": ");
 };
 const outcome = (call) => words(call.outcome) + (call.would_refuse ? " (would refuse)" : "") + (call.retry_attempt ? ` ${Math.min(call.retry_attempt, call.max_retries)}/${call.max_retries}` : "");
-const name = (call) => call["gen_ai.tool.name"] || `${call["http.request.method"] || ""} ${call["http.route"] || "(no route)"}`;
+const model = (call) => call["gen_ai.tool.name"] && call["gen_ai.request.model"];
+const name = (call) => (model(call) ? `${call["gen_ai.tool.name"]} (${model(call)})` : call["gen_ai.tool.name"]) || `${call["http.request.method"] || ""} ${call["http.route"] || "(no route)"}`;
 
 function Row({ call, open }) {
   const more = (call.errors || call.repairs || []).length - 1;
@@ -173,6 +175,7 @@ function Open({ id, at: stamp = "" }) {
     ${call.reason && html`<h2>Why</h2><p>${clean(call.reason)}</p>${(call.earlier || []).map((line) => html`<p class="refused">${clean(line)}</p>`)}`}
     ${call.model_read && html`<h2>What the model read</h2><pre tabindex="0">${clean(call.model_read)}</pre>`}
     <p class="dim">${times.map(([stage, took]) => `${stage}${STAGE_WORDS[stage] || ""} ${ms(took)}`).join(" · ")} · ${call["server.address"] ? `upstream ${clean(call["server.address"])}${call["upstream.status_code"] ? ` answered ${call["upstream.status_code"]}` : ""}` : "upstream not asked"}</p>
+    ${model(call) && html`<p><a href=${link("calls", { model: model(call) })}>the calls of this model</a>${call["chat.attempts"] ? html` <span class="dim">asked ${call["chat.attempts"]} times, ${call["chat.tokens_again"]} tokens for asking again</span>` : ""}</p>`}
     ${call.conversation && !stamp && html`<p><a href=${link("calls", { conversation: call.conversation })}>the calls of this conversation</a> <span class="dim mono">${call.conversation.slice(0, 8)} by ${call["conversation.source"] || "?"}</span></p>`}
   </section>`;
 }

@@ -40,6 +40,11 @@ class ReplayedBody:
         self._reply = reply
         self._broken = broken
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether the body broke off."""
+        return self._broken is not None
+
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
 
