@@ -215,17 +215,27 @@ class _Responses:
         self.is_complete = False
 
     def read(self, value: Mapping[str, Any], number: int) -> None:
-        kind, key, item = value.get("type"), _as_key(value.get("output_index")), value.get("item")
+        kind, item = value.get("type"), value.get("item")
         if isinstance(item, dict) and item.get("type") == "function_call":
-            self._read_item(key, item, number, ("item",), is_first=kind == "response.output_item.added")
+            if key := self._find_key(value, item.get("id")):
+                self._read_item(key, item, number, ("item",), is_first=kind == "response.output_item.added")
         elif kind in ("response.function_call_arguments.delta", "response.function_call_arguments.done"):
             self._read_arguments(value, number, is_piece=str(kind).endswith("delta"))
         elif kind in ("response.completed", "response.incomplete", "response.failed"):
             self.is_complete = True
             response = value.get("response")
             for at, each in _list_objects(response.get("output") if isinstance(response, dict) else None):
-                if each.get("type") == "function_call" and at in self.calls:
-                    self._read_item(at, each, number, ("response", "output", at), is_first=False)
+                key = (at,) if (at,) in self.calls else self._find_key({}, each.get("id"))
+                if each.get("type") == "function_call" and key in self.calls:
+                    self._read_item(key, each, number, ("response", "output", at), is_first=False)
+
+    @staticmethod
+    def _find_key(value: Mapping[str, Any], item_id: JsonValue) -> tuple[int | str, ...]:
+        """By what an event names its item: the number in the answer, or, as llama.cpp does, the id; empty for none."""
+        number = value.get("output_index")
+        if isinstance(number, int):
+            return (number,)
+        return (item_id,) if isinstance(item_id, str) else ()
 
     def _read_item(self, key: object, item: Mapping[str, Any], number: int, place: Pointer, *, is_first: bool) -> None:
         call = self.calls.setdefault(key, StreamedCall((number, (*place, "arguments"))))
@@ -239,7 +249,7 @@ class _Responses:
             call.copies.append((number, (*place, "arguments")))
 
     def _read_arguments(self, value: Mapping[str, Any], number: int, *, is_piece: bool) -> None:
-        call = self.calls.get(_as_key(value.get("output_index")))
+        call = self.calls.get(self._find_key(value, value.get("item_id")))
         if call is None:
             return
         if is_piece:
