@@ -24,7 +24,7 @@ EVERYTHING: Final = NODE / "node_modules/@modelcontextprotocol/server-everything
 # Environment -> the list it is made from. `.ci/parties` leaves a copy of the list where it has made one.
 LISTS: Final = {"py1": HERE / "py1.txt", "py2": HERE / "py2.txt", "node": HERE / "package.json",
                 "tools": HERE / "tools.txt", "servers": HERE / "servers.json",
-                "services": HERE / "services.json", "models": HERE / "models.json",
+                "services": HERE / "services.json", "models": HERE / "models.json", "llama": HERE / "llama.txt",
                 "strict": HERE / "servers/strict/main.go",
                 "web": HERE / "web.txt", "webnode": HERE / "webnode.json",
                 "readings": HERE / "servers/readings/main.go"}  # fmt: skip
@@ -61,6 +61,7 @@ SERVERS: Final = {
     "trips": [python("py1"), str(HERE / "servers" / "trips.py")],
     "resumable": [python("py1"), str(HERE / "servers" / "resumable.py")],
     "ledger": [str(PARTIES / "strict" / "ledger")],
+    "llama": [python("llama"), str(HERE / "servers" / "llama.py")],
     "web": [python("web"), str(HERE / "servers" / "readings.py")],
     "webnode": ["node", str(HERE / "servers" / "readings.cjs"), str(PARTIES / "webnode")],
     "readings": [str(PARTIES / "readings" / "readings")],

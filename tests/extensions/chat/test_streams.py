@@ -166,6 +166,39 @@ async def test_several_calls_are_judged_each_by_itself() -> None:
     } == {(line["gen_ai.tool.call.id"], line["outcome"], line["validation.mode"]) for line in lines}
 
 
+def write_unnumbered(*calls: tuple[str, ...]) -> list[bytes]:
+    """Calls of Responses as llama.cpp sends them: events have no `output_index`, and items end after all have come."""
+    kinds: list[tuple[str, dict[str, Any]]] = []
+    items = []
+    for at, pieces in enumerate(calls):
+        item = {"id": f"fc_{at}", "call_id": f"call_{at}", "type": "function_call", "name": "get_weather"}
+        kinds.append(("response.output_item.added", {"item": {**item, "arguments": ""}}))
+        kinds += [
+            ("response.function_call_arguments.delta", {"item_id": item["id"], "delta": piece}) for piece in pieces
+        ]
+        items.append({**item, "arguments": "".join(pieces)})
+    kinds += [("response.output_item.done", {"item": item}) for item in items]
+    text = {"id": "msg_1", "type": "message", "content": []}
+    kinds.append(("response.completed", {"response": {"output": [text, *items]}}))
+    return [data({"type": kind, **rest}, kind) for kind, rest in kinds]
+
+
+async def test_calls_of_responses_are_told_apart_by_their_items_where_events_have_no_number() -> None:
+    valid = ('{"city": "Oslo", ', '"days": 1}')
+    sent = write_unnumbered(valid, ('{"city": "Bergen",', ' "days": "3"}'))
+    seen, _ = await ask(sent, *APIS["responses"][:2])
+    assert b"".join(write_unnumbered(valid, ('{"city":"Bergen","days":3}', ""))) == seen.body
+
+
+async def test_calls_of_responses_that_nothing_tells_apart_pass_as_they_came() -> None:
+    events = [
+        event.replace(b'"id": "fc_0", ', b"").replace(b'"item_id": "fc_0", ', b"")
+        for event in write_unnumbered(('{"city": "Oslo", "days": "3"}',))
+    ]
+    seen, _ = await ask(events, *APIS["responses"][:2])
+    assert b"".join(events) == seen.body
+
+
 async def test_a_stream_that_ends_early_or_holds_no_events_passes_as_it_came() -> None:
     events = chat_stream(('{"city": "Oslo", "days": "3"}',))
     for body in (events[:3], [b"data: {broken\n\n", b"\x00\xff no event"], [b""], [b": hello\n\n", *events[:2]]):

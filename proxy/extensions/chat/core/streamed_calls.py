@@ -164,6 +164,13 @@ def _as_key(value: JsonValue) -> object:
     return value if isinstance(value, int) else None
 
 
+def _find_index(value: Mapping[str, Any], item_id: JsonValue) -> object:
+    """By what an event of Responses names its item: the number in the answer, or, as llama.cpp does, the id; None for
+    neither."""
+    number = _as_key(value.get("output_index"))
+    return number if number is not None or not isinstance(item_id, str) else item_id
+
+
 def _list_objects(value: JsonValue) -> Iterator[tuple[int, dict[str, Any]]]:
     for at, item in enumerate(value if isinstance(value, list) else ()):
         if isinstance(item, dict):
@@ -231,20 +238,22 @@ class _Responses:
     def __init__(self) -> None:
         self.calls: dict[object, StreamedCall] = {}
         self.is_complete = False
-        self._latest: dict[object, object] = {}  # by index
+        self._latest: dict[object, object] = {}  # by what events name an item by
 
     def read(self, value: Mapping[str, Any], number: int) -> None:
-        kind, key, item = value.get("type"), _as_key(value.get("output_index")), value.get("item")
+        kind, item = value.get("type"), value.get("item")
         if isinstance(item, dict) and item.get("type") == "function_call":
-            self._read_item(key, item, number, ("item",), is_first=kind == "response.output_item.added")
+            index = _find_index(value, item.get("id"))
+            self._read_item(index, item, number, ("item",), is_first=kind == "response.output_item.added")
         elif kind in ("response.function_call_arguments.delta", "response.function_call_arguments.done"):
             self._read_arguments(value, number, is_piece=str(kind).endswith("delta"))
         elif kind in ("response.completed", "response.incomplete", "response.failed"):
             self.is_complete = True
             response = value.get("response")
             for at, each in _list_objects(response.get("output") if isinstance(response, dict) else None):
-                if each.get("type") == "function_call" and self._find(at, each) in self.calls:
-                    self._read_item(at, each, number, ("response", "output", at), is_first=False)
+                index = at if at in self._latest else _find_index({}, each.get("id"))
+                if each.get("type") == "function_call" and self._find(index, each) in self.calls:
+                    self._read_item(index, each, number, ("response", "output", at), is_first=False)
 
     def _find(self, index: object, item: Mapping[str, Any]) -> object:
         """The key of an item's call, which may be new."""
@@ -271,7 +280,7 @@ class _Responses:
             call.copies.append((number, (*place, "arguments")))
 
     def _read_arguments(self, value: Mapping[str, Any], number: int, *, is_piece: bool) -> None:
-        index = _as_key(value.get("output_index"))
+        index = _find_index(value, value.get("item_id"))
         call = self.calls.get(self._latest.get(index, index))
         if call is None:
             return

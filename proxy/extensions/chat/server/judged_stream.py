@@ -306,14 +306,16 @@ async def _read_pieces(reply: UpstreamReply, is_waiting: Callable[[], bool]) -> 
         return
     source: AsyncIterator[bytes] = aiter(reply.body)
     while True:
-        coming = asyncio.ensure_future(anext(source, None))
-        try:
-            while not coming.done():
-                silence = _SILENCE if is_waiting() else None
-                if not (await asyncio.wait({coming}, timeout=silence))[0]:
+        if not is_waiting():  # a task for each piece of text would cost a third of the reading
+            piece = await anext(source, None)
+        else:
+            coming = asyncio.ensure_future(anext(source, None))
+            try:
+                while not (await asyncio.wait({coming}, timeout=_SILENCE))[0]:
                     yield None
-        finally:
-            coming.cancel()
-        if (piece := coming.result()) is None:
+            finally:
+                coming.cancel()
+            piece = coming.result()
+        if piece is None:
             return
         yield piece
