@@ -243,8 +243,8 @@ class _Responses:
     def read(self, value: Mapping[str, Any], number: int) -> None:
         kind, item = value.get("type"), value.get("item")
         if isinstance(item, dict) and item.get("type") == "function_call":
-            index = _find_index(value, item.get("id"))
-            self._read_item(index, item, number, ("item",), is_first=kind == "response.output_item.added")
+            if (index := _find_index(value, item.get("id"))) is not None:
+                self._read_item(index, item, number, ("item",), is_first=kind == "response.output_item.added")
         elif kind in ("response.function_call_arguments.delta", "response.function_call_arguments.done"):
             self._read_arguments(value, number, is_piece=str(kind).endswith("delta"))
         elif kind in ("response.completed", "response.incomplete", "response.failed"):
