@@ -70,10 +70,16 @@ async def deliver_by_hooks(
 
 
 async def tell_outcome(hooks: Hooks, context: CallContext, run: Coroutine[Any, Any, Outcome]) -> Outcome:
-    """Lets the call run, and tells hooks what became of it; None where its client has gone."""
+    """Lets the call run, and tells hooks what became of it; None where its client has gone. One that goes meanwhile
+    leaves no answer open."""
     outcome: Outcome | None = None
     try:
         outcome = await run
-        return outcome
     finally:
-        await hooks.after_outcome(context.call, outcome, context.call_route, context.record)
+        try:
+            await hooks.after_outcome(context.call, outcome, context.call_route, context.record)
+        except BaseException:
+            if isinstance(outcome, Delivered):
+                await close_body(outcome.reply)
+            raise
+    return outcome

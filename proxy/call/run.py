@@ -39,7 +39,7 @@ from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import Delivered, Failure, Outcome, Reject, ToolCall, ToolResult, UpstreamReply
 from proxy.interfaces import CallRecord, CallRoute, Services, UpstreamRequest
 from proxy.upstream.faults import close_body
-from proxy.upstream.resending import FirstSend, send_with_backoff
+from proxy.upstream.resending import FailedSend, FirstSend, send_with_backoff
 
 _JSON = (("Content-Type", "application/json"),)
 
@@ -145,7 +145,20 @@ async def send_call(
             return PendingFailure(adjusted, "refused", approved.repairs)
         request = adjusted
     answer = await send_with_backoff(checked, request, tool, context.services, context.record, first)
+    try:
+        return await _take_answer(context, approved, answer, tool)
+    except BaseException:  # the client has gone: nobody reads the answer
+        if (reply := answer if isinstance(answer, UpstreamReply) else answer.reply) is not None:
+            await close_body(reply)
+        raise
+
+
+async def _take_answer(
+    context: CallContext, approved: ApprovedCall, answer: UpstreamReply | FailedSend, tool: ToolPolicy | None
+) -> Delivered | PendingFailure:
+    """What the tool's answer makes of its call."""
     if isinstance(answer, UpstreamReply):
+        checked = approved.checked
         complaint = context.call_route.find_complaint(checked, answer) if may_correct(context) else None
         if complaint is not None:
             return PendingFailure(complaint, "tool_error", approved.repairs, (approved, answer))

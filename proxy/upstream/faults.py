@@ -83,6 +83,10 @@ class EndingStream:
         self._tell()
         await close_stream(self._body)
 
+    def __del__(self) -> None:
+        # A reader that forgets `aclose` must not keep a place for ever.
+        self._tell()
+
     def _tell(self) -> None:
         end, self._end = self._end, None
         if end is not None:

@@ -196,6 +196,24 @@ class Misbehaves(Hook):
         return await self._way(call)  # type: ignore[no-any-return]
 
 
+class WaitsAt(Hook):
+    """Waits at one of the last points until its call ends."""
+
+    def __init__(self, point: str) -> None:
+        self._point = point
+
+    async def after_answer(self, call: Call, result: Result) -> None:  # noqa: ARG002 - the signature of the point
+        await self._wait("after_answer")
+
+    async def after_outcome(self, call: Call, ending: Ending) -> None:  # noqa: ARG002 - as above
+        await self._wait("after_outcome")
+
+    async def _wait(self, point: str) -> None:
+        if point == self._point:
+            TOLD.append(("waits", point, None))
+            await asyncio.Event().wait()
+
+
 class FailsAt(Hook):
     """Raises at one of the later points."""
 

@@ -156,7 +156,8 @@ class McpRouteRequest:
             body = binding.adapter.rewrite(raw, binding.route.shape, checked)
         listed = self.names.find(tool) or tool
         was_changed = body is not raw.body
-        sent = binding.make_outgoing(raw, self.call_route.hop_fields, tool, replace_tool_name(body, listed))
+        renamed = body if listed == tool else replace_tool_name(body, listed)
+        sent = binding.make_outgoing(raw, self.call_route.hop_fields, tool, renamed)
         headers = sent.headers
         if self.modern and was_changed:
             wanted = self.catalogue.mirrors(tool) if self.catalogue is not None else ()

@@ -30,6 +30,7 @@ from proxy.core.model.values import (
     Delivered,
     Document,
     Failure,
+    JsonProblem,
     ToolCall,
     ToolResult,
     UpstreamFault,
@@ -117,6 +118,8 @@ class Exchange:
         message = found if isinstance(found, Message) else (guess_message(raw) or _NO_MESSAGE)
         _place(mcp_request, message)
         judged = binding.route.mode is Mode.ENFORCE or call_route.calls is not None
+        if isinstance(found, JsonProblem) and binding.route.mode is Mode.REPORT and judged:
+            meant = Failure(codes.BAD_REQUEST, f"The message cannot be judged: {found.reason}.")
         if isinstance(meant, Failure) and judged:  # else a call that the rules forbid could hide in it
             return mcp_request.make_refusal(make_refusal(meant.code, meant.message, record))
         upstream, elsewhere = (

@@ -7,11 +7,18 @@ import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
+import pytest
+
+from proxy.upstream.faults import EndingStream
 from tests.extensions.access.rates.test_rates import ANN, BOB, BODY, HASHES, OK, SCHEMA, statuses
+from tests.hooks.samples import TOLD
 from tests.serving.proxied import Proxied, code, proxied_by, told
 from tests.serving.test_clocks import Clocks
 from tests.serving.wire import Seen, post, tool
 from tests.steady import until
+
+# The head of a streamed answer and its first event.
+STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n9\r\ndata: 1\n\n\r\n"
 
 
 @dataclass
@@ -24,8 +31,7 @@ class Held:
 
     async def __call__(self, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _seen: Seen) -> None:
         if self.streams:
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
-            writer.write(b"9\r\ndata: 1\n\n\r\n")
+            writer.write(STREAM)
             await writer.drain()
         self.arrived.release()
         await self.let_go.wait()
@@ -100,6 +106,43 @@ async def test_a_client_that_goes_away_leaves_its_place() -> None:
         later = await statuses(proxy, 1)
 
     assert [200] == later
+
+
+async def _stream_until_gone(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _seen: Seen) -> None:
+    writer.write(STREAM)
+    await writer.drain()
+    await reader.readexactly(1)
+
+
+@pytest.mark.parametrize("point", ["after_answer", "after_outcome"])
+async def test_a_client_that_goes_away_while_a_hook_looks_at_its_answer_leaves_its_place(point: str) -> None:
+    limits = "limits: {concurrent: {calls: 1}}"
+    route = f"  - {{path: /weather, upstream: tools, tool: weather, schema: {SCHEMA}, {limits}}}"
+    hooks = f"[{{use: 'tests.hooks.samples:WaitsAt', settings: {{point: {point}}}, timeout: 10m}}]"
+    async with (
+        asyncio.timeout(300),
+        tool(_stream_until_gone) as server,
+        proxied_by(Clocks(), route, server.url, hooks=hooks) as proxy,
+    ):
+        for _ in range(2):
+            TOLD.clear()
+            _, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+            writer.write(post("/weather", BODY))
+            await until(lambda: bool(TOLD))
+            assert [("waits", point, None)] == TOLD
+            writer.transport.abort()
+            await server.gone.wait()
+            server.gone.clear()
+
+
+async def test_a_streamed_answer_that_nobody_closes_gives_its_place_back() -> None:
+    async def read() -> AsyncIterator[bytes]:
+        yield b""
+
+    ended: list[bool] = []
+    stream = EndingStream(read(), lambda: ended.append(True))
+    del stream
+    assert [True] == ended
 
 
 async def test_a_call_that_its_rate_refuses_keeps_no_place() -> None:
