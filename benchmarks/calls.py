@@ -2,7 +2,8 @@
 
 The bodies: `clean` fits the schema, `repaired` holds numbers and booleans as text, `one error` and `refused` have one
 and four errors, `large` is a clean call with a text of 16 KB, as a tool that writes files gets it. `changing` is the
-clean one with another trace and call id in each request, `later` the clean one after calls of others have failed.
+clean one with another trace and call id in each request, `later` the clean one after calls of others have failed,
+`signed` the clean one with a token that an issuer has signed (peers/signed.json: its key signs nothing else).
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ BODIES: Final[dict[str, bytes]] = {
         "one error": {**_CLEAN, "latitude": "north"},
         "refused": {**_CLEAN, "latitude": "north", "days": 99, "units": "kelvin", "variables": "wind"},
         "later": _CLEAN,
+        "signed": _CLEAN,
         "large": {**_CLEAN, "note": _LINE * (16_000 // len(_LINE.replace("\n", "\\n").replace('"', '\\"')))},
     }.items()
 }
@@ -68,6 +70,13 @@ CHANGING: Final = {
     "X-Tool-Call-Id": f"call_{CONVERSATION}",
 }
 
+SIGNED: Final[dict[str, Any]] = json.loads((Path(__file__).parent / "peers" / "signed.json").read_text())
+# The header fields of a kind of request that are not those of HEADERS.
+FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
+    "changing": CHANGING,
+    "signed": {"Authorization": f"Bearer {SIGNED['token']}"},
+}
+
 # What the tool answers.
 ANSWER: Final = json.dumps(
     {"city": "Berlin", "days": [{"date": f"2026-01-0{day}", "min": -2.5, "max": 3.5} for day in (5, 6, 7)]}
@@ -76,8 +85,8 @@ ANSWER: Final = json.dumps(
 
 def request(port: int, kind: str) -> list[bytes]:
     """A whole HTTP request with a body of this kind, as the parts between which `write_number` goes."""
-    body, changing = BODIES[kind], CHANGING if kind == "changing" else {}
-    fields = "".join(f"{name}: {changing.get(name, value)}\r\n" for name, value in HEADERS)
+    body, own = BODIES[kind], FIELDS.get(kind, {})
+    fields = "".join(f"{name}: {own.get(name, value)}\r\n" for name, value in HEADERS)
     head = f"POST {TOOL_PATH} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{fields}Content-Length: {len(body)}\r\n\r\n"
     *parts, last = head.encode().split(CONVERSATION.encode())
     return [*parts, last + body]

@@ -72,7 +72,7 @@ def count(command: Command, port: int, counting: Counting, log: Path) -> float:
     """Instructions of one call, with start and warm-up left out."""
     words = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={counting.out}", "--instr-atstart=no"]
     with running(replace(command, words=[*words, *command.words]), None, log) as process:
-        wait_ready(port, process, log, _STARTING)
+        wait_ready(port, process, log, _STARTING, command.body)
         asyncio.run(send_calls(port, counting.act, _WARMING, 1))
         wait_idle(process.pid)
         control("--instr=on", process.pid)

@@ -26,7 +26,7 @@ from typing import Final
 
 from benchmarks import load, machine
 from benchmarks.calls import BODIES, write_schema
-from benchmarks.peers.cast import CAST, HUNDRED, TIMED, Command, Missing, Stage, bare_upstream
+from benchmarks.peers.cast import CAST, HUNDRED, TIMED, TOKENS, Command, Missing, Stage, bare_upstream
 from benchmarks.peers.installing import install
 from benchmarks.peers.running import NotServingError, Player, ask, running, wait_ready
 from benchmarks.report import Figure, Found, show
@@ -94,13 +94,13 @@ class Bench:
         log = self._folder / f"{port}.log"
         process = stack.enter_context(running(command, self._far, log))
         try:
-            wait_ready(port, process, log)
+            wait_ready(port, process, log, body=command.body)
         except NotServingError as error:
             self.found.left_out[name] = f"does not serve: {error}"
             return
         time.sleep(0.5)
         self.found.idle[name] = machine.memory(process.pid)
-        load.run(port, "clean", 32, 1, self._near, self._folder, 0)  # code is compiled, connections are made
+        load.run(port, command.body, 32, 1, self._near, self._folder, 0)  # code is compiled, connections are made
         if command.validates:
             self.found.validating.add(name)
         self._players.append(Player(name, port, process, command.validates))
@@ -110,6 +110,8 @@ class Bench:
         players = self._players[::-1] if number % 2 else self._players
         for body, connections in acts:
             for player in players:
+                if player.name == TOKENS and body != "signed":
+                    continue  # it refuses all other calls
                 figure = self._turn(player, body, connections)
                 self.found.turns.setdefault((player.name, body, connections), []).append(figure)
             print(f"round {number + 1}/{self._options.rounds}: {body}, {connections} done", file=sys.stderr)
@@ -153,7 +155,7 @@ class Bench:
                 began = time.perf_counter()
                 with running(command, self._far, log) as process:
                     try:
-                        wait_ready(port, process, log)
+                        wait_ready(port, process, log, body=command.body)
                     except NotServingError as error:
                         print(f"{name} did not start this time: {error}", file=sys.stderr)
                     else:

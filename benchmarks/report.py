@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from benchmarks.peers.cast import CAST, HUNDRED, MANY, NGINX, NODE, OURS, PARENT, PLAIN
+from benchmarks.peers.cast import CAST, HUNDRED, MANY, NGINX, NODE, OURS, PARENT, PLAIN, TOKENS
 
 Turn = tuple[str, str, int]  # peer, body, connections
 
@@ -133,6 +133,11 @@ def _routes(found: Found) -> None:
     _goal("CPU per call with 10,000 routes, to 10", ratio, 1.05)
 
 
+def _tokens(found: Found) -> None:
+    ratio = found.ratio((TOKENS, "signed", 32), (OURS, "signed", 32))
+    _goal("CPU per call with a known signed token, to the same call on a route that asks nobody", ratio, 1.1)
+
+
 def _to_clean(body: str, words: str, limit: float) -> Callable[[Found], None]:
     def goal(found: Found) -> None:
         clean, ours = found.median((OURS, "clean", 32), "cpu"), found.median((OURS, body, 32), "cpu")
@@ -159,6 +164,7 @@ GOALS: Final = (
     _to_clean("repaired", "repaired call", 1.5),
     _to_clean("refused", "refusal with four errors", 2.5),
     _routes,
+    _tokens,
     _start,
     _size,
 )

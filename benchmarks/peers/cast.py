@@ -7,15 +7,18 @@ is left out. All run one process on one core; none is tuned beyond what its own 
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import shutil
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Final
 
-from benchmarks.calls import ANSWER, write_config
+from benchmarks.calls import ANSWER, SIGNED, write_config
 
 HERE: Final = Path(__file__).parent
 # The last commit that was served by a listener of our own: what serving with aiohttp costs and buys is told beside it.
@@ -45,12 +48,14 @@ class Stage:
 
 @dataclass(frozen=True)
 class Command:
-    """How a peer is started, and in which folder. `validates` tells whom ours is compared with."""
+    """How a peer is started, and in which folder. `validates` tells whom ours is compared with, `body` what it is
+    called with while it starts."""
 
     words: list[str]
     environ: Mapping[str, str] = field(default_factory=dict)
     validates: bool = True
     folder: Path | None = None
+    body: str = "clean"
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,32 @@ def _ours(routes: int, **settings: str) -> Cue:
         return Command([sys.executable, "-m", "proxy", "serve", str(config)])
 
     return cue
+
+
+class _Keys(BaseHTTPRequestHandler):
+    """Answers with the key of the issuer."""
+
+    def do_GET(self) -> None:
+        """The key, whatever is asked for."""
+        body = json.dumps({"keys": SIGNED["keys"]}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Says nothing."""
+
+
+def _with_tokens(stage: Stage) -> Command:
+    """Ours, where each route takes signed tokens alone; the issuer is a thread of this process."""
+    issuer = ThreadingHTTPServer(("127.0.0.1", 0), _Keys)
+    threading.Thread(target=issuer.serve_forever, daemon=True).start()
+    keys = f"http://127.0.0.1:{issuer.server_port}/keys"
+    main = {"issuer": "https://login.example", "audience": "https://tools.example", "jwks": keys}
+    settings = {"access": {"issuers": {"main": main}}, "defaults": {"jwt": {}}}
+    config = write_config(stage.folder, "ours-tokens", 10, stage.upstream, stage.port, settings)
+    return Command([sys.executable, "-m", "proxy", "serve", str(config)], validates=False, body="signed")
 
 
 def _parent(stage: Stage) -> Command | Missing:
@@ -203,6 +234,7 @@ def _mitmproxy(stage: Stage) -> Command | Missing:
 
 
 OURS: Final = "ours"
+TOKENS: Final = "ours with signed tokens"
 MANY: Final = "ours with 10000 routes"
 PARENT: Final = f"ours at {PARENT_COMMIT}"
 PLAIN: Final = "aiohttp (no checks)"
@@ -212,6 +244,7 @@ NODE: Final = "node undici + AJV"
 CAST: Final[dict[str, Cue]] = {
     OURS: _ours(10),
     MANY: _ours(10_000),
+    TOKENS: _with_tokens,
     PARENT: _parent,
     NGINX: _nginx,
     PLAIN: _python("aiohttp_plain.py", "aiohttp", validates=False),

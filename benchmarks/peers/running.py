@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks import machine
-from benchmarks.calls import BODIES, HEADERS, TOOL_PATH
+from benchmarks.calls import BODIES, FIELDS, HEADERS, TOOL_PATH
 from benchmarks.peers.cast import Command
 
 ROOT: Final = Path(__file__).parent.parent.parent
@@ -65,7 +65,7 @@ def running(command: Command, core: int | None, log: Path) -> Iterator[Process]:
 
 def ask(port: int, body: str = "clean") -> int:
     """The status of one call; 0 where nobody answers."""
-    fields = dict(HEADERS, **{"X-Conversation-Id": f"asked-{time.monotonic_ns()}"})
+    fields = dict(HEADERS, **FIELDS.get(body, {}), **{"X-Conversation-Id": f"asked-{time.monotonic_ns()}"})
     sent = urllib.request.Request(f"http://127.0.0.1:{port}{TOOL_PATH}", BODIES[body], fields, method="POST")
     try:
         with urllib.request.urlopen(sent, timeout=10) as answer:  # noqa: S310 - loopback
@@ -76,10 +76,10 @@ def ask(port: int, body: str = "clean") -> int:
         return 0
 
 
-def wait_ready(port: int, process: Process, log: Path, within: float = START) -> float:
+def wait_ready(port: int, process: Process, log: Path, within: float = START, body: str = "clean") -> float:
     """Seconds from now to the first good answer. Raises NotServingError."""
     began = time.perf_counter()
-    while ask(port) != 200:
+    while ask(port, body) != 200:
         if process.poll() is not None or time.perf_counter() - began > within:
             raise NotServingError(log.read_text(errors="replace")[-300:].strip() or "it ended")
         time.sleep(0.002)

@@ -273,8 +273,8 @@ def _validate(call: ToolCall, document: Document, policy: ToolPolicy, check: Che
     if leaks or not is_open or not repaired.accepted:
         found = tuple(_findings(check, repaired, policy, leaks=leaks))
     if found and any(violation.severity is _ERROR for violation in found):
-        failure = _failure(call, found, _TOO_MUCH if repaired.exhausted else "")
-        return Reject(replace(failure, mended=repaired.value) if repaired.repairs else failure)
+        mended = repaired.value if repaired.repairs else ABSENT
+        return Reject(_failure(call, found, _TOO_MUCH if repaired.exhausted else "", mended))
     text = document.text
     if repaired.repairs:
         is_respelt = text and all(made.rule == RESPELT for made in repaired.repairs)
@@ -330,6 +330,6 @@ def _findings(check: Check, repaired: Repaired, policy: ToolPolicy, *, leaks: bo
     yield from list_notices(check, repaired.value)
 
 
-def _failure(call: ToolCall, found: tuple[Violation, ...], hint: str = "") -> Failure:
+def _failure(call: ToolCall, found: tuple[Violation, ...], hint: str = "", mended: JsonValue = ABSENT) -> Failure:
     sent: JsonValue = call.arguments.value if isinstance(call.arguments, Document) else ABSENT
-    return Failure(codes.INVALID_ARGUMENTS, codes.INVALID_ARGUMENTS.meaning, found, hint, sent=sent)
+    return Failure(codes.INVALID_ARGUMENTS, codes.INVALID_ARGUMENTS.meaning, found, hint, sent=sent, mended=mended)

@@ -86,9 +86,8 @@ class RouteBinding:
 
     @property
     def starts_calls(self) -> bool:
-        """Whether its requests are calls by anybody, in JSON, of tools that are all in the config."""
-        route = self.route
-        return route.kind == "call" and route.learn is None and not route.asks_caller and not self.form
+        """Whether its requests are calls, in JSON, of tools that are all in the config."""
+        return self.route.kind == "call" and self.route.learn is None and not self.form
 
     def make_outgoing(self, request: RawRequest, hop_fields: Headers, tool: str, body: bytes) -> UpstreamRequest:
         """Makes the outgoing request. `tool` is '' for a request that is not a call."""

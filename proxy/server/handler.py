@@ -11,7 +11,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from aiohttp import web
 
@@ -112,6 +112,8 @@ _LOOP: Final = AccessDenied(codes.UPSTREAM_UNAVAILABLE, "The route leads back to
 # with what it may call there, and the state store.
 Usable = Sequence[tuple[Route, CallAccess | None]]
 AnswerPath = Callable[[RawRequest, Fields, Callable[[], Awaitable[Usable]], StateStore], Awaitable[HttpReply]]
+# Makes the response to a request, once it has a task.
+Follow = partial[Coroutine[Any, Any, web.StreamResponse]]
 # Paths at which the proxy says something of itself (RFC 8615).
 _WELL_KNOWN: Final = "/.well-known/"
 
@@ -289,7 +291,7 @@ class Handler:
         fields, record = call.fields, call.record
         found = self._open(call.request, fields, record)
         if not isinstance(found, tuple):
-            call.follow = lambda _: found
+            call.follow = found if isinstance(found, partial) else lambda _: found
             return
         call_route, whole = found
         call.call_route = call_route
@@ -373,6 +375,8 @@ class Handler:
         """The response to a request, or the coroutine that makes it."""
         services = self.snapshot.services
         found = self._open(request, fields, record)
+        if isinstance(found, partial):
+            return found(request)
         return found if not isinstance(found, tuple) else self._run(request, fields, *found, services, record)
 
     def _run(
@@ -389,9 +393,11 @@ class Handler:
             return _end(self._relay(request, fields, call_route, services, record), call_route)
         return _end(self._call(request, fields, call_route, whole, services, record), call_route)
 
-    def _open(self, request: RequestHead, fields: Fields, record: CallRecord) -> Answered | tuple[RouteRequest, bool]:
+    def _open(
+        self, request: RequestHead, fields: Fields, record: CallRecord
+    ) -> Answered | Follow | tuple[RouteRequest, bool]:
         """Finds the route, and whether it may be used now: the request on its route, and whether the whole of its body
-        is there; else the response. Where admission has to wait, `request` has a task."""
+        is there; else the response, or how it is made where admission has to wait."""
         accept = fields.get("accept") or ""
         if (fault := find_fault(request, fields)) is not None:
             return answer_unrouted(fault.code, fault.message, record, accept, fault.status)
@@ -414,17 +420,17 @@ class Handler:
         admitted = self._admit(request, fields, binding, snapshot)
         if isinstance(admitted, Admitted | AccessDenied):
             return self._enter(request, fields, target, match, admitted, snapshot, record)
-        return self._await_admission(cast(web.BaseRequest, request), fields, target, match, admitted, snapshot, record)
+        return Follow(self._await_admission, admitted, fields, target, match, snapshot, record)
 
     async def _await_admission(
         self,
-        request: web.BaseRequest,
+        admission: Awaitable[Admitted | AccessDenied],
         fields: Fields,
         target: tuple[str, str],
         match: Match,
-        admission: Awaitable[Admitted | AccessDenied],
         snapshot: Snapshot,
         record: CallRecord,
+        request: web.BaseRequest,
     ) -> web.StreamResponse:
         """The response to a request whose admission has to wait."""
         found = self._enter(request, fields, target, match, await admission, snapshot, record)

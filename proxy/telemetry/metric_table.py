@@ -195,7 +195,8 @@ _TABLE: Final = (
               "Listed schemas that guard less than they say: a misspelt keyword, or limits that exclude each other.",
               _CALL),
     MetricRow("toolproxy_unpinned_tools_total", "counter",
-              "Definitions of listed tools that are not those of `pins` ([access.md](access.md)), each counted once.",
+              "Definitions of listed tools and HTTP operations that are not those of `pins` "
+              "([access.md](access.md)), each counted once.",
               _CALL),
     MetricRow("toolproxy_hook_failures_total", "counter", "Hooks that failed ([hooks.md](hooks.md)).",
               ("hook", "point", "reason"), {"reason": Label("What went wrong.", HOOK_REASONS)}),

@@ -20,9 +20,10 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
 
@@ -68,6 +69,7 @@ class Served:
     admin: int
     log: Path
     tool: Tool
+    last: int = 0  # the number of the last kept call that was read
     seen: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
 
     def note(self, kind: str, *shown: Any) -> None:
@@ -133,7 +135,7 @@ def write_config(path: Path, cases: list[Case], level: str, listen: int, admin: 
         "admin": {"listen": f"127.0.0.1:{admin}"},
         "second_judge": "off",  # it is asked about a few calls, by chance
         "defaults": {"repair": level},
-        "upstreams": {"tools": {"url": url}},
+        "upstreams": {"tools": {"url": url, "pool": {"idle": "600s"}}},  # a dropped connection is counted
         "routes": routes,
     }
     path.write_text(json.dumps(config))
@@ -208,7 +210,8 @@ async def send_cases(served: Served, cases: list[Case], numbers: range) -> None:
 
 async def read_kept(served: Served) -> None:
     """Reads the calls that are kept of the last cases, each in full."""
-    listed = json.loads(await served.ask(f"/-/calls?limit={_PAGE}"))["calls"]
+    listed = json.loads(await served.ask(f"/-/calls?limit={_PAGE}&after={served.last}"))["calls"]
+    served.last = max(call["seq"] for call in listed)
     for call in sorted(listed, key=_write):
         served.note("kept calls", call)
         if call.get("errors") or call.get("repairs") or call.get("reason"):
@@ -242,13 +245,13 @@ async def compare(trees: tuple[Path, Path], cases: list[Case], level: str) -> in
 
 def tell(kind: str, before: list[str], now: list[str], level: str) -> int:
     """Prints how many things of a kind were compared, and the first that differ; gives how many do."""
-    differing = [(one, other) for one, other in zip(before, now, strict=False) if one != other]
-    count = len(differing) + abs(len(before) - len(now))
-    print(f"{level:10} {kind:16} {len(now):6} compared, {count} differ", flush=True)
+    gone, new = ((Counter(one) - Counter(other)).elements() for one, other in ((before, now), (now, before)))
+    differing = list(zip_longest(gone, new, fillvalue="nothing"))
+    print(f"{level:10} {kind:16} {len(now):6} compared, {len(differing)} differ", flush=True)
     for one, other in differing[:_SHOWN]:
         at = next((at for at, signs in enumerate(zip(one, other, strict=False)) if signs[0] != signs[1]), 0)
         print(f"  before: ...{one[max(at - 80, 0) : at + 200]}\n  now:    ...{other[max(at - 80, 0) : at + 200]}")
-    return count
+    return len(differing)
 
 
 def main() -> None:

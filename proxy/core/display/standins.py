@@ -28,10 +28,10 @@ _TIME_SIGNS: Final = frozenset("TZtz")
 
 def describe_value(value: JsonValue) -> str:
     """Type and size: `text of 5`, `list of 2`, `object of 3`, `number`, `boolean`, `null`; `nothing` for no value."""
-    if isinstance(value, Absent):
-        return "nothing"
     if isinstance(value, str):
         return f"text of {len(value)}"
+    if isinstance(value, Absent):
+        return "nothing"
     if isinstance(value, list):
         return f"list of {len(value)}"
     if isinstance(value, dict):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 from urllib.parse import quote
@@ -19,6 +19,7 @@ from proxy.core.model.values import FeedbackLimits, Headers, Repair, ToolResult,
 _LISTED: Final = 20
 _LONGEST_PATH: Final = 200
 _SAFE_IN_PATH: Final = "/_-.~:@$*!'()"
+_PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9/_.~:@$*!'()-]*")
 # Messages of warnings, each and with their entries in all.
 _LONGEST_MESSAGE: Final = 160
 _WARNINGS_ROOM: Final = 4000
@@ -62,8 +63,12 @@ def make_correction_headers(corrections: Sequence[Repair]) -> Headers:
 
 
 def _changes(name: str, made: Sequence[Repair]) -> Headers:
-    entries = (f"{change.rule};path={_path(format_pointer(change.path))}" for change in made)
-    return ((name, _write_list(entries, len(made))),) if made else ()
+    if not made:
+        return ()
+    entries = [f"{change.rule};path={_path(format_pointer(change.path))}" for change in made[:_LISTED]]
+    if len(made) > _LISTED:
+        entries.append(f"more={len(made) - _LISTED}")
+    return ((name, ", ".join(entries)),)
 
 
 def make_warning_headers(warnings: Sequence[Violation], limits: FeedbackLimits) -> Headers:
@@ -94,13 +99,10 @@ def _quote_text(text: str) -> str:
     return '%"' + quote(text, safe=_SAFE_IN_TEXT, errors="replace") + '"'
 
 
-def _write_list(entries: Iterable[str], number: int) -> str:
-    shown = [entry for _, entry in zip(range(_LISTED), entries, strict=False)]
-    return ", ".join(shown + ([f"more={number - _LISTED}"] if number > _LISTED else []))
-
-
 def _path(pointer: str) -> str:
     """A path as header text: percent-encoded where it is not plain ASCII or would end the entry."""
+    if len(pointer) <= _LONGEST_PATH and _PLAIN_PATH.fullmatch(pointer):
+        return pointer
     return quote(pointer[:_LONGEST_PATH], safe=_SAFE_IN_PATH, errors="replace")
 
 

@@ -33,8 +33,8 @@ def add_advice(result: ToolResult, policy: ToolPolicy | None) -> ToolResult:
     tool with many properties may be longer, unless the config says how long.
     """
     check = None if policy is None else policy.check
-    if check is not None:
-        result = replace(result, limits=_fit_limits(result.limits, check))
+    if check is not None and (limits := _fit_limits(result.limits, check)) is not result.limits:
+        result = replace(result, limits=limits)
     if result.failure.advice is not None:
         accepts, text, complete = result.failure.advice
         return replace(result, accepts=accepts, example=text, example_complete=complete)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from typing import Final
 
@@ -110,7 +110,7 @@ def _spell_strictly(tag: re.Match[str]) -> str:
     return tag[0] if name is None else f"<{tag['close']}{name}{' ' if tag['rest'] else ''}{tag['rest'] or ''}>"
 
 
-def _leak(text: str, known: set[str], absent: frozenset[str]) -> _Leak | None:
+def _leak(text: str, known: Set[str], absent: frozenset[str]) -> _Leak | None:
     """What of a call's markup stands in a text, None where it is plain or about markup."""
     text = _CODE.sub(" ", text[-_LONGEST:]).rstrip()
     if len(text) <= _LONGEST_TAGS and _TAGS_ALONE.fullmatch(text):

@@ -174,6 +174,8 @@ def name_json_type(value: JsonValue) -> str:
         return "array"
     if isinstance(value, dict):
         return "object"
+    if type(value) is float:
+        return "integer" if value.is_integer() else "number"
     return "integer" if is_integral(make_decimal(value)) else "number"
 
 
@@ -247,7 +249,7 @@ def are_equal(left: JsonValue, right: JsonValue) -> bool:
 # --- JSON Pointer (RFC 6901) ----------------------------------------------------------------------------------------
 def format_pointer(path: Pointer) -> str:
     """The RFC 6901 text of a path; the root is the empty string."""
-    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)
+    return "".join(["/" + str(step).replace("~", "~0").replace("/", "~1") for step in path])
 
 
 def parse_pointer(text: str) -> Pointer:

@@ -17,8 +17,6 @@ no more than that. Where a stage stops, its result is the cautious one: a call i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final
 
@@ -136,14 +134,19 @@ def afford_work(amount: int) -> bool:
     return budget.left >= 0
 
 
-@contextmanager
-def borrow_work(share: int) -> Iterator[Work]:
+class borrow_work:  # noqa: N801 - as `share_work`
     """The work of one stage: its share, or what is left of the call's budget, out of which it is paid at its end."""
-    budget = _call.get()
-    lent = share if budget is None else max(0, min(share, budget.left))
-    work = Work(lent)
-    try:
-        yield work
-    finally:
-        if budget is not None:
-            budget.left -= lent - max(0, work.left)
+
+    __slots__ = ("_budget", "_lent", "_work")
+
+    def __init__(self, share: int) -> None:
+        self._budget = budget = _call.get()
+        self._lent = share if budget is None else max(0, min(share, budget.left))
+        self._work = Work(self._lent)
+
+    def __enter__(self) -> Work:
+        return self._work
+
+    def __exit__(self, *_: object) -> None:
+        if self._budget is not None:
+            self._budget.left -= self._lent - max(0, self._work.left)

@@ -14,7 +14,7 @@ keys in `keys.py`, unions in `branches.py`; this file knows no spelling of any v
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import field
 from typing import Final
 
@@ -26,8 +26,14 @@ from proxy.core.model.work import REPAIRING, TooMuchWorkError, Work, borrow_work
 from proxy.core.repair.respell import respell_integers, respell_keys
 from proxy.core.repair.wrappers import WRAPPER_RULES, nest_arguments, unwrap_arguments, unwrap_call
 from proxy.core.rules.branches import Ambiguity, Fit, drop_duplicates, select_branches
-from proxy.core.rules.facts import applies_always, list_applicable_rules, list_member_schemas, list_required, read_facts
-from proxy.core.rules.keys import KEY_RULES, drop_members, drop_refused, fill_optional, fill_required, rename_one_key
+from proxy.core.rules.facts import (
+    list_applicable_rules,
+    list_applying,
+    list_member_schemas,
+    list_required,
+    read_facts,
+)
+from proxy.core.rules.keys import KEY_RULES, drop_members, drop_refused, fill_defaults, rename_one_key
 from proxy.core.rules.proposals import NONE, Site, read_inside
 from proxy.core.rules.rules import ASSUMING, LAST_RESORTS, Rule
 from proxy.core.schema.nodes import Node
@@ -43,6 +49,7 @@ _READ: Final = 5
 _CHOICES: Final = 10
 _OF_KEYS: Final = KEY_RULES | {"drop_unknown"}
 _NULL_TEXT: Final = "null_text"
+_Names = frozenset[str]
 
 
 @value_class
@@ -147,7 +154,9 @@ class _Run:
         rules = rules if allowed is None else rules & allowed
         if not rules or len(path) >= _MAX_PATH:
             return Fit(value, (), False)
-        inside = self.parts(node, value, path, rules) if isinstance(value, dict | list) else Fit(value, (), False)
+        if not isinstance(value, dict | list):
+            return self.proposals(node, value, path, rules) or Fit(value, (), False)
+        inside = self.parts(node, value, path, rules)
         return inside if inside.accepted else self.proposals(node, value, path, rules) or inside
 
     def proposals(self, node: Node, value: JsonValue, path: Pointer, rules: frozenset[str]) -> Fit | None:
@@ -156,11 +165,22 @@ class _Run:
         """
         self.work.spend(_FIT)
         site, tiers = list_applicable_rules(node, type(value), rules)
+        is_member = bool(path) and isinstance(path[-1], str)
+        is_guarded = self.policy.guards_null and (value == "" or path in self.guarded)
+        choosing = 0 if site.choices is None else len(site.choices) // _CHOICES
+        reading = len(value) // _READ if isinstance(value, str) else 0
         partial: Fit | None = None
         for tier in tiers:
             found: list[tuple[Rule, Fit]] = []
             for rule in tier:
-                fitted = self.proposal(rule, node, value, site, path, rules)
+                if rule.propose is None or (rule.member and not is_member) or (is_guarded and rule.name == _NULL_TEXT):
+                    continue
+                if cost := choosing + reading if rule.nests else choosing:
+                    self.work.spend(cost)
+                candidate = rule.propose(value, site)
+                if candidate is NONE:
+                    continue
+                fitted = self.judge_proposal(rule, node, value, candidate, site, path, rules)
                 if fitted is not None and fitted.accepted:
                     found.append((rule, fitted))
                 elif fitted is not None and rule.reads:
@@ -169,21 +189,11 @@ class _Run:
                 return self.only(found, path)
         return partial
 
-    def proposal(
-        self, rule: Rule, node: Node, value: JsonValue, site: Site, path: Pointer, rules: frozenset[str]
+    def judge_proposal(
+        self, rule: Rule, node: Node, value: JsonValue, candidate: JsonValue, site: Site, path: Pointer, rules: _Names
     ) -> Fit | None:
-        """One rule's proposal, judged; None if the rule proposes nothing worth keeping."""
-        if rule.propose is None or (rule.member and not (path and isinstance(path[-1], str))):
-            return None
-        if rule.name == _NULL_TEXT and self.policy.guards_null and (value == "" or path in self.guarded):
-            return None
-        cost = len(value) // _READ if rule.nests and isinstance(value, str) else 0
-        cost += 0 if site.choices is None else len(site.choices) // _CHOICES
-        if cost:
-            self.work.spend(cost)
-        candidate = rule.propose(value, site)
-        if candidate is NONE:
-            return None
+        """One rule's proposal, judged, and repaired inside where the rule allows that; None if nothing is worth
+        keeping."""
         made: tuple[Repair, ...] = (Repair(rule.name, path),)
         if rule.json and (read := read_inside(value, site, rule.json & site.types or rule.json)) is not None:
             made += tuple(Repair(name, path) for name in read[1])
@@ -199,6 +209,8 @@ class _Run:
 
     def only(self, found: list[tuple[Rule, Fit]], path: Pointer) -> Fit | None:
         """The one meaning among accepted proposals; None (with a note) where they differ."""
+        if len(found) == 1:
+            return found[0][1]
         meanings = self.meanings([fitted for _, fitted in found])
         if len(meanings) == 1:
             return meanings[0]
@@ -242,7 +254,7 @@ class _Run:
         """
         work = value
         repairs: tuple[Repair, ...] = ()
-        nodes = tuple(self.applying(node, judged))
+        nodes = self.applying(node, judged)
         used = _identities(nodes)
         for _ in range(_MAX_ROUNDS):
             before = work
@@ -256,7 +268,7 @@ class _Run:
             if _is_settled(nodes, before, work) and self.takes_changed(nodes, before, work):
                 break
             if judged is value and not isinstance(work, list):
-                nodes = tuple(self.applying(node, work))
+                nodes = self.applying(node, work)
                 used |= _identities(nodes)
         return Fit(work, repairs, False), used
 
@@ -269,23 +281,9 @@ class _Run:
                     return False
         return True
 
-    def applying(self, node: Node, value: JsonValue) -> Iterator[Node]:
-        """Every node that judges this very value: references, `allOf`, the chosen side of `if`, dependent schemas."""
-        seen: set[int] = set()
-        stack = [node]
-        while stack:
-            for current in applies_always(stack.pop()):
-                if id(current) in seen:
-                    continue
-                seen.add(id(current))
-                self.work.spend(1)
-                yield current
-                if current.condition is not None:
-                    test, then, other = current.condition
-                    side = then if self.accepts(test, value) else other
-                    stack.extend([side] if side is not None else [])
-                if isinstance(value, dict):
-                    stack.extend(schema for key, schema in current.dependent.items() if key in value)
+    def applying(self, node: Node, value: JsonValue) -> tuple[Node, ...]:
+        """Every node that judges this very value."""
+        return list_applying(node, value, self.accepts, self.work)
 
     # The steps of a round: each gives the value, the same object if nothing changed, and its repairs.
     def keys(
@@ -378,13 +376,7 @@ class _Run:
         acceptable."""
         if not isinstance(work, dict):
             return work, ()
-        if "fill_required" in rules:
-            whole, made = fill_required(nodes[0], nodes, work, path, self.accepts)
-            if made:
-                return whole, made
-        if "fill_default" not in rules:
-            return work, ()
-        return fill_optional(nodes[0], nodes, work, path, self.accepts)
+        return fill_defaults(nodes, work, path, rules, self.accepts)
 
 
 def _is_settled(nodes: tuple[Node, ...], before: JsonValue, work: JsonValue) -> bool:
@@ -397,4 +389,4 @@ def _is_settled(nodes: tuple[Node, ...], before: JsonValue, work: JsonValue) -> 
 
 
 def _identities(nodes: Iterable[Node]) -> frozenset[int]:
-    return frozenset(id(node) for node in nodes)
+    return frozenset(map(id, nodes))

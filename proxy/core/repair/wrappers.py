@@ -7,6 +7,7 @@ declared key and validates, if need be after repair.
 from __future__ import annotations
 
 import re
+from collections.abc import Set
 from typing import Final, Protocol
 
 from proxy.core.check.validation import Check
@@ -53,10 +54,15 @@ def unwrap_arguments(run: Run, value: dict[str, JsonValue], path: Pointer) -> Fi
     """The inner object of `{"arguments": {...}}`, if it is the call's only meaning. `path` holds the wrappers that were
     removed before."""
     known = list_declared(applies_always(run.check.root))
-    others = [key for key, item in value.items() if not is_plumbing(key, item, run.policy.drop_keys, run.tool)]
-    if len(path) >= _MAX_WRAPPERS or len(others) != 1 or (len(value) == 1 and others[0] in known):
+    others = (key for key, item in value.items() if not is_plumbing(key, item, run.policy.drop_keys, run.tool))
+    key, rules = next(others, None), run.policy.rules
+    if (
+        len(path) >= _MAX_WRAPPERS
+        or key is None
+        or next(others, None) is not None
+        or (len(value) == 1 and key in known)
+    ):
         return None
-    key, rules = others[0], run.policy.rules
     inner, alone = value[key], len(value) == 1 and (key in WRAPPER_KEYS or key == run.tool)
     if not (alone or key in _LOOSE_WRAPPERS or not key.strip("_ ") or _wraps_itself(value[key], key, known)):
         return None
@@ -82,7 +88,7 @@ def unwrap_arguments(run: Run, value: dict[str, JsonValue], path: Pointer) -> Fi
     return None if fitted is None else Fit(fitted.value, (*taken, *fitted.repairs), True)
 
 
-def _wraps_itself(inner: JsonValue, key: str, known: set[str]) -> bool:
+def _wraps_itself(inner: JsonValue, key: str, known: Set[str]) -> bool:
     """Whether the arguments stand under the name of one of them."""
     return key in known and isinstance(inner, dict) and key in inner
 
@@ -137,6 +143,8 @@ def _find_call(value: JsonValue, tool: str, *, folds: bool) -> tuple[Pointer, Js
         if not isinstance(value, dict) or value.get("type", "function") not in _CALL_TYPES:
             return None
         rest = value.keys() - _BESIDE
+        if len(rest) > 2:
+            return None
         if value.get("method") == _METHOD and rest == {"method", "params"}:
             path, value = (*path, "params"), value["params"]
             continue
@@ -183,7 +191,7 @@ _HAS_ARGUMENTS: Final = frozenset(
 _PROSE: Final = re.compile(r"\A[A-Za-z][\w./-]*\s+[A-Za-z]")
 
 
-def _given_to_the_one_key(run: Run, inner: JsonValue, known: set[str], path: Pointer) -> Fit | None:
+def _given_to_the_one_key(run: Run, inner: JsonValue, known: Set[str], path: Pointer) -> Fit | None:
     """One value under a wrapper's name, taken as the value of the only key that the tool declares."""
     if "unwrap_scalar" not in run.policy.rules or len(known) != 1 or inner is None:
         return None

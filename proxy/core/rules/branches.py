@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from proxy.core.json.jsontext import are_equal
-from proxy.core.model.values import JsonValue, Pointer, Repair
+from proxy.core.model.values import JsonValue, Pointer, Repair, value_class
 from proxy.core.rules.facts import applies_always, list_required, read_facts
 from proxy.core.schema.nodes import Node
 
@@ -23,7 +23,7 @@ class Ambiguity:
     options: tuple[tuple[str, JsonValue], ...] = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Fit:
     """The result of fitting a value to a node: whether it changed, the repairs made, whether the node accepts it."""
 

@@ -14,7 +14,7 @@ each union. `read_facts` combines these without looking at a value.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
@@ -93,6 +93,32 @@ def applies_always(node: Node) -> tuple[Node, ...]:
     each time."""
     memo: dict[int, tuple[Node, ...]] = node.schemas.memos.setdefault("always", {})
     return memo.get(id(node)) or memo.setdefault(id(node), _list_applying(node))
+
+
+def list_applying(
+    node: Node, value: JsonValue, accepts: Callable[[Node, JsonValue], bool], work: Work
+) -> tuple[Node, ...]:
+    """Every node that judges this very value: references, `allOf`, the chosen side of `if`, dependent schemas. Raises
+    TooMuchWorkError."""
+    always = applies_always(node)
+    if not any(part.condition is not None or part.dependent for part in always):  # the same for every value
+        work.spend(len(always))
+        return always
+    found: dict[int, Node] = {}
+    stack = [node]
+    while stack:
+        for current in applies_always(stack.pop()):
+            if id(current) in found:
+                continue
+            work.spend(1)
+            found[id(current)] = current
+            if current.condition is not None:
+                test, then, other = current.condition
+                side = then if accepts(test, value) else other
+                stack.extend([side] if side is not None else [])
+            if isinstance(value, dict):
+                stack.extend(schema for key, schema in current.dependent.items() if key in value)
+    return tuple(found.values())
 
 
 def _list_applying(node: Node) -> tuple[Node, ...]:
@@ -259,8 +285,10 @@ def is_match(pattern: str, key: str, work: Work) -> bool:
         raise TooMuchWorkError from None
 
 
-def list_declared(nodes: Iterable[Node]) -> set[str]:
+def list_declared(nodes: Iterable[Node]) -> Set[str]:
     """The keys that schemas declare by name."""
+    if type(nodes) is tuple and len(nodes) == 1:
+        return nodes[0].properties.keys()
     return {key for node in nodes for key in node.properties}
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import Final
 
 from proxy.core.json.jsontext import are_equal
@@ -153,7 +153,7 @@ TELLING_WORDS: Final = frozenset([
 def _meanings(
     unknown: list[str],
     value: dict[str, JsonValue],
-    known: set[str],
+    known: Set[str],
     wanted: set[str],
     rules: frozenset[str],
     nodes: tuple[Node, ...],
@@ -197,7 +197,7 @@ def find_targets(unknown: Iterable[str], known: Iterable[str]) -> dict[str, str]
     return {key: target for key, target in found.items() if rivals[target] == 1}
 
 
-def _behind_prefix(unknown: list[str], known: set[str]) -> dict[str, str]:
+def _behind_prefix(unknown: list[str], known: Set[str]) -> dict[str, str]:
     """Every key without the one wrapper's name that all keys begin with, if all the rest is declared; else nothing."""
     prefix = _PREFIX.match(unknown[0])
     if prefix is None or not all(key.startswith(prefix[0]) and key[prefix.end() :] in known for key in unknown):
@@ -273,6 +273,20 @@ def drop_refused(
         for part in applies_always(schema)
     )
     return (Repair("default_optional", path),) if own else ()
+
+
+def fill_defaults(
+    nodes: tuple[Node, ...], value: dict[str, JsonValue], path: Pointer, rules: frozenset[str], accepts: Accepts
+) -> Changed:
+    """Adds missing required keys with a `default`, else the one missing optional key whose `default` makes the object
+    acceptable, as far as the `rules` allow it. Raises TooMuchWorkError."""
+    if "fill_required" in rules:
+        whole, made = fill_required(nodes[0], nodes, value, path, accepts)
+        if made:
+            return whole, made
+    if "fill_default" not in rules:
+        return value, ()
+    return fill_optional(nodes[0], nodes, value, path, accepts)
 
 
 def fill_optional(

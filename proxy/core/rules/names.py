@@ -115,9 +115,11 @@ def acts_by_argument(root: Node, value: JsonValue) -> bool:
     for current in found:  # grows meanwhile
         if isinstance(current, dict):
             for key, item in current.items():
-                if isinstance(item, str) and split_words(key)[-1:] in _ACTING and _is_action(key, item):
-                    return True
-            found += current.values()
+                if isinstance(item, str):
+                    if _says_what_is_done(key) and _is_action(key, item):
+                        return True
+                elif isinstance(item, dict | list):
+                    found.append(item)
         elif isinstance(current, list):
             found += current
     return False
@@ -127,6 +129,11 @@ _METHOD: Final = ("method",)
 # The last words of arguments that say what is done, and HTTP's methods that do more than read (RFC 9110 section 9.2.1).
 _ACTING: Final = frozenset({("action",), ("operation",), ("op",), ("command",), ("verb",), _METHOD})
 _WRITING: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+
+
+@lru_cache(maxsize=4096)
+def _says_what_is_done(key: str) -> bool:
+    return split_words(key)[-1:] in _ACTING
 
 
 def _is_action(key: str, item: str) -> bool:

@@ -110,18 +110,20 @@ def make_integral(number: Decimal) -> JsonValue:
 
 def string_to_integer(value: JsonValue, site: Site) -> JsonValue:
     """`"42"` -> 42, exact at any size."""
+    if "integer" not in site.types or "number" in site.types or site.free_text:
+        return NONE
     text = _number_text(value, whole=True)
-    if text is None or "integer" not in site.types or "number" in site.types or site.free_text:
+    if text is None or len(text) > MAX_INTEGER_DIGITS:
         return NONE
-    if len(text) > MAX_INTEGER_DIGITS:
-        return NONE
-    return make_integral(read_decimal(text))
+    return int(text) if text.isdecimal() else make_integral(read_decimal(text))
 
 
 def string_to_number(value: JsonValue, site: Site) -> JsonValue:
     """`"35.6"` -> 35.6 with its digits kept; a text whose number overflows a double is not changed."""
+    if "number" not in site.types or site.free_text:
+        return NONE
     text = _number_text(value, whole=False)
-    if text is None or "number" not in site.types or site.free_text or len(text) > MAX_INTEGER_DIGITS:
+    if text is None or len(text) > MAX_INTEGER_DIGITS:
         return NONE
     read = parse(text.encode())
     return NONE if isinstance(read, JsonProblem) else read

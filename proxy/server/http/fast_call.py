@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol
 from aiohttp import web
 
 from proxy.call.fast_start import SentCall, WaitingCall
+from proxy.core.envelope.headers import make_repair_headers
 from proxy.core.model.values import Delivered, Fields, Headers, Outcome
 from proxy.interfaces import CallRecord
 from proxy.server.bound_route import RouteRequest
@@ -130,15 +131,16 @@ class FastCall:
 
     def _write(self, delivered: Delivered, body: bytes, cors: Headers) -> bytes:
         reply, method, record = delivered.reply, self.request.method, self.record
-        told = cors or delivered.repairs or delivered.corrections or delivered.warnings or delivered.attempt
+        told = cors or delivered.corrections or delivered.warnings or delivered.attempt
         plain = method == "POST" and not told
-        if plain and (data := _known.write(reply.status, reply.headers, record.request_id, body)) is not None:
+        repairs = make_repair_headers(delivered.repairs) if plain else ()
+        if plain and (data := _known.write(reply.status, reply.headers, record.request_id, body, repairs)) is not None:
             record.status = reply.status
             return data
         fields = make_delivery_headers(delivered, method, cors, record)
         data = write_response(reply.status, [*fields, *cors], body, method, 1, keep_alive=True)
         if plain:
-            _known.learn(reply.status, reply.headers, fields[:-1])
+            _known.learn(reply.status, reply.headers, fields[: -1 - len(repairs)])
         return data
 
     async def wait(self) -> Outcome:

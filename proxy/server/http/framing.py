@@ -237,14 +237,16 @@ class KnownHeads:
     def __init__(self) -> None:
         self._heads: dict[tuple[int, Headers], tuple[str, str, bool]] = {}
 
-    def write(self, status: int, fields: Headers, request_id: str, body: bytes) -> bytes | None:
-        """The bytes of such an answer, whose upstream sent `fields`; None where `write_response` has to write it."""
+    def write(self, status: int, fields: Headers, request_id: str, body: bytes, added: Headers = ()) -> bytes | None:
+        """The bytes of such an answer, whose upstream sent `fields`, with what is `added` to them (without control
+        characters); None where `write_response` has to write it."""
         known = self._heads.get((status, fields))
         if known is None or not body:
             return None
         before, behind, dated = known
         date = "" if dated else f"{make_date_row(int(time.time()))}\r\n"
-        head = f"{before}{request_id}{behind}{len(body)}\r\n{date}\r\n"
+        rows = "".join([f"{name}: {value}\r\n" for name, value in added])
+        head = f"{before}{rows}X-Request-ID: {request_id}{behind}{len(body)}\r\n{date}\r\n"
         return head.encode("utf-8", "surrogateescape") + body
 
     def learn(self, status: int, fields: Headers, crossing: Sequence[tuple[str, str]]) -> None:
@@ -259,7 +261,7 @@ class KnownHeads:
         if len(self._heads) >= _MOST_ROWS:
             self._heads.clear()
         self._heads[status, fields] = (
-            f"{before}\r\nX-Request-ID: ",
+            f"{before}\r\n",
             f"{behind}\r\nContent-Length: ",
             "date" in there,
         )

@@ -184,7 +184,8 @@ class Hop:
         """Returns the client's address: the peer's, or the nearest one before the trusted hops."""
         if not self.trusts(peer):
             return peer
-        said = [part.strip() for name, value in headers if name == "x-forwarded-for" for part in value.split(",")]
+        lines = _all(headers, "x-forwarded-for")
+        said = [_drop_port(part.strip()) for line in lines for part in line.split(",")]
         said = said or list_addresses(_all(headers, "forwarded"))
         return next((address for address in reversed(said) if not self._is_trusted(address)), said[0] if said else peer)
 
@@ -342,6 +343,12 @@ def list_addresses(fields: Iterable[str]) -> list[str]:
         whole = _FIELD.fullmatch(field) is not None
         found += [pair[2].strip('"') for pair in _PAIR.finditer(field) if pair[1].lower() == "for"] if whole else [""]
     return [(node[1] or node[2]) if (node := _NODE.fullmatch(text)) else "" for text in found]
+
+
+def _drop_port(address: str) -> str:
+    """An address without the port and brackets that some hops write (Azure's gateway, IIS): each connection has another
+    port, and is no other client."""
+    return (node[1] or node[2]) if (node := _NODE.fullmatch(address)) else address
 
 
 def extend_forwarded(fields: Iterable[str], peer: str, scheme: str, host: str) -> str:

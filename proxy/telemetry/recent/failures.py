@@ -26,10 +26,10 @@ from proxy.core.model.values import (
     Absent,
     Conversation,
     Document,
+    Failure,
     FeedbackLimits,
     JsonValue,
     Pointer,
-    Rung,
     ToolCall,
     ToolResult,
     Violation,
@@ -46,7 +46,6 @@ _SHORTEST_LEAF: Final = 3
 _OF_THE_TOOL: Final = frozenset({"tool_error", "upstream_error"})
 # Details of a failure that quote the upstream, which may quote the call.
 _QUOTING: Final = frozenset({"original_error", "answer_errors", "errors", "hint"})
-_NOBODY: Final = Conversation("", Rung.HEADER)
 _NO_ARGUMENTS: Final = Document(b"", None)
 
 Row = dict[str, Any]
@@ -91,19 +90,16 @@ class KeptFailure:
 
 def keep_failure(record: CallRecord) -> KeptFailure:
     """What is kept of a finished call."""
-    limits = FeedbackLimits() if record.policy is None else record.policy.feedback
     sent = _find_sent(record)
-    leaves = _list_leaves(sent)
+    repairs = _describe_repairs(record, sent)
     came = list_errors(record)[:MOST_LISTED]
+    if not came and record.result is None:  # a repaired call
+        return KeptFailure((), repairs, None, record.policy)
+    limits = FeedbackLimits() if record.policy is None else record.policy.feedback
+    leaves = _list_leaves(sent)
     mask = _mask_violation if record.outcome not in _OF_THE_TOOL else _mask_words
     violations = tuple([mask(each, limits, leaves) for each in came])
     errors = tuple([_describe_error(*pair) for pair in zip(violations, came, strict=True)])
-    went = record.checked.value if record.checked is not None else ABSENT
-    spelt = _find_new_names(record, sent, went)
-    repairs = tuple(
-        _describe_repair(each.rule, each.path, sent, went, spelt.get(each.path))
-        for each in record.repairs[:MOST_LISTED]
-    )
     answer = None if record.result is None else _mask_result(record.result, violations, leaves)
     if answer is not None and record.code == MASK:  # the tool has named its error after a value
         answer = replace(answer, failure=replace(answer.failure, code=replace(answer.failure.code, name=MASK)))
@@ -147,25 +143,33 @@ def _describe_error(kept: Violation, came: Violation) -> Row:
     return found
 
 
-def _find_new_names(record: CallRecord, sent: JsonValue, went: JsonValue) -> dict[Pointer, Pointer]:
-    """The place of each key that a repair gave another name -> its place in what was sent on."""
-    found: dict[Pointer, Pointer] = {}
-    for path in {each.path for each in record.repairs if each.path}:
-        name, before, after = path[-1], find_value(sent, path[:-1]), find_value(went, path[:-1])
-        if isinstance(name, str) and isinstance(before, dict) and isinstance(after, dict) and name not in after:
-            same = [key for key in after if key not in before and is_same_name(key, name)]
-            found |= {path: (*path[:-1], same[0])} if len(same) == 1 else {}
-    return found
+def _describe_repairs(record: CallRecord, sent: JsonValue) -> tuple[Row, ...]:
+    if not record.repairs:
+        return ()
+    went = record.checked.value if record.checked is not None else ABSENT
+    return tuple([_describe_repair(each.rule, each.path, sent, went) for each in record.repairs[:MOST_LISTED]])
 
 
-def _describe_repair(rule: str, path: Pointer, sent: JsonValue, went: JsonValue, renamed: Pointer | None) -> Row:
+def _describe_repair(rule: str, path: Pointer, sent: JsonValue, went: JsonValue) -> Row:
     found = {"rule": rule, "path": show_path(path)}
-    if renamed is not None:
+    before, after = find_value(sent, path), find_value(went, path)
+    if after is ABSENT and (renamed := _find_new_name(path, sent, went)) is not None:
         found["renamed"] = show_path(renamed)
-    before, after = find_value(sent, path), find_value(went, renamed or path)
-    if not (isinstance(before, Absent) and isinstance(after, Absent)):
-        found |= {"got": describe_value(before), "became": describe_value(after)}
+        after = find_value(went, renamed)
+    if before is not ABSENT or after is not ABSENT:
+        found["got"], found["became"] = describe_value(before), describe_value(after)
     return found
+
+
+def _find_new_name(path: Pointer, sent: JsonValue, went: JsonValue) -> Pointer | None:
+    """The place in what was sent on of a key that a repair gave another name."""
+    if not path:
+        return None
+    name, before, after = path[-1], find_value(sent, path[:-1]), find_value(went, path[:-1])
+    if not isinstance(name, str) or not isinstance(before, dict) or not isinstance(after, dict):
+        return None
+    same = [key for key in after if key not in before and is_same_name(key, name)]
+    return (*path[:-1], same[0]) if len(same) == 1 else None
 
 
 # --- without values ---------------------------------------------------------------------------------------------------
@@ -214,28 +218,29 @@ def _mask_words(violation: Violation, _limits: FeedbackLimits, _leaves: Sequence
 
 def _mask_result(result: ToolResult, violations: tuple[Violation, ...], leaves: Sequence[str]) -> ToolResult:
     """The answer with nothing in it that was sent."""
-    failure = result.failure
-    kept = replace(
-        failure,
-        message=_hide(failure.message[:4096], leaves),
-        hint=_hide(failure.hint[:4096], leaves),
-        violations=violations,
-        details=dict(_mask_details(failure.details.items(), leaves)),
-        sent=ABSENT,
-        mended=ABSENT,
-        headers=(),
-        advice=None,
+    failure, came = result.failure, result.call
+    kept = Failure(
+        failure.code,
+        _hide(failure.message[:4096], leaves),
+        violations,
+        _hide(failure.hint[:4096], leaves),
+        dict(_mask_details(failure.details.items(), leaves)),
+        failure.status,
+        failure.retryable,
         container=None if failure.container is None else replace(failure.container, attempted=None, arguments=ABSENT),
+        type_related=failure.type_related,
     )
-    call = ToolCall(
-        result.call.tool[:_LONGEST],
-        _NO_ARGUMENTS,
-        result.call.call_id,
-        replace(_NOBODY, rung=result.call.conversation.rung),
-    )
-    history = tuple(_hide(line, leaves) for line in result.history)
-    return replace(
-        result, call=call, failure=kept, history=history, example="", example_complete=False, extra=(), repairs=()
+    return ToolResult(
+        ToolCall(came.tool[:_LONGEST], _NO_ARGUMENTS, came.call_id, Conversation("", came.conversation.rung)),
+        kept,
+        result.attempt,
+        result.escalated,
+        result.repeated,
+        tuple([_hide(line, leaves) for line in result.history]),
+        result.accepts,
+        example_complete=False,
+        limits=result.limits,
+        finalising=result.finalising,
     )
 
 

@@ -12,9 +12,9 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from proxy.extensions.access.tokens.signed_tokens import MAX_TOKEN
-from tests.extensions.access.issuer import AUDIENCE, NOW, ROUTE, Guarded, describe_key, guarded, make_key
+from tests.extensions.access.issuer import AUDIENCE, NOW, ROUTE, Guarded, Issuer, describe_key, guarded, make_key
 from tests.serving.proxied import code
-from tests.serving.wire import Seen
+from tests.serving.wire import JSON_TYPE, Seen, answer, replies, tool
 
 REALM = 'Bearer realm="toolcall-proxy"'
 
@@ -200,6 +200,16 @@ async def test_only_the_issuers_that_a_route_names_count() -> None:
         assert "the issuer is not one of this route" == refused(seen[1])
 
 
+async def test_of_several_issuers_each_signs_for_itself() -> None:
+    second = Issuer([describe_key("RS256", "second")])
+    async with tool(second) as issuing:
+        second.url = issuing.url
+        async with guarded(issuer=f"}}, second: {{issuer: '{second.url}', audience: '{AUDIENCE}'") as there:
+            main = there.issuer
+            tokens = (main.sign(), second.sign(name="second"), second.sign(), main.sign(name="second"))
+            assert [200, 200, 401, 401] == [(await there.call(token)).status for token in tokens]
+
+
 @pytest.mark.parametrize(
     ("sent", "challenge"),
     [
@@ -225,6 +235,15 @@ async def test_a_new_key_is_found_by_its_first_token_and_an_old_one_ends() -> No
         there.clock.at += 11
         seen = [await there.call(token) for token in (there.issuer.sign("RS256", "second"), old)]
         assert ([200, 401], 2) == ([each.status for each in seen], there.fetches)
+
+
+async def test_keys_are_where_the_config_says_and_a_redirect_there_is_not_followed() -> None:
+    keys = json.dumps({"keys": [describe_key("RS256")]}).encode()
+    found, elsewhere = answer("200 OK", keys, JSON_TYPE), answer("302 Found", b"", "Location: /keys")
+    for told, expected in ((found, 200), (elsewhere, 503)):
+        async with tool(replies(told)) as publishing, guarded(issuer=f", jwks: '{publishing.url}/own'") as there:
+            assert expected == (await there.call(there.issuer.sign())).status
+            assert (["GET /own HTTP/1.1"], []) == ([seen.start for seen in publishing.seen], there.issuer.asked)
 
 
 async def test_a_thousand_unknown_keys_cost_one_request_in_ten_seconds() -> None:
@@ -268,6 +287,33 @@ async def test_keys_that_cannot_be_fetched_mean_503_and_never_a_call() -> None:
         there.clock.at += 10
         assert 200 == (await there.call(there.issuer.sign())).status
         assert 1 == len(there.server.seen)
+
+
+async def test_an_answer_without_a_usable_key_is_a_failed_fetch_and_another_key_withdraws_the_old_one() -> None:
+    async with guarded(issuer=", max_age: 1h") as there:
+        token = there.issuer.sign(exp=NOW + 99_999)
+        assert 200 == (await there.call(token)).status
+        for keys in ([], [describe_key("RS256", use="enc")], [describe_key("EdDSA")]):
+            there.issuer.keys = keys
+            there.clock.at += 601
+            unknown = there.issuer.sign(header={"kid": "unknown"})
+            assert [200, 401, 200] == [(await there.call(each)).status for each in (token, unknown, token)]
+        assert (4, 1) == (there.fetches, there.proxy.log.getvalue().count("no usable key is among its keys"))
+        there.issuer.keys = [describe_key("RS256", "second")]
+        there.clock.at += 601
+        assert [200, 200] == [
+            (await there.call(each)).status for each in (token, there.issuer.sign("RS256", "second", exp=NOW + 99_999))
+        ]
+        assert 401 == (await there.call(token)).status
+
+
+async def test_an_issuer_without_a_usable_key_is_503_once_its_old_keys_are_too_old() -> None:
+    async with guarded(issuer=", max_age: 1h") as there:
+        token = there.issuer.sign(exp=NOW + 99_999)
+        assert 200 == (await there.call(token)).status
+        there.issuer.keys = []
+        there.clock.at += 3601
+        assert [(503, "TOKEN_UNCHECKED")] * 2 == [code(await there.call(token)) for _ in range(2)]
 
 
 async def test_keys_of_an_issuer_that_stays_away_end_with_their_age() -> None:

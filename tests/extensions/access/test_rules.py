@@ -10,7 +10,7 @@ import pytest
 
 from proxy.extensions.access.access_section import close_schema
 from proxy.extensions.access.core.access_rules import Identity, find_claim, find_scopes, fits_caller
-from proxy.extensions.access.core.paths import UnclearPathError, resolve_path
+from proxy.extensions.access.core.paths import UnclearPathError, list_path_readings, list_readings
 from proxy.extensions.access.core.settings import AccessRule
 from tests.extensions.access.issuer import OK, guarded
 from tests.serving.proxied import Proxied, code, proxied, told
@@ -116,7 +116,11 @@ async def test_arguments_are_judged_as_they_will_be_sent() -> None:
         "/data/../etc/passwd", "/data/..", "/data/%2e%2e/etc/passwd", "/data/%2E./x", "/data/%252e%252e/etc",
         "/data/%25252525252e./x", "/data\\..\\etc", "/data/..\\..\\etc", "/data/．．/etc", "/data/%ef%bc%8e%2e/etc",
         "/data/./../etc", "//data/../../etc", "/data/%c0%ae%c0%ae/etc", "/data/a%00/../b", "/data/\u0000", "data/a",
-        "/database", "%2fdata/../x",
+        "/database", "%2fdata/../x", "/data/％2e％2e/etc", "/data/%ef%bc%852e%ef%bc%852e/etc", "/data／..／etc",
+        "/data/.\t./etc", "/data/.\r\n./etc", "/data/%0a../etc",
+        # As one service reads them they lead below /data, as another one they lead elsewhere.
+        "/data/../etc/%2e%2e/data/x", "/data/%2e%2e/etc/%252e%252e/data/x", "/data/../etc/．．/data/x",
+        "/data/../etc/cron.d/a\\..\\..\\..\\data\\x", "/data/．．/etc/%2e%2e/data/x",
     ],
 )  # fmt: skip
 async def test_a_path_is_judged_with_its_dots_and_escapes_resolved(path: str) -> None:
@@ -135,17 +139,39 @@ def test_paths_are_resolved_as_services_resolve_them() -> None:
         "https://h.example/a/../b": "https://h.example/b",
         "https://h.example": "https://h.example",
         "file:///a/../../etc": "file:///etc",
-        "C:\\a\\..\\b": "C:/b",
+        "C:\\a\\..\\b": "C:\\a\\..\\b",
         "..": "../",
         "/": "/",
         "and/or": "and/or",
         "50%25": "50%25",
-        "%2fetc": "/etc",
+        "%2fetc": "%2fetc",
     }
-    assert cases == {text: resolve_path(text) for text in cases}
-    for unclear in ("/a/%ff", "/a\n/b", "/%25252525252525252f"):
+    assert cases == {text: list_path_readings(text)[0] for text in cases}
+    for unclear in ("/a/%ff", "/a\0/b", "/a%00/b", "/%25252525252525252f"):
         with pytest.raises(UnclearPathError):
-            resolve_path(unclear)
+            list_path_readings(unclear)
+
+
+def test_a_path_is_read_after_each_rewriting_that_a_service_may_do() -> None:
+    cases = {
+        "%2fetc": ["%2fetc", "/etc"],
+        "50%25": ["50%25"],
+        "/a/%252e%252e/b": ["/a/%252e%252e/b", "/a/%2e%2e/b", "/b"],
+        "/a/％2e./b": ["/a/％2e./b", "/a/%2e./b", "/b"],
+        "/a\\..\\b": ["/a\\..\\b", "/b"],
+        "/a/.\n./b": ["/a/.\n./b", "/b"],
+    }
+    assert cases == {text: list_path_readings(text) for text in cases}
+    several = {"a": "/x/%2e%2e/y", "b": ["/z", 1], "c": "text"}
+    assert [{"a": "/x/%2e%2e/y", "b": ["/z", 1], "c": "text"}, {"a": "/y", "b": ["/z", 1], "c": "text"}] == list(
+        list_readings(several)
+    )
+
+
+async def test_a_text_beside_the_path_may_be_any() -> None:
+    async with tool(replies(OK)) as server, proxied(f"{ROUTE}}}", server.url, tools=TOOLS) as proxy:
+        sent = {"path": "/data/a", "content": "# A/B\n\n- 100% \\ ..\tor ../x\r\n"}
+        assert (200, sent) == ((await call(proxy, "read_file", sent)).status, json.loads(server.seen[0].body))
 
 
 async def test_an_unknown_tool_is_told_the_names_that_the_caller_may_call() -> None:

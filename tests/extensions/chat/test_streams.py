@@ -190,15 +190,6 @@ async def test_calls_of_responses_are_told_apart_by_their_items_where_events_hav
     assert b"".join(write_unnumbered(valid, ('{"city":"Bergen","days":3}', ""))) == seen.body
 
 
-async def test_calls_of_responses_that_nothing_tells_apart_pass_as_they_came() -> None:
-    events = [
-        event.replace(b'"id": "fc_0", ', b"").replace(b'"item_id": "fc_0", ', b"")
-        for event in write_unnumbered(('{"city": "Oslo", "days": "3"}',))
-    ]
-    seen, _ = await ask(events, *APIS["responses"][:2])
-    assert b"".join(events) == seen.body
-
-
 async def test_a_stream_that_ends_early_or_holds_no_events_passes_as_it_came() -> None:
     events = chat_stream(('{"city": "Oslo", "days": "3"}',))
     for body in (events[:3], [b"data: {broken\n\n", b"\x00\xff no event"], [b""], [b": hello\n\n", *events[:2]]):

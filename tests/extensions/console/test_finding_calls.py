@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -123,6 +124,8 @@ def test_a_conversation_is_read_as_a_thread(started: Served, running: Any) -> No
         text = shown.locator(".thread").inner_text()
         order = [text.index(word) for word in ('"soon"', "What the model read", '"2026-12-01T09:00:00Z"')]
         assert sorted(order) == order
+        head = shown.locator("main > p", has_text="the last one").inner_text()
+        assert re.fullmatch(r"2 calls, [\d:]+ to [\d:]+, the last one delivered\.", head)
 
 
 def test_a_thread_opened_from_the_slowest_calls_is_chronological(started: Served, running: Any) -> None:

@@ -14,7 +14,7 @@ from typing import Final
 
 from proxy.core.contract.definitions import USUAL_HINTS, Hints
 from proxy.core.model.values import ABSENT, CheckedCall, Document, JsonValue, ToolCall
-from proxy.extensions.access.core.paths import UnclearPathError, resolve_paths
+from proxy.extensions.access.core.paths import UnclearPathError, list_readings
 from proxy.extensions.access.core.settings import AccessRule
 
 _NOTHING: Final[Mapping[str, JsonValue]] = {}
@@ -120,7 +120,7 @@ def fits_arguments(rule: AccessRule, value: JsonValue) -> bool:
     if value is ABSENT or _has_twin(value, rule.named):
         return False
     try:
-        return rule.arguments.accepts(value) and rule.arguments.accepts(resolve_paths(value))
+        return rule.arguments.accepts(value) and all(map(rule.arguments.accepts, list_readings(value)))
     except UnclearPathError:
         return False
 

@@ -1,51 +1,76 @@
-"""Paths in arguments as the service may read them: escapes decoded, `.` and `..` resolved. Pure.
+"""Paths in arguments as services may read them: escapes decoded, look-alikes folded, `.` and `..` resolved. Pure.
 
-A rule about arguments holds for what was sent and for this reading of it, so that `/data/../etc/passwd` and
-`/data/%2e%2e/etc/passwd` are no paths below `/data/`. What only the service knows stays open: links in its file system,
-names that it expands (`~`, `$HOME`), and file systems that ignore case.
+A rule about arguments holds for what was sent and for each reading of it, so that `/data/../etc/passwd` and
+`/data/%2e%2e/etc/passwd` are no paths below `/data/`. Nobody knows which of the rewritings a service does, so a path is
+read after any of them: one that only decodes escapes, and one that takes `\\` for a letter, are services too. What only
+the service knows stays open: links in its file system, names that it expands (`~`, `$HOME`), and file systems that
+ignore case.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable, Sequence
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from proxy.core.model.values import JsonValue
 
-# How often a text may be escaped; one that still changes then is refused.
-_MOST_DECODED: Final = 5
+# How many rewritings one after the other are looked at; a text that still changes then is refused.
+_MOST_REWRITTEN: Final = 8
 # RFC 3986 section 3: the scheme and the authority, which hold no path.
 _BEFORE_PATH: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/]*")
+# A tab or the end of a line, which readers of URLs leave out (WHATWG URL); any other control character is unclear.
+_LEFT_OUT: Final = re.compile(r"[\t\n\r]")
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 class UnclearPathError(ValueError):
     """A path that nobody can say the meaning of: escaped too often, not UTF-8, or with a control character."""
 
 
-def resolve_paths(value: JsonValue) -> JsonValue:
-    """A value with every text that is a path resolved; the same object where none is another one then. Raises
-    UnclearPathError."""
+def list_readings(value: JsonValue) -> Sequence[JsonValue]:
+    """A value with the paths in it as services may read them, one reading after the other. Raises UnclearPathError."""
     if isinstance(value, str):
-        return resolve_path(value)
+        return list_path_readings(value)
     if isinstance(value, list):
-        return [resolve_paths(item) for item in value]
+        return [list(reading) for reading in _align([list_readings(item) for item in value])]
     if isinstance(value, dict):
-        return {key: resolve_paths(item) for key, item in value.items()}
-    return value
+        aligned = _align([list_readings(item) for item in value.values()])
+        return [dict(zip(value, reading, strict=True)) for reading in aligned]
+    return [value]
 
 
-def resolve_path(text: str) -> str:
-    """A path with its escapes decoded, in its compatibility form, with `/` for `\\`, and without `.`, `..` and empty
-    segments. A text without any slash or dot segment is no path and stays. Raises UnclearPathError."""
-    plain = unicodedata.normalize("NFKC", _decode(text)).replace("\\", "/")
-    if "/" not in plain and plain not in (".", ".."):
-        return text
-    if any(ord(character) < 32 or ord(character) == 127 for character in plain):
+def _align(parts: Sequence[Sequence[JsonValue]]) -> list[list[JsonValue]]:
+    """The readings of parts side by side; one that has fewer keeps its last."""
+    most = max(map(len, parts), default=1)
+    return [[part[min(at, len(part) - 1)] for part in parts] for at in range(most)]
+
+
+def list_path_readings(text: str) -> list[str]:
+    """The readings of a text, each once: after any of the rewritings, without `.`, `..` and empty segments. One without
+    any slash or dot segment is no path and stays. Raises UnclearPathError."""
+    forms, new = [text], [text]
+    for _ in range(_MOST_REWRITTEN):
+        rewritten = dict.fromkeys(rewrite(form) for form in new for rewrite in _REWRITINGS)
+        new = [form for form in rewritten if form not in forms]
+        if not new:
+            return list(dict.fromkeys(resolve_path(form) if _is_path(form) else text for form in forms))
+        forms += new
+    raise UnclearPathError("it is escaped too often")
+
+
+def _is_path(text: str) -> bool:
+    return "/" in text or text in (".", "..")
+
+
+def resolve_path(path: str) -> str:
+    """A path without `.`, `..` and empty segments. Raises UnclearPathError."""
+    if _CONTROL.search(path):
         raise UnclearPathError("a control character stands in it")
-    head = found[0] if (found := _BEFORE_PATH.match(plain)) else ""
-    path = plain[len(head) :]
+    head = found[0] if (found := _BEFORE_PATH.match(path)) else ""
+    path = path[len(head) :]
     kept: list[str] = []
     steps = path.split("/")
     for step in steps:
@@ -57,15 +82,27 @@ def resolve_path(text: str) -> str:
     return head + ("/" if path.startswith("/") else "") + "/".join(kept) + ("/" if is_folder else "")
 
 
+# --- what a service may do to a text before it reads a path in it -----------------------------------------------------
 def _decode(text: str) -> str:
-    for _ in range(_MOST_DECODED):
-        if "%" not in text:
-            return text
-        try:
-            decoded = unquote_to_bytes(text.encode("utf-8", "surrogatepass")).decode("utf-8")
-        except UnicodeDecodeError:
-            raise UnclearPathError("its escapes are not UTF-8") from None
-        if decoded == text:
-            return text
-        text = decoded
-    raise UnclearPathError("it is escaped too often")
+    if "%" not in text:
+        return text
+    try:
+        return unquote_to_bytes(text.encode("utf-8", "surrogatepass")).decode("utf-8")
+    except UnicodeDecodeError:
+        raise UnclearPathError("its escapes are not UTF-8") from None
+
+
+def _fold(text: str) -> str:
+    """The compatibility form, in which a fullwidth `．`, `／` or `％` is the plain one."""
+    return unicodedata.normalize("NFKC", text)
+
+
+def _replace_backslashes(text: str) -> str:
+    return text.replace("\\", "/")
+
+
+def _leave_out(text: str) -> str:
+    return _LEFT_OUT.sub("", text)
+
+
+_REWRITINGS: Final[tuple[Callable[[str], str], ...]] = (_decode, _fold, _replace_backslashes, _leave_out)

@@ -14,7 +14,7 @@ from proxy.core.model.values import JsonProblem, JsonValue, Pointer
 # An empty line behind a line; the groups are atomic, so that CR LF is one line end.
 _END: Final = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
 _LONGEST_END: Final = len(b"\r\n\r\n")
-_DATA: Final = re.compile(rb"^data:[ ]?([^\r\n]*)", re.MULTILINE)
+_DATA: Final = re.compile(rb"(?:\A|(?<=[\r\n]))data:[ ]?([^\r\n]*)")
 COMMENT: Final = b": keep-alive\n\n"
 
 
@@ -40,6 +40,11 @@ def read_event(event: bytes) -> JsonValue:
         return None
     value = parse(found[0], TRUSTED)
     return None if isinstance(value, JsonProblem) else value
+
+
+def is_unreadable(event: bytes) -> bool:
+    """Whether an event that `read_event` cannot read has data all the same, beside the word for the end."""
+    return any(data.strip() not in (b"", b"[DONE]") for data in _DATA.findall(event))
 
 
 def change_event(event: bytes, changes: Mapping[Pointer, bytes]) -> bytes:

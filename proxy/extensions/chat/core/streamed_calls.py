@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import JsonValue, Pointer
-from proxy.extensions.chat.core.events import change_event, read_event, write_event
+from proxy.extensions.chat.core.events import change_event, is_unreadable, read_event, write_event
 from proxy.extensions.chat.core.found_calls import CallChange, FoundCall, encode_arguments
 from proxy.extensions.chat.core.model_request import Api
 
@@ -25,7 +25,8 @@ Place = tuple[int, Pointer]
 class StreamedCall:
     """One call as far as it has come. `names` and `pieces` are the places of its parts, `begun_at` the number of the
     first piece that is not empty; `copies` are those where its arguments stand whole once more, `name_copies` likewise.
-    `plain_at` is where they stand as JSON instead. `added_at` takes arguments where none came."""
+    `plain_at` is where they stand as JSON instead. `added_at` takes arguments where none came. `was_plain`: they came
+    as JSON where the API wants text."""
 
     added_at: Place
     call_id: str = ""
@@ -37,6 +38,7 @@ class StreamedCall:
     begun_at: int = 0
     copies: list[Place] = field(default_factory=list)
     plain_at: Place | None = None
+    was_plain: bool = False
 
     def add_piece(self, text: str, place: Place) -> None:
         """Takes the next part of the arguments."""
@@ -59,7 +61,8 @@ class CallReader(Protocol):
 
 
 class HeldCalls:
-    """The held part of one answer. Before the first event of a call, nothing is held."""
+    """The held part of one answer. Before the first event of a call, nothing is held. Calls never come whole where one
+    of their events cannot be read: a part of them may stand in it."""
 
     def __init__(self, api: Api) -> None:
         self._reader: CallReader = _READERS[api]()
@@ -67,6 +70,7 @@ class HeldCalls:
         self._is_done = False  # whether the answer has ended
         self.events: list[bytes] = []
         self.size = 0
+        self._is_unread = False
 
     @property
     def is_holding(self) -> bool:
@@ -76,7 +80,7 @@ class HeldCalls:
     @property
     def is_complete(self) -> bool:
         """Whether the calls have come whole."""
-        return self.is_holding and (self._reader.is_complete or self._is_done)
+        return self.is_holding and not self._is_unread and (self._reader.is_complete or self._is_done)
 
     def take(self, event: bytes) -> bool:
         """Takes the next event; False where it belongs to no call and may pass."""
@@ -86,6 +90,7 @@ class HeldCalls:
         if not self._reader.calls:
             return False
         self._is_done = value is None and event.strip() == b"data: [DONE]"
+        self._is_unread = self._is_unread or (value is None and is_unreadable(event))
         self.events.append(event)
         self.size += len(event)
         return True
@@ -94,7 +99,12 @@ class HeldCalls:
         """The calls that have come, in order. Anthropic's clients read no arguments at all as an empty object."""
         nothing = "{}" if self._api is Api.MESSAGES else ""
         return [
-            FoundCall(call.call_id, call.name, (call.text or nothing).encode("utf-8", "surrogatepass"))
+            FoundCall(
+                call.call_id,
+                call.name,
+                (call.text or nothing).encode("utf-8", "surrogatepass"),
+                was_plain=call.was_plain,
+            )
             for call in self._reader.calls.values()
         ]
 
@@ -143,6 +153,10 @@ def _write(event: bytes, changes: Mapping[Pointer, bytes]) -> list[bytes]:
 
 def _as_text(value: JsonValue) -> str:
     return value if isinstance(value, str) else ""
+
+
+def _write_plain(value: JsonValue) -> str:
+    return dumps(value).decode("utf-8", "surrogatepass")
 
 
 def _as_key(value: JsonValue) -> object:
@@ -202,43 +216,52 @@ class _Chat:
         if name := _as_text(function.get("name")):
             call.name += name
             call.names.append((number, (*place, "name")))
-        if isinstance(arguments := function.get("arguments"), str):
+        if (arguments := function.get("arguments")) and not isinstance(arguments, str):
+            call.was_plain = True
+            arguments = _write_plain(arguments)
+        if isinstance(arguments, str):
             call.add_piece(arguments, (number, (*place, "arguments")))
 
 
 class _Responses:
     """Responses: `response.output_item.*` and `response.function_call_arguments.*`, until the response has ended. The
-    last event repeats all of it."""
+    last event repeats all of it. A call is known by its `call_id`, then by its index: servers count what they stream
+    and what they repeat in different ways."""
 
     def __init__(self) -> None:
         self.calls: dict[object, StreamedCall] = {}
         self.is_complete = False
+        self._latest: dict[object, object] = {}  # by index
 
     def read(self, value: Mapping[str, Any], number: int) -> None:
         kind, item = value.get("type"), value.get("item")
         if isinstance(item, dict) and item.get("type") == "function_call":
-            if key := self._find_key(value, item.get("id")):
-                self._read_item(key, item, number, ("item",), is_first=kind == "response.output_item.added")
+            index = _find_index(value, item.get("id"))
+            self._read_item(index, item, number, ("item",), is_first=kind == "response.output_item.added")
         elif kind in ("response.function_call_arguments.delta", "response.function_call_arguments.done"):
             self._read_arguments(value, number, is_piece=str(kind).endswith("delta"))
         elif kind in ("response.completed", "response.incomplete", "response.failed"):
             self.is_complete = True
             response = value.get("response")
             for at, each in _list_objects(response.get("output") if isinstance(response, dict) else None):
-                key = (at,) if (at,) in self.calls else self._find_key({}, each.get("id"))
-                if each.get("type") == "function_call" and key in self.calls:
-                    self._read_item(key, each, number, ("response", "output", at), is_first=False)
+                if each.get("type") == "function_call" and self._find(at, each) in self.calls:
+                    self._read_item(at, each, number, ("response", "output", at), is_first=False)
 
-    @staticmethod
-    def _find_key(value: Mapping[str, Any], item_id: JsonValue) -> tuple[int | str, ...]:
-        """By what an event names its item: the number in the answer, or, as llama.cpp does, the id; empty for none."""
-        number = value.get("output_index")
-        if isinstance(number, int):
-            return (number,)
-        return (item_id,) if isinstance(item_id, str) else ()
+    def _find(self, index: object, item: Mapping[str, Any]) -> object:
+        """The key of an item's call, which may be new."""
+        call_id, key = _as_text(item.get("call_id")), self._latest.get(index, index)
+        for known, call in self.calls.items() if call_id else ():
+            if call.call_id == call_id:
+                return known
+        return (index, call_id) if call_id and key in self.calls and self.calls[key].call_id else key
 
-    def _read_item(self, key: object, item: Mapping[str, Any], number: int, place: Pointer, *, is_first: bool) -> None:
+    def _read_item(
+        self, index: object, item: Mapping[str, Any], number: int, place: Pointer, *, is_first: bool
+    ) -> None:
+        key = self._find(index, item)
         call = self.calls.setdefault(key, StreamedCall((number, (*place, "arguments"))))
+        if place == ("item",):
+            self._latest[index] = key
         call.call_id = call.call_id or _as_text(item.get("call_id"))
         call.name = call.name or _as_text(item.get("name"))
         call.name_copies.append((number, (*place, "name")))
@@ -249,7 +272,8 @@ class _Responses:
             call.copies.append((number, (*place, "arguments")))
 
     def _read_arguments(self, value: Mapping[str, Any], number: int, *, is_piece: bool) -> None:
-        call = self.calls.get(self._find_key(value, value.get("item_id")))
+        index = _find_index(value, value.get("item_id"))
+        call = self.calls.get(self._latest.get(index, index))
         if call is None:
             return
         if is_piece:
@@ -261,27 +285,36 @@ class _Responses:
                 call.name_copies.append((number, ("name",)))
 
 
+def _find_index(value: Mapping[str, Any], item_id: JsonValue) -> object:
+    """The number of an event's item; where there is none, as from llama.cpp, the item's id."""
+    number = _as_key(value.get("output_index"))
+    return _as_text(item_id) if number is None else number
+
+
 class _Messages:
-    """Messages: blocks of type `tool_use`, until `message_delta` says why the message stopped."""
+    """Messages: blocks of type `tool_use`, until `message_delta` says why the message stopped. Each start begins a
+    block, also with an index that an earlier one had."""
 
     def __init__(self) -> None:
         self.calls: dict[object, StreamedCall] = {}
         self.is_complete = False
+        self._latest: dict[object, StreamedCall] = {}  # by index
 
     def read(self, value: Mapping[str, Any], number: int) -> None:
         kind, key = value.get("type"), _as_key(value.get("index"))
         block, delta = value.get("content_block"), value.get("delta")
         if kind == "content_block_start" and isinstance(block, dict) and block.get("type") == "tool_use":
             self.is_complete = False
-            call = self.calls.setdefault(key, StreamedCall((number, _ADDED), _as_text(block.get("id"))))
+            call = self._latest[key] = StreamedCall((number, _ADDED), _as_text(block.get("id")))
+            self.calls[len(self.calls)] = call
             call.name = _as_text(block.get("name"))
             call.names.append((number, ("content_block", "name")))
             if block.get("input"):  # the whole of it at once
-                call.text = dumps(block["input"]).decode("utf-8", "surrogatepass")
+                call.text = _write_plain(block["input"])
                 call.plain_at = (number, ("content_block", "input"))
-        elif kind == "content_block_delta" and key in self.calls and isinstance(delta, dict):
+        elif kind == "content_block_delta" and key in self._latest and isinstance(delta, dict):
             if isinstance(piece := delta.get("partial_json"), str):
-                self.calls[key].add_piece(piece, (number, ("delta", "partial_json")))
+                self._latest[key].add_piece(piece, (number, ("delta", "partial_json")))
         elif kind in ("message_delta", "message_stop"):
             self.is_complete = True
 

@@ -60,7 +60,8 @@ function List({ calls, asking, filter, open, sort }) {
 const MOST_IN_THREAD = 20;
 function Thread({ calls }) {
   const shown = calls.slice(0, MOST_IN_THREAD).reverse();
-  return html`${calls.length > shown.length && html`<p class="dim">The last ${shown.length} calls of ${calls.length}.</p>`}
+  const last = shown.at(-1), number = calls.length > shown.length ? `The last ${shown.length} of ${calls.length} calls` : shown.length > 1 ? `${shown.length} calls` : "One call";
+  return html`<p class="dim">${number}, ${time(shown[0].timestamp)} to ${time(last.timestamp)}, the last one <span class=${last.outcome}>${words(last.outcome)}</span>.</p>
     <ol class="thread" aria-label="the conversation, oldest call first">${shown.map((call) => html`<li key=${call.id}><${Open} id=${call.id} at=${time(call.timestamp)} /></li>`)}</ol>`;
 }
 
@@ -172,7 +173,7 @@ function Open({ id, at: stamp = "" }) {
     ${call.reason && html`<h2>Why</h2><p>${clean(call.reason)}</p>${(call.earlier || []).map((line) => html`<p class="refused">${clean(line)}</p>`)}`}
     ${call.model_read && html`<h2>What the model read</h2><pre tabindex="0">${clean(call.model_read)}</pre>`}
     <p class="dim">${times.map(([stage, took]) => `${stage}${STAGE_WORDS[stage] || ""} ${ms(took)}`).join(" · ")} · ${call["server.address"] ? `upstream ${clean(call["server.address"])}${call["upstream.status_code"] ? ` answered ${call["upstream.status_code"]}` : ""}` : "upstream not asked"}</p>
-    ${call.conversation && html`<p><a href=${link("calls", { conversation: call.conversation })}>the calls of this conversation</a> <span class="dim mono">${call.conversation.slice(0, 8)} by ${call["conversation.source"] || "?"}</span></p>`}
+    ${call.conversation && !stamp && html`<p><a href=${link("calls", { conversation: call.conversation })}>the calls of this conversation</a> <span class="dim mono">${call.conversation.slice(0, 8)} by ${call["conversation.source"] || "?"}</span></p>`}
   </section>`;
 }
 

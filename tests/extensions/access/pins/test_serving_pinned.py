@@ -145,6 +145,16 @@ async def test_a_tool_that_changes_while_it_is_served_is_no_longer_called(tmp_pa
     assert ("TOOL_NOT_APPROVED", [{"a": 1, "b": 2}]) == (feedback(refused)["code"], client.received)
 
 
+async def test_a_tool_that_was_removed_and_put_back_is_approved_as_before(tmp_path: Path) -> None:
+    async with pinned(tmp_path, [ADD, NOW], "hide") as client:
+        for listed in ([NOW], [ADD, NOW], [EVIL, NOW], [ADD, NOW]):
+            client.server.tools = listed
+            assert [tool["name"] for tool in listed if tool is not EVIL] == await names(client)
+        assert "isError" not in (await client.ask(call("add", {"a": 1, "b": 2})))["result"]
+
+    assert [("add", "hide")] == [told_of[:2] for told_of in told(client)]
+
+
 async def test_a_server_cannot_say_that_its_old_list_still_counts(tmp_path: Path) -> None:
     lock, clock = tmp_path / "tools.lock", Clocks()
     lock.write_text(write_lock({"/mcp": {"add": select_definition(ADD)}}))
