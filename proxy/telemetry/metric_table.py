@@ -2,7 +2,8 @@
 tests compare the dashboard and the alerts with it.
 
 All label values come from the config or from our own tables (`LABELS` says which). A client's own texts, conversations,
-paths and argument values are never label values.
+paths and argument values are never label values, but for the names of models and tools that requests to a model server
+carry: the first few of each (`chat/server/model_metrics.py`).
 """
 
 from __future__ import annotations

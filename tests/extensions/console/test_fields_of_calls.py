@@ -23,7 +23,8 @@ USUAL = CallRecord(
     conversation_rung=Rung.HEADER, container="Math", container_event="expanded", upstream="tools",
     upstream_status=204, upstream_error="timeout", upstream_seconds=0.25, resends=(next(iter(Reason)),),
     resend_denied=ResendDenied.BUDGET, trace_id="0af7", trace=Trace("0af7", "b7ad", "", 1, "", str), request_bytes=10,
-    response_bytes=20, notes={"a": "b"}, answer="passed",
+    response_bytes=20, answer="passed",
+    notes={"gen_ai.request.model": "tiny", "chat.attempts": "2", "chat.tokens_again": "40"},  # a model's, by chat
 )  # fmt: skip
 
 

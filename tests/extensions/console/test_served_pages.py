@@ -173,7 +173,9 @@ def test_acceptance_08_ten_tabs_load_and_update_while_calls_come(tmp_path: Path,
         sender.join()
         for tab in tabs:
             tab.bring_to_front()
-            wait_until(tab, f"document.querySelector('main').textContent.includes('{kept} of {kept}')")
+            wait_until(
+                tab, f"document.querySelector('main').textContent.includes('{kept} calls kept (at most {kept})')"
+            )
             heap = tab.context.new_cdp_session(tab).send("Runtime.getHeapUsage")["usedSize"]
             assert (True, True) == (0 < tab.locator(".call").count() <= 200, heap < bound)
 
