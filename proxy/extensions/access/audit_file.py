@@ -14,7 +14,7 @@ from typing import Final
 
 from proxy.telemetry.logs import Log
 
-# The last character is read too: whoever wrote before may have left half a line.
+# The file is also read: `prepare` looks whether its last line is cut.
 _FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 
 

@@ -78,6 +78,13 @@ async def test_lists_in_a_batch_or_in_several_lines_are_the_callers(mode: str) -
     assert ([True, True], False) == ([b'"add"' in event for event in body.split(b"\n\n")[:2]], b"drop_all" in body)
 
 
+async def test_a_list_behind_a_byte_order_mark_is_the_callers() -> None:
+    async with talk(stream([b"\xef\xbb\xbfdata: " + LISTED + b"\n\n"]), more=MORE) as client:
+        body = (await exchange(client.proxy.port, read_on())).body
+
+    assert same(SHOWN) == same(body.strip().removeprefix(b"data: "))
+
+
 @pytest.mark.parametrize(
     "text", [b'{"result": {"tools": [{"name": "drop_all"}]', b'{"id":1,"id":1,"result":{"tools":[]}}']
 )

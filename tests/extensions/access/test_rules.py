@@ -10,7 +10,7 @@ import pytest
 
 from proxy.extensions.access.access_section import close_schema
 from proxy.extensions.access.core.access_rules import Identity, find_claim, find_scopes, fits_caller
-from proxy.extensions.access.core.paths import UnclearPathError, list_path_readings, list_readings
+from proxy.extensions.access.core.paths import UnclearPathError, list_readings
 from proxy.extensions.access.core.settings import AccessRule
 from tests.extensions.access.issuer import OK, guarded
 from tests.serving.proxied import Proxied, code, proxied, told
@@ -146,10 +146,18 @@ def test_paths_are_resolved_as_services_resolve_them() -> None:
         "50%25": "50%25",
         "%2fetc": "%2fetc",
     }
-    assert cases == {text: list_path_readings(text)[0] for text in cases}
+    assert cases == {text: list_readings(text)[0] for text in cases}
     for unclear in ("/a/%ff", "/a\0/b", "/a%00/b", "/%25252525252525252f"):
         with pytest.raises(UnclearPathError):
-            list_path_readings(unclear)
+            list_readings(unclear)
+
+
+def test_the_readings_of_one_call_are_bounded_however_many_texts_they_are_of() -> None:
+    hostile = "/%252525％％2525\\%5c%255c\n%0a%250a"
+    for value in (hostile * 20_000, [hostile * 1000] * 20, {"a": [hostile, *range(20_000)]}):
+        with pytest.raises(UnclearPathError, match="it can be read in too many ways"):
+            list_readings(value)
+    assert 8 == len(list_readings("/a\\b\n％" * (2**20 // 7)))
 
 
 def test_a_path_is_read_after_each_rewriting_that_a_service_may_do() -> None:
@@ -161,7 +169,7 @@ def test_a_path_is_read_after_each_rewriting_that_a_service_may_do() -> None:
         "/a\\..\\b": ["/a\\..\\b", "/b"],
         "/a/.\n./b": ["/a/.\n./b", "/b"],
     }
-    assert cases == {text: list_path_readings(text) for text in cases}
+    assert cases == {text: list_readings(text) for text in cases}
     several = {"a": "/x/%2e%2e/y", "b": ["/z", 1], "c": "text"}
     assert [{"a": "/x/%2e%2e/y", "b": ["/z", 1], "c": "text"}, {"a": "/y", "b": ["/z", 1], "c": "text"}] == list(
         list_readings(several)

@@ -19,6 +19,10 @@ from proxy.core.model.values import JsonValue
 
 # How many rewritings one after the other are looked at; a text that still changes then is refused.
 _MOST_REWRITTEN: Final = 8
+# What the readings of one call's arguments may take: a character of each form, and a few for each value in a reading. A
+# text of 1 MiB may have eight forms.
+_MOST_WORK: Final = 8 * 1024 * 1024
+_OF_A_VALUE: Final = 4
 # RFC 3986 section 3: the scheme and the authority, which hold no path.
 _BEFORE_PATH: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/]*")
 # A tab or the end of a line, which readers of URLs leave out (WHATWG URL); any other control character is unclear.
@@ -30,31 +34,52 @@ class UnclearPathError(ValueError):
     """A path that nobody can say the meaning of: escaped too often, not UTF-8, or with a control character."""
 
 
+class _Budget:
+    """What is left of the work that the readings of one call may take."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_WORK
+
+    def spend(self, work: int) -> None:
+        """Raises UnclearPathError where too little is left."""
+        self._left -= work
+        if self._left < 0:
+            raise UnclearPathError("it can be read in too many ways")
+
+
 def list_readings(value: JsonValue) -> Sequence[JsonValue]:
     """A value with the paths in it as services may read them, one reading after the other. Raises UnclearPathError."""
+    return _list_readings(value, _Budget())
+
+
+def _list_readings(value: JsonValue, budget: _Budget) -> Sequence[JsonValue]:
     if isinstance(value, str):
-        return list_path_readings(value)
+        return _list_path_readings(value, budget)
     if isinstance(value, list):
-        return [list(reading) for reading in _align([list_readings(item) for item in value])]
+        aligned = _align([_list_readings(item, budget) for item in value], budget)
+        return [list(reading) for reading in aligned]
     if isinstance(value, dict):
-        aligned = _align([list_readings(item) for item in value.values()])
+        aligned = _align([_list_readings(item, budget) for item in value.values()], budget)
         return [dict(zip(value, reading, strict=True)) for reading in aligned]
     return [value]
 
 
-def _align(parts: Sequence[Sequence[JsonValue]]) -> list[list[JsonValue]]:
+def _align(parts: Sequence[Sequence[JsonValue]], budget: _Budget) -> list[list[JsonValue]]:
     """The readings of parts side by side; one that has fewer keeps its last."""
     most = max(map(len, parts), default=1)
+    budget.spend(most * len(parts) * _OF_A_VALUE)
     return [[part[min(at, len(part) - 1)] for part in parts] for at in range(most)]
 
 
-def list_path_readings(text: str) -> list[str]:
+def _list_path_readings(text: str, budget: _Budget) -> list[str]:
     """The readings of a text, each once: after any of the rewritings, without `.`, `..` and empty segments. One without
     any slash or dot segment is no path and stays. Raises UnclearPathError."""
     forms, new = [text], [text]
+    budget.spend(len(text))
     for _ in range(_MOST_REWRITTEN):
         rewritten = dict.fromkeys(rewrite(form) for form in new for rewrite in _REWRITINGS)
         new = [form for form in rewritten if form not in forms]
+        budget.spend(sum(map(len, new)))
         if not new:
             return list(dict.fromkeys(resolve_path(form) if _is_path(form) else text for form in forms))
         forms += new

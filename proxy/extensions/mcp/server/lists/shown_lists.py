@@ -49,6 +49,8 @@ _UNREADABLE: Final = (
 )
 # The empty line at the end of an event, however lines end (WHATWG HTML, "Parsing an event stream").
 _EVENT_END: Final = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
+# A byte order mark, which clients leave out at the beginning of a stream.
+_MARK: Final = b"\xef\xbb\xbf"
 _LINE_END: Final = re.compile(rb"\r\n|\r")
 _DROPPED: Final = frozenset({"content-encoding", "content-length", "etag", "content-md5", "digest", "repr-digest"})
 # The most function names in the container's description.
@@ -196,7 +198,7 @@ class _Reading:
 
     def write_event(self, event: bytes) -> bytes:
         """Returns an event, with the empty line at its end, as clients see it."""
-        lines = _LINE_END.sub(b"\n", event).split(b"\n")
+        lines = _LINE_END.sub(b"\n", event.removeprefix(_MARK)).split(b"\n")
         data = b"\n".join(line[5:].removeprefix(b" ") for line in lines if line.startswith(b"data:"))
         written = self._message(data) if data else data
         if written == data:
