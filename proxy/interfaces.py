@@ -15,7 +15,7 @@ from proxy.core.contract.definitions import Hints
 from proxy.core.contract.policy import CallLimits, ListedSchema, ListRules, ToolPolicy, ToolServer, UnknownTool
 from proxy.core.json.jsontext import TextLimits
 from proxy.core.model.codes import ErrorCode
-from proxy.core.model.fields import Spellings
+from proxy.core.model.fields import NO_NAMES, FieldNames
 from proxy.core.model.values import (
     CheckedCall,
     Decision,
@@ -85,8 +85,8 @@ class UpstreamRequest:
 
     `target` is the origin-form path with query; `headers` are end-to-end headers only (lower case, no hop-by-hop,
     no content-length, no host); `body` is the complete body to send. `resend`: the very same was sent before.
-    `silence` is the longest silence within a streamed answer, in seconds; None: the upstream's. `spellings`: the
-    names of headers as the client wrote them, which go out in place of the lower-case ones. `is_from_root`:
+    `silence` is the longest silence within a streamed answer, in seconds; None: the upstream's. `client_names`:
+    those of the client's headers, which go out as it wrote them, in place of the lower-case ones. `is_from_root`:
     the path of the upstream's URL does not go before `target`, which holds it already (RFC 8615). `passed_on` is called
     once the whole request has been handed to the service. `answer_only`: nothing that comes before an MCP server's
     answer is read, because the proxy itself asks.
@@ -100,7 +100,7 @@ class UpstreamRequest:
     timeout: float
     resend: bool = False
     silence: float | None = None
-    spellings: Spellings = field(default_factory=dict, repr=False, hash=False)
+    client_names: FieldNames = field(default=NO_NAMES, repr=False, compare=False)
     is_from_root: bool = False
     passed_on: Callable[[], None] | None = field(default=None, repr=False, compare=False)
     answer_only: bool = False

@@ -15,7 +15,7 @@ from proxy.adapters.base import Adapter
 from proxy.adapters.ladder import find_text
 from proxy.core.contract.policy import ListRules, Mode, ToolPolicy, UnknownTool
 from proxy.core.contract.request_rules import OperationRule, WrittenRequest
-from proxy.core.model.fields import NO_SPELLINGS, fold_header
+from proxy.core.model.fields import NO_NAMES, fold_header
 from proxy.core.model.values import CheckedCall, Failure, Fields, Headers, RawRequest, UpstreamReply, value_class
 from proxy.extensions import find_route_kind, load_place
 from proxy.interfaces import CallAccess, LearnedLists, QuerySources, UpstreamRequest
@@ -112,7 +112,7 @@ class RouteBinding:
             headers,
             body,
             timeout,
-            spellings=NO_SPELLINGS if names is None else names.spellings,
+            client_names=NO_NAMES if names is None else names,
             is_from_root=route.is_from_root,
         )
 
@@ -141,7 +141,7 @@ class RouteBinding:
             headers,
             written.body,
             timeout,
-            spellings=NO_SPELLINGS if names is None else names.spellings,
+            client_names=NO_NAMES if names is None else names,
         )
 
 
