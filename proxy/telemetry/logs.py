@@ -14,7 +14,7 @@ import json
 import traceback
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple, TextIO
+from typing import Any, Final, NamedTuple, TextIO, cast
 
 import orjson
 import structlog
@@ -80,12 +80,8 @@ class Log:
         self._wall = wall
         self._for_people = console
         self._instant = (-1, "")
-        self._logger = structlog.wrap_logger(
-            _Lines(),
-            processors=[self._complete, _make_console_renderer(stream.isatty()) if console else render_json],
-            wrapper_class=structlog.make_filtering_bound_logger(min(LEVELS.values())),
-            cache_logger_on_first_use=True,
-        ).bind()
+        renderer = _make_console_renderer(stream.isatty()) if console else render_json
+        self._lines = LineRenderer(None, [self._complete, renderer], {})
         self._writer = open_writer(stream, self._render, self._render_losses)
 
     @property
@@ -136,8 +132,7 @@ class Log:
     # --- in the writer's thread ---------------------------------------------------------------------------------------
     def _render(self, entry: Entry) -> bytes:
         """The line of an entry, as structlog makes it."""
-        line: bytes = self._logger.log(LEVELS[entry.level], entry.message, entry=entry)
-        return line
+        return self._lines.render(entry)
 
     def _complete(self, _logger: object, level: str, event: Any) -> Fields:
         """A structlog processor that completes the fields of a line. They come as one value, because their names could
@@ -166,14 +161,13 @@ class Log:
         return self._render(Entry("warning", _DROPPED, dict(lost), self._wall()))
 
 
-class _Lines:
-    """The object that structlog uses as logger: a method per level name, each giving back the rendered line."""
+class LineRenderer(structlog.BoundLoggerBase):
+    """A logger of structlog's that gives the line in place of writing it."""
 
-    def info(self, line: bytes) -> bytes:
-        """The line itself."""
-        return line
-
-    debug = warning = error = info
+    def render(self, entry: Entry) -> bytes:
+        """The line that the processors make of an entry."""
+        (line,), _ = self._process_event(entry.level, entry.message, {"entry": entry})
+        return cast(bytes, line)
 
 
 def measure_fields(fields: Fields) -> int:
