@@ -73,15 +73,15 @@ class ReadHead(NamedTuple):
 
 
 class ReadHeads:
-    """What was read of the latest heads, by their bytes. Serves one upstream, whose `limits` are the same for all."""
+    """What was read of the latest heads, by their bytes. All readers that share it have the same limits."""
 
     def __init__(self) -> None:
         self._heads: dict[bytes, ReadHead] = {}
         self.find: Final = self._heads.get
 
     def keep(self, head: bytes, read: ReadHead) -> None:
-        """Keeps what was read of a head."""
-        if len(head) > _LONGEST_HEAD:
+        """Keeps what was read of a head, unless it is long or belongs to one client."""
+        if len(head) > _LONGEST_HEAD or b"\nset-cookie" in head.lower():
             return
         if len(self._heads) >= _MOST_HEADS:
             self._heads.clear()
@@ -182,7 +182,7 @@ class AnswerReader:
         end = (tail + data).find(_END) + 4 - len(tail) if tail else data.find(_END) + 4
         ended = end > 3 - len(tail)
         piece, rest = (data[:end], data[end:]) if ended else (data, b"")
-        is_whole = ended and not self._seen
+        starts = not self._seen
         self._seen += len(piece)
         if self._seen > self._limits.head:
             raise ExchangeError(HEAD_TOO_LARGE)
@@ -194,10 +194,16 @@ class AnswerReader:
             return b""
         self._tail = b""
         self._end_head()
-        if is_whole and self.has_head and self._heads is not None and self.length is not None and not self._coding:
-            keep_alive = self.keep_alive
-            self._heads.keep(piece, ReadHead(self.status, self.headers, self.length, keep_alive, self.idle, self._old))
+        if starts and self.has_head:
+            self._keep_head(piece)
         return rest
+
+    def _keep_head(self, head: bytes) -> None:
+        """Keeps what was read of the head of a final answer, where the length of the body stands in it."""
+        if self._heads is not None and self.length is not None and not self._chunked and not self.switched:
+            self._heads.keep(
+                head, ReadHead(self.status, self.headers, self.length, self.keep_alive, self.idle, self._old)
+            )
 
     def _check_start(self, data: bytes) -> None:
         """Refuses starts that llhttp accepts: line breaks before the answer, RTSP, ICE, HTTP/0.9 and 2.0."""

@@ -22,7 +22,6 @@ import math
 import re
 from collections.abc import AsyncIterator, Callable
 from itertools import compress
-from operator import itemgetter
 from typing import Final
 
 from proxy.core.model.fields import NO_NAMES, OF_THE_SENDER, FieldNames
@@ -46,8 +45,6 @@ _MOST_LAYOUTS: Final = 64
 # The rows of the headers of a request, each with a place for its value; and which of the headers they are, where some
 # are left out.
 Layout = tuple[str, tuple[bool, ...] | None]
-_name_of: Final = itemgetter(0)
-_value_of: Final = itemgetter(1)
 
 CHUNKED: Final = -1
 LAST_CHUNK: Final = b"0\r\n\r\n"
@@ -70,7 +67,7 @@ def write_head(
     """
     if not _TARGET.fullmatch(target) or not (method in _LENGTH_ANYWAY or _METHOD.fullmatch(method)):
         raise ExchangeError(UNSENDABLE)
-    names, values = tuple(map(_name_of, headers)), tuple(map(_value_of, headers))
+    names, values = zip(*headers, strict=True) if headers else ((), ())
     layouts: dict[tuple[str, ...], Layout] = client.memos.setdefault(_lay_out, {})
     rows, sent = layouts.get(names) or _learn_layout(layouts, names, client)
     if sent is not None:
