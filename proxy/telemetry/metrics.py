@@ -96,6 +96,14 @@ class Histogram:
         series[bisect_left(self._bounds, value)] += 1
         series[-1] += value
 
+    def observe_each(self, values: Mapping[str, float], shown: Iterable[tuple[str, Labels]]) -> None:
+        """Counts the values that are there, each by its name in the series of its label values."""
+        for name, labels in shown:
+            if (value := values.get(name)) is not None:
+                series = self.series.get(labels) or self.begin(labels)
+                series[bisect_left(self._bounds, value)] += 1
+                series[-1] += value
+
     def begin(self, labels: Labels = ()) -> list[float]:
         """Starts a series, which scrapes show from then on."""
         series = self.series[labels] = [0.0] * (len(self._bounds) + 2)
@@ -318,10 +326,7 @@ class Metrics:
             self._hooks.series[failed.hook, failed.point, failed.reason] += 1
         if record.upstream:
             self._count_sent(record, route)
-        stages = record.stages
-        for stage, labels in _STAGES:
-            if stage in stages:
-                self._overhead.observe(stages[stage], labels)
+        self._overhead.observe_each(record.stages, _STAGES)
         method = record.method if record.method in METHODS else OTHER
         status = str(record.status)
         error = record.upstream_error or (status if record.status >= 500 else "")
