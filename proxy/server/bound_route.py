@@ -6,7 +6,7 @@ one tool per path, and gets the arguments alone, as it would from a route per to
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -89,7 +89,15 @@ class RouteBinding:
         """Whether its requests are calls, in JSON, of tools that are all in the config."""
         return self.route.kind == "call" and self.route.learn is None and not self.form
 
-    def make_outgoing(self, request: RawRequest, hop_fields: Headers, tool: str, body: bytes) -> UpstreamRequest:
+    def make_outgoing(
+        self,
+        request: RawRequest,
+        hop_fields: Headers,
+        tool: str,
+        body: bytes,
+        silence: float | None = None,
+        passed_on: Callable[[], None] | None = None,
+    ) -> UpstreamRequest:
         """Makes the outgoing request. `tool` is '' for a request that is not a call."""
         route = self.route
         dropped, own = self.dropped, hop_fields + route.headers_set
@@ -112,8 +120,10 @@ class RouteBinding:
             headers,
             body,
             timeout,
+            silence=silence,
             client_names=NO_NAMES if names is None else names,
             is_from_root=route.is_from_root,
+            passed_on=passed_on,
         )
 
     def make_written(

@@ -177,7 +177,7 @@ def test_every_line_passes_through_structlog(style: str) -> None:
         seen.append(event["event"])
         return event
 
-    log._lines._processors.insert(0, note)
+    log._lines._processors = [note, *log._lines._processors]
     log.finished(record())
     log.finished(record(outcome="repaired"))
     log.event("draining")
