@@ -97,8 +97,9 @@ from proxy.upstream.faults import close_body
 from proxy.upstream.resending import trace_sends
 
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
-# Targets that are remembered with whether calls begin there without a task.
+# Targets that are remembered with whether calls begin there without a task, and their characters.
 _MOST_TARGETS: Final = 1024
+_LONGEST_TARGET: Final = 256
 # A passthrough body up to this size is sent whole, with its length: not every server takes chunks.
 _SENT_WHOLE: Final = 1024 * 1024
 # Stages that wait for others: the client, the operator's own code, and the model endpoint with what it led to.
@@ -292,17 +293,18 @@ class Handler:
         return call
 
     def _learn_target(self, method: str, target: str) -> Target:
-        """Where a method and target lead if calls begin there without a task, kept for the next ones; else
-        `_STARTS_NOTHING`."""
+        """Where a method and target lead if calls begin there without a task, else `_STARTS_NOTHING`; remembered."""
         try:
             read = self._read_target(method, target)
         except Exception:  # noqa: BLE001 - `_respond` is the border
             return _STARTS_NOTHING
         # What may be answered before the route is asked, is.
         starts = method != "OPTIONS" and not read.is_ours and read.binding is not None and read.binding.starts_calls
-        if len(self._starting) >= _MOST_TARGETS:
-            self._starting.clear()
-        found = self._starting[method, target] = read if starts else _STARTS_NOTHING
+        found = read if starts else _STARTS_NOTHING
+        if len(target) <= _LONGEST_TARGET:
+            if len(self._starting) >= _MOST_TARGETS:
+                self._starting.clear()
+            self._starting[method, target] = found
         return found
 
     def _begin(self, call: FastCall, target: Target, snapshot: Snapshot) -> None:
