@@ -115,7 +115,7 @@ LIBRARIES: Final = {
     "opentelemetry": ("proxy/telemetry/otlp.py",),
     "prometheus_client": ("proxy/telemetry/metrics.py", "proxy/telemetry/merged.py"),
     "httptools": ("proxy/upstream/http1/",),
-    "redis": ("proxy/state/redis/",),
+    "redis": ("proxy/extensions/redis/",),
     "jwt": ("proxy/extensions/access/tokens/",),
     "uvloop": ("proxy/server/", "proxy/cli/serve.py"),
 }

@@ -32,7 +32,6 @@ from proxy.core.json.jsontext import TextLimits
 from proxy.core.model.values import Container, FeedbackLimits, Headers, JsonValue
 from proxy.core.schema.formats import USUAL, Formats
 from proxy.core.tool_errors.circuit_breaker import GuardPolicy
-from proxy.state.settings import RedisSettings
 
 # Which calls jsonschema or fastjsonschema judge too.
 SecondJudging = Literal["off", "sampled", "always"]
@@ -393,11 +392,12 @@ class LeftOutEntry:
 
 @dataclass(frozen=True, slots=True)
 class StateConfig:
-    """Where attempts and call counts are remembered; `max_keys` is the most conversations in this process."""
+    """Where attempts and call counts are remembered; `max_keys` is the most conversations in this process. `shared`:
+    what the extension of the backend has read of its keys."""
 
     backend: str = "memory"
     max_keys: int = 100_000
-    shared: RedisSettings | None = None
+    shared: Any = None
 
 
 @dataclass(frozen=True, slots=True)

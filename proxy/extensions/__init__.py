@@ -8,7 +8,7 @@ Nothing else names a module of an extension (tests/test_architecture.py), so a f
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Set
+from collections.abc import Container, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -84,6 +84,16 @@ class ServeFlags:
 
 
 @dataclass(frozen=True, slots=True)
+class StateBackend:
+    """A value of `state.backend`: `reader` is a function `(context, files, keys of state as written) -> settings`, and
+    `store` a `MakeStore` (state/__init__.py). `keys` are those of `state` that only this backend has."""
+
+    reader: str
+    store: str
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Extension:
     """One row: the folder's `name`, what the extension `adds` in one sentence, and the other extensions that it `uses`.
 
@@ -108,6 +118,7 @@ class Extension:
     `route_kinds`: value of a route's `protocol` -> what speaks it.
     `route_check`: yields what contradicts itself among the keys of a route that speaks one of its protocols, or that
         has one of its keys itself or at its upstream (config/combinations.py).
+    `backends`: value of `state.backend` -> what keeps state there.
     `upstream_keys`: key of an upstream in place of its URL -> a function `(context, name, written) -> UpstreamConfig`.
     `upstreams`: makes the `UpstreamKind` (server/setup/upstreams.py) of upstreams without a URL.
     `sources`: kind of a recorded import -> a coroutine function `(Recorded, headers, folder) -> Harvest`.
@@ -163,6 +174,7 @@ class Extension:
     schema_sources: Mapping[str, str] = field(default_factory=dict)
     relays: Mapping[str, RelayKind] = field(default_factory=dict)
     evaluations: Mapping[str, str] = field(default_factory=dict)
+    backends: Mapping[str, StateBackend] = field(default_factory=dict)
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -326,6 +338,17 @@ EXTENSIONS: Final = (
         },
     ),
     Extension(
+        "redis",
+        adds="attempts and counts that several processes share in a Redis or Valkey",
+        backends={
+            "redis": StateBackend(
+                reader="redis.redis_section:read_settings",
+                store="redis.redis_remote:make_store",
+                keys=("url", "prefix", "timeouts", "tls", "sentinel"),
+            )
+        },
+    ),
+    Extension(
         "demo",
         adds="sample tools and the proxy in front of them, with calls to paste: `demo`",
         verbs={"demo": "demo.cli.demo"},
@@ -483,9 +506,15 @@ def list_import_kinds() -> list[tuple[str, str]]:
     return [kind for row in list_installed() for kind in row.imports.items()]
 
 
-def find_key(key: str) -> Extension | None:
-    """The extension that a key of the config belongs to, installed or not."""
+def find_key(key: str, holder: Sequence[str | int] = ()) -> Extension | None:
+    """The extension that a key of the config belongs to, installed or not. `holder` is the path of what has the key."""
+    if holder == ("state",):
+        return next((row for row, backend in BACKENDS.values() if key in backend.keys), None)
     return next((row for row in EXTENSIONS if key in row.keys), None)
+
+
+# Every value of `state.backend` that is an extension's -> its row, and what keeps state there.
+BACKENDS: Final = {name: (row, backend) for row in EXTENSIONS for name, backend in row.backends.items()}
 
 
 # The keys by which extensions answer the requests of relayed routes.

@@ -37,8 +37,8 @@ NOT_NEEDED: Final = {
     "proxy.extensions.kubernetes": "another verb",
     "proxy.extensions.operations": "a config without its keys",
     "proxy.extensions.recording": "a config without its keys",
+    "proxy.extensions.redis": "a shared store",
     "proxy.hooks": "an operator's own code",
-    "proxy.state.fallback": "a shared store",
     "proxy.telemetry.otlp": "traces",
 }
 

@@ -1,9 +1,10 @@
-"""Reads the smaller sections: operator's port, upstreams, documents, telemetry, reload, hooks, workers."""
+"""Reads the smaller sections: operator's port, state, upstreams, documents, telemetry, reload, hooks, workers."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -20,6 +21,7 @@ from proxy.config.model import (
     OnEscalation,
     Reload,
     SecondJudging,
+    StateConfig,
     Telemetry,
     UnknownKeywords,
     UpstreamConfig,
@@ -30,7 +32,7 @@ from proxy.config.sections.resilience import read_guard
 from proxy.config.sections.units import read_address, read_seconds, read_size, read_switch
 from proxy.core.model.fields import OF_THE_SENDER
 from proxy.core.model.values import JsonValue, Pointer
-from proxy.extensions import find_upstream_reader, load_place
+from proxy.extensions import BACKENDS, find_upstream_reader, load_place
 
 # The value of a route's `upstream` that means none.
 NO_UPSTREAM: Final = "none"
@@ -198,6 +200,24 @@ def read_documents(context: Context, files: Files) -> dict[str, ConfigSource]:
             reason = getattr(error, "strerror", None) or str(error)
             context.mistake(path, f"cannot read {name}: {reason}", "paths start at the config file's folder")
     return found
+
+
+def read_state(context: Context, files: Files) -> StateConfig:
+    """Reads where attempts and call counts are remembered."""
+    written = context.mapping("state")
+    made = {key: written[key] for key in ("backend", "max_keys") if key in written}
+    state = StateConfig(**made)
+    if state.backend not in BACKENDS:
+        added = ((key, name) for name, (_, backend) in BACKENDS.items() for key in backend.keys if key in written)
+        for key, name in added:
+            message, hint = f"`{key}` has no effect on state in {state.backend}", f"write `backend: {name}`, or drop it"
+            context.mistake(("state", key), message, hint, key=True)
+        return state
+    row, backend = BACKENDS[state.backend]
+    if not row.is_installed:
+        context.mistake(("state", "backend"), f"the backend {state.backend!r} {row.absence}")
+        return state
+    return replace(state, shared=load_place(backend.reader)(context, files, written))
 
 
 def read_telemetry(context: Context) -> Telemetry:

@@ -31,7 +31,7 @@ from proxy.interfaces import (
 from proxy.offload.pool import OffloadPool
 from proxy.second_opinion import DISAGREED, GAVE_UP, MEMORY, SecondOpinion
 from proxy.server.identity import SystemPacing
-from proxy.state import make_store
+from proxy.state import StoreChange, make_store
 from proxy.telemetry.logs import Log
 from proxy.telemetry.metrics import Metrics
 from proxy.upstream.settings import UpstreamSettings
@@ -39,7 +39,6 @@ from proxy.upstream.settings import UpstreamSettings
 if TYPE_CHECKING:
     from proxy.escalation import Delivery, Post
     from proxy.hooks import HookChain, HookLoadError
-    from proxy.state.fallback import StoreChange
 
 # How long one post may take, in seconds.
 _POST: Final = 10.0

@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from proxy.core.model.values import FailedAttempt
+from proxy.extensions.redis.settings import RedisSettings
 from proxy.interfaces import ConnectedStore
 from proxy.server.identity import SystemClock
-from proxy.state import RedisSettings, make_store
-from proxy.state.fallback import StoreChange
+from proxy.state import StoreChange, make_store
 
 # What is said to a script; the server's other words are in order. b"" says nothing, and CUT breaks off.
 CUT = b"$100\r\nhalf"

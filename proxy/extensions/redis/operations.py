@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from proxy.core.contract.attempts import KEPT_ATTEMPTS, KEPT_DIGESTS
+from proxy.extensions.redis import scripts
+from proxy.extensions.redis.remote import MissedChanges, SeenEpisode, SlotCount, Unreachable
+from proxy.extensions.redis.scripts import Script
 from proxy.interfaces import Episode, FailedAttempt, FailureRecorded, Rate, RateExceeded
-from proxy.state.redis import scripts
-from proxy.state.redis.scripts import Script
-from proxy.state.remote import MissedChanges, SeenEpisode, SlotCount, Unreachable
 
 R = TypeVar("R")
 

@@ -1,8 +1,4 @@
-"""Redis or Valkey as a `Remote`. Only this package uses the library `redis`.
-
-`scripts.py` runs in the server, `operations.py` writes requests, reads replies and makes batches in order, `client.py`
-holds the connections.
-"""
+"""Redis or Valkey as a `Remote`, and the store that is made of it."""
 
 from __future__ import annotations
 
@@ -11,15 +7,22 @@ from asyncio import Future
 from collections.abc import Sequence
 from typing import Final
 
-from proxy.interfaces import Episode, FailedAttempt, FailureRecorded, Rate, RateExceeded
-from proxy.state.redis import operations
-from proxy.state.redis.client import Connections
-from proxy.state.redis.operations import Keys, OperationQueue
-from proxy.state.remote import MissedChanges, SeenEpisode, SlotCount
-from proxy.state.settings import RedisSettings
+from proxy.extensions.redis import operations
+from proxy.extensions.redis.client import Connections
+from proxy.extensions.redis.fallback import FallbackStore
+from proxy.extensions.redis.operations import Keys, OperationQueue
+from proxy.extensions.redis.remote import MissedChanges, SeenEpisode, SlotCount
+from proxy.extensions.redis.settings import RedisSettings
+from proxy.interfaces import Clock, Episode, FailedAttempt, FailureRecorded, Rate, RateExceeded
+from proxy.state import Changed
 
 # Episodes read at a time for the operator, so that calls are served between two pages.
 _PAGE: Final = 100
+
+
+def make_store(clock: Clock, max_keys: int, settings: RedisSettings, changed: Changed) -> FallbackStore:
+    """A `MakeStore` (state/__init__.py)."""
+    return FallbackStore(RedisRemote(settings), clock, max_keys, changed)
 
 
 class RedisRemote:

@@ -21,9 +21,9 @@ from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError
 
-from proxy.state.redis.operations import Operation
-from proxy.state.remote import Unreachable
-from proxy.state.settings import RedisSettings
+from proxy.extensions.redis.operations import Operation
+from proxy.extensions.redis.remote import Unreachable
+from proxy.extensions.redis.settings import RedisSettings
 
 # Seconds that a discarded client may take to close its sockets.
 _CLOSING: Final = 0.5

@@ -1,4 +1,4 @@
-"""Reads `state:`, with the URL of a shared state store.
+"""Reads the keys of `state:` that belong to `backend: redis`, with the URL of the store.
 
     redis://[user:password@]host[:port][/database]          one server; `rediss` with TLS
     redis+sentinel://[...@]host[:port],host[:port].../service[/database]
@@ -19,22 +19,20 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, unquote
 
 from proxy.config.context import Context
+from proxy.config.files.masking import mask_url
 from proxy.config.files.secrets import reveal
 from proxy.config.files.source import Files
-from proxy.config.model import StateConfig
+from proxy.config.model import UpstreamTls
 from proxy.config.sections.network import read_upstream_tls
 from proxy.config.sections.units import read_seconds
 from proxy.core.model.values import JsonValue
-from proxy.state.settings import RedisSettings, Tls
+from proxy.extensions.redis.settings import RedisSettings
 
 _SCHEME: Final = re.compile(r"(redis|valkey)(s?)(?:\+(sentinel|cluster|unix))?")
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?")
 _PORTS: Final[Mapping[str, int]] = {"sentinel": 26379}
 _PORT: Final = 6379
 _FORM: Final = "write redis://host:port, redis+sentinel://host,host/service or redis+cluster://host,host"
-# The authority up to its last @; a dump shows only `${...}` references within it.
-_USERINFO: Final = re.compile(r"(?<=://)(?P<user>[^:@/]*)(?::(?P<password>.*))?@")
-_REFERENCE: Final = re.compile(r"\$\{[^{}]*\}")
 
 
 class UrlError(ValueError):
@@ -55,7 +53,7 @@ def parse_url(url: str) -> RedisSettings:
     userinfo, _, place = rest.rpartition("@")
     user, _, password = userinfo.partition(":")
     authority, *path = place.split("/")
-    tls = Tls() if scheme[2] and kind != "unix" else None
+    tls = UpstreamTls() if scheme[2] and kind != "unix" else None
     shared = RedisSettings(username=unquote(user), password=unquote(password), tls=tls)
     if kind == "unix":
         if authority or not path or not any(path):
@@ -99,54 +97,16 @@ def _read_database(text: str) -> int:
     return int(text or 0)
 
 
-def mask_url(written: str) -> str:
-    """A url as it is written in the config, without a user or password that stands there in full."""
-    found = _USERINFO.search(written)
-    if found is None:
-        return written
-    user, password = found["user"], found["password"]
-    shown = user if password is not None or _REFERENCE.fullmatch(user) else "***"
-    if password is not None:
-        shown += ":" + (password if _REFERENCE.fullmatch(password) else "***")
-    return f"{written[: found.start()]}{shown}{written[found.end() - 1 :]}"
-
-
-def mask_beyond_host(written: str) -> str:
-    """A URL as it is written in the config, of which only scheme, host and port are shown: those of webhooks are
-    secrets as a whole."""
-    found = re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*://(?:[^/?#]*@)?([^/?#]*)", written)
-    if found is None or "${" in written:
-        return written if "${" in written else "***"
-    scheme = written.partition("://")[0]
-    return f"{scheme}://{found[1]}/***" if written[found.end() :].strip("/") else f"{scheme}://{found[1]}"
-
-
 # --- the section ------------------------------------------------------------------------------------------------------
-_SHARED_ONLY: Final = ("url", "prefix", "timeouts", "tls", "sentinel")
-
-
-def read_state(context: Context, files: Files) -> StateConfig:
-    """Reads where attempts and call counts are remembered."""
-    written = context.mapping("state")
-    made = {key: written[key] for key in ("backend", "max_keys") if key in written}
-    backend = made.get("backend", StateConfig().backend)
-    if backend != "redis":
-        for key in _SHARED_ONLY:
-            if key in written:
-                hint = "write `backend: redis`, or drop it"
-                context.mistake(("state", key), f"`{key}` has no effect on state in {backend}", hint, key=True)
-        return StateConfig(**made)
+def read_settings(context: Context, files: Files, written: Mapping[str, JsonValue]) -> RedisSettings | None:
+    """Reads the keys of `state` that say where the store is and how it is reached; None where that is not known."""
     if find_spec("redis") is None:
         hint = "install it: pip install '.[redis]' in a clone"
         context.mistake(("state", "backend"), "the client library `redis` is not installed", hint)
     if "url" not in written:
         if not context.structure.is_hurt(("state", "url")):
             context.mistake(("state", "backend"), "`backend: redis` needs a url", "add `url: ${REDIS_URL}`")
-        return StateConfig(**made)
-    return StateConfig(**made, shared=_read_shared(context, files, written))
-
-
-def _read_shared(context: Context, files: Files, written: Mapping[str, JsonValue]) -> RedisSettings | None:
+        return None
     try:
         shared = parse_url(reveal(written["url"]))
     except UrlError as error:
@@ -159,8 +119,7 @@ def _read_shared(context: Context, files: Files, written: Mapping[str, JsonValue
     if "prefix" in written:
         more["prefix"] = reveal(written["prefix"])
     if "tls" in written:  # the same keys as an upstream's; `_check` compares them with the URL's scheme
-        found = read_upstream_tls(context, files, ("state", "tls"), written["tls"], "https:")
-        more["tls"] = Tls() if found is None else Tls(found.ca, found.cert, found.key, found.digest)
+        more["tls"] = read_upstream_tls(context, files, ("state", "tls"), written["tls"], "https:") or UpstreamTls()
     return replace(shared, **more)
 
 

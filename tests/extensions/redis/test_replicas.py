@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
+from tests.extensions.redis.replicas import Replica, replicas
+from tests.extensions.redis.server import Server, server
 from tests.serving.wire import JSON_TYPE, Seen, Tool, answer, replies, tool
-from tests.state.replicas import Replica, replicas
-from tests.state.server import Server, server
 from tests.steady import until
 
 pytestmark = pytest.mark.large

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 from proxy.core.contract.attempts import KEPT_ATTEMPTS
+from proxy.extensions.redis.remote import MissedChanges
 from proxy.interfaces import Clock, FailedAttempt
-from proxy.state.remote import MissedChanges
 
 V = TypeVar("V")
 

@@ -17,13 +17,14 @@ from asyncio import Future
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
+from proxy.extensions.redis.journal import Journal, JournalBatch
+from proxy.extensions.redis.remote import Remote, SeenEpisode, Unreachable
 from proxy.interfaces import Clock, Ending, Episode, FailedAttempt, FailureRecorded, Rate, RateExceeded
-from proxy.state.journal import Journal, JournalBatch
+from proxy.state import Changed, StoreChange
 from proxy.state.memory import MemoryStore
-from proxy.state.remote import Remote, SeenEpisode, Unreachable
 
 R = TypeVar("R")
 
@@ -40,16 +41,6 @@ _STEADY: Final = 10.0
 _MERGED_AT_ONCE: Final = 128
 
 
-@dataclass(frozen=True, slots=True)
-class StoreChange:
-    """The store went away (`reason` says why, without secrets) or came back (after `seconds`, `merged` entries)."""
-
-    up: bool
-    reason: str = ""
-    seconds: float = 0.0
-    merged: int = 0
-
-
 class FallbackStore:
     """Implements `StateStore` over a `Remote`. `changed` receives each transition; `pause` sleeps."""
 
@@ -58,7 +49,7 @@ class FallbackStore:
         remote: Remote,
         clock: Clock,
         max_keys: int,
-        changed: Callable[[StoreChange], None],
+        changed: Changed,
         pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self._remote = remote

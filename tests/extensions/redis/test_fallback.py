@@ -12,10 +12,11 @@ from typing import Any, TypeVar
 import pytest
 
 from proxy.core.model.values import Episode, FailedAttempt, FailureRecorded
+from proxy.extensions.redis.fallback import FallbackStore
+from proxy.extensions.redis.remote import MissedChanges, SeenEpisode, SlotCount, Unreachable
 from proxy.interfaces import Rate, RateExceeded
-from proxy.state.fallback import FallbackStore, StoreChange
+from proxy.state import StoreChange
 from proxy.state.memory import MemoryStore
-from proxy.state.remote import MissedChanges, SeenEpisode, SlotCount, Unreachable
 
 R = TypeVar("R")
 

@@ -1,20 +1,11 @@
-"""The settings of a store outside this process. They stand apart from the code that needs a client library."""
+"""The settings of the store. They stand apart from the code that needs the client library."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Literal
 
-
-@dataclass(frozen=True, slots=True)
-class Tls:
-    """TLS to the store. Paths of PEM files; an empty `ca` means the system's trust store. `digest`: of what the files
-    hold, so that other contents are other settings."""
-
-    ca: str = ""
-    cert: str = ""
-    key: str = field(default="", repr=False)
-    digest: str = ""
+from proxy.config.model import UpstreamTls
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +26,7 @@ class RedisSettings:
     password: str = field(default="", repr=False)
     sentinel_username: str = ""
     sentinel_password: str = field(default="", repr=False)
-    tls: Tls | None = None
+    tls: UpstreamTls | None = None
     prefix: str = "toolproxy"
     connect_timeout: float = 0.1
     operation_timeout: float = 0.05

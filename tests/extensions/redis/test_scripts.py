@@ -13,11 +13,11 @@ from redis import Redis
 
 from proxy.core.contract import attempts as contract
 from proxy.core.model.values import Episode, FailedAttempt
-from proxy.state.redis import operations, scripts
-from proxy.state.redis.operations import Keys, Operation
-from proxy.state.remote import MissedChanges
+from proxy.extensions.redis import operations, scripts
+from proxy.extensions.redis.operations import Keys, Operation
+from proxy.extensions.redis.remote import MissedChanges
+from tests.extensions.redis.server import server
 from tests.generated import examples
-from tests.state.server import server
 
 R = TypeVar("R")
 KEYS = Keys("t")

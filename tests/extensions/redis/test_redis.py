@@ -14,16 +14,17 @@ from typing import Any
 import pytest
 from redis import Redis
 
+from proxy.config.model import UpstreamTls
 from proxy.core.model.values import Episode, FailedAttempt
+from proxy.extensions.redis import operations
+from proxy.extensions.redis.client import Connections
+from proxy.extensions.redis.operations import Keys, Operation, OperationQueue
+from proxy.extensions.redis.remote import Unreachable
+from proxy.extensions.redis.settings import RedisSettings
 from proxy.interfaces import ConnectedStore, StateStore
 from proxy.server.identity import SystemClock
-from proxy.state import RedisSettings, Tls, make_store
-from proxy.state.fallback import StoreChange
-from proxy.state.redis import operations
-from proxy.state.redis.client import Connections
-from proxy.state.redis.operations import Keys, Operation, OperationQueue
-from proxy.state.remote import Unreachable
-from tests.state.server import BINARY, Server, needs_server, server, take_port
+from proxy.state import StoreChange, make_store
+from tests.extensions.redis.server import BINARY, Server, needs_server, server, take_port
 from tests.steady import until
 
 SECRET = "planted-7b2f9c"
@@ -212,7 +213,7 @@ async def test_a_password_and_an_acl_user(tmp_path: Path) -> None:
 
 def documented_acl() -> str:
     """The permissions that docs/scaling.md says are enough."""
-    text = (Path(__file__).parents[2] / "docs" / "scaling.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[3] / "docs" / "scaling.md").read_text(encoding="utf-8")
     line = next(line for line in text.splitlines() if line.startswith("ACL SETUSER"))
     return line.partition("~toolproxy:* ")[2]
 
@@ -253,7 +254,9 @@ async def test_tls_with_a_certificate_of_its_own_and_a_stranger_is_not_trusted(
 ) -> None:
     port = take_port()
     files = ["--tls-cert-file", f"{certificates}/server.pem", "--tls-key-file", f"{certificates}/server.key"]
-    trusted = Tls(ca=f"{certificates}/server.pem", cert=f"{certificates}/server.pem", key=f"{certificates}/server.key")
+    trusted = UpstreamTls(
+        ca=f"{certificates}/server.pem", cert=f"{certificates}/server.pem", key=f"{certificates}/server.key"
+    )
     with server(tmp_path, "--tls-port", str(port), *files, "--tls-ca-cert-file", f"{certificates}/server.pem") as one:
         settings = replace(one.settings, hosts=(("127.0.0.1", port),), tls=trusted)
         assert [] == await counts(settings)
