@@ -33,7 +33,6 @@ FLOORS: Final = {
     "upstream": 3,
     "hooks": 3,
     "formatters": 3,
-    "escalation": 3,
     "state": 2,
     "config": 3,
     "telemetry": 3,

@@ -418,14 +418,6 @@ class Reload:
 
 
 @dataclass(frozen=True, slots=True)
-class OnEscalation:
-    """The webhook that receives escalations: its URL, and the secret that signs the messages."""
-
-    webhook: str = field(repr=False)
-    secret: str = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
 class HookEntry:
     """One hook: what to load (`module:attribute` or an installed name), created with `settings`. `timeout` is in
     seconds for each point. `at` is the line and column, for mistakes found only by loading it."""
@@ -457,7 +449,6 @@ class Config:
     state: StateConfig = field(default_factory=StateConfig)
     telemetry: Telemetry = field(default_factory=Telemetry)
     hooks: tuple[HookEntry, ...] = ()
-    on_escalation: OnEscalation | None = None
     drain: float = 25.0
     finish: float = 5.0
     stay_ready: bool = False

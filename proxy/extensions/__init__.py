@@ -338,6 +338,12 @@ EXTENSIONS: Final = (
         },
     ),
     Extension(
+        "escalation",
+        adds="a webhook that is told of each escalation, signed and without any call waiting for it",
+        sections={"on_escalation": "escalation.escalation_section:read_on_escalation"},
+        services="escalation.escalations:Escalations",
+    ),
+    Extension(
         "redis",
         adds="attempts and counts that several processes share in a Redis or Valkey",
         backends={

@@ -32,6 +32,7 @@ NOT_NEEDED: Final = {
     "proxy.extensions.correction": "a config without its keys",
     "proxy.extensions.console": "pages that nobody has asked for",
     "proxy.extensions.demo": "another verb",
+    "proxy.extensions.escalation": "a config without its keys",
     "proxy.extensions.guidance": "a config without its keys",
     "proxy.extensions.importing": "another verb",
     "proxy.extensions.kubernetes": "another verb",

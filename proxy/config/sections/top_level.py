@@ -18,7 +18,6 @@ from proxy.config.model import (
     AdminConfig,
     HeaderChanges,
     HookEntry,
-    OnEscalation,
     Reload,
     SecondJudging,
     StateConfig,
@@ -279,22 +278,6 @@ def read_unknown_keywords(context: Context) -> UnknownKeywords:
     """What becomes of unknown keywords in schemas: `schemas.unknown_keywords`."""
     written: UnknownKeywords | None = context.mapping("schemas").get("unknown_keywords")
     return written or "misspelt"
-
-
-def read_on_escalation(context: Context) -> OnEscalation | None:
-    """Reads the webhook for escalations; None where there is none."""
-    written = context.mapping("on_escalation")
-    if not written:
-        return None
-    url, secret = reveal(written.get("webhook", "")), reveal(written.get("secret", ""))
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        context.mistake(
-            ("on_escalation", "webhook"), "no http or https URL", "such as https://ops.example.org/hooks/tools"
-        )
-    if not secret:
-        context.mistake(("on_escalation", "secret"), "the secret is empty", "such as ${ESCALATION_SECRET}")
-    return OnEscalation(url, secret)
 
 
 def read_hooks(context: Context) -> tuple[HookEntry, ...]:

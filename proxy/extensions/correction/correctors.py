@@ -44,7 +44,7 @@ class Corrections:
         )
         return replace(services, corrector=corrector)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Does nothing: nothing is queued."""
 
     def _store(self, settings: CorrectionSettings) -> DebugLog | None:

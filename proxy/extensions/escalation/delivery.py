@@ -1,4 +1,4 @@
-"""Somebody to escalate to: each escalation goes to a webhook, signed, without any call waiting for it.
+"""Each escalation goes to a webhook, signed, without any call waiting for it.
 
     make_notice    what a human is told: what the model is told, in parts (Acode FR-041..FR-044), as one JSON value
     Delivery       a bounded queue, posted by one task, in order, and tried again

@@ -84,7 +84,7 @@ async def test_an_escalation_is_posted_once_signed_and_without_values(serving: S
     for word in ("hunter2", "hunter3", "hunter4", "hunter5"):  # no answer waits for the webhook, which keeps silent
         assert 400 == await asyncio.wait_for(call(serving, json.dumps({"password": word}), "c-1"), 60)
     hook.answer.set()
-    await serving._escalations.wait_settled(5)
+    await serving._extending.close()
     ((body, headers),) = hook.got
     told = json.loads(body)
     signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body

@@ -11,6 +11,7 @@ import pytest
 from proxy.config.load import load
 from tests.serving.proxied import Proxied, proxied
 from tests.serving.wire import Tool, answer, exchange_together, post, replies, tool
+from tests.steady import until
 
 ROUTES = """
   - path: /convert
@@ -94,7 +95,8 @@ def _count(metrics: bytes) -> float:
 
 
 async def _notices(proxy: Proxied, hook: Tool) -> list[dict[str, object]]:
-    await proxy.serving._escalations.wait_settled(60)
+    await until(lambda: bool(_results(proxy)))
+    await proxy.serving._extending.close()  # a second notice would still be under way
     return [json.loads(seen.body)["data"] for seen in hook.seen]
 
 
@@ -229,8 +231,7 @@ def _serve(proxy: Proxied, folder: Path, webhook: str | None) -> None:
     text = f"version: 1\nlisten: 127.0.0.1:0\n{upstreams}\ntools: {TOOLS}\nroutes:{ROUTES}"
     path = folder / "config.yaml"
     path.write_text(text if webhook is None else f"{text}\non_escalation: {webhook}\n")
-    wanted = load(path, {}).config.on_escalation
-    config = replace(served.loaded.config, on_escalation=wanted)
+    config = replace(served.loaded.config, sections=load(path, {}).config.sections)
     serving._adopt(replace(served, loaded=replace(served.loaded, config=config)))
 
 
