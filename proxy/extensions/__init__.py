@@ -286,6 +286,8 @@ EXTENSIONS: Final = (
         policy_keys={"correct": "correction.correction_section:read_correction_policy"},
         check="correction.correction_section:check_correct",
         services="correction.correctors:Corrections",
+        observer="correction.correction_metrics:CorrectionMetrics",
+        metrics="correction.correction_metrics:METRICS",
         uses=("demo",),
     ),
     Extension(

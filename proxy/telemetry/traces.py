@@ -1,5 +1,5 @@
-"""The spans of a finished request: one SERVER span, and one CLIENT span per request to the upstream or to the model
-endpoint of the correction layers. Pure.
+"""The spans of a finished request: one SERVER span, and one CLIENT span per request to the upstream or to a model.
+Pure.
 
 Names and attributes are OTel's (HTTP and GenAI conventions) and those of the log line; events have the names and
 attributes that GoMind prescribes. Like a log line, a span holds names, codes and paths, and never an argument value.
@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from proxy.core.contract.correction import AnswerFormat, Asked
 from proxy.core.rules.rules import COERCIONS
 from proxy.interfaces import CallRecord, Event, Trace
 from proxy.telemetry.logs import Fields, read_fields
@@ -25,11 +24,6 @@ COERCED: Final = "type_coercion_applied"
 # Fields that a span holds in another form.
 _KNOWN_BY_THE_SPAN: Final = frozenset({"duration_ms", "trace_id", "span_id"})
 _FAILED: Final = frozenset({"tool_error", "upstream_error"})
-# Events at which a request to the model endpoint started.
-_BEGUN: Final = frozenset({"validation_feedback_started", "contextual_re_resolution.start"})
-_NOT_ASKED: Final = frozenset({Asked.BUSY, Asked.BUDGET})
-# No readable answer: a failure of the endpoint, and not a model that found nothing to correct.
-_UNANSWERED: Final = frozenset({Asked.TIMEOUT, Asked.ENDPOINT, Asked.TOO_LONG, Asked.UNUSABLE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,23 +121,11 @@ def _make_sent_spans(record: CallRecord, trace: Trace) -> Iterator[Span]:
 
 
 def _make_question_spans(record: CallRecord, trace: Trace) -> Iterator[Span]:
-    """One span per request to the model endpoint (OTel, "GenAI inference"). The endpoint belongs to a third party and
+    """One span per question to a model (OTel, "GenAI inference"). The endpoint belongs to a third party and
     does not receive the trace."""
-    begun = [event.at for event in record.events if event.name in _BEGUN]
-    asked = [question for question in record.questions if question.outcome not in _NOT_ASKED]
-    for at, question in zip(begun, asked, strict=False):
-        failed = question.outcome.value if question.outcome in _UNANSWERED else ""
-        attributes: dict[str, Value] = {
-            "gen_ai.operation.name": "chat",
-            "correction.layer": question.layer.value,
-            "correction.outcome": question.outcome.value,
-            "forced_json_mode": question.format is not AnswerFormat.TEXT,
-            "structured_output_strict": question.format is AnswerFormat.STRICT,
-        }
-        if question.prompt_tokens or question.completion_tokens:
-            attributes["gen_ai.usage.input_tokens"] = question.prompt_tokens
-            attributes["gen_ai.usage.output_tokens"] = question.completion_tokens
+    for asked in filter(None, (question.describe_span() for question in record.questions)):
+        started, ended, said, failed = asked
+        attributes: dict[str, Value] = {"gen_ai.operation.name": "chat", **said}
         if failed:
             attributes["error.type"] = failed
-        ended = at + question.seconds
-        yield Span("chat", "client", trace, trace.fresh_id(), trace.span_id, at, ended, attributes, failed=failed)
+        yield Span("chat", "client", trace, trace.fresh_id(), trace.span_id, started, ended, attributes, failed=failed)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from proxy.core.contract.correction import Asked, Layer
 from proxy.core.model.values import Repair
 from proxy.core.tool_errors.backoff import Reason
-from proxy.interfaces import CallRecord, CorrectionQuestion, Event, Sent, Trace
+from proxy.extensions.correction.core.words import Asked, CorrectionQuestion, Layer
+from proxy.interfaces import CallRecord, Event, Sent, Trace
 from proxy.telemetry.traces import Span, build_spans
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -112,11 +112,10 @@ def test_a_resend_knows_its_number_and_its_reason() -> None:
 def test_a_question_to_the_model_endpoint_is_a_span_and_one_that_was_not_asked_is_none() -> None:
     feedback, retry = Layer.VALIDATION_FEEDBACK, Layer.SEMANTIC_RETRY
     made = record(
-        events=[Event("validation_feedback_started", 10.1), Event("contextual_re_resolution.start", 10.3)],
         questions=[
             CorrectionQuestion(feedback, Asked.BUSY),
-            CorrectionQuestion(feedback, Asked.TIMEOUT, 0.15),
-            CorrectionQuestion(retry, Asked.CANNOT_FIX, 0.1),
+            CorrectionQuestion(feedback, Asked.TIMEOUT, 0.15, begun=10.1),
+            CorrectionQuestion(retry, Asked.CANNOT_FIX, 0.1, begun=10.3),
         ],
     )  # fmt: skip
     _, *chats = build_spans(made, known=True)
