@@ -59,10 +59,13 @@ class RelayKind:
 class NoConfig:
     """A flag of `serve` in place of a config: `make_file` is a function `(args, kept) -> path` that writes one, which
     exists until `kept` closes; `find_trouble` a coroutine function `(url, headers)` that says in lines why the tools
-    cannot be reached."""
+    cannot be reached. `option`: the flag as argparse's `add_argument` takes it; `flags` the same of those that count
+    beside it alone, by name."""
 
     make_file: str
     find_trouble: str = ""
+    option: Mapping[str, Any] = field(default_factory=dict)
+    flags: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +246,31 @@ EXTENSIONS: Final = (
         schema_sources={"openapi": "operations.config.document_source:read_operation"},
         sources={"openapi": "operations.importing.openapi:read_again"},
         imports={"openapi": "operations.cli.import_openapi"},
-        no_config={"openapi": NoConfig("operations.cli.openapi_config:make_config_file")},
+        no_config={
+            "openapi": NoConfig(
+                "operations.cli.openapi_config:make_config_file",
+                option={"metavar": "URL|FILE", "help": "no config: serve the operations of this description"},
+                flags={
+                    "--as": {
+                        "dest": "serve_as",
+                        "choices": ("http", "mcp"),
+                        "default": "http",
+                        "help": "with --openapi: under their own paths and names (http, the default), or as the tools "
+                        "of an MCP server",
+                    },
+                    "--upstream": {
+                        "dest": "upstream",
+                        "metavar": "URL",
+                        "help": "with --openapi: where they run, if the description does not say so",
+                    },
+                    "--relay": {
+                        "dest": "relay",
+                        "action": "store_true",
+                        "help": "with --openapi: pass on, unjudged, what cannot be judged",
+                    },
+                },
+            )
+        },
     ),
     Extension(
         "mcp",
@@ -265,7 +292,19 @@ EXTENSIONS: Final = (
         upstreams="mcp.upstreams:McpUpstreams",
         sources={"mcp": "mcp.importing.mcp:read_again"},
         imports={"mcp": "mcp.cli.import_mcp", "mcpservers": "mcp.cli.import_mcpservers"},
-        no_config={"mcp": NoConfig("mcp.cli.no_config:make_config_file", "mcp.cli.no_config:find_trouble")},
+        no_config={
+            "mcp": NoConfig(
+                "mcp.cli.no_config:make_config_file",
+                "mcp.cli.no_config:find_trouble",
+                option={
+                    "metavar": "URL",
+                    "nargs": "?",
+                    "const": "",
+                    "help": "no config: stand in front of the MCP server at this URL, or of the one that the command "
+                    "behind -- starts",
+                },
+            )
+        },
         other_keys=(
             "mcp",
             "servers",
@@ -327,7 +366,12 @@ EXTENSIONS: Final = (
         "chat",
         adds="model servers: the tool calls in their answers are judged and repaired before the agent reads them",
         uses=("mcp",),
-        no_config={"model": NoConfig("chat.cli.model_config:make_config_file")},
+        no_config={
+            "model": NoConfig(
+                "chat.cli.model_config:make_config_file",
+                option={"metavar": "URL", "help": "no config: repair the tool calls of the model server there"},
+            )
+        },
         evaluations={"model": "chat.cli.evaluate_model:run"},
         metrics="chat.server.model_metrics:METRICS",
         relays={
@@ -466,11 +510,6 @@ def list_serve_flags() -> list[tuple[Extension, ServeFlags]]:
     return [(row, row.serve_flags) for row in EXTENSIONS if row.serve_flags is not None]
 
 
-def find_flag(flag: str) -> Extension:
-    """The extension of a flag of `serve`, installed or not. Raises StopIteration for any other flag."""
-    return next(row for row in EXTENSIONS if flag in row.no_config)
-
-
 def find_source(kind: str) -> Extension:
     """The extension that reads a kind of recorded import, installed or not. Raises StopIteration for any other kind."""
     return next(row for row in EXTENSIONS if kind in row.sources)
@@ -520,6 +559,9 @@ def find_key(key: str, holder: Sequence[str | int] = ()) -> Extension | None:
         return next((row for row, backend in BACKENDS.values() if key in backend.keys), None)
     return next((row for row in EXTENSIONS if key in row.keys), None)
 
+
+# Every flag of `serve` in place of a config -> its row, and what it does.
+NO_CONFIG: Final = dict(sorted((flag, (row, made)) for row in EXTENSIONS for flag, made in row.no_config.items()))
 
 # Every value of `state.backend` that is an extension's -> its row, and what keeps state there.
 BACKENDS: Final = {name: (row, backend) for row in EXTENSIONS for name, backend in row.backends.items()}

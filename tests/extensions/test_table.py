@@ -19,7 +19,20 @@ from tests.extensions.test_locks import PLAIN, SERVE
 
 ROOT = Path(__file__).parents[2]
 # Fields of a row that name no place.
-WORDS = {"name", "adds", "uses", "other_keys", "keys", "callers", "method", "methods", "is_harmless", "title", "text"}
+WORDS = {
+    "name",
+    "adds",
+    "uses",
+    "other_keys",
+    "keys",
+    "callers",
+    "method",
+    "methods",
+    "is_harmless",
+    "title",
+    "text",
+    "option",
+}
 
 
 def places(row: Any) -> Iterator[str]:
