@@ -112,6 +112,8 @@ class Extension:
     `check`: a `CheckKeys` (config/context.py), called for a config in which one of `keys` is written.
     `pages`: path below the operator's port -> what answers it. A path that ends in a slash takes all below it.
     `observer`: makes a `ConfiguredObserver` (server/setup/observers.py) for the first config with one of `sections`.
+    `tracer`: a `MakeTracer` (server/setup/observers.py), called where the config or the environment asks for traces.
+    `tracer_library`: says in words which libraries it lacks; '' where it lacks none.
     `answers`: a function of the config; gives an `AnswerPath` (server/handler.py) for each path that it serves beside
         the routes. Called for a config with one of `sections`; so is the next.
     `services`: makes a `ServiceExtender` (server/setup/added.py) for the first config with one of `sections`.
@@ -155,6 +157,8 @@ class Extension:
     check: str = ""
     pages: Mapping[str, PageRow] = field(default_factory=dict)
     observer: str = ""
+    tracer: str = ""
+    tracer_library: str = ""
     metrics: str = ""
     answers: str = ""
     tool_texts: str = ""
@@ -384,6 +388,13 @@ EXTENSIONS: Final = (
         },
     ),
     Extension(
+        "traces",
+        adds="spans of requests, by OTLP over HTTP",
+        tracer="traces.tracing:make_tracer",
+        tracer_library="traces.tracing:find_missing",
+        metrics="traces.tracing:METRICS",
+    ),
+    Extension(
         "escalation",
         adds="a webhook that is told of each escalation, signed and without any call waiting for it",
         sections={"on_escalation": "escalation.escalation_section:read_on_escalation"},
@@ -541,6 +552,11 @@ def find_tool_key(key: str) -> str:
 def find_route_key(key: str) -> str:
     """What reads a key of a route. Raises StopIteration where no extension does."""
     return next(row.route_keys[key] for row in EXTENSIONS if key in row.route_keys)
+
+
+def find_tracer() -> Extension:
+    """The extension that traces requests, installed or not."""
+    return next(row for row in EXTENSIONS if row.tracer)
 
 
 def find_live() -> Extension:

@@ -43,7 +43,6 @@ PROXY_ERRORS: Final = (
     "http_protocol_error", "proxy_internal_response", "proxy_internal_error", "proxy_configuration_error",
     "proxy_loop_detected",
 )  # fmt: skip
-SPAN_RESULTS: Final = ("exported", "failed", "dropped")
 # Outcomes that operators look into.
 WRONG: Final = frozenset({"refused", "tool_error", "upstream_error"})
 
@@ -198,9 +197,6 @@ _TABLE: Final = (
     MetricRow("toolproxy_state_backend_up", "gauge", "1 while the state backend is in use, 0 while its stand-in is."),
     MetricRow("toolproxy_event_loop_lag_seconds", "histogram",
               "How late the event loop came to a timer, looked at twice a second.", bounds=_LAGS),
-    MetricRow("toolproxy_spans_total", "counter", "Finished spans; none without traces.", ("result",),
-              {"result": Label("`failed`: the collector did not take them; `dropped`: the queue was full.",
-                               SPAN_RESULTS)}),
     MetricRow("toolproxy_log_lines_dropped_total", "counter", "Lines that the log lost.", ("reason",),
               {"reason": Label("`queue_full`: nobody reads the log, or too slowly; `write_failed`: it cannot be "
                                "written (full disk, closed pipe).", DROP_REASONS)}),

@@ -36,7 +36,6 @@ from proxy.telemetry.metric_table import (
     MOST_CORRECTED,
     OTHER,
     OWN_STAGES,
-    SPAN_RESULTS,
     WRONG,
     MetricRow,
 )
@@ -191,7 +190,6 @@ class Metrics:
         self._state_up = self._add_gauge("toolproxy_state_backend_up", 1)
         self._lag = self.add_histogram(METRICS["toolproxy_event_loop_lag_seconds"])
         self._lag.begin()
-        self._spans = self.add_counter(METRICS["toolproxy_spans_total"])
         self._dropped = self.add_counter(METRICS["toolproxy_log_lines_dropped_total"])
         self._lines_dropped: Callable[[], Mapping[str, int]] = dict
         self._add_gauge("toolproxy_build_info").set(1, __version__)
@@ -268,15 +266,6 @@ class Metrics:
     def observe_lag(self, seconds: float) -> None:
         """Records how many seconds late a timer of the event loop fired."""
         self._lag.observe(seconds)
-
-    def spans(self) -> Callable[[str, int], None]:
-        """A function that counts finished spans under one of SPAN_RESULTS, each used by one thread only."""
-        for result in SPAN_RESULTS:
-            self._spans.series[result,] = 0.0
-        return self._count_spans
-
-    def _count_spans(self, result: str, number: int) -> None:
-        self._spans.series[result,] += number
 
     def count_breaker_change(self, upstream: str, state: str) -> None:
         """Counts a circuit breaker's change of state."""

@@ -40,7 +40,7 @@ NOT_NEEDED: Final = {
     "proxy.extensions.recording": "a config without its keys",
     "proxy.extensions.redis": "a shared store",
     "proxy.hooks": "an operator's own code",
-    "proxy.telemetry.otlp": "traces",
+    "proxy.extensions.traces": "an environment that asks for none",
 }
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from importlib.util import find_spec
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -31,7 +30,7 @@ from proxy.config.sections.resilience import read_guard
 from proxy.config.sections.units import read_address, read_seconds, read_size, read_switch
 from proxy.core.model.fields import OF_THE_SENDER
 from proxy.core.model.values import JsonValue, Pointer
-from proxy.extensions import BACKENDS, find_upstream_reader, load_place
+from proxy.extensions import BACKENDS, find_tracer, find_upstream_reader, load_place
 
 # The value of a route's `upstream` that means none.
 NO_UPSTREAM: Final = "none"
@@ -225,18 +224,13 @@ def read_telemetry(context: Context) -> Telemetry:
     written = context.mapping("telemetry")
     if "traces" in written:
         made["traces"] = reveal(written["traces"])
-    if made.get("traces") == "otlp" and not has_otel():
-        hint = "install it: pip install '.[otel]' in a clone"
-        context.mistake(("telemetry", "traces"), "the libraries of OpenTelemetry are not installed", hint)
+    if made.get("traces") == "otlp":
+        row, at = find_tracer(), ("telemetry", "traces")
+        if not row.is_installed:
+            context.mistake(at, f"the value 'otlp' {row.absence}")
+        elif missing := load_place(row.tracer_library)():
+            context.mistake(at, missing, "install it: pip install '.[otel]' in a clone")
     return Telemetry(**made)
-
-
-def has_otel() -> bool:
-    """Whether the extra `otel` is installed."""
-    try:
-        return find_spec("opentelemetry.exporter.otlp.proto.http.trace_exporter") is not None
-    except ModuleNotFoundError:  # even the parent packages are missing
-        return False
 
 
 def read_reload(context: Context) -> Reload:

@@ -9,8 +9,8 @@ import pytest
 from proxy.core.model.values import Repair
 from proxy.core.tool_errors.backoff import Reason
 from proxy.extensions.correction.core.words import Asked, CorrectionQuestion, Layer
+from proxy.extensions.traces.spans import Span, build_spans
 from proxy.interfaces import CallRecord, Event, Sent, Trace
-from proxy.telemetry.traces import Span, build_spans
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 

@@ -1,9 +1,9 @@
 """Exports traces: samples requests, and sends their spans to a collector by OTLP over HTTP.
 
-This is the only file that uses OpenTelemetry (the extra `otel`), and it is imported only where traces are on. The SDK
+This is the only file that uses OpenTelemetry, and it is imported only where traces are on. The SDK
 reads sampler, resource, batching, endpoint, headers and TLS from the standard variables `OTEL_*`.
 
-Spans are made from finished records (`traces.py`) and queued as `ReadableSpan`s. The SDK advises against making those
+Spans are made from finished records (`spans.py`) and queued as `ReadableSpan`s. The SDK advises against making those
 by hand; but its tracer assigns a span's id while the span runs, and our ids are in the upstream's `traceparent` before
 a record exists. A thread of the SDK exports, so the event loop never waits for a collector. Spans that find the queue
 full are dropped and counted.
@@ -40,8 +40,8 @@ from opentelemetry.trace import (
 
 from proxy import __version__
 from proxy.core.model.fields import RANDOM, SAMPLED, read_traceparent
+from proxy.extensions.traces.spans import Span, build_spans
 from proxy.interfaces import CallRecord, Clock, Trace
-from proxy.telemetry.traces import Span, build_spans
 
 NAME: Final = "toolcall-proxy"
 # The SDK's own bound for its queue, OTEL_BSP_MAX_QUEUE_SIZE.
@@ -61,8 +61,8 @@ class Traces:
 
     def __init__(self, clock: Clock, bits: Bits, knows: Knows, count: Count, tell: Tell) -> None:
         """`bits(n)` gives n random bits; `knows(route, tool)` says whether a tool's name may be shown; `count(result,
-        number)` counts spans by SPAN_RESULTS; `tell(message, level)` writes to the log. Raises what the SDK raises for
-        a variable that it cannot read.
+        number)` counts spans by `tracing.RESULTS`; `tell(message, level)` writes to the log. Raises what the SDK
+        raises for a variable that it cannot read.
         """
         queue = _read_whole(os.environ.get("OTEL_BSP_MAX_QUEUE_SIZE", ""), _QUEUE)
         self._clock = clock

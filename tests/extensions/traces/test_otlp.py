@@ -17,10 +17,10 @@ from proxy.config.mistakes import ConfigError
 from tests.extensions.correction.model import rig, says
 from tests.extensions.mcp.conversation import talk
 from tests.extensions.mcp.server import call
+from tests.extensions.traces.collector import collector
 from tests.serving.process import process
 from tests.serving.proxied import RELAY, WEATHER, proxied
 from tests.serving.wire import JSON_TYPE, Seen, answer, exchange, post, replies, tool
-from tests.telemetry.collector import collector
 
 OK = answer("200 OK", b"{}", JSON_TYPE)
 TRACE = "0af7651916cd43dd8448eb211c80319c"
