@@ -340,6 +340,7 @@ EXTENSIONS: Final = (
         pages={
             "/ui/": PageRow("console.pages:make_file_page"),
             "/-/overview": PageRow("console.pages:make_overview", pooled="console.pool_pages:join_overviews"),
+            "/-/validate": PageRow("console.dry_run:make_verdict_page", "POST", is_harmless=True),
             "/-/calls": PageRow("console.pages:make_calls_page", pooled="console.pool_pages:join_calls"),
             "/-/calls/": PageRow("console.pages:make_call_page", pooled="console.pool_pages:find_call"),
             "/-/tools/": PageRow("console.pages:make_tool_page", pooled="console.pool_pages:join_tools"),

@@ -33,12 +33,23 @@ from proxy.core.model.values import (
 )
 from proxy.interfaces import CallRecord, Services
 from proxy.routing import MethodNotAllowed, find_dry_target
+from proxy.server import Serving
+from proxy.server.admin.page import Page, PageRequest, make_json_page, refuse_question
 from proxy.server.bound_route import RouteBinding
 from proxy.server.handler import Snapshot
 from proxy.state import make_store
 
 _NAME: Final = "dry-run"
 _NO_BODY: Final = "say `body` (any JSON), or `text` (a string)"
+
+
+async def make_verdict_page(serving: Serving, question: PageRequest) -> Page:
+    """What a call would lead to, or what is wrong with the question."""
+    snapshot = serving.handler.snapshot
+    found = read_question(snapshot, question.body)
+    if isinstance(found, str):
+        return refuse_question(found)
+    return make_json_page(await judge_question(*found, snapshot.services))
 
 
 def read_question(snapshot: Snapshot, wanted: Mapping[str, JsonValue]) -> tuple[RouteBinding, RawRequest] | str:
