@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import Any, Final, Literal, Protocol, runtime_checkable
 
-from proxy.core.contract.correction import AnswerFormat, Asked, BudgetKind, Layer
 from proxy.core.contract.definitions import Hints
 from proxy.core.contract.policy import CallLimits, ListedSchema, ListRules, ToolPolicy, ToolServer, UnknownTool
 from proxy.core.json.jsontext import TextLimits
@@ -26,6 +25,7 @@ from proxy.core.model.values import (
     Failure,
     FailureRecorded,
     Headers,
+    JsonValue,
     Outcome,
     Repair,
     Rung,
@@ -327,20 +327,15 @@ class HookFailure:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class CorrectionQuestion:
-    """One question to the model endpoint. `independent`: no earlier result of the conversation was known. `budget`
-    names the one that was used up, where the question was not asked because of it; tokens are the endpoint's count.
-    `format`: how the endpoint was held to the form of its answer."""
+class ModelQuestion(Protocol):
+    """One question to a model about a call, in the words of the extension that asked it."""
 
-    layer: Layer
-    outcome: Asked
-    seconds: float = 0.0
-    independent: bool = True
-    budget: BudgetKind | None = None
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    format: AnswerFormat = AnswerFormat.TEXT
+    def list_fields(self) -> Mapping[str, JsonValue]:
+        """What the log line says of it."""
+
+    def describe_span(self) -> tuple[float, float, Mapping[str, str | int | bool], str] | None:
+        """When it was asked and answered, what its span says of it, and why it has no answer ('' where it has one);
+        None where it was not asked."""
 
 
 @dataclass(slots=True)
@@ -389,7 +384,7 @@ class CallRecord:
     answer: str = ""  # what the check of the tool's answer said: one of the values of the metric's label
     answer_violations: Sequence[Violation] = ()
     events: Sequence[Event] = ()
-    questions: Sequence[CorrectionQuestion] = ()  # to the model endpoint, by layers 3 and 4
+    questions: Sequence[ModelQuestion] = ()  # to the model endpoint, by layers 3 and 4
     corrections: Sequence[Repair] = ()  # what a model changed in the call that was delivered: its layer, the place
     settling: Ending | None = None  # tells `corrected_after` when the answer is already on its way
     # What observers describe, count and record: the call, its policy, what may be sent, and the answer of ours. These

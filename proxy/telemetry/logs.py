@@ -19,11 +19,10 @@ from typing import Any, Final, NamedTuple, TextIO, cast
 import orjson
 import structlog
 
-from proxy.core.contract.correction import AnswerFormat
 from proxy.core.envelope.view import select_violations, show_name, show_path
 from proxy.core.model.codes import Severity
 from proxy.core.model.values import Violation
-from proxy.interfaces import CallRecord, CorrectionQuestion, HookFailure
+from proxy.interfaces import CallRecord, HookFailure
 from proxy.telemetry.console_log import format_call
 from proxy.telemetry.recent.failures import describe_errors
 from proxy.telemetry.validation import is_validation_failure, name_refusal
@@ -302,28 +301,11 @@ def _list_call_fields(record: CallRecord) -> Fields:
 
 def _list_correction_fields(record: CallRecord) -> Fields:
     """Fields about the model endpoint: what it was asked, and what it changed in the delivered call."""
-    fields: Fields = {"correction.questions": [_list_question_fields(asked) for asked in record.questions]}
+    fields: Fields = {"correction.questions": [dict(asked.list_fields()) for asked in record.questions]}
     if record.corrections:
         fields["corrections"] = [
             {"layer": made.rule, "path": show_path(made.path)} for made in record.corrections[:_MOST_LISTED]
         ]
-    return fields
-
-
-def _list_question_fields(asked: CorrectionQuestion) -> Fields:
-    """The fields of one question. The names for the form of its answer are Compozy's."""
-    fields: Fields = {
-        "layer": asked.layer.value,
-        "outcome": asked.outcome.value,
-        "duration_ms": round_milliseconds(asked.seconds),
-    }
-    if asked.budget is not None:
-        return {**fields, "budget": asked.budget.value}
-    if asked.seconds:
-        fields["forced_json_mode"] = asked.format is not AnswerFormat.TEXT
-        fields["structured_output_strict"] = asked.format is AnswerFormat.STRICT
-    if asked.prompt_tokens or asked.completion_tokens:
-        fields["tokens"] = asked.prompt_tokens + asked.completion_tokens
     return fields
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Protocol
 
-from proxy.core.contract.correction import Layer
+from proxy.extensions.correction.core.words import Layer
 
 POLICY_KEY: Final = "correct"
 

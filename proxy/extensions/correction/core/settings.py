@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from proxy.core.contract.correction import Layer
 from proxy.core.display.placeholders import fill_placeholders
 from proxy.core.model.values import Headers, JsonValue
+from proxy.extensions.correction.core.words import Layer
 
 
 @dataclass(frozen=True, slots=True)
