@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
@@ -45,6 +45,7 @@ from proxy.core.contract.policy import Block, ByAddress, Mode
 from proxy.core.contract.spellings import JudgedPaths
 from proxy.core.display.secrets import is_secret_name
 from proxy.core.json.jsontext import format_pointer
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 
 # Parts of a secret as the file has it: a reference, which is shown, its default, and the word before a credential.
@@ -55,7 +56,7 @@ _SCHEME: Final = re.compile(r"[A-Za-z]+ ")
 _FOREIGN_TEMPLATE: Final = re.compile(r"(?::|\*\*?|<(?:\w+:)?)(?P<name>[^:>]*)>?")
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Loaded:
     """A valid config, every file it was made of (the config file first), and a hash over their contents.
 

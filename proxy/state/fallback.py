@@ -17,9 +17,10 @@ from asyncio import Future
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
+from proxy.core.model.value_class import value_class
 from proxy.interfaces import Clock, Ending, Episode, FailedAttempt, FailureRecorded, Rate, RateExceeded
 from proxy.state.journal import Journal, JournalBatch
 from proxy.state.memory import MemoryStore
@@ -40,7 +41,7 @@ _STEADY: Final = 10.0
 _MERGED_AT_ONCE: Final = 128
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class StoreChange:
     """The store went away (`reason` says why, without secrets) or came back (after `seconds`, `merged` entries)."""
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
+from proxy.core.model.value_class import value_class
 
-@dataclass(frozen=True, slots=True)
+
+@value_class
 class Tls:
     """TLS to the store. Paths of PEM files; an empty `ca` means the system's trust store. `digest`: of what the files
     hold, so that other contents are other settings."""
@@ -17,7 +19,7 @@ class Tls:
     digest: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class RedisSettings:
     """Address and credentials of the store. Timeouts are in seconds: for a new connection, and for one round trip.
 

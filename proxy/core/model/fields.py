@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
+
+from proxy.core.model.value_class import value_class
 
 Headers = tuple[tuple[str, str], ...]
 # Names of header fields in lower case -> as they were sent.
@@ -96,7 +97,7 @@ SAMPLED: Final = 0x01
 RANDOM: Final = 0x02
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Parent:
     """The span that sent a request. Its ids are lower-case hexadecimal digits."""
 

@@ -7,11 +7,12 @@ who sets them expects. OpenTelemetry is imported only if traces are on: off, the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final, Protocol
 
 from proxy.config.model import Config
 from proxy.config.sections.top_level import has_otel
+from proxy.core.model.value_class import value_class
 from proxy.extensions import EXTENSIONS, load_place
 from proxy.interfaces import Clock, Observer, Pacing
 from proxy.routing import RouteTable
@@ -30,7 +31,7 @@ _PROTOCOLS: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_P
 _SPOKEN: Final = "http/protobuf"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Tracing:
     """The traces of a running proxy. While traces are off, every method does nothing."""
 

@@ -15,11 +15,11 @@ ends with it.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Headers
 from proxy.upstream.http1.faults import (
     ENDLESS_INTERIM,
@@ -42,7 +42,7 @@ _KNOWN: Final = frozenset([b"content-length", b"transfer-encoding", b"keep-alive
 _CHUNK_OVERHEAD: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class AnswerLimits:
     """How much an upstream may send before the body of its answer.
 
