@@ -113,7 +113,7 @@ LIBRARIES: Final = {
     "shtab": ("proxy/cli/completion.py",),
     "structlog": ("proxy/telemetry/logs.py",),
     "opentelemetry": ("proxy/telemetry/otlp.py",),
-    "prometheus_client": ("proxy/telemetry/metrics.py", "proxy/telemetry/merged.py"),
+    "prometheus_client": ("proxy/telemetry/metrics_page.py",),
     "httptools": ("proxy/upstream/http1/",),
     "redis": ("proxy/state/redis/",),
     "jwt": ("proxy/extensions/access/tokens/",),
