@@ -16,6 +16,7 @@ from proxy.core.contract.policy import CallLimits, ListedSchema, ListRules, Tool
 from proxy.core.json.jsontext import TextLimits
 from proxy.core.model.codes import ErrorCode
 from proxy.core.model.fields import NO_NAMES, FieldNames
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import (
     CheckedCall,
     Decision,
@@ -34,7 +35,6 @@ from proxy.core.model.values import (
     UpstreamFault,
     UpstreamReply,
     Violation,
-    value_class,
 )
 from proxy.core.tool_errors.backoff import Reason, ResendDenied
 
@@ -195,7 +195,7 @@ class GuardedUpstream(Upstream, Protocol):
 Ending = Future[Episode | None]
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Rate:
     """A key under which calls may come one in `interval` microseconds, `burst` of them at once. What stands before the
     first '/' of a key is the same in all keys of one call."""
@@ -205,7 +205,7 @@ class Rate:
     burst: int
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class RateExceeded:
     """Which of the rates (counted from 0) has to be waited for the longest, and how many microseconds."""
 
@@ -276,7 +276,7 @@ class ConnectedStore(StateStore, Protocol):
 
 
 # --- telemetry ------------------------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
+@value_class
 class Event:
     """Something that happened during a request, told with its span: `name` is one of the seeds' names, `at` seconds on
     the monotonic clock; `attributes` never hold an argument value."""
@@ -286,7 +286,7 @@ class Event:
     attributes: Mapping[str, str | int | float | bool] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Sent:
     """One request to an upstream, the first or a resend, as the span of a trace. Times on the monotonic clock, until
     the head of the answer; `status` 0 and an `error` (a proxy error type, or client_gone) where none came."""
@@ -317,7 +317,7 @@ class Trace:
     sent: list[Sent] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class HookFailure:
     """A hook that did not do its part: its name in the config, the point, and timeout, exception, cancelled,
     wrong_answer or wrong_header."""
@@ -592,7 +592,7 @@ class Hooks(Protocol):
         """Is told what became of the call; None where its client has gone."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Stumble:
     """A call that failed and may be corrected: the client's own, what became of it, and where it came from."""
 
@@ -662,7 +662,7 @@ class JudgesElsewhere(Protocol):
         """Finds out what a listed tool's schema costs before it is compiled in this process."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Services:
     """The outside world, wired by the app: `upstreams` by name, `extra_lines` of a tool's own formatter; `escalated` is
     told of each escalation once, and waits for nothing; `access` by the keys of the routes that ask who calls."""

@@ -112,7 +112,7 @@ LIBRARIES: Final = {
     "shtab": ("proxy/cli/completion.py",),
     "structlog": ("proxy/telemetry/logs.py",),
     "opentelemetry": ("proxy/extensions/traces/otlp.py",),
-    "prometheus_client": ("proxy/telemetry/metrics.py", "proxy/telemetry/merged.py"),
+    "prometheus_client": ("proxy/telemetry/metrics_page.py",),
     "httptools": ("proxy/upstream/http1/",),
     "redis": ("proxy/extensions/redis/",),
     "jwt": ("proxy/extensions/access/tokens/",),
@@ -413,6 +413,21 @@ def a_quick_way_says_what_it_is_worth(file: Source) -> Iterator[str]:
             yield f"{file.path}:1 a second way for a step says in its docstring what it is worth, as a figure"
 
 
+# The proof of a check, and what hooks that mypy does not see are given: frozen at run time too.
+FROZEN_AT_RUN_TIME: Final = frozenset(["proxy/core/model/values.py CheckedCall"])
+HOOKS_READ: Final = "proxy/hooks/api.py"
+
+
+def a_value_is_made_by_value_class(file: Source) -> Iterator[str]:
+    """Only a dataclass with a `__dict__`, references to it, or an identity of its own is frozen in another way."""
+    for node in ast.walk(file.tree):
+        decorators = [ast.unparse(each) for each in getattr(node, "decorator_list", ())]
+        if "dataclass(frozen=True, slots=True)" not in decorators or file.path == HOOKS_READ:
+            continue
+        if isinstance(node, ast.ClassDef) and f"{file.path} {node.name}" not in FROZEN_AT_RUN_TIME:
+            yield f"{file.path}:{node.lineno} {node.name} compiles six functions at each start: @value_class"
+
+
 RULES: Final[tuple[Rule, ...]] = (
     every_room_has_a_floor,
     imports_go_down,
@@ -431,6 +446,7 @@ RULES: Final[tuple[Rule, ...]] = (
     names_are_plain,
     functions_are_verbs,
     a_quick_way_says_what_it_is_worth,
+    a_value_is_made_by_value_class,
 )
 
 
@@ -567,6 +583,7 @@ BREACHES: Final = [
     (functions_are_verbs, "proxy/call/x.py", "def run_trial(): ..."),
     (functions_are_verbs, "proxy/config/x.py", "def _loaded(): ..."),
     (a_quick_way_says_what_it_is_worth, "proxy/core/fast_x.py", '"""Much quicker."""'),
+    (a_value_is_made_by_value_class, "proxy/core/x.py", "@dataclass(frozen=True, slots=True)\nclass X:\n    a: int"),
     (rooms_of_a_floor_keep_apart, "proxy/config/x.py", "from proxy.telemetry.logs import line"),
     (rooms_of_a_floor_keep_apart, "proxy/call/run.py", "from proxy import routing"),
     (extensions_are_reached_by_their_row, "proxy/server/x.py", "def f():\n    import proxy.extensions.kubernetes"),

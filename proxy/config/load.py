@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
@@ -44,13 +44,14 @@ from proxy.config.tools import ToolReader, check_policy
 from proxy.core.contract.policy import Block, ByAddress, Mode
 from proxy.core.contract.spellings import JudgedPaths
 from proxy.core.json.jsontext import format_pointer
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue
 
 # A segment of a path as other routers write templates: `:id`, `*`, `*rest`, `<id>`, `<int:id>`.
 _FOREIGN_TEMPLATE: Final = re.compile(r"(?::|\*\*?|<(?:\w+:)?)(?P<name>[^:>]*)>?")
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Loaded:
     """A valid config, every file it was made of (the config file first), and a hash over their contents.
 

@@ -9,15 +9,17 @@ Nothing else names a module of an extension (tests/test_architecture.py), so a f
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
+from proxy.core.model.value_class import value_class
 
-@dataclass(frozen=True, slots=True)
+
+@value_class
 class PageRow:
     """One page of the operator's port: `place` is a function `(serving, PageRequest) -> Page | EventPage`.
     `is_harmless`: a reader may POST to it, because it changes nothing. `pooled`: a function `(worker pool, PageRequest)
@@ -29,7 +31,7 @@ class PageRow:
     pooled: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class RouteKind:
     """What a protocol of routes consists of: an `Adapter` (adapters/base.py), a `RouteKindReader` of their keys
     (config/route_kinds.py), a `RouteHandler` (server/listed_routes.py), and the `LearnedLists` of one route; `methods`
@@ -42,7 +44,7 @@ class RouteKind:
     lists: str
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class RelayKind:
     """What an extension does with the requests of a relayed route that has its key; such a route takes every path below
     its own. `reader` is a function `(context, route) -> settings`; `handler` makes a `RelayHandler`
@@ -55,7 +57,7 @@ class RelayKind:
     other_keys: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class NoConfig:
     """A flag of `serve` in place of a config: `make_file` is a function `(args, kept) -> path` that writes one, which
     exists until `kept` closes; `find_trouble` a coroutine function `(url, headers)` that says in lines why the tools
@@ -68,7 +70,7 @@ class NoConfig:
     flags: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ServeFlags:
     """Flags of `serve` that say where the process runs. `flags`: name -> the keywords of argparse's `add_argument`; a
     `type` among them is a place. They count where the first of them is given; `module` has then
@@ -86,7 +88,7 @@ class ServeFlags:
         return next(iter(self.flags)).removeprefix("--").replace("-", "_")
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class StateBackend:
     """A value of `state.backend`: `reader` is a function `(context, files, keys of state as written) -> settings`, and
     `store` a `MakeStore` (state/__init__.py). `keys` are those of `state` that only this backend has."""
@@ -96,7 +98,7 @@ class StateBackend:
     keys: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Extension:
     """One row: the folder's `name`, what the extension `adds` in one sentence, and the other extensions that it `uses`.
 

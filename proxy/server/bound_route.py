@@ -7,7 +7,7 @@ one tool per path, and gets the arguments alone, as it would from a route per to
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from proxy.adapters import find_adapter
@@ -46,7 +46,7 @@ def _make_lists(route: Route) -> LearnedLists:
     return made
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class RouteBinding:
     """A route with everything its requests need, computed in advance. `alone`: the arguments go without their envelope.
     `target` is the path to send to where it is the same for every request, else ''. `judges`: its

@@ -24,7 +24,6 @@ import select
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Final, cast
 
@@ -34,6 +33,7 @@ from aiohttp.http import HttpProcessingError
 from aiohttp.streams import StreamReader
 
 from proxy.core.model.codes import INTERNAL_ERROR
+from proxy.core.model.value_class import value_class
 from proxy.server.http.checks import (
     FRAMING_TOO_LONG,
     HEAD_TOO_LONG,
@@ -85,7 +85,7 @@ Begin = Callable[[ParsedRequest, FastClient], FastCall | None]
 RefuseHead = Callable[[BadRequest], Response]
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Timeouts:
     """How long a connection waits, in seconds: for the rest of a `head` that has begun, between two requests (`idle`),
     and for a client that does not read its response (`send`).
@@ -99,7 +99,7 @@ class Timeouts:
     send: float = 60.0
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Service:
     """What the connections of a listener share."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from proxy.call.outcome import refuse_unread_call
 from proxy.call.run import run_call
 from proxy.core.contract.spellings import Unclear
 from proxy.core.model import codes
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import (
     ABSENT,
     Delivered,
@@ -119,7 +120,7 @@ Follow = partial[Coroutine[Any, Any, web.StreamResponse]]
 _WELL_KNOWN: Final = "/.well-known/"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Snapshot:
     """The routes of one config, what their calls need, and the hash of that config. `answers`: what extensions answer
     at paths that no route takes; `texts`: what MCP clients are told of tools."""
@@ -132,7 +133,7 @@ class Snapshot:
     texts: ToolTexts | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Target:
     """The target of a request, read by one snapshot: its path and query, the `binding` of its route with the parameters
     that stand in the path, or `why_not` where no route takes it. `is_ours`: an extension answers there, whatever routes

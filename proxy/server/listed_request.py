@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from dataclasses import dataclass
 
 from aiohttp import web
 
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, ToolResult, UpstreamFault, UpstreamReply
 from proxy.interfaces import CallRecord, Services, ToolTexts, Upstream, UpstreamRequest
 from proxy.server.bound_route import RouteRequest
@@ -26,7 +26,7 @@ Place = Callable[[CallRecord, str | None, str | None], None]
 PassedOn = Callable[[JsonValue], None]
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ListedRequest:
     """One request with everything needed to answer it. With `closing` the connection ends after the answer. `texts`
     are what clients are told of tools before they call; `tell` takes the records of further calls in the same
@@ -47,7 +47,7 @@ class ListedRequest:
         return answer_failure(self.call_route.binding, self.call_route.raw, result, self.record)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Reports:
     """The observers of listed tools. `learned` receives a route's name and the names of its tools; `unusable` receives
     a route, a tool, and why the tool's schema cannot be used; `unguarded` the same where a schema surely means more

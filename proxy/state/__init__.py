@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from proxy.core.model.value_class import value_class
 from proxy.extensions import BACKENDS, load_place
 from proxy.interfaces import Clock, StateStore
 from proxy.state.memory import MemoryStore
@@ -20,7 +21,7 @@ __all__ = ["MAX_KEYS", "STORES", "Changed", "MakeStore", "StoreChange", "make_st
 MAX_KEYS: Final = 100_000
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class StoreChange:
     """A shared store went away, for a `reason` without secrets, or came back after `seconds`, with `merged` entries."""
 

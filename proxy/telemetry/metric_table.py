@@ -9,11 +9,12 @@ carry: the first few of each (`chat/server/model_metrics.py`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Literal
 
 from proxy.core.contract.container import EVENTS
 from proxy.core.model.codes import ERROR_CODES, VIOLATION_CODES, Severity
+from proxy.core.model.value_class import value_class
 from proxy.core.rules.rules import HOOK, RULES
 from proxy.core.tool_errors.backoff import Reason, ResendDenied
 from proxy.core.tool_errors.circuit_breaker import CALLED
@@ -57,7 +58,7 @@ Kind = Literal["counter", "gauge", "histogram", "info"]
 _CALL: Final = ("route", "tool")
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Label:
     """The meaning of a label. `values` are all it can have, or () where they come from the config."""
 
@@ -65,7 +66,7 @@ class Label:
     values: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class MetricRow:
     """One metric. `name` is that of its series (a histogram's without `_bucket`); `own` describes labels that mean
     something else here than in `LABELS`; `bounds` are those of a histogram's buckets, in ascending order."""

@@ -1,7 +1,8 @@
-"""Prometheus metrics, as `metric_table.py` describes them. Uses prometheus_client.
+"""Prometheus metrics, as `metric_table.py` describes them.
 
 Counts stand in plain dictionaries by label values, and the library reads them through its `Collector` interface at each
-scrape: a third of the time of its own counters, which lock (docs/performance.md). One thread counts each series.
+scrape (metrics_page.py, which the first scrape loads): a third of the time of its own counters, which lock
+(docs/performance.md). One thread counts each series.
 
 Label values come only from the config and our own tables. An unknown text from a client (a tool's name, a method)
 counts as `_other`, so no client can increase the number of series.
@@ -11,19 +12,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import accumulate, islice
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from typing import Final, NamedTuple
-
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
-from prometheus_client.metrics_core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    InfoMetricFamily,
-    Metric,
-)
-from prometheus_client.utils import floatToGoString
 
 from proxy import __version__
 from proxy.core.model.codes import CALL_CAP_EXCEEDED, ERROR_CODES, Severity
@@ -65,15 +56,8 @@ class Counter:
     """One metric of kind counter. Callers add to the series of their label values, in the order of the metric table."""
 
     def __init__(self, described: MetricRow) -> None:
-        self._described = described
+        self.described = described
         self.series: defaultdict[Labels, float] = defaultdict(float)
-
-    def metric(self) -> Metric:
-        """The metric as a scrape shows it."""
-        shown = CounterMetricFamily(self._described.name, self._described.meaning, labels=self._described.labels)
-        for labels, value in self.series.items():
-            shown.add_metric(labels, value)
-        return shown
 
 
 class Histogram:
@@ -81,7 +65,7 @@ class Histogram:
     belongs to the first bucket whose bound is not below it; the last bucket holds values above all bounds."""
 
     def __init__(self, described: MetricRow) -> None:
-        self._described = described
+        self.described = described
         self._bounds = described.bounds
         self.series: dict[Labels, list[float]] = {}
 
@@ -106,21 +90,12 @@ class Histogram:
         series = self.series[labels] = [0.0] * (len(self._bounds) + 2)
         return series
 
-    def metric(self) -> Metric:
-        """The metric as a scrape shows it."""
-        shown = HistogramMetricFamily(self._described.name, self._described.meaning, labels=self._described.labels)
-        bounds = [*map(floatToGoString, self._bounds), "+Inf"]
-        for labels, series in self.series.items():
-            *counts, total = series
-            shown.add_metric(labels, list(zip(bounds, accumulate(counts), strict=True)), total)
-        return shown
-
 
 class Gauge:
     """One metric of kind gauge or info. `read` gives the value of a series at each scrape."""
 
     def __init__(self, described: MetricRow) -> None:
-        self._described = described
+        self.described = described
         self.read: Callable[[], Mapping[Labels, float]] = dict
 
     def set(self, value: float, *labels: str) -> None:
@@ -131,23 +106,9 @@ class Gauge:
         """Shows one series without labels, and reads its value at each scrape."""
         self.read = lambda: {(): read()}
 
-    def metric(self) -> Metric:
-        """The metric as a scrape shows it."""
-        name, meaning, labels = self._described.name, self._described.meaning, self._described.labels
-        if self._described.kind == "info":
-            info = InfoMetricFamily(name.removesuffix("_info"), meaning, labels=labels)
-            for values in self.read():
-                info.add_metric(values, {})
-            return info
-        gauge = GaugeMetricFamily(name, meaning, labels=labels)
-        for values, value in self.read().items():
-            gauge.add_metric(values, value)
-        return gauge
-
 
 class Metrics:
-    """Implements `Observer`, and the library's `Collector`. `tools` are all tools of the config, `digest` is its
-    hash."""
+    """Implements `Observer`. `tools` are all tools of the config, `digest` is its hash."""
 
     def __init__(self, tools: Iterable[Served], digest: str) -> None:
         self._shown: list[Counter | Histogram | Gauge] = []
@@ -155,9 +116,6 @@ class Metrics:
         self._make_wire()
         self._make_process()
         self._set_tools(tools, digest)
-        self._registry = CollectorRegistry()
-        self._registry.register(self)
-        ProcessCollector(registry=self._registry)
 
     def _make_calls(self) -> None:
         self.sources: defaultdict[Rung, int] = defaultdict(int)  # calls by how their conversations are known
@@ -285,15 +243,10 @@ class Metrics:
         self._second_opinions.series[route or OTHER, name, outcome] += 1
 
     # --- scrapes ------------------------------------------------------------------------------------------------------
-    def page(self) -> tuple[str, bytes]:
-        """Content type and text of `/metrics`."""
-        return CONTENT_TYPE_LATEST, generate_latest(self._registry)
-
-    def collect(self) -> Iterator[Metric]:
-        """Every metric with its samples, as the library's registry asks for them."""
+    def list_shown(self) -> list[Counter | Histogram | Gauge]:
+        """Every metric, as a scrape shows it."""
         self._dropped.series.update(((reason,), float(lines)) for reason, lines in self._lines_dropped().items())
-        for each in self._shown:
-            yield each.metric()
+        return self._shown
 
     # --- finished requests --------------------------------------------------------------------------------------------
     def finished(self, record: CallRecord) -> None:

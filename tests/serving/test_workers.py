@@ -14,7 +14,7 @@ import pytest
 from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
 from proxy.server.workers.pages import merge_attempts
-from proxy.telemetry.merged import merge_pages
+from proxy.telemetry.metrics_page import merge_pages
 from tests.serving.process import Process, process
 from tests.serving.proxied import WEATHER, told
 from tests.serving.test_signals import load as calls

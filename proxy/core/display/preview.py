@@ -10,7 +10,7 @@ longer be recognised: mask secrets, shorten file paths, cut, escape. Neither fun
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from itertools import islice
 from math import isfinite
@@ -26,6 +26,7 @@ from proxy.core.display.secrets import (
     shorten_paths,
 )
 from proxy.core.json.jsontext import LosslessFloat, write_number
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Absent, FeedbackLimits, JsonValue, Pointer
 
 __all__ = [
@@ -278,7 +279,7 @@ def _sanitised_number(value: JsonValue) -> JsonValue:
 
 
 # --- words about a value ----------------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
+@value_class
 class Hider:
     """Removes from texts that may quote one value whatever must not be shown of it."""
 

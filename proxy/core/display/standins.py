@@ -13,12 +13,13 @@ that changes the verdict, the call is lost.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from proxy.core.display.preview import is_secret_path
 from proxy.core.display.secrets import mask_credentials
 from proxy.core.json.jsontext import name_json_type, parse
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Absent, FeedbackLimits, JsonValue, Pointer
 
 LONGEST_SHAPE: Final = 40
@@ -63,7 +64,7 @@ def _shape_sign(text: str, index: int) -> str:
 MOST_JUDGED: Final = 40
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class StoodIn:
     """Arguments with stand-ins, and the places of those. None in place of a `StoodIn`: the call is lost."""
 

@@ -22,7 +22,6 @@ was sent, what to do, the example. An error is shown briefly before one is left 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
@@ -35,6 +34,7 @@ from proxy.core.envelope.remedy import summarize_escalation, write_remedy
 from proxy.core.envelope.view import SHOWN, FailureView, Shown
 from proxy.core.model import codes
 from proxy.core.model.codes import ErrorType, Severity
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import (
     Absent,
     Failure,
@@ -192,7 +192,7 @@ def _closing(result: ToolResult) -> str:
 
 
 # --- errors ---------------------------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
+@value_class
 class _Block:
     """What is said of one error: its place, code and message, and what is added as far as the room goes."""
 

@@ -9,12 +9,13 @@ names stand alone, and no name is cut while anything else is left to cut. What r
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from proxy.core.display.graphemes import cut, cut_sentences
 from proxy.core.explain.expectation import describe_types, is_sensitive, list_limits, write_literal
 from proxy.core.json.jsontext import dumps
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.model.work import WRITING_SIGNATURE, Work
 from proxy.core.rules.facts import applies_always, list_required, read_facts
@@ -47,7 +48,7 @@ def write_signature(node: Node, depth: int = MAX_DEPTH) -> str:
     return text
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Focus:
     """What an `Accepts` line shows first. `inside` leads to the members that matter, by key (`*` for items);
     `candidates` are keys here that an unknown key may have been meant for, which are shown with their description;
@@ -75,7 +76,7 @@ class Focus:
         return focus
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class _Size:
     """How much is shown: levels of what is not in focus, how many keys of an object, and whether optional keys without
     focus have their types."""

@@ -7,8 +7,9 @@ the envelope are generated from `ERROR_CODES` and `VIOLATION_CODES`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from proxy.core.model.value_class import value_class
 
 
 class Category(StrEnum):
@@ -46,7 +47,7 @@ class ErrorType(StrEnum):
     ESCALATION = "escalation"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ErrorCode:
     """One way a call can fail. `retryable` says whether another call by the model can succeed."""
 
@@ -62,7 +63,7 @@ class ErrorCode:
         return self.name
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ViolationCode:
     """One way a value can break its schema (Acode FR-009..FR-017). `hpd` is the HPD specification's name for it."""
 

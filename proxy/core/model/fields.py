@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
+
+from proxy.core.model.value_class import value_class
 
 Headers = tuple[tuple[str, str], ...]
 # RFC 9110 section 7.6.1, RFC 9112 section 6, and the older spellings still on the wire.
@@ -95,7 +96,7 @@ SAMPLED: Final = 0x01
 RANDOM: Final = 0x02
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Parent:
     """The span that sent a request. Its ids are lower-case hexadecimal digits."""
 

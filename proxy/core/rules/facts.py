@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
 from proxy.core.json.jsontext import JSON_TYPES, name_json_type
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue
 from proxy.core.model.work import TooMuchWorkError, Work
 from proxy.core.rules.names import narrows_something, split_words
@@ -31,7 +32,7 @@ from proxy.core.schema.nodes import Node, Schemas
 _ALL: Final = frozenset(JSON_TYPES)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Facts:
     """`site` is what the rules see; `allowed` are the rules that `x-repair` leaves on here and below (None: all).
     `null` is what `x-null` says about a null that may mean "not sent": `drop`, `refuse` or nothing."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import date
 from functools import cache, partial
 from ipaddress import IPv4Address, IPv6Address
@@ -20,6 +19,7 @@ from types import ModuleType
 from typing import Final
 from unicodedata import bidirectional, normalize
 
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue
 from proxy.core.schema.drafts import Draft
 from proxy.core.schema.matching import is_pattern
@@ -290,7 +290,7 @@ _WIDE_CLOCK: Final = re.compile(_WIDE_TIME + _WIDE_ZONE)
 _WIDE_MOMENT: Final = re.compile(rf"([0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}})[Tt ]{_WIDE_TIME}{_WIDE_ZONE}")
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Formats:
     """Whether formats are asserted, and the mode of those that are adjusted (format, mode)."""
 

@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Final
 
 from proxy.core.json.jsontext import dumps, format_pointer, make_decimal, parse
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonProblem, JsonValue
 from proxy.core.schema.drafts import META_SCHEMA, META_SCHEMAS, Draft, find_draft, find_published_draft
 from proxy.core.schema.formats import KEYWORD, Formats
@@ -42,7 +43,7 @@ class SecondVerdict(StrEnum):
     CANNOT_TELL = "cannot_tell"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Opinion:
     """A verdict, who gave it, and the place: the keyword as a JSON Pointer into the schema where it is known, or the
     reason why there is no verdict. It holds no part of the value."""
@@ -53,7 +54,7 @@ class Opinion:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Question:
     """A schema as the second judge gets it, in bytes: the document, its URI, the documents it may refer to, and how
     formats are asserted."""

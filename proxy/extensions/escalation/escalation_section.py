@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from urllib.parse import urlsplit
 
 from proxy.config.context import Context
 from proxy.config.files.secrets import reveal
 from proxy.config.files.source import Files
 from proxy.config.model import UpstreamConfig
+from proxy.core.model.value_class import value_class
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class OnEscalation:
     """The webhook that receives escalations: its URL, and the secret that signs the messages."""
 

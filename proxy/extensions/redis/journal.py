@@ -7,10 +7,11 @@ The journal is bounded: the least recently changed entry is dropped first, and i
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from proxy.core.contract.attempts import KEPT_ATTEMPTS
+from proxy.core.model.value_class import value_class
 from proxy.extensions.redis.remote import MissedChanges
 from proxy.interfaces import Clock, FailedAttempt
 
@@ -20,7 +21,7 @@ V = TypeVar("V")
 _WORTH_KNOWING: Final = 86_400.0
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class JournalBatch:
     """A part of the journal: episodes, and call counts as (key, difference, seconds to live; 0 keeps the time)."""
 

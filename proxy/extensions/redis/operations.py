@@ -17,10 +17,10 @@ import math
 from asyncio import Future
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from proxy.core.contract.attempts import KEPT_ATTEMPTS, KEPT_DIGESTS
+from proxy.core.model.value_class import value_class
 from proxy.extensions.redis import scripts
 from proxy.extensions.redis.remote import MissedChanges, SeenEpisode, SlotCount, Unreachable
 from proxy.extensions.redis.scripts import Script
@@ -35,7 +35,7 @@ _NO_CALL: Final = "-"
 _PROBE_TTL: Final = 1000
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Operation(Generic[R]):
     """One script call. `read` turns the server's reply into the result. `other_keys` lie in the slot of `key`."""
 
@@ -46,7 +46,7 @@ class Operation(Generic[R]):
     other_keys: tuple[bytes, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Keys:
     """The key names under one prefix."""
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from asyncio import Future
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from proxy.core.model.value_class import value_class
 from proxy.interfaces import Episode, FailedAttempt, FailureRecorded, Rate, RateExceeded
 
 
@@ -23,7 +23,7 @@ class Unreachable(Exception):  # noqa: N818 - a condition of the network, not an
         self.sent = sent
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class SeenEpisode:
     """A running episode and for how many seconds it will still be remembered."""
 
@@ -31,7 +31,7 @@ class SeenEpisode:
     ttl: float
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class SlotCount:
     """The number of used slots, and the count's remaining time to live in seconds (0 where no slot is used)."""
 
@@ -39,7 +39,7 @@ class SlotCount:
     ttl: float
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class MissedChanges:
     """The changes of an episode while the remote store was away: it was first ended if `cleared`, then these calls
     failed. A call with `seen` 0 belongs to the attempt before it. `ttl` is in seconds from now."""

@@ -12,10 +12,12 @@ Numbers arrive as text; times are milliseconds. A script without a result gives 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from proxy.core.model.value_class import value_class
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Script:
     """Lua text and its SHA-1, by which a server caches it (EVALSHA)."""
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from proxy.config.model import UpstreamTls
+from proxy.core.model.value_class import value_class
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class RedisSettings:
     """Address and credentials of the store. Timeouts are in seconds: for a new connection, and for one round trip.
 

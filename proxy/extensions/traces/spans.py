@@ -9,9 +9,10 @@ attributes that GoMind prescribes. Like a log line, a span holds names, codes an
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Literal
 
+from proxy.core.model.value_class import value_class
 from proxy.core.rules.rules import COERCIONS
 from proxy.interfaces import CallRecord, Event, Trace
 from proxy.telemetry.logs import Fields, read_fields
@@ -26,7 +27,7 @@ _KNOWN_BY_THE_SPAN: Final = frozenset({"duration_ms", "trace_id", "span_id"})
 _FAILED: Final = frozenset({"tool_error", "upstream_error"})
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Span:
     """One span. Ids are hexadecimal, with `parent_id` '' at the root; times are seconds of the monotonic clock.
     `failed` is '' or the reason for status error."""

@@ -27,6 +27,7 @@ from proxy.telemetry.logs import LEVELS
 
 if TYPE_CHECKING:
     from proxy.server.lifecycle import Serving
+    from proxy.telemetry.metrics import Metrics
 
 _LONGEST_DRAIN: Final = 3600.0
 _LONGEST_NAME: Final = 1000
@@ -56,8 +57,15 @@ async def _upstream_ready(serving: Serving, question: PageRequest) -> Page:
 
 
 async def _metrics(serving: Serving, _: PageRequest) -> Page:
-    content_type, text = serving.metrics.page()
+    write_page = await asyncio.to_thread(_load_metrics_page)  # calls do not wait for the first scrape's imports
+    content_type, text = write_page(serving.metrics)
     return Page(text, content_type=content_type)
+
+
+def _load_metrics_page() -> Callable[[Metrics], tuple[str, bytes]]:
+    from proxy.telemetry.metrics_page import write_page
+
+    return write_page
 
 
 # --- what is served ---------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from operator import itemgetter
 from typing import Any, Final
 
 from proxy.core.model.fields import OF_THE_CONNECTION, FieldNames
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Fields, Headers
 from proxy.server.http.request_head import RequestHead
 
@@ -145,7 +146,7 @@ def make_reply_headers(headers: Headers) -> list[tuple[str, str]]:
     return kept
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Changes:
     """What a route does to the headers of its requests: `set` replaces, `remove` drops. Names in lower case."""
 
@@ -158,7 +159,7 @@ class Changes:
         return _NEVER_FORWARDED | self.remove | {name for name, _ in self.set}
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Hop:
     """This process as a hop: its pseudonym in `Via`, and the networks whose word about earlier hops is believed."""
 

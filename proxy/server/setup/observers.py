@@ -7,10 +7,10 @@ who sets them expects. Off, traces cost nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from proxy.config.model import Config
+from proxy.core.model.value_class import value_class
 from proxy.extensions import EXTENSIONS, find_tracer, load_place
 from proxy.interfaces import Clock, Observer, Pacing, Trace
 from proxy.routing import RouteTable
@@ -41,7 +41,7 @@ class Tracer(Observer, Protocol):
 MakeTracer = Callable[[Mapping[str, str], Log, Metrics, Clock], Tracer | None]
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Tracing:
     """The traces of a running proxy. While traces are off, every method does nothing."""
 

@@ -18,7 +18,7 @@ from proxy.extensions import PageRow, list_added_pages, load_place
 from proxy.server.admin.api import PAGES, Make, Pages
 from proxy.server.admin.page import EventPage, Page, PageRequest, make_json_page, refuse_question
 from proxy.server.workers.supervisor import WorkerPool
-from proxy.telemetry.merged import merge_pages
+from proxy.telemetry.metrics_page import merge_pages
 
 NOBODY: Final = "no worker answers"
 

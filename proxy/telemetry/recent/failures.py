@@ -9,7 +9,7 @@ the model read is composed only when somebody opens the call.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from proxy.core.contract.policy import ToolPolicy
@@ -21,6 +21,7 @@ from proxy.core.envelope.view import show_path
 from proxy.core.explain.advice import add_advice
 from proxy.core.explain.places import find_value
 from proxy.core.model.codes import CALL_NOT_ALLOWED, Severity
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import (
     ABSENT,
     Absent,
@@ -51,7 +52,7 @@ _NO_ARGUMENTS: Final = Document(b"", None)
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class KeptFailure:
     """The errors and repairs of one call without values, and the proxy's own answer to it, if it gave one."""
 

@@ -18,11 +18,11 @@ the latest ones.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Headers
 from proxy.upstream.http1.faults import (
     ENDLESS_INTERIM,
@@ -48,7 +48,7 @@ _LONGEST_HEAD: Final = 2048
 _CHUNK_OVERHEAD: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class AnswerLimits:
     """How much an upstream may send before the body of its answer.
 

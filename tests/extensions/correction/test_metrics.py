@@ -13,6 +13,7 @@ from proxy.extensions.correction.correction_metrics import EVENTS, METRICS, Corr
 from proxy.interfaces import CallRecord, Event
 from proxy.server.identity import SystemClock, SystemPacing
 from proxy.telemetry.metrics import Metrics, Served
+from proxy.telemetry.metrics_page import write_page
 
 COUNTS = st.sampled_from([0, 7])
 QUESTIONS = st.builds(
@@ -39,9 +40,8 @@ def test_no_question_or_event_has_a_label_that_is_not_in_the_catalogue(calls: li
         for name, value in call.items():
             setattr(record, name, value)
         observer.finished(record)
-    samples = [
-        sample for family in text_string_to_metric_families(metrics.page()[1].decode()) for sample in family.samples
-    ]
+    page = write_page(metrics)[1].decode()
+    samples = [sample for family in text_string_to_metric_families(page) for sample in family.samples]
 
     counted = [call for call in calls if call["call_id"]]
     for row in METRICS:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from proxy.core.envelope.feedback import write_feedback
 from proxy.core.explain.advice import add_advice
 from proxy.core.json.jsonspan import replace_value
 from proxy.core.json.jsontext import dumps, parse
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Attempt, FeedbackLimits, JsonProblem, JsonValue, Repair, ToolResult
 from proxy.extensions.chat.config.model_section import ModelSettings
 from proxy.extensions.chat.core.model_request import ModelRequest
@@ -17,7 +18,7 @@ from proxy.extensions.chat.core.next_question import REPEAT, count_tokens, sum_u
 from proxy.extensions.chat.server.call_judge import JudgedCall
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class JudgedAnswer:
     """One answer: its bytes and value, its calls, and the bytes that go on for it."""
 
@@ -42,7 +43,7 @@ class JudgedAnswer:
         return self.value.get("usage") if isinstance(self.value, dict) else None
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Spending:
     """What the answers to one request took so far: how many there were, the sum of the `usage` that they report, and
     the tokens of the latest one. `again` are the tokens of those after the first, `reported` those of them that the
@@ -68,7 +69,7 @@ class Spending:
         return self.answers <= retries and self.again + self.latest <= settings.retry_tokens
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class FinalAnswer:
     """What came of a request: the answer that goes on, and what it took."""
 

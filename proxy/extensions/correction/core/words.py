@@ -7,10 +7,10 @@ marked. The record of a call, and so its log line, metrics and spans, tell of th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue
 
 
@@ -60,7 +60,7 @@ _NOT_ASKED: Final = frozenset({Asked.BUSY, Asked.BUDGET})
 _UNANSWERED: Final = frozenset({Asked.TIMEOUT, Asked.ENDPOINT, Asked.TOO_LONG, Asked.UNUSABLE})
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class CorrectionQuestion:
     """One question to the model endpoint. `independent`: no earlier result of the conversation was known. `budget`
     names the one that was used up, where the question was not asked because of it; tokens are the endpoint's count.

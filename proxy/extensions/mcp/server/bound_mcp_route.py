@@ -12,13 +12,14 @@ import codecs
 import math
 from base64 import b64encode
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from proxy.core.contract.definitions import Hints
 from proxy.core.contract.policy import ToolPolicy, ToolServer, UnknownTool
 from proxy.core.contract.request_rules import OperationRule
 from proxy.core.model.codes import UPSTREAM_BAD_ANSWER, UPSTREAM_REJECTED_ARGUMENTS
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import (
     CheckedCall,
     Executed,
@@ -49,7 +50,7 @@ from proxy.server.bound_route import RouteRequest
 from proxy.upstream.faults import ReplyBroken, close_body
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class _ListedCalls:
     """Implements `CallAccess` by what the newest list says of a tool. The container of all tools and the search in it
     show what the caller may see."""
@@ -81,7 +82,7 @@ class _ListedCalls:
         return None if call.tool in self.own else self.calls.refuse_answer(call, self.find_hints(call.tool))
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class McpRouteRequest:
     """Implements `CallRoute` for one decoded call. `catalogue` is None where no list of tools was learned. `names`:
     what the client calls the tools; the server gets its own names. `passed_on` is called once the server has the

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
 
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.extensions.operations.core.http.body import find_body
 from proxy.extensions.operations.core.http.operations import RequestTemplate, merge_arguments
@@ -37,7 +37,7 @@ _WHOLE_SEGMENTS: Final = re.compile(r"(?:/(?:[^/{}?#]*|\{[^/{}]+\}))+")
 _IN_PATH: Final = re.compile(r"\{([^{}]+)\}")
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ImportedOperation:
     """One operation as a tool: the schema of all its arguments, and how they become a request. `path` is as the
     description has it. `notes` says what was read differently from how it is written."""
@@ -50,7 +50,7 @@ class ImportedOperation:
     request: RequestTemplate
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ListedOperation:
     """One operation of a description. `name` is its operationId or ''.
 
@@ -65,7 +65,7 @@ class ListedOperation:
     elsewhere: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class _Operation:
     name: str
     method: str
