@@ -10,8 +10,10 @@ longer be recognised: mask secrets, shorten file paths, cut, escape. Neither fun
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import lru_cache
 from itertools import islice
 from math import isfinite
 from typing import Final, NamedTuple
@@ -60,6 +62,8 @@ _SHOWN_BEGINNING: Final = 8
 _TOO_SHORT: Final = 3
 
 _DEFAULT: Final = FeedbackLimits()
+_CONTAINERS: Final = (dict, list, tuple)
+_LISTS: Final = (list, tuple)
 
 
 def is_secret_path(path: Pointer, limits: FeedbackLimits) -> bool:
@@ -100,18 +104,22 @@ def write_preview(
 def _fits(value: JsonValue, depth: int, entries: int, width: int, most: int) -> bool:
     """Whether a container of this size may fit into `most` code points: a quick estimate before the work of showing
     it."""
-    length, stack = 0, [(value, depth)]
+    length, stack = 2, [(value, depth)]
     while stack:
         item, left = stack.pop()
-        length += min(len(item), width) + 4 if isinstance(item, str) else 2
+        members: Iterable[JsonValue] = ()
+        if left and isinstance(item, dict):
+            members = islice(item.values(), entries)
+            for key in islice(item, entries):
+                length += min(len(key if isinstance(key, str) else type(key).__name__), width) + 4
+        elif left and isinstance(item, _LISTS):
+            members = item[:entries]
+        for inner in members:
+            length += min(len(inner), width) + 4 if isinstance(inner, str) else 2
+            if isinstance(inner, _CONTAINERS):
+                stack.append((inner, left - 1))
         if length > most:
             return False
-        if left and isinstance(item, dict):
-            for key, inner in _first(item, entries):
-                length += min(len(key), width) + 4
-                stack.append((inner, left - 1))
-        elif left and isinstance(item, list | tuple):
-            stack += [(inner, left - 1) for inner in item[:entries]]
     return True
 
 
@@ -216,6 +224,8 @@ def clean_text(text: str, limit: int, limits: FeedbackLimits = _DEFAULT) -> str:
     return cut(shorten_paths(mask_credentials(start, limit + _PATH_ROOM), limits.path_roots), limit)
 
 
+# Keys that are remembered are no longer than this.
+_SHORT_KEY: Final = 64
 # The longest path that is read whole: a path is shortened before the text is cut (PATH_MAX of Linux).
 _PATH_ROOM: Final = 4096
 
@@ -249,13 +259,26 @@ def _sanitised_object(value: dict[str, JsonValue], depth: int, entries: int, lim
     if value and depth == 0:
         return "{...}"
     shown: dict[str, JsonValue] = {}
+    room = max(limits.max_preview, 8)
     for key, item in _first(value, entries):
-        name = clean_text(key, max(limits.max_preview, 8), limits)
-        hidden = item is not None and _secret(key, limits)
-        shown[name] = MASK if hidden else _sanitise_members(item, depth - 1, entries, limits)
+        is_plain, is_secret = _read_key(key) if len(key) <= _SHORT_KEY else (False, is_secret_name(key))
+        name = key if is_plain and len(key) <= room else clean_text(key, room, limits)
+        if item is not None and (is_secret or key in limits.secret_names):
+            shown[name] = MASK
+        elif isinstance(item, str):
+            shown[name] = clean_text(item, max(limits.max_preview, 0), limits)
+        else:
+            shown[name] = _sanitise_members(item, depth - 1, entries, limits)
     if len(value) > entries:
         shown["..."] = f"(+{len(value) - entries} more)"
     return shown
+
+
+@lru_cache(maxsize=1024)  # the names of a schema, in every refusal
+def _read_key(key: str) -> tuple[bool, bool]:
+    """Whether a key is shown as it is where there is room for it, and whether it names a secret."""
+    is_path = "/" in key or "\\" in key
+    return not is_path and clean_text(key, len(key)) == key, is_secret_name(key)
 
 
 def _sanitised_array(
