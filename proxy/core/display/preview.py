@@ -69,7 +69,7 @@ _LISTS: Final = (list, tuple)
 def is_secret_path(path: Pointer, limits: FeedbackLimits) -> bool:
     """Whether any step of a path names a secret, by its own name or because the schema marks it."""
     for step in path:  # noqa: SIM110 - any() takes twice as long, and this runs for every value shown
-        if isinstance(step, str) and _secret(step, limits):
+        if isinstance(step, str) and (step in limits.secret_names or is_secret_name(step)):
             return True
     return False
 
@@ -91,7 +91,9 @@ def write_preview(
         return ""
     if value is not None and (sensitive or (path and is_secret_path(path, limits))):
         return cut(f'"{MASK}"', budget)
-    if not isinstance(value, dict | list | tuple):
+    if isinstance(value, str):
+        return _quote_text(value, budget, limits)
+    if not isinstance(value, _CONTAINERS):
         return _scalar(value, budget, limits)
     for depth, entries, width in _SHAPES:
         if _fits(value, depth, entries, width, budget):
@@ -376,6 +378,8 @@ def _leaves(value: JsonValue, secret: bool, limits: FeedbackLimits) -> list[tupl
     """Texts inside a value and whether each is a secret. The longest come first, so that no part of one survives."""
     if isinstance(value, Absent):
         return []
+    if isinstance(value, str):
+        return [(value, secret)] if len(value) >= _TOO_SHORT else []
     found: list[tuple[str, bool]] = []
     stack: list[tuple[JsonValue, bool]] = [(value, secret)]
     looked_at = 0

@@ -180,4 +180,9 @@ def _list_near(name: str, known: list[str]) -> list[str]:
 
 def quote_name(name: str) -> str:
     """A name for use in a sentence: in single quotes, on one line, cut short, without credentials."""
+    return _quote_name(name) if len(name) <= _SHORT else _quote_name.__wrapped__(name)
+
+
+@lru_cache(maxsize=1024)  # the names of tools, in every refusal
+def _quote_name(name: str) -> str:
     return "'" + write_preview(clean_text(name, _LONGEST_NAME))[1:-1].replace('\\"', '"') + "'"

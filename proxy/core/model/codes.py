@@ -46,7 +46,7 @@ class ErrorType(StrEnum):
     ESCALATION = "escalation"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # each is one constant: compared by identity
 class ErrorCode:
     """One way a call can fail. `retryable` says whether another call by the model can succeed."""
 
@@ -62,7 +62,7 @@ class ErrorCode:
         return self.name
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # as above
 class ViolationCode:
     """One way a value can break its schema (Acode FR-009..FR-017). `hpd` is the HPD specification's name for it."""
 
