@@ -320,12 +320,16 @@ class Hider:
 
     def hide(self, text: str) -> str:
         """`text` with secrets masked and file paths shortened as in the value's own preview."""
+        return mask_credentials(self.hide_value(text))
+
+    def hide_value(self, text: str) -> str:
+        """`text` with what it quotes of the value masked and shortened, whatever else it holds."""
         for raw, secret in self.leaves:
             if secret:
                 text = _without_beginning(text.replace(raw, MASK), raw)
             elif raw in text:
                 text = text.replace(raw, shorten_paths(mask_credentials(raw), self.roots))
-        return mask_credentials(text)
+        return text
 
 
 _NOTHING: Final = Hider((), ())
@@ -376,10 +380,10 @@ def _without_beginning(text: str, raw: str) -> str:
 
 def _leaves(value: JsonValue, secret: bool, limits: FeedbackLimits) -> list[tuple[str, bool]]:
     """Texts inside a value and whether each is a secret. The longest come first, so that no part of one survives."""
-    if isinstance(value, Absent):
-        return []
-    if isinstance(value, str):
-        return [(value, secret)] if len(value) >= _TOO_SHORT else []
+    if not isinstance(value, _CONTAINERS):
+        is_shown = isinstance(value, bool | Absent) or value is None or not (secret or isinstance(value, str))
+        text = "" if is_shown else value if isinstance(value, str) else _number(value)
+        return [(text, secret)] if len(text) >= _TOO_SHORT else []
     found: list[tuple[str, bool]] = []
     stack: list[tuple[JsonValue, bool]] = [(value, secret)]
     looked_at = 0
