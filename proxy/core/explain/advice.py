@@ -12,7 +12,7 @@ from proxy.core.contract.policy import ToolPolicy
 from proxy.core.display.preview import sanitise_value
 from proxy.core.explain.misplaced import find_content, find_renames, find_respelt
 from proxy.core.explain.places import find_possible_nodes, find_value
-from proxy.core.explain.signature import SHORT_ACCEPTS, Focus, write_accepts, write_schema
+from proxy.core.explain.signature import SHORT_ACCEPTS, Wanted, write_accepts, write_schema
 from proxy.core.explain.sketch import WRONG, make_example, put_member
 from proxy.core.explain.undeclared import list_candidates
 from proxy.core.json.jsontext import are_equal, dumps_known, name_json_type
@@ -101,38 +101,39 @@ def _has_many(check: Check) -> bool:
 
 def _write_accepts(check: Check, sent: JsonValue, found: Iterable[Violation]) -> tuple[str, ...]:
     """What the tool takes, in several sizes: the schema itself, where it is shorter than what is said of it."""
-    focus, around = Focus(), set[Pointer]()
+    shown: list[Pointer] = []
+    asked: list[Pointer] = []
+    undeclared: list[Pointer] = []
+    around = set[Pointer]()
     for violation in found:
         path = violation.path
         if violation.code is REQUIRED_MISSING and path and isinstance(path[-1], str):
-            holder = focus.at(path[:-1])
-            (holder.asked if find_possible_nodes(check, path) else holder.undeclared).add(path[-1])
+            (asked if find_possible_nodes(check, path) else undeclared).append(path)
             around.add(path[:-1])
         elif violation.code is codes.UNKNOWN_FIELD and path:
             around.add(path[:-1])
         elif path:
-            focus.at(path)
-    for place in around:
-        _add_candidates(check, sent, place, focus)
-    sizes = write_accepts(check.root, focus)
+            shown.append(path)
+    meant = [(*place, key) for place in around for key in _list_meant(check, sent, place)]
+    sizes = write_accepts(check.root, Wanted(tuple(shown), tuple(asked), tuple(undeclared), tuple(meant)))
     schema = write_schema(check.root) if len(sizes[0]) > SHORT_ACCEPTS else ""
     return (f"JSON Schema {schema}", *sizes) if schema and len(schema) < len(sizes[0]) else sizes
 
 
-def _add_candidates(check: Check, sent: JsonValue, place: Pointer, focus: Focus) -> None:
-    """Adds the fields that unknown keys of an object may stand for."""
+def _list_meant(check: Check, sent: JsonValue, place: Pointer) -> list[str]:
+    """The fields that unknown keys of an object may stand for."""
     holder = find_value(sent, place)
     if not isinstance(holder, dict):
-        return
+        return []
     declared = {key: member for node in find_possible_nodes(check, place) for key, member in node.properties.items()}
     unsent = {key: member for key, member in declared.items() if key not in holder}
-    found = {
-        candidate
-        for key in islice((key for key in holder if key not in declared), _MOST_KEYS)
-        for candidate in list_candidates(key, unsent)
-    }
-    if found:
-        focus.at(place).candidates.update(found)
+    return sorted(
+        {
+            candidate
+            for key in islice((key for key in holder if key not in declared), _MOST_KEYS)
+            for candidate in list_candidates(key, unsent)
+        }
+    )
 
 
 _MOST_KEYS: Final = 12

@@ -153,9 +153,8 @@ class _Sketch:
             several = named if len(named) <= _LONGEST_PLACEHOLDER else f"one of the {len(site.choices)} values"
             yield site.choices[0] if len(site.choices) == 1 else f"<{several}>"
             return
-        branches = self.list_nearest(
-            [each for part in parts for each in select_branches(part.any_of or part.one_of, sent)], sent
-        )
+        unions = [part.any_of or part.one_of for part in parts if part.any_of or part.one_of]
+        branches = self.list_nearest([each for union in unions for each in select_branches(union, sent)], sent)
         is_object = "object" in site.types and (not branches or bool(list_declared(parts)))
         if is_object and (list_declared(parts) or site.types == {"object"} or isinstance(sent, dict)):
             yield self.object(parts, sent if isinstance(sent, dict) else {}, depth)
@@ -184,6 +183,8 @@ class _Sketch:
 
     def list_nearest(self, branches: list[Node], sent: JsonValue) -> list[Node]:
         """The branches that declare most of the sent keys."""
+        if not branches:
+            return []
         known = [len(list_declared(applies_always(branch)) & sent.keys()) if isinstance(sent, dict) else 0
                  for branch in branches]  # fmt: skip
         return [branch for branch, count in zip(branches, known, strict=True) if count == max(known)]
