@@ -43,24 +43,40 @@ class JudgedAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class Spending:
-    """What the answers to one request took so far: how many there were, the sum of the `usage` that they report, and
-    the tokens of the latest one. `again` are the tokens of those after the first, `reported` those of them that the
-    answers report. An answer that reports none counts as one token for each byte of its question and its calls: no
-    tokenizer makes more of them."""
+class CountedAnswer:
+    """One answer to a request: its calls, and the tokens that it reports."""
 
-    answers: int = 0
+    calls: list[JudgedCall]
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """What the answers to one request took so far: each of them, the sum of the `usage` that they report, and the
+    tokens of the latest one. `again` are the tokens of those after the first. An answer that reports none counts as one
+    token for each byte of its question and its calls: no tokenizer makes more of them."""
+
+    counted: tuple[CountedAnswer, ...] = ()
     usage: JsonValue = None
     latest: int = 0
     again: int = 0
-    reported: int = 0
 
-    def add(self, usage: JsonValue, size: int) -> Spending:
+    @property
+    def answers(self) -> int:
+        """How many there were."""
+        return len(self.counted)
+
+    @property
+    def reported(self) -> int:
+        """The tokens of asking again that the answers report."""
+        return sum([each.tokens for each in self.counted[1:]])
+
+    def add(self, calls: list[JudgedCall], usage: JsonValue, size: int) -> Spending:
         """With another answer; `size` is what counts where it reports no usage, in bytes."""
         reported = count_tokens(usage)
         latest, again = reported or size, self.answers > 0
         summed = sum_usage(self.usage, usage) if again else usage
-        return Spending(self.answers + 1, summed, latest, self.again + latest * again, self.reported + reported * again)
+        return Spending((*self.counted, CountedAnswer(calls, reported)), summed, latest, self.again + latest * again)
 
     def may_go_on(self, settings: ModelSettings) -> bool:
         """Whether the model may be asked once more; the next answer is taken to cost what the latest did."""
@@ -89,7 +105,7 @@ async def ask_until_right(
 ) -> FinalAnswer:
     """The first answer whose calls are all right, or the last one. `ask` sends a body and judges its answer; None where
     there is none that can be read, and then the answer before it stays."""
-    answer, spent = first, Spending().add(first.usage, asked.size + len(first.text))
+    answer, spent = first, Spending().add(first.calls, first.usage, asked.size + len(first.text))
     try:
         async with asyncio.timeout(settings.retry_deadline or None):
             while answer.failed is not None and spent.may_go_on(settings):
@@ -97,7 +113,7 @@ async def ask_until_right(
                 body = await write(answer.value, results)
                 if body is None or (found := await ask(body)) is None:
                     break
-                answer, spent = found, spent.add(found.usage, len(body) + len(found.text))
+                answer, spent = found, spent.add(found.calls, found.usage, len(body) + len(found.text))
     except TimeoutError:
         pass
     if spent.answers == 1 or not isinstance(spent.usage, dict) or isinstance(parse(answer.written), JsonProblem):

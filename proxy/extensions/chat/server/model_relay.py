@@ -248,7 +248,7 @@ class ModelRelay:
         """The next answer, streamed like the first; None where there is none, or no more tokens may be spent."""
         answer = make_answer(asked.api, [call.found for call in calls], _read_value)
         said = sum(len(call.found.name.encode()) + len(call.found.text) for call in calls)
-        spent = before.add(usage, size + said)
+        spent = before.add(calls, usage, size + said)
         if not spent.may_go_on(settings):
             return None
         results = write_results(calls, spent.answers, settings.retries)
@@ -271,7 +271,7 @@ class ModelRelay:
     ) -> None:
         if unread:
             self._metrics.count_unread(listed.call_route.binding.route.name, unread)
-        self._note(listed, asked, FinalAnswer(JudgedAnswer(b"", None, judged), before.add(usage, 0)))
+        self._note(listed, asked, FinalAnswer(JudgedAnswer(b"", None, judged), before.add(judged, usage, 0)))
 
     async def _relay_again(self, listed: ListedRequest, body: bytes) -> UpstreamReply | None:
         """The answer to another request with the headers of the first; None where there is none that can be read."""
@@ -313,8 +313,7 @@ class ModelRelay:
         self._reports.learned(listed.call_route.binding.route.name, named)
         self._metrics.count_answer(listed.call_route.binding.route.name, asked.model, found)
         self._report_unusable(listed.call_route.binding.route.name, found.answer.calls)
-        refuses = _find_settings(listed.call_route.binding.route).mode == "refuse"
-        note_calls(listed, asked, found, self._clock.now(), refuses=refuses)
+        note_calls(listed, asked, found, self._clock.now(), _find_settings(listed.call_route.binding.route))
 
     def _report_unusable(self, route: str, calls: list[JudgedCall]) -> None:
         """Reports the called tools whose schemas cannot be used, each once."""
