@@ -49,7 +49,7 @@ class StreamSteps:
     they may begin, and the model is asked again for better ones (None: not), for which it has `deadline` seconds.
     `note` is told of an answer that went on once it has ended: of its calls, the usage that it reports, and why a call
     in it may have passed unread (`too_long`, `cut`). `write_error` (None: wrong calls go on as they are) makes the
-    event that ends the stream in their place."""
+    event that ends the stream in their place, behind the last event that has gone out."""
 
     judge: JudgeCalls
     find: FindInText
@@ -57,7 +57,7 @@ class StreamSteps:
     note: Callable[[list[JudgedCall], dict[str, JsonValue], str], None]
     again: AskOn | None
     deadline: float = 0.0
-    write_error: Callable[[JudgedCall], bytes] | None = None
+    write_error: Callable[[JudgedCall, bytes], bytes] | None = None
 
 
 class _State(Enum):
@@ -100,6 +100,7 @@ class JudgedStream:
         self._says_something = False
         self._unread = ""  # why something that was held passed
         self._has_begun = False  # whether anything has gone out
+        self._latest = b""  # the last event that has, beside comments
 
     async def read(self) -> AsyncGenerator[bytes, None]:
         """The bytes for the client. Raises ReplyBroken where the answer breaks off, after all that came of it."""
@@ -161,15 +162,19 @@ class JudgedStream:
         if self._usage:
             events = [add_usage(event, self._usage) for event in events]
         if self._opening is None:
-            return b"".join(events)
+            return self._join(events)
         is_refused = self._state is _State.REFUSED
         if not self._opening and not is_refused and all(event.startswith(b":") for event in events):
             return b"".join(events)  # comments before anything else
         self._opening += events
         if is_refused or not (self._says_something or self._state is _State.PASSING):
             return b""
-        out, self._opening = b"".join(self._opening), None
+        out, self._opening = self._join(self._opening), None
         return out
+
+    def _join(self, events: list[bytes]) -> bytes:
+        self._latest = next((event for event in reversed(events) if not event.startswith(b":")), self._latest)
+        return b"".join(events)
 
     async def _take_event(self, event: bytes) -> list[bytes]:
         """What passes now that this event has come."""
@@ -280,12 +285,12 @@ class JudgedStream:
             self._wrong, self._steps = next_.judged, next_._steps
         return (first, body, next_) if first and not next_.is_cut else None
 
-    async def _refuse(self, write_error: Callable[[JudgedCall], bytes]) -> AsyncGenerator[bytes, None]:
+    async def _refuse(self, write_error: Callable[[JudgedCall, bytes], bytes]) -> AsyncGenerator[bytes, None]:
         """The error in the place of wrong calls: an event, or `refused` where nothing has gone out."""
         self._state, self.judged = _State.ENDED, [*self.judged, *self._wrong]
         failed = next(call for call in self._wrong if call.failure is not None)
         if self._has_begun:
-            yield write_error(failed)
+            yield write_error(failed, self._latest)
         else:
             self.refused = failed
 

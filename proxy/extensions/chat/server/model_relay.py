@@ -340,10 +340,10 @@ def _write_changes(body: bytes, judged: list[JudgedCall]) -> bytes:
     return write_changes(body, changes) if changes else body
 
 
-def _write_error(api: Api, failed: JudgedCall) -> bytes:
-    """The event that ends a stream whose calls are wrong."""
+def _write_error(api: Api, failed: JudgedCall, after: bytes) -> bytes:
+    """The event that ends a stream whose calls are wrong, behind the last event that has gone out."""
     result = _make_result(failed)
-    return write_error_event(api, result.failure.code.name, write_message(result))
+    return write_error_event(api, result.failure.code.name, write_message(result), after)
 
 
 def _make_result(failed: JudgedCall) -> ToolResult:
