@@ -28,7 +28,7 @@ def note_calls(
     it. That record is told at its end, the others at once; `now` in seconds on the monotonic clock. In mode `refuse` an
     answer with wrong calls reached nobody, and only those are noted."""
     notes = {"gen_ai.request.model": clean_text(asked.model, 60)}
-    if found.spent.answers > 1:
+    if found.spent.answers > 1 or found.spent.lost:
         notes |= {"chat.attempts": str(found.spent.answers), "chat.tokens_again": str(found.spent.reported)}
     listed.record.notes = {**listed.record.notes, **notes}
     blank = replace(listed.record, stages={}, response_bytes=0, ended=now)

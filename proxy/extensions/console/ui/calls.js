@@ -176,7 +176,7 @@ function Open({ id, at: stamp = "" }) {
     ${call.model_read && html`<h2>What the model read</h2><pre tabindex="0">${clean(call.model_read)}</pre>`}
     ${(call.replaced || []).map((answer, index) => html`<${Replaced} answer=${answer} number=${index + 1} />`)}
     <p class="dim">${times.map(([stage, took]) => `${stage}${STAGE_WORDS[stage] || ""} ${ms(took)}`).join(" · ")} · ${call["server.address"] ? `upstream ${clean(call["server.address"])}${call["upstream.status_code"] ? ` answered ${call["upstream.status_code"]}` : ""}` : "upstream not asked"}</p>
-    ${model(call) && html`<p><a href=${link("calls", { model: model(call) })}>the calls of this model</a>${call["chat.attempts"] ? html` <span class="dim">asked ${call["chat.attempts"]} times, ${call["chat.tokens_again"]} tokens for asking again</span>` : ""}</p>`}
+    ${model(call) && html`<p><a href=${link("calls", { model: model(call) })}>the calls of this model</a>${call["chat.attempts"] ? html` <span class="dim">answered ${call["chat.attempts"] === "1" ? "once" : `${call["chat.attempts"]} times`}, ${call["chat.tokens_again"]} tokens for asking again</span>` : ""}</p>`}
     ${call.conversation && !stamp && html`<p><a href=${link("calls", { conversation: call.conversation })}>the calls of this conversation</a> <span class="dim mono">${call.conversation.slice(0, 8)} by ${call["conversation.source"] || "?"}</span></p>`}
   </section>`;
 }
