@@ -12,7 +12,7 @@ from proxy.__main__ import main
 from tests.extensions.chat.answers import ROUTES, chat_answer, chat_request, chat_text, whole
 from tests.extensions.chat.streams import chat_stream, data, streamed
 from tests.serving.proxied import proxied
-from tests.serving.wire import Seen, replies, tool
+from tests.serving.wire import Seen, answer, replies, tool
 
 CHAT = "/v1/chat/completions"
 SECRET = "Oslo-between-us"
@@ -80,21 +80,24 @@ async def test_no_more_models_than_fifty_have_series_of_their_own() -> None:
     assert 2.0 == calls['{model="_other",outcome="valid",route="/v1",tool="get_weather"}']
 
 
-UNREAD = {
-    "request": (chat_request(), ("Content-Encoding: br",), whole(b"{}")),
-    "too_long": (chat_request(), (), whole(chat_text("x" * 2_000))),
-    "no_json": (chat_request(), (), whole(b"{broken")),
-    "compressed": (chat_request(), (), whole(b"{}", "Content-Encoding: br")),
-    "cut": (chat_request(stream=True), (), streamed(chat_stream(('{"city"',))[:-3])),
-}
+UNREAD = [
+    ("request", chat_request(), ("Content-Encoding: br",), whole(b"{}")),
+    ("request", chat_request()[:-1], (), whole(b"{}")),
+    ("too_long", chat_request(), (), whole(chat_text("x" * 2_000))),
+    *(("no_json", chat_request(), (), whole(body)) for body in (b"{broken", b"Busy.", b"", b"[]", b"null")),
+    ("no_json", chat_request(), (), answer("200 OK", b"{}", "Content-Type: text/plain")),
+    ("compressed", chat_request(), (), whole(b"{}", "Content-Encoding: br")),
+    ("cut", chat_request(stream=True), (), streamed(chat_stream(('{"city"',))[:-3])),
+]
 
 
-@pytest.mark.parametrize("reason", UNREAD)
-async def test_what_is_relayed_unread_is_counted(reason: str) -> None:
-    request, headers, sent = UNREAD[reason]
+@pytest.mark.parametrize(("reason", "request_", "headers", "sent"), UNREAD)
+async def test_what_is_relayed_unread_is_counted(
+    reason: str, request_: bytes, headers: tuple[str, ...], sent: bytes
+) -> None:
     routes = "  - {path: /v1, upstream: tools, model: {max_answer: 1000}}"
     async with tool(replies(sent)) as server, proxied(routes, server.url) as proxy:
-        await proxy.post(CHAT, request, *headers)
+        await proxy.post(CHAT, request_, *headers)
         rows = read_rows(await proxy.ask_admin("/metrics"), "toolproxy_model_unread_total")
     assert {f'{{reason="{reason}",route="/v1"}}': 1.0} == rows
 

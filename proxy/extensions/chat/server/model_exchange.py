@@ -129,7 +129,7 @@ class ModelExchange:
         body = reply.body if isinstance(reply.body, bytes) else b""
         why = find_reason(reply, self.settings.max_answer)
         answer = JsonProblem("it was not read", 1, 1) if why else parse(body)
-        if isinstance(answer, JsonProblem):
+        if not isinstance(answer, dict):
             self.count_unread(why or "no_json")
             return reply
         if calls := find_calls(api, body, answer):

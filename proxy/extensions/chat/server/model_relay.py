@@ -68,7 +68,11 @@ class ModelRelay:
             return _refuse_unread(listed, body)
         call_route = replace(call_route, raw=replace(raw, body=body))
         asked = await self._large.read(listed, api, body)
-        return call_route if asked is None else await self._answer(replace(listed, call_route=call_route), asked)
+        if isinstance(asked, ModelRequest):
+            return await self._answer(replace(listed, call_route=call_route), asked)
+        if asked is not None:
+            self._metrics.count_unread(route.name, "request")
+        return call_route
 
     async def _answer(self, listed: ListedRequest, asked: ModelRequest) -> Answer:
         call_route, record = listed.call_route, listed.record
