@@ -112,7 +112,7 @@ LIBRARIES: Final = {
     "shtab": ("proxy/cli/completion.py",),
     "structlog": ("proxy/telemetry/logs.py",),
     "opentelemetry": ("proxy/extensions/traces/otlp.py",),
-    "prometheus_client": ("proxy/telemetry/metrics.py", "proxy/telemetry/merged.py"),
+    "prometheus_client": ("proxy/telemetry/metrics.py", "proxy/extensions/workers/merged.py"),
     "httptools": ("proxy/upstream/http1/",),
     "redis": ("proxy/extensions/redis/",),
     "jwt": ("proxy/extensions/access/tokens/",),

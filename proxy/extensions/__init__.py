@@ -112,6 +112,9 @@ class Extension:
     `check`: a `CheckKeys` (config/context.py), called for a config in which one of `keys` is written.
     `pages`: path below the operator's port -> what answers it. A path that ends in a slash takes all below it.
     `observer`: makes a `ConfiguredObserver` (server/setup/observers.py) for the first config with one of `sections`.
+    `workers`: a coroutine function `(loaded, listen, more=words of a worker's command line, held=socket)` that starts
+        as many workers as the config says, and gives what stands above them: `Running` (cli/serve.py) with `signal`
+        and `wait_ended`.
     `tracer`: a `MakeTracer` (server/setup/observers.py), called where the config or the environment asks for traces.
     `tracer_library`: says in words which libraries it lacks; '' where it lacks none.
     `answers`: a function of the config; gives an `AnswerPath` (server/handler.py) for each path that it serves beside
@@ -157,6 +160,7 @@ class Extension:
     check: str = ""
     pages: Mapping[str, PageRow] = field(default_factory=dict)
     observer: str = ""
+    workers: str = ""
     tracer: str = ""
     tracer_library: str = ""
     metrics: str = ""
@@ -335,6 +339,7 @@ EXTENSIONS: Final = (
     ),
     Extension(
         "console",
+        uses=("workers",),
         adds="the operator's pages: whether the proxy works, what happened to calls, what to change in a schema",
         verbs={"calls": "console.cli.calls"},
         pages={
@@ -387,6 +392,11 @@ EXTENSIONS: Final = (
                 other_keys=("repair", "unknown_keys", "leaked_markup", "feedback", "formats"),
             )
         },
+    ),
+    Extension(
+        "workers",
+        adds="several processes behind one port",
+        workers="workers.start:start_workers",
     ),
     Extension(
         "traces",
@@ -553,6 +563,11 @@ def find_tool_key(key: str) -> str:
 def find_route_key(key: str) -> str:
     """What reads a key of a route. Raises StopIteration where no extension does."""
     return next(row.route_keys[key] for row in EXTENSIONS if key in row.route_keys)
+
+
+def find_workers() -> Extension:
+    """The extension that starts several workers, installed or not."""
+    return next(row for row in EXTENSIONS if row.workers)
 
 
 def find_tracer() -> Extension:

@@ -1,6 +1,6 @@
 """Logs and metrics for operators, each made from one `CallRecord`.
 
-    metrics.py   Prometheus metrics, from the table in `metric_table.py`; `merged.py` merges those of several workers
+    metrics.py   Prometheus metrics, from the table in `metric_table.py`
     logs.py      one line per request: `writer.py` writes it, `console_log.py` words it for people
     watches.py   the lag of the event loop, and a warning about calls without a conversation id
     recent/      the last calls, and counts of them, for the operator's port
