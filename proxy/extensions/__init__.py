@@ -239,6 +239,7 @@ EXTENSIONS: Final = (
     ),
     Extension(
         "importing",
+        uses=("outgoing",),
         adds="configs written for tools that describe themselves: `import`, and `check --live`",
         verbs={"import": "importing.cli.import_"},
         live="importing.cli.check_live:check_live",
@@ -335,7 +336,7 @@ EXTENSIONS: Final = (
         services="correction.correctors:Corrections",
         observer="correction.correction_metrics:CorrectionMetrics",
         metrics="correction.correction_metrics:METRICS",
-        uses=("demo",),
+        uses=("demo", "outgoing"),
     ),
     Extension(
         "console",
@@ -355,7 +356,7 @@ EXTENSIONS: Final = (
     Extension(
         "access",
         adds="who may call what and how often: tokens that issuers sign, rules and rates, and a line per decision",
-        uses=("importing",),
+        uses=("importing", "outgoing"),
         verbs={"pin": "access.cli.pin"},
         sections={"access": "access.access_section:read_access", "pins": "access.pins.pins_section:read_pins"},
         policy_keys={"jwt": "access.access_section:read_jwt", "allow": "access.access_section:read_allow"},
@@ -394,6 +395,10 @@ EXTENSIONS: Final = (
         },
     ),
     Extension(
+        "outgoing",
+        adds="requests of the proxy's own that are not calls",
+    ),
+    Extension(
         "workers",
         adds="several processes behind one port",
         workers="workers.start:start_workers",
@@ -407,6 +412,7 @@ EXTENSIONS: Final = (
     ),
     Extension(
         "escalation",
+        uses=("outgoing",),
         adds="a webhook that is told of each escalation, signed and without any call waiting for it",
         sections={"on_escalation": "escalation.escalation_section:read_on_escalation"},
         services="escalation.escalations:Escalations",
