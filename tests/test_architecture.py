@@ -41,7 +41,6 @@ FLOORS: Final = {
     "call": 4,
     "routing": 4,
     "server": 5,
-    "outgoing": 4,  # asks servers itself, over what upstream/ knows of URLs, TLS and faults
     "extensions": 1,  # the table; what it names is imported by name, and stands on the floors of its own folders
     "extension": 6,  # files of an extension that stand in none of these rooms
     "cli": 7,
@@ -93,8 +92,8 @@ PURE_ROOMS: Final = frozenset({"core", "adapters"})
 
 # Each third-party module -> the places that may import it. A new library names its room here.
 LIBRARIES: Final = {
-    "aiohttp": ("proxy/server/", "proxy/extensions/mcp/server/", "proxy/outgoing.py"),
-    "yarl": ("proxy/outgoing.py",),
+    "aiohttp": ("proxy/server/", "proxy/extensions/mcp/server/", "proxy/extensions/outgoing/outgoing_client.py"),
+    "yarl": ("proxy/extensions/outgoing/outgoing_client.py",),
     "jiter": ("proxy/core/json/strictreader.py",),
     "orjson": ("proxy/core/json/", "proxy/telemetry/logs.py"),
     "jsonschema": ("proxy/core/second_judge/reference.py",),
@@ -112,7 +111,7 @@ LIBRARIES: Final = {
     "shtab": ("proxy/cli/completion.py",),
     "structlog": ("proxy/telemetry/logs.py",),
     "opentelemetry": ("proxy/extensions/traces/otlp.py",),
-    "prometheus_client": ("proxy/telemetry/metrics_page.py",),
+    "prometheus_client": ("proxy/telemetry/metrics_page.py", "proxy/extensions/workers/merged.py"),
     "httptools": ("proxy/upstream/http1/",),
     "redis": ("proxy/extensions/redis/",),
     "jwt": ("proxy/extensions/access/tokens/",),

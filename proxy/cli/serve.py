@@ -17,10 +17,10 @@ import signal
 import sys
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from proxy.cli.options import HelpText, add_header_option, add_timeout_option
-from proxy.extensions import NO_CONFIG, Extension, list_serve_flags, load_place
+from proxy.extensions import NO_CONFIG, Extension, find_workers, list_serve_flags, load_place
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from proxy.config.load import Loaded
     from proxy.config.model import Address, AdminConfig
     from proxy.server import Serving
-    from proxy.server.workers.supervisor import WorkerPool
 
 EXIT_CONFIG: Final = 2
 # The allocation threshold of the garbage collector; Python's own 700 is reached by a handful of calls.
@@ -41,6 +40,23 @@ _SWITCH_INTERVAL: Final = 0.0005
 _WARM: Final = 1.0
 _IDLE: Final = 1.0
 _LISTEN: Final = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^:]*):(?P<port>[0-9]{1,5})")
+
+
+class Running(Protocol):
+    """What listens: one proxy, or several workers with what stands above them."""
+
+    @property
+    def url(self) -> str:
+        """Where calls go."""
+
+    @property
+    def admin_url(self) -> str | None:
+        """The operator's port, where there is one."""
+
+    @property
+    def probes_url(self) -> str | None:
+        """The probes' port, where there is one."""
+
 
 DESCRIPTION: Final = """\
 Serves the routes of a config: repairs and checks every call, forwards the good ones, answers the bad ones.
@@ -87,7 +103,7 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), help="instead of the config's")
     _add_extension_flags(parser)
     parser.set_defaults(no_config=False, guarded=None)
-    # One of several processes behind a port (`workers`); started by `proxy/server/workers/supervisor.py` alone.
+    # One of several processes behind a port (`workers`); started by `proxy/extensions/workers/supervisor.py` alone.
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
 
 
@@ -259,7 +275,7 @@ async def _serve(loaded: Loaded, args: argparse.Namespace) -> int:
     return 0
 
 
-def _print_console(running: Serving | WorkerPool, loaded: Loaded, *, with_token: bool) -> None:
+def _print_console(running: Running, loaded: Loaded, *, with_token: bool) -> None:
     """Prints where the console is. The token of a config of the user's is not printed: the page asks for it."""
     from proxy.cli.operator_console import make_address, make_link
 
@@ -295,19 +311,17 @@ def _settle_memory() -> None:
 
 async def _serve_many(loaded: Loaded, args: argparse.Namespace) -> int:
     """Runs the supervisor of several workers: forwards signals until the last worker has ended."""
-    from proxy.server.workers.start import start_workers
-
     told = _queue_signals()
     watching = _load_watching(args)
     flags = watching.write_flags(args) if watching is not None else []
     more = [*(["--log-level", args.log_level] if args.log_level else []), *flags]
-    worker_pool = await start_workers(loaded, args.listen, more=more, held=args.held)
+    worker_pool = await load_place(find_workers().workers)(loaded, args.listen, more=more, held=args.held)
     if _is_ended(told):
         worker_pool.signal(signal.SIGINT)
     _announce(worker_pool)
     _print_console(worker_pool, loaded, with_token=False)
     _settle_memory()
-    ended = asyncio.create_task(worker_pool.wait_ended())
+    ended: asyncio.Task[int] = asyncio.create_task(worker_pool.wait_ended())
     while not ended.done():
         number = asyncio.create_task(told.get())
         await asyncio.wait({number, ended}, return_when=asyncio.FIRST_COMPLETED)
@@ -334,7 +348,7 @@ def _is_ended(told: asyncio.Queue[signal.Signals]) -> bool:
     return signal.SIGTERM in queued
 
 
-def _announce(running: Serving | WorkerPool) -> None:
+def _announce(running: Running) -> None:
     print(f"listening on {running.url}", flush=True)
     if running.admin_url is not None:
         print(f"admin on {running.admin_url}", flush=True)

@@ -114,6 +114,9 @@ class Extension:
     `check`: a `CheckKeys` (config/context.py), called for a config in which one of `keys` is written.
     `pages`: path below the operator's port -> what answers it. A path that ends in a slash takes all below it.
     `observer`: makes a `ConfiguredObserver` (server/setup/observers.py) for the first config with one of `sections`.
+    `workers`: a coroutine function `(loaded, listen, more=words of a worker's command line, held=socket)` that starts
+        as many workers as the config says, and gives what stands above them: `Running` (cli/serve.py) with `signal`
+        and `wait_ended`.
     `tracer`: a `MakeTracer` (server/setup/observers.py), called where the config or the environment asks for traces.
     `tracer_library`: says in words which libraries it lacks; '' where it lacks none.
     `answers`: a function of the config; gives an `AnswerPath` (server/handler.py) for each path that it serves beside
@@ -159,6 +162,7 @@ class Extension:
     check: str = ""
     pages: Mapping[str, PageRow] = field(default_factory=dict)
     observer: str = ""
+    workers: str = ""
     tracer: str = ""
     tracer_library: str = ""
     metrics: str = ""
@@ -237,6 +241,7 @@ EXTENSIONS: Final = (
     ),
     Extension(
         "importing",
+        uses=("outgoing",),
         adds="configs written for tools that describe themselves: `import`, and `check --live`",
         verbs={"import": "importing.cli.import_"},
         live="importing.cli.check_live:check_live",
@@ -333,10 +338,11 @@ EXTENSIONS: Final = (
         services="correction.correctors:Corrections",
         observer="correction.correction_metrics:CorrectionMetrics",
         metrics="correction.correction_metrics:METRICS",
-        uses=("demo",),
+        uses=("demo", "outgoing"),
     ),
     Extension(
         "console",
+        uses=("workers",),
         adds="the operator's pages: whether the proxy works, what happened to calls, what to change in a schema",
         verbs={"calls": "console.cli.calls"},
         pages={
@@ -352,7 +358,7 @@ EXTENSIONS: Final = (
     Extension(
         "access",
         adds="who may call what and how often: tokens that issuers sign, rules and rates, and a line per decision",
-        uses=("importing",),
+        uses=("importing", "outgoing"),
         verbs={"pin": "access.cli.pin"},
         sections={"access": "access.access_section:read_access", "pins": "access.pins.pins_section:read_pins"},
         policy_keys={"jwt": "access.access_section:read_jwt", "allow": "access.access_section:read_allow"},
@@ -391,6 +397,15 @@ EXTENSIONS: Final = (
         },
     ),
     Extension(
+        "outgoing",
+        adds="requests of the proxy's own that are not calls",
+    ),
+    Extension(
+        "workers",
+        adds="several processes behind one port",
+        workers="workers.start:start_workers",
+    ),
+    Extension(
         "traces",
         adds="spans of requests, by OTLP over HTTP",
         tracer="traces.tracing:make_tracer",
@@ -399,6 +414,7 @@ EXTENSIONS: Final = (
     ),
     Extension(
         "escalation",
+        uses=("outgoing",),
         adds="a webhook that is told of each escalation, signed and without any call waiting for it",
         sections={"on_escalation": "escalation.escalation_section:read_on_escalation"},
         services="escalation.escalations:Escalations",
@@ -555,6 +571,11 @@ def find_tool_key(key: str) -> str:
 def find_route_key(key: str) -> str:
     """What reads a key of a route. Raises StopIteration where no extension does."""
     return next(row.route_keys[key] for row in EXTENSIONS if key in row.route_keys)
+
+
+def find_workers() -> Extension:
+    """The extension that starts several workers, installed or not."""
+    return next(row for row in EXTENSIONS if row.workers)
 
 
 def find_tracer() -> Extension:

@@ -27,7 +27,7 @@ NOT_NEEDED: Final = {
     "regex": "patterns with lookaround",
     "opentelemetry": "traces",
     "redis": "a shared store",
-    "proxy.server.workers.supervisor": "several workers",
+    "proxy.extensions.workers": "several workers",
     "proxy.extensions.mcp": "MCP routes",
     "proxy.extensions.correction": "a config without its keys",
     "proxy.extensions.console": "pages that nobody has asked for",

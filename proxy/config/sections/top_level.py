@@ -30,7 +30,7 @@ from proxy.config.sections.resilience import read_guard
 from proxy.config.sections.units import read_address, read_seconds, read_size, read_switch
 from proxy.core.model.fields import OF_THE_SENDER
 from proxy.core.model.values import JsonValue, Pointer
-from proxy.extensions import BACKENDS, find_tracer, find_upstream_reader, load_place
+from proxy.extensions import BACKENDS, find_tracer, find_upstream_reader, find_workers, load_place
 
 # The value of a route's `upstream` that means none.
 NO_UPSTREAM: Final = "none"
@@ -294,7 +294,10 @@ def read_hooks(context: Context) -> tuple[HookEntry, ...]:
 def read_workers(context: Context) -> int:
     """Reads the number of worker processes."""
     value = context.structure.entry("workers")
-    return 1 if value is None else int(value)
+    number, row = 1 if value is None else int(value), find_workers()
+    if number > 1 and not row.is_installed:
+        context.mistake(("workers",), f"the value {number} {row.absence}")
+    return number
 
 
 def read_memory(context: Context) -> int | None:

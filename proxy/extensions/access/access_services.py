@@ -19,8 +19,8 @@ from proxy.extensions.access.metadata import name_metadata
 from proxy.extensions.access.pins.pins_section import find_withheld
 from proxy.extensions.access.tokens.issuer_keys import MAX_ANSWER, IssuerKeys
 from proxy.extensions.access.tokens.signed_tokens import SignedTokens
+from proxy.extensions.outgoing.outgoing_client import OutgoingClient
 from proxy.interfaces import RouteAccess, Services, UpstreamRequest
-from proxy.outgoing import OutgoingClient
 from proxy.routing import name_routes
 from proxy.telemetry.logs import Log
 from proxy.telemetry.metric_table import Label, MetricRow

@@ -9,7 +9,7 @@ full, where the process ends before it was taken, and where the config no longer
 another one, what waits goes there (`aim`).
 A post is tried again after 1, 5, 30 and 120 seconds unless the receiver took it (2xx) or does not want it (4xx other
 than 408, 425 and 429); each try is signed anew under the same `webhook-id`, so that a receiver can tell it is the same.
-How a post is made comes from outside (`Post`): `proxy/outgoing.py` makes it.
+How a post is made comes from outside (`Post`): `proxy/extensions/outgoing/outgoing_client.py` makes it.
 """
 
 from __future__ import annotations

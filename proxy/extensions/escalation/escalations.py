@@ -10,8 +10,8 @@ from proxy.config.model import Config
 from proxy.core.model.values import Headers, JsonValue, ToolResult, UpstreamFault
 from proxy.extensions.escalation.delivery import Delivery, Post, make_notice
 from proxy.extensions.escalation.escalation_section import OnEscalation
+from proxy.extensions.outgoing.outgoing_client import OutgoingClient, post_json
 from proxy.interfaces import CallRecord, Services
-from proxy.outgoing import OutgoingClient, post_json
 from proxy.telemetry.logs import Log
 from proxy.telemetry.metrics import Metrics
 from proxy.upstream.settings import UpstreamSettings

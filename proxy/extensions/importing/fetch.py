@@ -15,8 +15,8 @@ from proxy.config.files.source import MAX_FILE_BYTES
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Headers, UpstreamFault
 from proxy.extensions.importing.harvest import ImportProblem
+from proxy.extensions.outgoing.outgoing_client import TOO_LARGE, OutgoingClient
 from proxy.interfaces import UpstreamRequest
-from proxy.outgoing import TOO_LARGE, OutgoingClient
 from proxy.upstream import UpstreamSettings
 
 _NAME: Final = "source"  # the upstream's name, which messages leave out

@@ -23,7 +23,6 @@ from proxy.adapters.base import CallShape
 from proxy.core.contract import attempts as contract
 from proxy.core.contract.policy import Mode, ToolPolicy
 from proxy.core.decide import decide
-from proxy.core.display.standins import stand_in
 from proxy.core.explain.advice import add_advice
 from proxy.core.json.jsontext import dumps, format_pointer, parse
 from proxy.core.model.value_class import value_class
@@ -41,6 +40,7 @@ from proxy.core.model.values import (
     ToolResult,
 )
 from proxy.extensions.recording.core.fates import Fate, reduce_decision
+from proxy.extensions.recording.core.standins import stand_in
 from proxy.interfaces import CallRecord
 
 _HEADERS: Final = (("content-type", "application/json"), ("x-conversation-id", "replay"))

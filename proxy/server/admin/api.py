@@ -253,14 +253,6 @@ async def _show_drain(serving: Serving, _: PageRequest) -> Page:
     )
 
 
-def list_learned_tools(serving: Serving, route: str) -> Mapping[str, ToolPolicy]:
-    """Returns the tools that the upstream of a route lists; nothing for a route whose tools the config names."""
-    binding = serving.handler.snapshot.bindings.get(route)
-    if binding is None or binding.route.learn is None:
-        return {}
-    return binding.catalogues.get_latest(binding.route.learn)
-
-
 async def _level(serving: Serving, _: PageRequest) -> Page:
     return make_json_page({"level": serving.log.level})
 

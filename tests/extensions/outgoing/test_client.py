@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from proxy.core.model.values import UpstreamFault, UpstreamReply
+from proxy.extensions.outgoing.outgoing_client import MAX_ANSWER, MAX_POSTED, OutgoingClient, post_json
 from proxy.interfaces import UpstreamRequest
-from proxy.outgoing import MAX_ANSWER, MAX_POSTED, OutgoingClient, post_json
 from proxy.upstream import UpstreamSettings
 from proxy.upstream.http1 import make_client_context
 from tests.serving.keys import authority, certificate

@@ -15,10 +15,10 @@ from typing import Any, Final
 from proxy.core.json.jsontext import parse
 from proxy.core.model.values import JsonValue
 from proxy.extensions import PageRow, list_added_pages, load_place
+from proxy.extensions.workers.merged import merge_pages
+from proxy.extensions.workers.supervisor import WorkerPool
 from proxy.server.admin.api import PAGES, Make, Pages
 from proxy.server.admin.page import EventPage, Page, PageRequest, make_json_page, refuse_question
-from proxy.server.workers.supervisor import WorkerPool
-from proxy.telemetry.metrics_page import merge_pages
 
 NOBODY: Final = "no worker answers"
 

@@ -12,6 +12,8 @@ from typing import Final, TextIO
 from proxy.config.load import Loaded
 from proxy.config.mistakes import ConfigError
 from proxy.config.model import Address
+from proxy.extensions.workers.pages import make_pool_pages
+from proxy.extensions.workers.supervisor import WorkerPool
 from proxy.interfaces import CallRecord
 from proxy.server.admin.port import open_operator_ports
 from proxy.server.http.checks import BadRequest
@@ -19,8 +21,6 @@ from proxy.server.http.framing import Response
 from proxy.server.http.responses import answer_unrouted
 from proxy.server.identity import SystemClock, make_id
 from proxy.server.setup.services import check_hooks, tell_notes
-from proxy.server.workers.pages import make_pool_pages
-from proxy.server.workers.supervisor import WorkerPool
 from proxy.telemetry.logs import make_log
 
 _TOKEN_BYTES: Final = 32

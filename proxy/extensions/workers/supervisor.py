@@ -3,7 +3,7 @@
 Each worker is an ordinary proxy with an operator's port of its own on loopback, protected by a token that only the
 worker and the supervisor know. The supervisor serves no calls. It starts workers, replaces one that dies, passes
 signals on, and answers the real operator's port with the workers' pages (`pages.py`); metrics are summed
-(`telemetry/metrics_page.py`).
+(`merged.py`).
 
     start.start_workers    opens the shared port, the workers, the operator's port
     WorkerPool             keeps the processes running
@@ -24,12 +24,12 @@ from typing import Final
 from proxy.config.load import Loaded
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import JsonValue, UpstreamReply
+from proxy.extensions.workers.merged import merge_pages
 from proxy.interfaces import Upstream, UpstreamRequest
 from proxy.server.admin.operator_access import Role, readers_token
 from proxy.server.admin.page import Page, Readers
 from proxy.server.ports import Port
 from proxy.telemetry.logs import Log
-from proxy.telemetry.metrics_page import merge_pages
 from proxy.upstream import UpstreamSettings
 from proxy.upstream.http1 import Http1Upstream
 

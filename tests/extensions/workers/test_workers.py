@@ -13,8 +13,11 @@ import pytest
 
 from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
-from proxy.server.workers.pages import merge_attempts
-from proxy.telemetry.metrics_page import merge_pages
+from proxy.extensions.workers.merged import merge_pages
+from proxy.extensions.workers.pages import merge_attempts
+from proxy.interfaces import CallRecord
+from proxy.telemetry.metrics import Metrics, Served
+from proxy.telemetry.metrics_page import write_page
 from tests.serving.process import Process, process
 from tests.serving.proxied import WEATHER, told
 from tests.serving.test_signals import load as calls
@@ -178,3 +181,18 @@ def test_an_episode_of_several_workers_is_shown_as_the_one_that_saw_it_last_know
             {"key": "c", "waiting": False},
         ]
     } == merge_attempts([{"attempts": each} for each in rows])
+
+
+def test_the_pages_of_workers_are_one_page_of_the_same_metrics() -> None:
+    metrics = Metrics([Served("/weather", "weather", schema_id="s")], "digest")
+    metrics.finished(CallRecord("r", "/weather", "POST", "weather", "c", outcome="delivered", status=200))
+    metrics.observe_lag(0.3)
+    page = write_page(metrics)[1]
+    whole = merge_pages([page, page])[1].decode().splitlines()
+
+    assert {
+        'toolproxy_requests_total{outcome="delivered",route="/weather",tool="weather"} 2.0',
+        'toolproxy_event_loop_lag_seconds_bucket{le="0.5"} 2.0',
+        'toolproxy_tool_info{kind="call",mode="enforce",route="/weather",schema_id="s",tool="weather"} 1.0',
+        "toolproxy_state_backend_up 1.0",
+    } <= set(whole)
