@@ -18,7 +18,7 @@ from proxy.config.model import HookEntry, OnEscalation, SecondJudging, StateConf
 from proxy.config.watch import find_warnings
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.model.values import Headers, JsonValue, ToolResult, UpstreamFault
-from proxy.core.second_judge.judge import Opinion
+from proxy.core.second_judge.question import Opinion
 from proxy.formatters import Formatters
 from proxy.interfaces import (
     CallRecord,
