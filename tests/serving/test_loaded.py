@@ -17,6 +17,8 @@ RARE: Final = {
     "proxy.core.second_judge.judge": "the process of the second judge",
     "proxy.core.second_judge.reference": "a schema that is wrong",
     "ctypes": "nothing",
+    "re2": "a schema with a pattern",
+    "regex": "a pattern with lookaround",
     "redis": "state in Redis",
     "opentelemetry": "traces",
     "jwt": "signed tokens",
