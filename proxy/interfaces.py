@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from asyncio import Future
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, runtime_checkable
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
+from typing import Any, Final, Literal, Protocol, runtime_checkable
 
-from proxy.core.contract.correction import AnswerFormat, Asked, BudgetKind, Layer
 from proxy.core.contract.definitions import Hints
 from proxy.core.contract.policy import CallLimits, ListedSchema, ListRules, ToolPolicy, ToolServer, UnknownTool
 from proxy.core.json.jsontext import TextLimits
 from proxy.core.model.codes import ErrorCode
-from proxy.core.model.fields import Spellings
+from proxy.core.model.fields import NO_NAMES, FieldNames
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import (
     CheckedCall,
     Decision,
@@ -25,6 +26,7 @@ from proxy.core.model.values import (
     Failure,
     FailureRecorded,
     Headers,
+    JsonValue,
     Outcome,
     Repair,
     Rung,
@@ -33,7 +35,6 @@ from proxy.core.model.values import (
     UpstreamFault,
     UpstreamReply,
     Violation,
-    value_class,
 )
 from proxy.core.tool_errors.backoff import Reason, ResendDenied
 
@@ -85,8 +86,8 @@ class UpstreamRequest:
 
     `target` is the origin-form path with query; `headers` are end-to-end headers only (lower case, no hop-by-hop,
     no content-length, no host); `body` is the complete body to send. `resend`: the very same was sent before.
-    `silence` is the longest silence within a streamed answer, in seconds; None: the upstream's. `spellings`: the
-    names of headers as the client wrote them, which go out in place of the lower-case ones. `is_from_root`:
+    `silence` is the longest silence within a streamed answer, in seconds; None: the upstream's. `client_names`:
+    those of the client's headers, which go out as it wrote them, in place of the lower-case ones. `is_from_root`:
     the path of the upstream's URL does not go before `target`, which holds it already (RFC 8615). `passed_on` is called
     once the whole request has been handed to the service. `answer_only`: nothing that comes before an MCP server's
     answer is read, because the proxy itself asks.
@@ -100,7 +101,7 @@ class UpstreamRequest:
     timeout: float
     resend: bool = False
     silence: float | None = None
-    spellings: Spellings = field(default_factory=dict, repr=False, hash=False)
+    client_names: FieldNames = field(default=NO_NAMES, repr=False, compare=False)
     is_from_root: bool = False
     passed_on: Callable[[], None] | None = field(default=None, repr=False, compare=False)
     answer_only: bool = False
@@ -171,6 +172,9 @@ class JoinsServers(Protocol):
 
 class GuardedUpstream(Upstream, Protocol):
     """An upstream with a guard in front: it refuses at once what the guard does not let through."""
+
+    def list_servers(self) -> tuple[ToolServer, ...]:
+        """As `JoinsServers`; none where it is a single server."""
 
     def grants_resend(self) -> bool:
         """Takes one resend out of the upstream's budget; False where there is none left."""
@@ -323,20 +327,15 @@ class HookFailure:
     reason: str
 
 
-@value_class
-class CorrectionQuestion:
-    """One question to the model endpoint. `independent`: no earlier result of the conversation was known. `budget`
-    names the one that was used up, where the question was not asked because of it; tokens are the endpoint's count.
-    `format`: how the endpoint was held to the form of its answer."""
+class ModelQuestion(Protocol):
+    """One question to a model about a call, in the words of the extension that asked it."""
 
-    layer: Layer
-    outcome: Asked
-    seconds: float = 0.0
-    independent: bool = True
-    budget: BudgetKind | None = None
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    format: AnswerFormat = AnswerFormat.TEXT
+    def list_fields(self) -> Mapping[str, JsonValue]:
+        """What the log line says of it."""
+
+    def describe_span(self) -> tuple[float, float, Mapping[str, str | int | bool], str] | None:
+        """When it was asked and answered, what its span says of it, and why it has no answer ('' where it has one);
+        None where it was not asked."""
 
 
 @dataclass(slots=True)
@@ -385,7 +384,7 @@ class CallRecord:
     answer: str = ""  # what the check of the tool's answer said: one of the values of the metric's label
     answer_violations: Sequence[Violation] = ()
     events: Sequence[Event] = ()
-    questions: Sequence[CorrectionQuestion] = ()  # to the model endpoint, by layers 3 and 4
+    questions: Sequence[ModelQuestion] = ()  # to the model endpoint, by layers 3 and 4
     corrections: Sequence[Repair] = ()  # what a model changed in the call that was delivered: its layer, the place
     settling: Ending | None = None  # tells `corrected_after` when the answer is already on its way
     # What observers describe, count and record: the call, its policy, what may be sent, and the answer of ours. These
@@ -680,3 +679,10 @@ class Services:
     limiter: CallLimiter | None = None
     escalated: Callable[[ToolResult, CallRecord], None] = lambda result, record: None  # noqa: ARG005
     access: Mapping[str, RouteAccess] = field(default_factory=dict)
+
+    def with_store(self, store: StateStore) -> Services:
+        """The same with another store. `dataclasses.replace` takes five times as long."""
+        return Services(store, *_read_beside_store(self))
+
+
+_read_beside_store: Final = attrgetter(*[each.name for each in fields(Services) if each.name != "store"])

@@ -33,7 +33,6 @@ from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Container, FeedbackLimits, Headers, JsonValue
 from proxy.core.schema.formats import USUAL, Formats
 from proxy.core.tool_errors.circuit_breaker import GuardPolicy
-from proxy.state.settings import RedisSettings
 
 # Which calls jsonschema or fastjsonschema judge too.
 SecondJudging = Literal["off", "sampled", "always"]
@@ -394,11 +393,12 @@ class LeftOutEntry:
 
 @value_class
 class StateConfig:
-    """Where attempts and call counts are remembered; `max_keys` is the most conversations in this process."""
+    """Where attempts and call counts are remembered; `max_keys` is the most conversations in this process. `shared`:
+    what the extension of the backend has read of its keys."""
 
     backend: str = "memory"
     max_keys: int = 100_000
-    shared: RedisSettings | None = None
+    shared: Any = None
 
 
 @value_class
@@ -416,14 +416,6 @@ class Reload:
     """How often the files are checked for changes, in seconds; None means only on request."""
 
     interval: float | None = 2.0
-
-
-@value_class
-class OnEscalation:
-    """The webhook that receives escalations: its URL, and the secret that signs the messages."""
-
-    webhook: str = field(repr=False)
-    secret: str = field(repr=False)
 
 
 @value_class
@@ -458,7 +450,6 @@ class Config:
     state: StateConfig = field(default_factory=StateConfig)
     telemetry: Telemetry = field(default_factory=Telemetry)
     hooks: tuple[HookEntry, ...] = ()
-    on_escalation: OnEscalation | None = None
     drain: float = 25.0
     finish: float = 5.0
     stay_ready: bool = False

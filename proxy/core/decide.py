@@ -291,14 +291,17 @@ def is_clean(value: JsonValue, policy: ToolPolicy) -> bool:
 
 def _repair_document(document: Document, policy: ToolPolicy, check: Check) -> Repaired:
     """The value as the schema accepts it, as it came or repaired; otherwise as far as the repairs got."""
-    value, rules = document.value, policy.select_repairs()
-    if document.text == b"" or (value is None and "empty_arguments" in rules.rules and not check.accepts(None)):
+    value = document.value
+    stands_for_none = value is None and "empty_arguments" in policy.select_repairs().rules and not check.accepts(None)
+    if document.text == b"" or stands_for_none:
         return Repaired({}, (Repair("empty_arguments", ()),), check.accepts({}))
-    value, renames = respell_keys(check, value, rules) if policy.unknown_keys is _REFUSE else (value, ())
+    renames: tuple[Repair, ...] = ()
+    if policy.unknown_keys is _REFUSE:
+        value, renames = respell_keys(check, value, policy.select_repairs())
     if check.accepts(value):
         if document.text.find(INTEGRAL_FRACTION) < 0:
             return Repaired(value, renames, True)
-        value, respelt = respell_integers(check, value, rules)
+        value, respelt = respell_integers(check, value, policy.select_repairs())
         return Repaired(value, renames + respelt, True)
     acts = acts_by_argument(check.root, value)
     repaired = repair(check, value, policy.select_repairs(acts=acts), tool=policy.tool)

@@ -8,7 +8,7 @@ Nothing else names a module of an extension (tests/test_architecture.py), so a f
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Set
+from collections.abc import Container, Mapping, Sequence, Set
 from dataclasses import field
 from functools import cache
 from importlib import import_module
@@ -61,10 +61,13 @@ class RelayKind:
 class NoConfig:
     """A flag of `serve` in place of a config: `make_file` is a function `(args, kept) -> path` that writes one, which
     exists until `kept` closes; `find_trouble` a coroutine function `(url, headers)` that says in lines why the tools
-    cannot be reached."""
+    cannot be reached. `option`: the flag as argparse's `add_argument` takes it; `flags` the same of those that count
+    beside it alone, by name."""
 
     make_file: str
     find_trouble: str = ""
+    option: Mapping[str, Any] = field(default_factory=dict)
+    flags: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @value_class
@@ -86,6 +89,16 @@ class ServeFlags:
 
 
 @value_class
+class StateBackend:
+    """A value of `state.backend`: `reader` is a function `(context, files, keys of state as written) -> settings`, and
+    `store` a `MakeStore` (state/__init__.py). `keys` are those of `state` that only this backend has."""
+
+    reader: str
+    store: str
+    keys: tuple[str, ...]
+
+
+@value_class
 class Extension:
     """One row: the folder's `name`, what the extension `adds` in one sentence, and the other extensions that it `uses`.
 
@@ -101,6 +114,8 @@ class Extension:
     `check`: a `CheckKeys` (config/context.py), called for a config in which one of `keys` is written.
     `pages`: path below the operator's port -> what answers it. A path that ends in a slash takes all below it.
     `observer`: makes a `ConfiguredObserver` (server/setup/observers.py) for the first config with one of `sections`.
+    `tracer`: a `MakeTracer` (server/setup/observers.py), called where the config or the environment asks for traces.
+    `tracer_library`: says in words which libraries it lacks; '' where it lacks none.
     `answers`: a function of the config; gives an `AnswerPath` (server/handler.py) for each path that it serves beside
         the routes. Called for a config with one of `sections`; so is the next.
     `services`: makes a `ServiceExtender` (server/setup/added.py) for the first config with one of `sections`.
@@ -110,6 +125,7 @@ class Extension:
     `route_kinds`: value of a route's `protocol` -> what speaks it.
     `route_check`: yields what contradicts itself among the keys of a route that speaks one of its protocols, or that
         has one of its keys itself or at its upstream (config/combinations.py).
+    `backends`: value of `state.backend` -> what keeps state there.
     `upstream_keys`: key of an upstream in place of its URL -> a function `(context, name, written) -> UpstreamConfig`.
     `upstreams`: makes the `UpstreamKind` (server/setup/upstreams.py) of upstreams without a URL.
     `sources`: kind of a recorded import -> a coroutine function `(Recorded, headers, folder) -> Harvest`.
@@ -143,6 +159,8 @@ class Extension:
     check: str = ""
     pages: Mapping[str, PageRow] = field(default_factory=dict)
     observer: str = ""
+    tracer: str = ""
+    tracer_library: str = ""
     metrics: str = ""
     answers: str = ""
     tool_texts: str = ""
@@ -165,6 +183,7 @@ class Extension:
     schema_sources: Mapping[str, str] = field(default_factory=dict)
     relays: Mapping[str, RelayKind] = field(default_factory=dict)
     evaluations: Mapping[str, str] = field(default_factory=dict)
+    backends: Mapping[str, StateBackend] = field(default_factory=dict)
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -233,7 +252,31 @@ EXTENSIONS: Final = (
         schema_sources={"openapi": "operations.config.document_source:read_operation"},
         sources={"openapi": "operations.importing.openapi:read_again"},
         imports={"openapi": "operations.cli.import_openapi"},
-        no_config={"openapi": NoConfig("operations.cli.openapi_config:make_config_file")},
+        no_config={
+            "openapi": NoConfig(
+                "operations.cli.openapi_config:make_config_file",
+                option={"metavar": "URL|FILE", "help": "no config: serve the operations of this description"},
+                flags={
+                    "--as": {
+                        "dest": "serve_as",
+                        "choices": ("http", "mcp"),
+                        "default": "http",
+                        "help": "with --openapi: under their own paths and names (http, the default), or as the tools "
+                        "of an MCP server",
+                    },
+                    "--upstream": {
+                        "dest": "upstream",
+                        "metavar": "URL",
+                        "help": "with --openapi: where they run, if the description does not say so",
+                    },
+                    "--relay": {
+                        "dest": "relay",
+                        "action": "store_true",
+                        "help": "with --openapi: pass on, unjudged, what cannot be judged",
+                    },
+                },
+            )
+        },
     ),
     Extension(
         "mcp",
@@ -255,7 +298,19 @@ EXTENSIONS: Final = (
         upstreams="mcp.upstreams:McpUpstreams",
         sources={"mcp": "mcp.importing.mcp:read_again"},
         imports={"mcp": "mcp.cli.import_mcp", "mcpservers": "mcp.cli.import_mcpservers"},
-        no_config={"mcp": NoConfig("mcp.cli.no_config:make_config_file", "mcp.cli.no_config:find_trouble")},
+        no_config={
+            "mcp": NoConfig(
+                "mcp.cli.no_config:make_config_file",
+                "mcp.cli.no_config:find_trouble",
+                option={
+                    "metavar": "URL",
+                    "nargs": "?",
+                    "const": "",
+                    "help": "no config: stand in front of the MCP server at this URL, or of the one that the command "
+                    "behind -- starts",
+                },
+            )
+        },
         other_keys=(
             "mcp",
             "servers",
@@ -276,6 +331,8 @@ EXTENSIONS: Final = (
         policy_keys={"correct": "correction.correction_section:read_correction_policy"},
         check="correction.correction_section:check_correct",
         services="correction.correctors:Corrections",
+        observer="correction.correction_metrics:CorrectionMetrics",
+        metrics="correction.correction_metrics:METRICS",
         uses=("demo",),
     ),
     Extension(
@@ -285,6 +342,7 @@ EXTENSIONS: Final = (
         pages={
             "/ui/": PageRow("console.pages:make_file_page"),
             "/-/overview": PageRow("console.pages:make_overview", pooled="console.pool_pages:join_overviews"),
+            "/-/validate": PageRow("console.dry_run:make_verdict_page", "POST", is_harmless=True),
             "/-/calls": PageRow("console.pages:make_calls_page", pooled="console.pool_pages:join_calls"),
             "/-/calls/": PageRow("console.pages:make_call_page", pooled="console.pool_pages:find_call"),
             "/-/tools/": PageRow("console.pages:make_tool_page", pooled="console.pool_pages:join_tools"),
@@ -315,7 +373,12 @@ EXTENSIONS: Final = (
         "chat",
         adds="model servers: the tool calls in their answers are judged and repaired before the agent reads them",
         uses=("mcp",),
-        no_config={"model": NoConfig("chat.cli.model_config:make_config_file")},
+        no_config={
+            "model": NoConfig(
+                "chat.cli.model_config:make_config_file",
+                option={"metavar": "URL", "help": "no config: repair the tool calls of the model server there"},
+            )
+        },
         evaluations={"model": "chat.cli.evaluate_model:run"},
         metrics="chat.server.model_metrics:METRICS",
         relays={
@@ -324,6 +387,30 @@ EXTENSIONS: Final = (
                 handler="chat.server.model_relay:ModelRelay",
                 adapter="chat.adapters.model_errors:ADAPTER",
                 other_keys=("repair", "unknown_keys", "leaked_markup", "feedback", "formats"),
+            )
+        },
+    ),
+    Extension(
+        "traces",
+        adds="spans of requests, by OTLP over HTTP",
+        tracer="traces.tracing:make_tracer",
+        tracer_library="traces.tracing:find_missing",
+        metrics="traces.tracing:METRICS",
+    ),
+    Extension(
+        "escalation",
+        adds="a webhook that is told of each escalation, signed and without any call waiting for it",
+        sections={"on_escalation": "escalation.escalation_section:read_on_escalation"},
+        services="escalation.escalations:Escalations",
+    ),
+    Extension(
+        "redis",
+        adds="attempts and counts that several processes share in a Redis or Valkey",
+        backends={
+            "redis": StateBackend(
+                reader="redis.redis_section:read_settings",
+                store="redis.redis_remote:make_store",
+                keys=("url", "prefix", "timeouts", "tls", "sentinel"),
             )
         },
     ),
@@ -437,11 +524,6 @@ def list_serve_flags() -> list[tuple[Extension, ServeFlags]]:
     return [(row, row.serve_flags) for row in EXTENSIONS if row.serve_flags is not None]
 
 
-def find_flag(flag: str) -> Extension:
-    """The extension of a flag of `serve`, installed or not. Raises StopIteration for any other flag."""
-    return next(row for row in EXTENSIONS if flag in row.no_config)
-
-
 def find_source(kind: str) -> Extension:
     """The extension that reads a kind of recorded import, installed or not. Raises StopIteration for any other kind."""
     return next(row for row in EXTENSIONS if kind in row.sources)
@@ -475,6 +557,11 @@ def find_route_key(key: str) -> str:
     return next(row.route_keys[key] for row in EXTENSIONS if key in row.route_keys)
 
 
+def find_tracer() -> Extension:
+    """The extension that traces requests, installed or not."""
+    return next(row for row in EXTENSIONS if row.tracer)
+
+
 def find_live() -> Extension:
     """The extension that `check --live` asks, installed or not."""
     return next(row for row in EXTENSIONS if row.live)
@@ -485,9 +572,18 @@ def list_import_kinds() -> list[tuple[str, str]]:
     return [kind for row in list_installed() for kind in row.imports.items()]
 
 
-def find_key(key: str) -> Extension | None:
-    """The extension that a key of the config belongs to, installed or not."""
+def find_key(key: str, holder: Sequence[str | int] = ()) -> Extension | None:
+    """The extension that a key of the config belongs to, installed or not. `holder` is the path of what has the key."""
+    if holder == ("state",):
+        return next((row for row, backend in BACKENDS.values() if key in backend.keys), None)
     return next((row for row in EXTENSIONS if key in row.keys), None)
+
+
+# Every flag of `serve` in place of a config -> its row, and what it does.
+NO_CONFIG: Final = dict(sorted((flag, (row, made)) for row in EXTENSIONS for flag, made in row.no_config.items()))
+
+# Every value of `state.backend` that is an extension's -> its row, and what keeps state there.
+BACKENDS: Final = {name: (row, backend) for row in EXTENSIONS for name, backend in row.backends.items()}
 
 
 # The keys by which extensions answer the requests of relayed routes.

@@ -47,6 +47,7 @@ from proxy.server.http.checks import (
 )
 from proxy.server.http.fast_call import FastCall, FastClient
 from proxy.server.http.framing import Response, abort, has_begun
+from proxy.server.http.headers import Caller
 from proxy.server.http.request_head import ParsedRequest
 from proxy.server.parser_watch import NOTHING_PARSED, Parsed, WatchedProtocol
 
@@ -143,9 +144,9 @@ class Connection(web.RequestHandler, WatchedProtocol):
     """
 
     __slots__ = (
-        "__weakref__", "begun", "body", "body_open", "body_read", "broken", "chunked", "closing_since", "half_closed",
-        "head_end", "head_since", "head_size", "heard", "held", "idle_since", "link", "loop", "note_consumed", "paused",
-        "queued", "request", "service", "side_task", "slow_reader", "state",
+        "__weakref__", "begun", "body", "body_open", "body_read", "broken", "caller", "chunked", "closing_since",
+        "half_closed", "head_end", "head_since", "head_size", "heard", "held", "idle_since", "link", "loop",
+        "note_consumed", "paused", "queued", "request", "service", "side_task", "slow_reader", "state",
     )  # fmt: skip
 
     def __init__(self, manager: web.Server, service: Service, loop: asyncio.AbstractEventLoop) -> None:
@@ -153,6 +154,7 @@ class Connection(web.RequestHandler, WatchedProtocol):
         self.loop = loop
         self.state = _IDLE
         self.link: asyncio.Transport | None = None  # aiohttp drops its own reference before the connection has ended
+        self.caller: Caller | None = None  # kept by `find_caller`
         self.request: web.BaseRequest | None = None
         self.begun: FastCall | None = None
         self.held: Any = None

@@ -36,7 +36,6 @@ IDLE: Final = 2.0
 # Sections that may change while serving. Every other one needs a restart: a port is open, a store is connected.
 _LIVE: Final = frozenset(
     {
-        "on_escalation",
         "routes",
         "sections",
         "upstreams",

@@ -22,20 +22,17 @@ from proxy.core.model.values import Rung
 from proxy.core.rules.rules import COERCIONS
 from proxy.interfaces import CallRecord
 from proxy.telemetry.metric_table import (
-    CORRECTION_EVENTS,
     METHODS,
     METRICS,
     MOST_CORRECTED,
     OTHER,
     OWN_STAGES,
-    SPAN_RESULTS,
     WRONG,
     MetricRow,
 )
 from proxy.telemetry.validation import find_validation_result
 
 _STAGES: Final = tuple((stage, (stage,)) for stage in OWN_STAGES)
-_COUNTED: Final = frozenset(CORRECTION_EVENTS)
 
 # The most (route, tool) pairs with series of their own among tools that upstreams list.
 _MOST_LEARNED: Final = 5_000
@@ -79,6 +76,14 @@ class Histogram:
             series = self.begin(labels)
         series[bisect_left(self._bounds, value)] += 1
         series[-1] += value
+
+    def observe_each(self, values: Mapping[str, float], shown: Iterable[tuple[str, Labels]]) -> None:
+        """Counts the values that are there, each by its name in the series of its label values."""
+        for name, labels in shown:
+            if (value := values.get(name)) is not None:
+                series = self.series.get(labels) or self.begin(labels)
+                series[bisect_left(self._bounds, value)] += 1
+                series[-1] += value
 
     def begin(self, labels: Labels = ()) -> list[float]:
         """Starts a series, which scrapes show from then on."""
@@ -128,11 +133,6 @@ class Metrics:
         self._errors = self.add_counter(METRICS["toolproxy_errors_total"])
         self._caps = self.add_counter(METRICS["toolproxy_caps_exceeded_total"])
         self._containers = self.add_counter(METRICS["toolproxy_containers_total"])
-        self._corrections = self.add_counter(METRICS["toolproxy_corrections_total"])
-        self._questions = self.add_counter(METRICS["toolproxy_correction_questions_total"])
-        self._asking = self._add_histogram("toolproxy_correction_seconds")
-        self._tokens = self.add_counter(METRICS["toolproxy_correction_tokens_total"])
-        self._budgets = self.add_counter(METRICS["toolproxy_correction_budget_exhausted_total"])
         self._answers = self.add_counter(METRICS["toolproxy_answers_total"])
         self._hooks = self.add_counter(METRICS["toolproxy_hook_failures_total"])
         self.unguarded = self.add_counter(METRICS["toolproxy_unguarded_schemas_total"])
@@ -146,17 +146,16 @@ class Metrics:
         self._denied = self.add_counter(METRICS["toolproxy_upstream_resends_denied_total"])
         self._breakers = self._add_gauge("toolproxy_upstream_breaker_state")
         self._breaker_changes = self.add_counter(METRICS["toolproxy_upstream_breaker_changes_total"])
-        self._overhead = self._add_histogram("toolproxy_overhead_seconds")
-        self._server = self._add_histogram("http_server_request_duration_seconds")
-        self._client = self._add_histogram("http_client_request_duration_seconds")
+        self._overhead = self.add_histogram(METRICS["toolproxy_overhead_seconds"])
+        self._server = self.add_histogram(METRICS["http_server_request_duration_seconds"])
+        self._client = self.add_histogram(METRICS["http_client_request_duration_seconds"])
 
     def _make_process(self) -> None:
         self._inflight = self._add_gauge("toolproxy_inflight_requests", 0)
         self._draining = self._add_gauge("toolproxy_draining", 0)
         self._state_up = self._add_gauge("toolproxy_state_backend_up", 1)
-        self._lag = self._add_histogram("toolproxy_event_loop_lag_seconds")
+        self._lag = self.add_histogram(METRICS["toolproxy_event_loop_lag_seconds"])
         self._lag.begin()
-        self._spans = self.add_counter(METRICS["toolproxy_spans_total"])
         self._dropped = self.add_counter(METRICS["toolproxy_log_lines_dropped_total"])
         self._lines_dropped: Callable[[], Mapping[str, int]] = dict
         self._add_gauge("toolproxy_build_info").set(1, __version__)
@@ -172,8 +171,9 @@ class Metrics:
         self._shown.append(made := Counter(row))
         return made
 
-    def _add_histogram(self, name: str) -> Histogram:
-        self._shown.append(made := Histogram(METRICS[name]))
+    def add_histogram(self, row: MetricRow) -> Histogram:
+        """Adds a metric."""
+        self._shown.append(made := Histogram(row))
         return made
 
     def _add_gauge(self, name: str, value: float | None = None) -> Gauge:
@@ -233,15 +233,6 @@ class Metrics:
         """Records how many seconds late a timer of the event loop fired."""
         self._lag.observe(seconds)
 
-    def spans(self) -> Callable[[str, int], None]:
-        """A function that counts finished spans under one of SPAN_RESULTS, each used by one thread only."""
-        for result in SPAN_RESULTS:
-            self._spans.series[result,] = 0.0
-        return self._count_spans
-
-    def _count_spans(self, result: str, number: int) -> None:
-        self._spans.series[result,] += number
-
     def count_breaker_change(self, upstream: str, state: str) -> None:
         """Counts a circuit breaker's change of state."""
         self._breaker_changes.series[upstream, state] += 1
@@ -271,10 +262,7 @@ class Metrics:
             self._hooks.series[failed.hook, failed.point, failed.reason] += 1
         if record.upstream:
             self._count_sent(record, route)
-        stages = record.stages
-        for stage, labels in _STAGES:
-            if stage in stages:
-                self._overhead.observe(stages[stage], labels)
+        self._overhead.observe_each(record.stages, _STAGES)
         method = record.method if record.method in METHODS else OTHER
         status = str(record.status)
         error = record.upstream_error or (status if record.status >= 500 else "")
@@ -297,8 +285,6 @@ class Metrics:
             self._count_attempts(record, route, tool)
         if record.code == CALL_CAP_EXCEEDED.name:
             self._caps.series[route, tool] += 1
-        if record.events or record.questions:
-            self._count_corrections(record, route, tool)
         if record.answer:
             self._answers.series[route, tool, record.answer] += 1
         if record.container_event:
@@ -315,20 +301,6 @@ class Metrics:
             self._escalations.series[route, tool] += 1
         if record.corrected_after:
             self._corrected.series[route, tool, str(min(record.corrected_after, MOST_CORRECTED))] += 1
-
-    def _count_corrections(self, record: CallRecord, route: str, tool: str) -> None:
-        for event in record.events:
-            if event.name in _COUNTED:
-                self._corrections.series[route, tool, event.name] += 1
-        for asked in record.questions:
-            self._questions.series[route, tool, asked.layer, asked.outcome, str(asked.independent).lower()] += 1
-            if asked.seconds:  # 0 where the endpoint was not asked
-                self._asking.observe(asked.seconds, (asked.layer,))
-            for kind, count in (("prompt", asked.prompt_tokens), ("completion", asked.completion_tokens)):
-                if count:
-                    self._tokens.series[route, tool, asked.layer, kind] += count
-            if asked.budget is not None:
-                self._budgets.series[route, tool, asked.budget] += 1
 
     def _count_sent(self, record: CallRecord, route: str) -> None:
         upstream = record.upstream

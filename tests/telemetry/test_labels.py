@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from proxy.core.contract.container import EVENTS
-from proxy.core.contract.correction import Asked, Layer
 from proxy.core.model.codes import VIOLATION_CODES
 from proxy.core.model.values import Repair, Violation
 from proxy.core.rules.rules import RULES
 from proxy.core.tool_errors.backoff import Reason, ResendDenied
-from proxy.interfaces import CallRecord, CorrectionQuestion, Event
+from proxy.interfaces import CallRecord, Event
 from proxy.telemetry.metric_table import METRICS, OTHER, list_metrics
 from proxy.telemetry.metrics import Metrics, Served
 from proxy.telemetry.metrics_page import merge_pages, write_page
@@ -43,8 +42,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "upstream_error": st.sampled_from(["", "connection_refused"]),
     "resends": st.lists(st.sampled_from(list(Reason))),
     "resend_denied": st.one_of(st.none(), st.sampled_from(list(ResendDenied))),
-    "questions": st.lists(st.builds(CorrectionQuestion, st.sampled_from(list(Layer)), st.sampled_from(list(Asked)))),
-    "events": st.lists(st.builds(Event, st.one_of(NAMES, st.just("validation_feedback_started")), st.just(0.0))),
+    "events": st.lists(st.builds(Event, NAMES, st.just(0.0))),
 }
 
 

@@ -177,7 +177,7 @@ def _describe_broken(value: JsonValue, entry: BrokenKeyword) -> Iterator[tuple[P
             if names := entry.node.get("x-names"):
                 yield (*entry.path, name), True, f"the name {name!r} cannot stand here", f"expects {names}"
                 continue
-            if (row := find_key(name)) is not None and not row.is_installed:
+            if (row := find_key(name, entry.path)) is not None and not row.is_installed:
                 yield (*entry.path, name), True, f"the key {name!r} {row.absence}", ""
                 continue
             hint = find_other_name(name) or _suggest_section(value, entry, name) or suggest_word(name, known)

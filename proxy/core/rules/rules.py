@@ -288,6 +288,8 @@ COERCIONS: Final = frozenset(rule.name for rule in _TABLE if rule.kind == "value
 
 # Recorded among the repairs of a call although it is not a rule: a hook of the operator changed the arguments.
 HOOK: Final = "hook"
+# The repairs of a checked call list a model's changes under these names, by who was asked, so that adapters send them.
+CORRECTIONS: Final = frozenset({"validation_feedback", "semantic_retry"})
 
 # Value rules that are tried only where nothing else gives the call a meaning (repair.md: unwrap, then these in order).
 LAST_RESORTS: Final = frozenset(rule.name for rule in _TABLE if rule.last)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -106,10 +107,10 @@ class AccessServices:
             self._lost.setdefault((reason,), 0.0)
         return FileAudit(Path(where), self._base.clock.wall, self._log, self._lost)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Writes the decisions that are queued."""
         for audit in self._audits.values():
-            audit.close()
+            await asyncio.to_thread(audit.close)
 
 
 async def fetch(url: str) -> bytes | str:

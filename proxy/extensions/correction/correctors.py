@@ -6,9 +6,9 @@ from dataclasses import replace
 from functools import partial
 
 from proxy.config.model import Config
-from proxy.core.contract.correction import BudgetKind
 from proxy.core.model.values import UpstreamFault, UpstreamReply
 from proxy.extensions.correction.core.settings import CorrectionSettings, DebugStore
+from proxy.extensions.correction.core.words import BudgetKind
 from proxy.extensions.correction.correction_section import find_correction
 from proxy.extensions.correction.corrector import ModelCorrector
 from proxy.extensions.correction.endpoint import Endpoint
@@ -44,7 +44,7 @@ class Corrections:
         )
         return replace(services, corrector=corrector)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Does nothing: nothing is queued."""
 
     def _store(self, settings: CorrectionSettings) -> DebugLog | None:

@@ -23,12 +23,12 @@ from dataclasses import field
 from typing import Final
 
 from proxy.core.contract.attempts import hash_conversation
-from proxy.core.contract.correction import AnswerFormat, Asked, BudgetKind
 from proxy.core.json.contentcoding import Undecodable, decode, is_coded
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Conversation, Headers, JsonValue, Rung, UpstreamFault, UpstreamReply
 from proxy.extensions.correction.core.settings import CorrectionBudget, CorrectionSettings
+from proxy.extensions.correction.core.words import AnswerFormat, Asked, BudgetKind
 from proxy.extensions.correction.questions import NO_FORM, Form
 from proxy.interfaces import Services, UpstreamRequest
 

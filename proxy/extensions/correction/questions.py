@@ -18,7 +18,6 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
-from proxy.core.contract.correction import AnswerFormat, Layer
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.display.graphemes import cut, replace_surrogates
 from proxy.core.display.secrets import mask_credentials
@@ -31,6 +30,7 @@ from proxy.core.rules.facts import read_facts
 from proxy.core.schema.dialects import bundle_schema
 from proxy.core.schema.strictmode import is_strict
 from proxy.extensions.correction.core.settings import make_messages
+from proxy.extensions.correction.core.words import AnswerFormat, Layer
 from proxy.extensions.correction.rules import find_status
 
 # The most characters of arguments and of a schema that are sent: a model cannot use more.

@@ -16,10 +16,10 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Final
 
-from proxy.core.contract.correction import Layer
 from proxy.core.json.jsontext import are_equal, parse
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonProblem, JsonValue
+from proxy.extensions.correction.core.words import Layer
 from proxy.extensions.correction.rules import MATRIX, Action
 
 

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from proxy.config.files.masking import is_schema_place, may_hold_secret
 from proxy.config.files.secrets import Substitution, Unresolved
 from proxy.config.files.source import ConfigSource, Files
 from proxy.config.files.structure import describe_section
-from proxy.config.load import Loaded, is_schema_place, may_hold_secret
+from proxy.config.load import Loaded
 from proxy.config.model import Config
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer

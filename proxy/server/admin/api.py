@@ -21,7 +21,6 @@ from proxy.core.contract.policy import AttemptsPolicy, ToolPolicy
 from proxy.core.json.jsontext import make_decimal
 from proxy.core.model.values import JsonValue
 from proxy.extensions import PageRow, list_added_pages, load_place
-from proxy.server.admin import dry_run
 from proxy.server.admin.attempts_page import list_attempts
 from proxy.server.admin.page import EventPage, Page, PageRequest, make_json_page, refuse_question
 from proxy.telemetry.logs import LEVELS
@@ -262,14 +261,6 @@ def list_learned_tools(serving: Serving, route: str) -> Mapping[str, ToolPolicy]
     return binding.catalogues.get_latest(binding.route.learn)
 
 
-async def _validate(serving: Serving, question: PageRequest) -> Page:
-    snapshot = serving.handler.snapshot
-    found = dry_run.read_question(snapshot, question.body)
-    if isinstance(found, str):
-        return refuse_question(found)
-    return make_json_page(await dry_run.judge_question(*found, snapshot.services))
-
-
 async def _level(serving: Serving, _: PageRequest) -> Page:
     return make_json_page({"level": serving.log.level})
 
@@ -306,7 +297,6 @@ PAGES: Final[Mapping[str, Mapping[str, Callable[[Serving, PageRequest], Awaitabl
     "/-/attempts/reset": {"POST": _reset_attempts},
     "/-/reload": {"POST": _reload},
     "/-/drain": {"GET": _show_drain, "POST": _drain},
-    "/-/validate": {"POST": _validate},
     "/-/log-level": {"GET": _level, "POST": _set_level},
 }
 

@@ -18,7 +18,7 @@ from aiohttp.streams import StreamReader
 
 from proxy.core.json.contentcoding import Undecodable, decode, is_coded, is_known
 from proxy.core.model import codes
-from proxy.core.model.fields import NO_SPELLINGS, FieldNames
+from proxy.core.model.fields import FieldNames
 from proxy.core.model.values import Fields, RawRequest, value_class
 from proxy.routing import Route
 from proxy.server.http.checks import BadRequest
@@ -148,9 +148,8 @@ def replace_body(raw: RawRequest, body: Body) -> RawRequest:
     headers = raw.headers
     if body.decoded:
         rest = [field for field in headers if field[0] != "content-encoding"]
-        sent = headers.names if isinstance(headers, Fields) else None
-        spellings = NO_SPELLINGS if sent is None else sent.spellings
-        names = FieldNames(spellings.get(name, name) for name, _ in rest)
+        sent = headers.names.spellings if isinstance(headers, Fields) and headers.names is not None else {}
+        names = FieldNames(sent.get(name, name) for name, _ in rest)
         headers = Fields.with_names(names, [value for _, value in rest])
     return RawRequest(raw.method, raw.path, raw.query, headers, body.data, raw.params, raw.peer)
 

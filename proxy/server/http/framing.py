@@ -245,7 +245,7 @@ class KnownHeads:
             return None
         before, behind, dated = known
         date = "" if dated else f"{make_date_row(int(time.time()))}\r\n"
-        rows = "".join([f"{name}: {value}\r\n" for name, value in added])
+        rows = "".join([f"{name}: {value}\r\n" for name, value in added]) if added else ""
         head = f"{before}{rows}X-Request-ID: {request_id}{behind}{len(body)}\r\n{date}\r\n"
         return head.encode("utf-8", "surrogateescape") + body
 

@@ -37,7 +37,6 @@ from proxy.upstream.http1 import Http1Upstream
 AGAIN_AFTER: Final = 1.0
 STARTS_WITHIN: Final = 60.0
 _ANSWERS_WITHIN: Final = 10.0
-_TOKEN_BYTES: Final = 32
 # The longest page of a worker in bytes. The metrics of many tools and the latest calls are far shorter.
 _LONGEST_PAGE: Final = 64 * 1024 * 1024
 

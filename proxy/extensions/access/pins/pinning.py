@@ -74,7 +74,7 @@ async def ask_servers(loaded: Loaded, names: frozenset[str], headers: Headers) -
     shown = tuple(map(_show_all, config.routes))
     plain = replace(
         config, routes=shown, listen=Listen(host="127.0.0.1", port=0), admin=None, sections={}, hooks=(), workers=1,
-        state=StateConfig(), on_escalation=None,
+        state=StateConfig(),
     )  # fmt: skip
     serving = await start_serving(replace(loaded, config=plain), log_to=io.StringIO(), environ={})
     found: dict[str, dict[str, Definition]] = {}

@@ -40,7 +40,7 @@ class TextEvent:
 
 class HeldText:
     """The text of one answer. `watch` says where calls may begin in it (None: nothing is held). `size` bytes of events
-    are held, behind `passed` characters of the text. `is_off`: nothing is held any more."""
+    are held, behind `passed` characters of the text."""
 
     def __init__(self, api: Api, watch: TextWatch | None) -> None:
         self.passed = 0
@@ -49,11 +49,6 @@ class HeldText:
         self._api = api
         self._held: list[TextEvent] = []
         self._part_at = 0  # where the text of the last part of the answer begins
-
-    @property
-    def is_off(self) -> bool:
-        """Whether nothing is held any more."""
-        return self._watch is None
 
     @property
     def text(self) -> str:

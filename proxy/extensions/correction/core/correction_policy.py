@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final, Protocol
 
-from proxy.core.contract.correction import Layer
 from proxy.core.model.value_class import value_class
+from proxy.extensions.correction.core.words import Layer
 
 POLICY_KEY: Final = "correct"
 

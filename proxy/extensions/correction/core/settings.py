@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Final
 
-from proxy.core.contract.correction import Layer
 from proxy.core.display.placeholders import fill_placeholders
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Headers, JsonValue
+from proxy.extensions.correction.core.words import Layer
 
 
 @value_class

@@ -158,14 +158,14 @@ class McpRouteRequest:
         listed = self.names.find(tool) or tool
         was_changed = body is not raw.body
         renamed = body if listed == tool else replace_tool_name(body, listed)
-        sent = binding.make_outgoing(raw, self.call_route.hop_fields, tool, renamed)
+        sent = binding.make_outgoing(raw, self.call_route.hop_fields, tool, renamed, math.inf, self.passed_on)
         headers = sent.headers
         if self.modern and was_changed:
             wanted = self.catalogue.mirrors(tool) if self.catalogue is not None else ()
             headers = update_headers(headers, listed, wanted, checked.value)
         elif listed != tool:
             headers = rename_in_headers(headers, listed)
-        return replace(sent, headers=headers, silence=math.inf, passed_on=self.passed_on)
+        return sent if headers is sent.headers else replace(sent, headers=headers)
 
     def find_complaint(self, checked: CheckedCall, reply: UpstreamReply) -> Failure | None:
         """Returns the failure where a result with `isError` rejects the arguments. Always None where the tools are

@@ -52,7 +52,7 @@ class ImportedOperation:
 
 @value_class
 class ListedOperation:
-    """One operation of a description. `name` is its operationId or ''; `in_path` are the names in its path.
+    """One operation of a description. `name` is its operationId or ''.
 
     `parameters`: those outside of a body, such as `status (query)`. `elsewhere`: the operation has servers of its own.
     """
@@ -61,9 +61,7 @@ class ListedOperation:
     method: str
     path: str
     summary: str
-    in_path: tuple[str, ...]
     parameters: tuple[str, ...]
-    takes_body: bool
     elsewhere: bool
 
 
@@ -196,9 +194,7 @@ def _listed_operation(document: JsonValue, operation: _Operation) -> ListedOpera
         operation.method.upper(),
         operation.path,
         str(operation.value.get("summary") or operation.value.get("description") or ""),
-        tuple(_IN_PATH.findall(operation.path)),
         tuple(dict.fromkeys(f"{name} ({where})" for where, name in places if where not in in_body)),
-        "requestBody" in operation.value or any(where in in_body for where, _ in places),
         bool(own) and own != list_servers(document),
     )
 

@@ -38,7 +38,7 @@ from proxy.extensions.mcp.core.listed_tools import (
 from proxy.extensions.mcp.core.tool_search import DESCRIBE
 from proxy.extensions.mcp.server.lists.catalogue import Catalogue, get_catalogues
 from proxy.extensions.mcp.server.lists.learner import Asked, Key, Known, Learner, ListRefused, Unlearned
-from proxy.interfaces import GuardedUpstream, JoinsServers, JudgesElsewhere
+from proxy.interfaces import GuardedUpstream, JudgesElsewhere
 from proxy.server.bound_route import RouteRequest
 from proxy.server.listed_request import Reports
 
@@ -118,8 +118,7 @@ class Asking:
 
     def list_servers(self) -> tuple[ToolServer, ...]:
         """Returns the servers that have the tools, where they are several."""
-        upstream = self.upstream
-        return upstream.list_servers() if isinstance(upstream, JoinsServers) else ()
+        return self.upstream.list_servers()
 
     async def tools(self, call: ToolCall) -> Tools | Failure | UpstreamReply:
         """Returns the tools to judge a call by, the upstream's own answer where it refuses this client, or the reason
