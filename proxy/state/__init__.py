@@ -7,7 +7,6 @@ need a server are extensions. `core.contract.attempts.add` defines for all of th
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from proxy.core.model.value_class import value_class
