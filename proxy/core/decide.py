@@ -53,6 +53,7 @@ _TOO_LONG: Final = Violation(codes.CONSTRAINT, (), "The arguments are too large 
 
 # The rule that finds a final output in prose.
 _EMBEDDED: Final = "embedded_json"
+_RESPELT: Final = {RESPELT}
 _TEXT: Final = TextLimits()
 
 # Constants, because each call reads them and a look-up of an enum's member is slow.
@@ -277,7 +278,7 @@ def _validate(call: ToolCall, document: Document, policy: ToolPolicy, check: Che
         return Reject(_failure(call, found, _TOO_MUCH if repaired.exhausted else "", mended))
     text = document.text
     if repaired.repairs:
-        is_respelt = text and all(made.rule == RESPELT for made in repaired.repairs)
+        is_respelt = text and {made.rule for made in repaired.repairs} == _RESPELT
         text = respell_text(text, repaired.value, repaired.repairs) if is_respelt else dumps_known(repaired.value)
         if len(text) > policy.max_body:
             return Reject(_failure(call, (_TOO_LONG,), _TOO_MUCH))

@@ -10,8 +10,10 @@ longer be recognised: mask secrets, shorten file paths, cut, escape. Neither fun
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import field
 from decimal import Decimal
+from functools import lru_cache
 from itertools import islice
 from math import isfinite
 from typing import Final, NamedTuple
@@ -26,8 +28,7 @@ from proxy.core.display.secrets import (
     shorten_paths,
 )
 from proxy.core.json.jsontext import LosslessFloat, write_number
-from proxy.core.model.value_class import value_class
-from proxy.core.model.values import Absent, FeedbackLimits, JsonValue, Pointer
+from proxy.core.model.values import Absent, FeedbackLimits, JsonValue, Pointer, value_class
 
 __all__ = [
     "MASK",
@@ -36,7 +37,6 @@ __all__ = [
     "clean_text",
     "display_value",
     "hide",
-    "is_secret_name",
     "is_secret_path",
     "make_hider",
     "sanitise_value",
@@ -61,12 +61,14 @@ _SHOWN_BEGINNING: Final = 8
 _TOO_SHORT: Final = 3
 
 _DEFAULT: Final = FeedbackLimits()
+_CONTAINERS: Final = (dict, list, tuple)
+_LISTS: Final = (list, tuple)
 
 
 def is_secret_path(path: Pointer, limits: FeedbackLimits) -> bool:
     """Whether any step of a path names a secret, by its own name or because the schema marks it."""
     for step in path:  # noqa: SIM110 - any() takes twice as long, and this runs for every value shown
-        if isinstance(step, str) and _secret(step, limits):
+        if isinstance(step, str) and (step in limits.secret_names or is_secret_name(step)):
             return True
     return False
 
@@ -88,7 +90,9 @@ def write_preview(
         return ""
     if value is not None and (sensitive or (path and is_secret_path(path, limits))):
         return cut(f'"{MASK}"', budget)
-    if not isinstance(value, dict | list | tuple):
+    if isinstance(value, str):
+        return _quote_text(value, budget, limits)
+    if not isinstance(value, _CONTAINERS):
         return _scalar(value, budget, limits)
     for depth, entries, width in _SHAPES:
         if _fits(value, depth, entries, width, budget):
@@ -101,18 +105,22 @@ def write_preview(
 def _fits(value: JsonValue, depth: int, entries: int, width: int, most: int) -> bool:
     """Whether a container of this size may fit into `most` code points: a quick estimate before the work of showing
     it."""
-    length, stack = 0, [(value, depth)]
+    length, stack = 2, [(value, depth)]
     while stack:
         item, left = stack.pop()
-        length += min(len(item), width) + 4 if isinstance(item, str) else 2
+        members: Iterable[JsonValue] = ()
+        if left and isinstance(item, dict):
+            members = islice(item.values(), entries)
+            for key in islice(item, entries):
+                length += min(len(key if isinstance(key, str) else type(key).__name__), width) + 4
+        elif left and isinstance(item, _LISTS):
+            members = item[:entries]
+        for inner in members:
+            length += min(len(inner), width) + 4 if isinstance(inner, str) else 2
+            if isinstance(inner, _CONTAINERS):
+                stack.append((inner, left - 1))
         if length > most:
             return False
-        if left and isinstance(item, dict):
-            for key, inner in _first(item, entries):
-                length += min(len(key), width) + 4
-                stack.append((inner, left - 1))
-        elif left and isinstance(item, list | tuple):
-            stack += [(inner, left - 1) for inner in item[:entries]]
     return True
 
 
@@ -217,6 +225,8 @@ def clean_text(text: str, limit: int, limits: FeedbackLimits = _DEFAULT) -> str:
     return cut(shorten_paths(mask_credentials(start, limit + _PATH_ROOM), limits.path_roots), limit)
 
 
+# Keys that are remembered are no longer than this.
+_SHORT_KEY: Final = 64
 # The longest path that is read whole: a path is shortened before the text is cut (PATH_MAX of Linux).
 _PATH_ROOM: Final = 4096
 
@@ -250,13 +260,26 @@ def _sanitised_object(value: dict[str, JsonValue], depth: int, entries: int, lim
     if value and depth == 0:
         return "{...}"
     shown: dict[str, JsonValue] = {}
+    room = max(limits.max_preview, 8)
     for key, item in _first(value, entries):
-        name = clean_text(key, max(limits.max_preview, 8), limits)
-        hidden = item is not None and _secret(key, limits)
-        shown[name] = MASK if hidden else _sanitise_members(item, depth - 1, entries, limits)
+        is_plain, is_secret = _read_key(key) if len(key) <= _SHORT_KEY else (False, is_secret_name(key))
+        name = key if is_plain and len(key) <= room else clean_text(key, room, limits)
+        if item is not None and (is_secret or key in limits.secret_names):
+            shown[name] = MASK
+        elif isinstance(item, str):
+            shown[name] = clean_text(item, max(limits.max_preview, 0), limits)
+        else:
+            shown[name] = _sanitise_members(item, depth - 1, entries, limits)
     if len(value) > entries:
         shown["..."] = f"(+{len(value) - entries} more)"
     return shown
+
+
+@lru_cache(maxsize=1024)  # the names of a schema, in every refusal
+def _read_key(key: str) -> tuple[bool, bool]:
+    """Whether a key is shown as it is where there is room for it, and whether it names a secret."""
+    is_path = "/" in key or "\\" in key
+    return not is_path and clean_text(key, len(key)) == key, is_secret_name(key)
 
 
 def _sanitised_array(
@@ -296,12 +319,16 @@ class Hider:
 
     def hide(self, text: str) -> str:
         """`text` with secrets masked and file paths shortened as in the value's own preview."""
+        return mask_credentials(self.hide_value(text))
+
+    def hide_value(self, text: str) -> str:
+        """`text` with what it quotes of the value masked and shortened, whatever else it holds."""
         for raw, secret in self.leaves:
             if secret:
                 text = _without_beginning(text.replace(raw, MASK), raw)
             elif raw in text:
                 text = text.replace(raw, shorten_paths(mask_credentials(raw), self.roots))
-        return mask_credentials(text)
+        return text
 
 
 _NOTHING: Final = Hider((), ())
@@ -352,8 +379,10 @@ def _without_beginning(text: str, raw: str) -> str:
 
 def _leaves(value: JsonValue, secret: bool, limits: FeedbackLimits) -> list[tuple[str, bool]]:
     """Texts inside a value and whether each is a secret. The longest come first, so that no part of one survives."""
-    if isinstance(value, Absent):
-        return []
+    if not isinstance(value, _CONTAINERS):
+        is_shown = isinstance(value, bool | Absent) or value is None or not (secret or isinstance(value, str))
+        text = "" if is_shown else value if isinstance(value, str) else _number(value)
+        return [(text, secret)] if len(text) >= _TOO_SHORT else []
     found: list[tuple[str, bool]] = []
     stack: list[tuple[JsonValue, bool]] = [(value, secret)]
     looked_at = 0

@@ -34,7 +34,9 @@ _FUNCTIONS_ROOM: Final = 240
 
 def show_text(value: str, result: ToolResult, limit: int = _DETAIL) -> str:
     """A text from outside as it may be shown: bounded, masked, without control characters."""
-    return "\n".join(escape(line) for line in clean_text(value, limit, result.limits).split("\n"))
+    clean = clean_text(value, limit, result.limits)
+    is_plain = clean.isascii() and clean.isprintable()
+    return clean if is_plain else "\n".join([escape(line) for line in clean.split("\n")])
 
 
 def list_errors(view: FailureView) -> list[JsonValue]:
@@ -74,18 +76,14 @@ def _brief_words(shown: Shown) -> tuple[dict[str, JsonValue], int]:
 def _cut_bytes(text: str, room: int) -> tuple[str, int]:
     """A text of at most `room` bytes of JSON between its quotes, and its bytes with them; one of wide characters may be
     cut shorter than it has to be."""
-    size = _measure(text)
+    if text.isascii() and text.isprintable():  # RFC 8259, section 7: of these only two characters are escaped
+        size = len(text) + text.count('"') + text.count("\\") + 2
+    else:
+        size = len(write_body(text))
     if size - 2 <= room:
         return text, size
     shorter = cut(text, max(0, room - 3) * len(text) // (size - 2))
-    return shorter, _measure(shorter)
-
-
-def _measure(text: str) -> int:
-    """The bytes of a text as JSON, quotes included."""
-    if text.isascii() and text.isprintable():  # RFC 8259, section 7: of these only two characters are escaped
-        return len(text) + text.count('"') + text.count("\\") + 2
-    return len(write_body(text))
+    return shorter, len(write_body(shorter))
 
 
 def cut_errors(found: Iterable[JsonValue]) -> list[JsonValue]:
@@ -103,8 +101,12 @@ def _brief_error(shown: Shown) -> dict[str, JsonValue]:
 
 def _fit(room: int, items: Iterable[JsonValue]) -> tuple[list[JsonValue], int]:
     """The first of the items, as many as fit into so many bytes of JSON, each with a comma, and the bytes left."""
+    every = list(items)
+    left = room - len(write_body(every)) + 1  # one bracket more than there are commas
+    if left >= 0 and every:
+        return every, left
     kept: list[JsonValue] = []
-    for item in items:
+    for item in every:
         size = len(write_body(item)) + 1
         if size > room:
             break
@@ -186,7 +188,7 @@ def _brief_details(view: FailureView) -> dict[str, JsonValue]:
     brief: dict[str, JsonValue] = {}
     for key, value in result.failure.details.items():
         shown = show_text(str(value), result, _BRIEF)
-        size = len("{:}") + _measure(str(key)) + _measure(shown)
+        size = len("{:}") + len(write_body(str(key))) + len(write_body(shown))
         if size <= room:
             brief[str(key)], room = shown, room - size
     left_out = view.left_out + len(view.shown) - len(list_errors(view))

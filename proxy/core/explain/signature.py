@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
-from typing import Final
+from typing import Final, NamedTuple
 
 from proxy.core.display.graphemes import cut, cut_sentences
 from proxy.core.explain.expectation import describe_types, is_sensitive, list_limits, write_literal
@@ -35,7 +35,7 @@ SHORT_ACCEPTS: Final = 400
 _ALL_KEYS: Final = 400
 # `Accepts` lines that a schema remembers: models repeat their mistakes.
 _REMEMBERED: Final = 16
-# A focus that takes more characters to spell holds names that a client has made up: its line is not remembered.
+# What takes more characters to spell holds names that a client has made up: its line is not remembered.
 _LONGEST_KEY: Final = 2000
 
 
@@ -59,20 +59,34 @@ class Focus:
     asked: set[str] = field(default_factory=set)
     undeclared: set[str] = field(default_factory=set)
 
-    def below(self, step: str | int) -> Focus:
-        """The focus of a member, made where there is none."""
-        return self.inside.setdefault("*" if isinstance(step, int) else step, Focus())
-
-    def spell(self) -> str:
-        """A text that is the same for every focus by which the same is written."""
-        inside = ", ".join(f"{step!r}: {self.inside[step].spell()}" for step in sorted(self.inside))
-        return f"({sorted(self.candidates)}{sorted(self.asked)}{sorted(self.undeclared)}{{{inside}}})"
-
     def at(self, path: Pointer) -> Focus:
         """The focus of a place, made with those above it."""
         focus = self
         for step in path:
-            focus = focus.below(step)
+            focus = focus.inside.setdefault("*" if isinstance(step, int) else step, Focus())
+        return focus
+
+
+class Wanted(NamedTuple):
+    """The places of which a `Focus` is made: those that are shown first, and those of keys that are asked for, that no
+    schema declares, or that an unknown key may have been meant for."""
+
+    shown: tuple[Pointer, ...] = ()
+    asked: tuple[Pointer, ...] = ()
+    undeclared: tuple[Pointer, ...] = ()
+    candidates: tuple[Pointer, ...] = ()
+
+    def make_focus(self) -> Focus:
+        """The focus on these places."""
+        focus = Focus()
+        for path in self.shown:
+            focus.at(path)
+        for path in self.asked:
+            focus.at(path[:-1]).asked.add(str(path[-1]))
+        for path in self.undeclared:
+            focus.at(path[:-1]).undeclared.add(str(path[-1]))
+        for path in self.candidates:
+            focus.at(path[:-1]).candidates.add(str(path[-1]))
         return focus
 
 
@@ -98,17 +112,16 @@ _ACCEPTS: Final = (
 )
 
 
-def write_accepts(node: Node, focus: Focus) -> tuple[str, ...]:
+def write_accepts(node: Node, wanted: Wanted) -> tuple[str, ...]:
     """What a schema takes, in several sizes, longest first; one where that is short."""
-    memo: dict[tuple[int, str], tuple[str, ...]] = node.schemas.memos.setdefault("accepts", {})
-    key = (id(node), focus.spell())
-    sizes = memo.get(key)
+    memo: dict[tuple[int, Wanted], tuple[str, ...]] = node.schemas.memos.setdefault("accepts", {})
+    sizes = memo.get((id(node), wanted))
     if sizes is None:
-        sizes = _write_sizes(node, focus)
-        if len(key[1]) <= _LONGEST_KEY:
+        sizes = _write_sizes(node, wanted.make_focus())
+        if len(str(wanted)) <= _LONGEST_KEY:
             if len(memo) >= _REMEMBERED:
                 memo.clear()
-            memo[key] = sizes
+            memo[id(node), wanted] = sizes
     return sizes
 
 

@@ -59,6 +59,8 @@ class ErrorCode:
     meaning: str
     remedy: str
 
+    __eq__, __hash__ = object.__eq__, object.__hash__  # each is one constant
+
     def __str__(self) -> str:
         return self.name
 
@@ -70,6 +72,8 @@ class ViolationCode:
     name: str
     hpd: str
     meaning: str
+
+    __eq__, __hash__ = object.__eq__, object.__hash__  # as above
 
     def __str__(self) -> str:
         return self.name

@@ -101,10 +101,13 @@ def list_applying(
 ) -> tuple[Node, ...]:
     """Every node that judges this very value: references, `allOf`, the chosen side of `if`, dependent schemas. Raises
     TooMuchWorkError."""
-    always = applies_always(node)
-    if not any(part.condition is not None or part.dependent for part in always):  # the same for every value
-        work.spend(len(always))
-        return always
+    memo: dict[int, tuple[Node, ...] | None] = node.schemas.memos.setdefault("applying", {})
+    if id(node) not in memo:
+        always = applies_always(node)
+        memo[id(node)] = None if any(part.condition is not None or part.dependent for part in always) else always
+    if (same := memo[id(node)]) is not None:  # the same for every value
+        work.spend(len(same))
+        return same
     found: dict[int, Node] = {}
     stack = [node]
     while stack:
@@ -295,14 +298,16 @@ def list_declared(nodes: Iterable[Node]) -> Set[str]:
 
 def list_required(nodes: Iterable[Node]) -> set[str]:
     """The keys that schemas require."""
+    if type(nodes) is tuple and len(nodes) == 1:
+        return set(nodes[0].required)
     return {key for node in nodes for key in node.required}
 
 
 # --- the rules of a place ---------------------------------------------------------------------------------------------
 _TEXT_RULES: Final = frozenset(TEXT_RULES)
 
-# The facts about a place that the rules see, and the rules that apply there, grouped by tier.
-Asked = tuple[Site, tuple[tuple[Rule, ...], ...]]
+# The names of the rules that are on at a place, the facts that they see, and those that apply there, grouped by tier.
+Asked = tuple[frozenset[str], Site, tuple[tuple[Rule, ...], ...]]
 
 _tiers = lru_cache(maxsize=256)(group_value_rules)
 
@@ -317,17 +322,23 @@ def may_change(rule: Rule, kind: type, site: Site) -> bool:
     return legal and issubclass(kind, rule.takes)
 
 
-def list_applicable_rules(node: Node, kind: type, rules: frozenset[str]) -> Asked:
-    """The rules to try on a refused value of this Python type at a node; computed once for each combination."""
-    memo: dict[tuple[int, type, frozenset[str]], Asked] = node.schemas.memos.setdefault("asked", {})
-    known = memo.get((id(node), kind, rules))
-    if known is None:
+def list_applicable_rules(node: Node, kind: type, rules: frozenset[str], is_member: bool) -> Asked | None:
+    """The rules to try on a refused value of this Python type at a node, a member of an object or another one; None
+    where `x-repair` leaves none on. Computed once for each combination."""
+    memo: dict[tuple[int, type, frozenset[str], bool], Asked | None] = node.schemas.memos.setdefault("asked", {})
+    key = (id(node), kind, rules, is_member)
+    if key not in memo:
+        allowed = read_facts(node).allowed
+        rules = rules if allowed is None else rules & allowed
         site = _with_items(node)
         if classes := rules & _TEXT_RULES:
             site = replace(site, classes=classes)
-        tiers = [tuple(rule for rule in tier if may_change(rule, kind, site)) for tier in _tiers(rules)]
-        known = memo[id(node), kind, rules] = site, tuple(tier for tier in tiers if tier)
-    return known
+        tiers = [
+            tuple(rule for rule in tier if (is_member or not rule.member) and may_change(rule, kind, site))
+            for tier in _tiers(rules)
+        ]
+        memo[key] = (rules, site, tuple(tier for tier in tiers if tier)) if rules else None
+    return memo[key]
 
 
 def _with_items(node: Node) -> Site:

@@ -7,8 +7,8 @@ from itertools import islice
 from typing import Final
 
 from proxy.core.display.graphemes import cut, escape
-from proxy.core.display.preview import MASK, clean_text, is_secret_name, is_secret_path
-from proxy.core.display.secrets import repeats_value
+from proxy.core.display.preview import MASK, clean_text, is_secret_path
+from proxy.core.display.secrets import is_secret_name, repeats_value
 from proxy.core.explain.expectation import describe_expectation
 from proxy.core.explain.places import list_members
 from proxy.core.json.jsontext import dumps, name_json_type
