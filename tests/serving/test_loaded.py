@@ -16,6 +16,8 @@ RARE: Final = {
     "fastjsonschema": "the process of the second judge",
     "proxy.core.second_judge.judge": "the process of the second judge",
     "proxy.core.second_judge.reference": "a schema that is wrong",
+    "aiohttp.web": "nothing: its applications, their routes and their files",
+    "aiohttp.web_fileresponse": "nothing",
     "ctypes": "nothing",
     "re2": "a schema with a pattern",
     "regex": "a pattern with lookaround",
