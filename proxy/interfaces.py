@@ -338,6 +338,17 @@ class ModelQuestion(Protocol):
         None where it was not asked."""
 
 
+@value_class
+class ReplacedAnswer:
+    """An answer of a model that another one took the place of, because its calls were wrong: `calls` are these, each a
+    record of its own with what was said of it as `result`. `valid` is what the model read of those that were not wrong;
+    `tokens` are what the question that was made of all that took, as its answer reports them."""
+
+    calls: Sequence[CallRecord]
+    valid: str
+    tokens: int
+
+
 @dataclass(slots=True)
 class CallRecord:
     """Everything telemetry may know of one request, filled while the call runs.
@@ -393,6 +404,7 @@ class CallRecord:
     policy: ToolPolicy | None = field(default=None, repr=False)
     checked: CheckedCall | None = field(default=None, repr=False)
     result: ToolResult | None = field(default=None, repr=False)
+    replaced: Sequence[ReplacedAnswer] = field(default=(), repr=False)  # answers of the model before the call's
     # The fields of its log line (telemetry/logs.py), which spans and kept calls show too; made once it has ended.
     line: dict[str, Any] | None = field(default=None, init=False, repr=False)
 

@@ -377,7 +377,7 @@ class Handler:
             record.trace_id = record.trace.trace_id
 
     def _finish(self, record: CallRecord) -> None:
-        record.ended = self._clock.now()
+        record.ended = record.ended or self._clock.now()
         others = record.upstream_seconds
         for stage in _WAITED_FOR:
             others += record.stages.get(stage, 0.0)

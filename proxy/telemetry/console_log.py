@@ -2,8 +2,8 @@
 
     11:42:39 add_reminder refused 2/3  /at VAL-010 wants date-time, got text of 19   14 ms (own 1.1)  conv 9f3a
 
-The parts are: time, tool, outcome, attempt, place and reason, total time and the proxy's own, conversation. A line
-holds no value of a call, and shows control and bidirectional characters as escapes.
+The parts are: time, tool, outcome, attempt, place and reason, why a model was asked again, total time and the proxy's
+own, conversation. A line holds no value of a call, and shows control and bidirectional characters as escapes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def format_call(entry: Entry, *, colors: bool = False) -> str:
         _add_colour(shown, outcome) if colors else shown,
     ]
     head = " ".join(part for part in parts if part)
-    tail = [_format_reason(entry), _format_times(entry)]
+    tail = [_format_reason(entry), _format_replaced(entry), _format_times(entry)]
     if conversation := str(entry.get("conversation", "")):
         tail.append(f"conv {conversation[:4]}")
     return "  ".join((head, *(part for part in tail if part)))
@@ -75,6 +75,13 @@ def _format_reason(entry: Entry) -> str:
         change = f" ({first['got']} -> {first['became']})" if "became" in first else ""
         return _format_line(f"{first['path'] or 'arguments'} {first['rule']}{change}", len(repairs) - 1)
     return escape(str(entry.get("error.type", "")))
+
+
+def _format_replaced(entry: Entry) -> str:
+    """What was wrong in the last of a model's answers that others took the place of."""
+    answers = entry.get("replaced", ())
+    wrong = next((call for call in (answers[-1]["calls"] if answers else ()) if "error.type" in call), None)
+    return f"asked again for {_format_reason(wrong)}" if wrong is not None else ""
 
 
 def _format_line(text: str, more: int) -> str:

@@ -144,6 +144,59 @@ async def test_the_upstreams_own_idle_time_counts_where_it_is_shorter() -> None:
     assert 1 == server.connections
 
 
+STREAM = b"HTTP/1.1 200 OK\r\nKeep-Alive: timeout=5\r\nTransfer-Encoding: chunked\r\n\r\n4\r\ngood\r\n0\r\n\r\n"
+
+
+async def relay(upstream: Http1Upstream) -> object:
+    """The body of a relayed request's answer; the fault where there is none."""
+    reply = await upstream.relay(UpstreamRequest("weather", "POST", "/api", (), b"{}", 300.0), None)
+    if isinstance(reply, UpstreamFault) or isinstance(reply.body, bytes):
+        return reply if isinstance(reply, UpstreamFault) else reply.body
+    return b"".join([piece async for piece in reply.body])
+
+
+async def test_a_request_that_meets_the_end_of_its_connection_is_lost_and_not_sent_again() -> None:
+    async def script(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _seen: Seen) -> None:
+        if len(server.seen) == 2:
+            writer.close()
+        else:
+            writer.write(STREAM)
+
+    async with before(script) as (server, upstream):
+        found = [await relay(upstream) for _ in range(3)]
+
+    assert [b"good", b"good"] == [found[0], found[2]]
+    assert isinstance(found[1], UpstreamFault)
+    assert ("connection_terminated", Executed.UNKNOWN) == (found[1].token, found[1].executed)
+    assert (3, 2) == (len(server.seen), server.connections)
+
+
+async def test_a_connection_rests_behind_a_stream_where_the_upstream_has_closed_one_there() -> None:
+    """As llama.cpp does, which promises to keep it: what is sent before the end has come would be lost."""
+    used: set[asyncio.StreamWriter] = set()
+    closes = True
+
+    async def script(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _seen: Seen) -> None:
+        if closes and writer in used:
+            writer.close()
+            return
+        used.add(writer)
+        writer.write(STREAM)
+        if len(used) == 1:
+            writer.close()
+
+    async with before(script) as (server, upstream):
+        found = [await relay(upstream)]
+        await run_others()  # the end has come, and was not met
+        found += [await relay(upstream) for _ in range(3)]
+        before_rest, closes = server.connections, False
+        pass_time(0.1)
+        await run_others()
+        found += [await relay(upstream) for _ in range(3)]  # a connection has outlived its rest
+
+    assert ([b"good"] * 7, 4, 4) == (found, before_rest, server.connections)
+
+
 async def test_the_connection_used_last_is_used_next_so_that_the_others_can_go() -> None:
     together = asyncio.Barrier(4)
 

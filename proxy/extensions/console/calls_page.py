@@ -8,7 +8,7 @@ sends it back as `after` to get only newer calls.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import parse_qs, unquote
 
@@ -105,9 +105,20 @@ def open_call(data: ConsoleData, kept: KeptCall, *, with_values: bool) -> dict[s
     shown["values"] = data.values if with_values else "off"
     values = data.recent.values.read(kept.seq) if data.recent.values is not None and with_values else None
     if values is not None:
-        came, went = (_read_value(text) for text in values)
-        shown |= {"came": came, **({"went": went} if values[1] else {})}
+        shown |= {name: _read_value(text) for name, text in zip(("came", "went"), values, strict=False) if text}
+        if kept.failure is not None and kept.failure.replaced:
+            shown["replaced"] = _add_values(kept.failure.replaced, iter(values[2:]))
     return shown
+
+
+def _add_values(answers: Iterable[Mapping[str, Any]], came: Iterator[bytes]) -> list[JsonValue]:
+    """A model's answers that others took the place of, with the arguments of their calls, in whose order `came` is."""
+
+    def add(call: Mapping[str, Any]) -> dict[str, JsonValue]:
+        text = next(came)
+        return {**call, "came": _read_value(text)} if text else {**call}
+
+    return [{**answer, "calls": [add(call) for call in answer["calls"]]} for answer in answers]
 
 
 def _read_value(text: bytes) -> JsonValue:

@@ -30,7 +30,7 @@ _TAKEN: Final = frozenset({"delivered", "repaired", "corrected", "passthrough"})
 
 def describe_copies(
     call: Mapping[str, Any],
-    values: tuple[bytes, bytes] | None,
+    values: tuple[bytes, ...] | None,
     shown: str,
     *,
     is_operator: bool,
@@ -68,7 +68,7 @@ def describe_copies(
     return {**found, "replay": True, **_find_expected(call, values)}
 
 
-def _find_expected(call: Mapping[str, Any], values: tuple[bytes, bytes]) -> dict[str, JsonValue]:
+def _find_expected(call: Mapping[str, Any], values: tuple[bytes, ...]) -> dict[str, JsonValue]:
     """The right arguments as `expected`, on one line, or why none are known. A line break of valid JSON stands between
     tokens."""
     if call.get("would_refuse") or (call["outcome"] == "refused" and call.get("errors")):

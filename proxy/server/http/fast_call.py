@@ -110,9 +110,9 @@ class FastCall:
             self._client.hand_over()
             return
         self._release()
+        self._client.answer(data)  # first, so that the client waits for nothing that is written down of its call
         self._handler.end(self)
         self.note_end()
-        self._client.answer(data)
 
     def _write_answer(self) -> bytes | None:
         if not isinstance(self.call, SentCall) or self.call_route is None:
@@ -128,8 +128,8 @@ class FastCall:
         except ValueError:  # a control character: the task refuses it
             return None
         record = self.record
-        record.response_bytes = len(body)
-        record.stages["answer"] = self._handler.now() - started
+        record.response_bytes, record.ended = len(body), self._handler.now()
+        record.stages["answer"] = record.ended - started
         return data
 
     def _write(self, delivered: Delivered, body: bytes, cors: Headers) -> bytes:

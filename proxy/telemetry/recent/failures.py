@@ -18,9 +18,10 @@ from proxy.core.display.secrets import mask_credentials, may_hold_secret
 from proxy.core.display.standins import describe_value
 from proxy.core.display.suggestions import is_same_name
 from proxy.core.envelope.feedback import write_feedback
-from proxy.core.envelope.view import show_path
+from proxy.core.envelope.view import show_name, show_path
 from proxy.core.explain.advice import add_advice
 from proxy.core.explain.places import find_value
+from proxy.core.json.jsontext import dumps
 from proxy.core.model.codes import CALL_NOT_ALLOWED, Severity
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import (
@@ -36,7 +37,7 @@ from proxy.core.model.values import (
     ToolResult,
     Violation,
 )
-from proxy.interfaces import CallRecord
+from proxy.interfaces import CallRecord, ReplacedAnswer
 
 # The most errors and repairs kept of one call, as many as the log's line lists.
 MOST_LISTED: Final = 20
@@ -57,13 +58,15 @@ Row = dict[str, Any]
 @value_class
 class KeptFailure:
     """The errors and repairs of one call without values, and the proxy's own answer to it, if it gave one. `got` says
-    of each error what type the value had."""
+    of each error what type the value had; `replaced` are a model's answers before that in which the call stood, as the
+    entry shows them."""
 
     violations: tuple[Violation, ...]
     got: tuple[str, ...]
     repairs: tuple[Row, ...]
     answer: ToolResult | None
     policy: ToolPolicy | None
+    replaced: tuple[Row, ...] = ()
 
     @property
     def errors(self) -> list[Row]:
@@ -77,7 +80,7 @@ class KeptFailure:
         for each in self.violations:
             length += len(each.message) + len(each.hint)
             length += sum([len(step) for step in each.path if isinstance(step, str)])
-        return length
+        return length + (len(dumps(self.replaced)) if self.replaced else 0)
 
     def fields(self) -> Row:
         """The fields that an entry shows."""
@@ -90,6 +93,8 @@ class KeptFailure:
             found["reason"] = self.answer.failure.message[:_LONGEST]
             if self.answer.history:
                 found["earlier"] = [line[:_LONGEST] for line in self.answer.history[-MOST_LISTED:]]
+        if self.replaced:
+            found["replaced"] = [dict(each) for each in self.replaced]
         return found
 
     def compose_answer(self) -> str:
@@ -103,8 +108,9 @@ def keep_failure(record: CallRecord) -> KeptFailure:
     sent = _find_sent(record)
     repairs = _describe_repairs(record, sent)
     came = list_errors(record)[:MOST_LISTED]
+    replaced = tuple([_keep_replaced(each) for each in record.replaced])
     if not came and record.result is None:  # a repaired call
-        return KeptFailure((), (), repairs, None, record.policy)
+        return KeptFailure((), (), repairs, None, record.policy, replaced)
     limits = _USUAL if record.policy is None else record.policy.feedback
     leaves = _list_leaves(sent)
     if record.outcome in _OF_THE_TOOL:
@@ -124,7 +130,20 @@ def keep_failure(record: CallRecord) -> KeptFailure:
         details = dict.fromkeys(answer.failure.details, MASK) if by_hook else answer.failure.details
         failure = replace(answer.failure, message=MASK, hint=MASK if answer.failure.hint else "", details=details)
         answer = replace(answer, failure=failure, history=(MASK,) * len(answer.history))
-    return KeptFailure(violations, got, repairs, answer, record.policy)
+    return KeptFailure(violations, got, repairs, answer, record.policy, replaced)
+
+
+def _keep_replaced(answer: ReplacedAnswer) -> Row:
+    """An answer that another one took the place of: its calls as they came, each with what the model read of it."""
+    return {"tokens": answer.tokens, "calls": [_keep_replaced_call(record, answer.valid) for record in answer.calls]}
+
+
+def _keep_replaced_call(record: CallRecord, valid: str) -> Row:
+    kept = keep_failure(record)
+    found = {"gen_ai.tool.name": show_name(record.tool), **kept.fields()}
+    if record.code:
+        found["error.type"] = record.code
+    return {**found, "model_read": kept.compose_answer() or valid}
 
 
 def list_errors(record: CallRecord) -> list[Violation]:

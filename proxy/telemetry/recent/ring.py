@@ -4,9 +4,10 @@
     RecentCalls.entries    the kept requests that a `CallFilter` lets through, newest first, as JSON objects
     RecentCalls.find       one of them by its number, for `open_call`
 
-An entry has the fields of the log's line, `seq`, `conversation`, and for each error `expected` and `got`. Entries are
-built only when somebody reads them, and the texts of the newest once for all readers. A reader remembers the number of
-the last entry that it has seen, so readers cost no memory here.
+An entry has the fields of the log's line, `seq`, `conversation`, for each error `expected` and `got`, and what is kept
+of answers that others took the place of (`replaced`). Entries are built only when somebody reads them, and the texts of
+the newest once for all readers. A reader remembers the number of the last entry that it has seen, so readers cost no
+memory here.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ KEPT: Final = 2000
 KEPT_WRONG: Final = 500
 # The characters of errors kept of all calls together: beyond it the oldest calls go, however few are kept.
 MOST_CHARACTERS: Final = 4 * 1024 * 1024
-# What is left out of a usual call's record: its line does not show it. A call with one of the first five is unusual.
+# What is left out of a usual call's record: its line does not show it. A call with one of the first five is unusual,
+# and so is one with answers before its own.
 _LEFT_OUT: Final = frozenset({
     "violations", "repairs", "questions", "answer_violations", "would_refuse",
     "repeated", "escalated", "hook_failures", "answer", "events", "corrections", "settling",
@@ -128,7 +130,8 @@ class RecentCalls:
         if self._only_wrong and not wrong:
             return
         self.last = seq = self.last + 1
-        usual = not (wrong or record.violations or record.repairs or record.questions or record.answer_violations)
+        found = record.violations or record.repairs or record.questions or record.answer_violations or record.replaced
+        usual = not (wrong or found)
         call = record.call
         who = "" if call is None else hash_conversation(call.conversation)  # its name is as long as the client likes
         told: tuple[Any, ...] | dict[str, Any] = _read_usual_fields(record) if usual else read_fields(record)

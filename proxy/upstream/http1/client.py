@@ -300,7 +300,8 @@ class Http1Upstream:
             raise
 
     def _give_back(self, connection: UpstreamConnection) -> None:
-        self._pool.give_back(connection, connection.reader.idle)
+        reader = connection.reader
+        self._pool.give_back(connection, reader.idle, streamed=reader.length is None)
 
 
 class Http1Exchange:

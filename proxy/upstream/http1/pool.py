@@ -3,6 +3,10 @@
 Waiting callers are served in order of arrival: each gets a freed connection, or the right to open one. The most
 recently used idle connection is reused first, so that the others grow old and close. A connection is reused only
 while it is younger than the idle limit and its socket is silent (`Connection.begin` checks).
+
+Some upstreams (llama.cpp) close a connection right behind a streamed answer, whatever they said. A request that meets
+the end is lost: a POST that may have arrived is not sent again (RFC 9110 section 9.2.2). Once an upstream was seen to
+do so, its connections rest behind streams until one outlives its rest.
 """
 
 from __future__ import annotations
@@ -11,9 +15,14 @@ import asyncio
 import math
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 from proxy.upstream.http1.connection import ConnectionState, UpstreamConnection
 from proxy.upstream.http1.faults import CLOSED, CONNECT_TIMEOUT, CONNECTION_LIMIT, GIVEN_UP, UNAVAILABLE, ExchangeError
+
+# Seconds behind a stream: a close within the first is the upstream's way to end one, and a rest lasts the second.
+_SOON: Final = 1.0
+_REST: Final = 0.1
 
 Dial = Callable[[Callable[[], UpstreamConnection], float], Awaitable[UpstreamConnection]]
 
@@ -31,6 +40,8 @@ class Pool:
         self._all: set[UpstreamConnection] = set()
         self._queue: OrderedDict[asyncio.Future[UpstreamConnection | None], None] = OrderedDict()
         self._closed = False
+        self._streamed: tuple[UpstreamConnection | None, float] = (None, -math.inf)  # the latest, and when it ended
+        self._rests = False
 
     @property
     def open(self) -> int:
@@ -68,15 +79,28 @@ class Pool:
             self._open += 1
         return await self._make(until - self._loop.time())
 
-    def give_back(self, connection: UpstreamConnection, idle: float | None = None) -> None:
-        """Frees a connection whose exchange is complete. `idle` is the upstream's own idle time in seconds."""
+    def give_back(self, connection: UpstreamConnection, idle: float | None = None, *, streamed: bool = False) -> None:
+        """Frees a connection whose exchange is complete. `idle` is the upstream's own idle time in seconds; `streamed`:
+        the length of the answer was not said before it."""
         if not connection.finish_exchange():
             return
         limit = self._idle_limit if idle is None else min(self._idle_limit, idle)
         if self._closed or limit <= 0:
             connection.retire()
+            return
+        now = self._loop.time()
+        if streamed:
+            self._streamed = (connection, now)
+        if streamed and self._rests:
+            connection.alarm.at(math.inf)
+            self._loop.call_later(_REST, self._end_rest, connection, now + limit)
         else:
-            self._park(connection, self._loop.time() + limit)
+            self._park(connection, now + limit)
+
+    def _end_rest(self, connection: UpstreamConnection, until: float) -> None:
+        if connection.state is ConnectionState.IDLE:
+            self._rests = False
+            self._park(connection, until)
 
     async def close(self) -> None:
         """Closes every connection. Callers that wait for one get an ExchangeError."""
@@ -116,7 +140,9 @@ class Pool:
             waiting.set_result(None)
 
     def _forget(self, connection: UpstreamConnection) -> None:
-        self._idle.pop(connection, None)
+        now, until = self._loop.time(), self._idle.pop(connection, math.inf)
+        if self._streamed[0] is connection and now < min(until, self._streamed[1] + _SOON):
+            self._rests = True
         if connection in self._all:  # `_make` frees one that broke while it was being opened
             self._all.discard(connection)
             self._free()

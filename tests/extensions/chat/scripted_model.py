@@ -18,9 +18,11 @@ from tests.extensions.chat.streams import (
     streamed,
 )
 from tests.serving.wire import Script, Seen
+from tests.steady import run_others
 
-# What the model says: a call by name and the text of its arguments, or words; bytes are the whole of an HTTP answer.
-Said = tuple[str, str] | str | bytes
+# What the model says: a call by name and the text of its arguments, or words; bytes are the whole of an HTTP answer, of
+# which the parts of a list come one after the other.
+Said = tuple[str, str] | str | bytes | list[bytes]
 _USED: Final = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
 _USED_BLOCKS: Final = {"input_tokens": 10, "output_tokens": 5}
 _DETAILS: Final = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
@@ -33,8 +35,12 @@ def answers_by(choose: Callable[[str, dict[str, Any]], Said]) -> Script:
     async def script(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seen: Seen) -> None:
         path, body = seen.start.split(" ")[1], json.loads(seen.body)
         said = choose(path, body)
-        writer.write(said if isinstance(said, bytes) else write_turn(path, said, stream=body.get("stream") is True))
-        await writer.drain()
+        if isinstance(said, tuple | str):
+            said = write_turn(path, said, stream=body.get("stream") is True)
+        for part in said if isinstance(said, list) else [said]:
+            writer.write(part)
+            await writer.drain()
+            await run_others()
 
     return script
 
@@ -59,6 +65,20 @@ def write_turn(path: str, said: tuple[str, str] | str, *, stream: bool) -> bytes
     if not isinstance(written, list):
         return whole(json.dumps(_complete(json.loads(written))).encode())
     return streamed([_complete_event(event) for event in written])
+
+
+def stream_text_and_call(path: str, words: Sequence[str], call: tuple[str, str]) -> list[bytes]:
+    """A streamed answer of text, and of a call that comes later."""
+    name, text = call
+    write = chat_stream
+    if path.endswith("/messages"):
+        write = messages_stream
+    elif path.endswith("/responses"):
+        write = responses_stream
+    events = [_complete_event(event) for event in write((text[:9], text[9:]), name, words)]
+    begun = next(at for at, event in enumerate(events) if name.encode() in event)
+    later = b"".join(events[begun:])
+    return [streamed(events).removesuffix(later), later]
 
 
 def _complete_event(event: bytes) -> bytes:

@@ -41,25 +41,42 @@ def chat_words(words: Sequence[str], finish: str = "stop") -> list[bytes]:
     return [first, *(_chunk({"content": word}) for word in words), _chunk({}, finish), b"data: [DONE]\n\n"]
 
 
-def responses_stream(pieces: Sequence[str], name: str = "get_weather") -> list[bytes]:
-    """Responses: a call whose arguments come in pieces."""
+def responses_stream(pieces: Sequence[str], name: str = "get_weather", text: Sequence[str] = ()) -> list[bytes]:
+    """Responses: text, then a call whose arguments come in pieces."""
     item = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": name}
     whole = {**item, "arguments": "".join(pieces), "status": "completed"}
+    place = {"output_index": 1 if text else 0}
+    message, said = _write_message(text) if text else (None, [])
+    output = [each for each in (message, whole) if each is not None]
     kinds: list[tuple[str, dict[str, Any]]] = [
         ("response.created", {"response": {"id": "r1", "output": []}}),
-        ("response.output_item.added", {"output_index": 0, "item": {**item, "arguments": "", "status": "in_progress"}}),
-        *(
-            ("response.function_call_arguments.delta", {"item_id": "fc_1", "output_index": 0, "delta": piece})
-            for piece in pieces
-        ),
+        *said,
+        ("response.output_item.added", {**place, "item": {**item, "arguments": "", "status": "in_progress"}}),
+        *(("response.function_call_arguments.delta", {"item_id": "fc_1", **place, "delta": piece}) for piece in pieces),
         (
             "response.function_call_arguments.done",
-            {"item_id": "fc_1", "output_index": 0, "name": name, "arguments": "".join(pieces)},
+            {"item_id": "fc_1", **place, "name": name, "arguments": "".join(pieces)},
         ),
-        ("response.output_item.done", {"output_index": 0, "item": whole}),
-        ("response.completed", {"response": {"id": "r1", "output": [whole], "usage": {"total_tokens": 15}}}),
+        ("response.output_item.done", {**place, "item": whole}),
+        ("response.completed", {"response": {"id": "r1", "output": output, "usage": {"total_tokens": 15}}}),
     ]  # fmt: skip
     return [data({"type": kind, **rest, "sequence_number": at}, kind) for at, (kind, rest) in enumerate(kinds)]
+
+
+def _write_message(words: Sequence[str]) -> tuple[dict[str, Any], list[tuple[str, dict[str, Any]]]]:
+    """A message of Responses, and its events."""
+    text, place = "".join(words), {"item_id": "msg_1", "output_index": 0, "content_index": 0}
+    part = {"type": "output_text", "text": text, "annotations": []}
+    item = {"type": "message", "id": "msg_1", "role": "assistant"}
+    whole = {**item, "status": "completed", "content": [part]}
+    return whole, [
+        ("response.output_item.added", {"output_index": 0, "item": {**item, "status": "in_progress", "content": []}}),
+        ("response.content_part.added", {**place, "part": {**part, "text": ""}}),
+        *(("response.output_text.delta", {**place, "delta": word}) for word in words),
+        ("response.output_text.done", {**place, "text": text}),
+        ("response.content_part.done", {**place, "part": part}),
+        ("response.output_item.done", {"output_index": 0, "item": whole}),
+    ]
 
 
 def messages_stream(pieces: Sequence[str], name: str = "get_weather", text: Sequence[str] = ()) -> list[bytes]:
@@ -100,18 +117,10 @@ def messages_words(words: Sequence[str]) -> list[bytes]:
 
 def responses_words(words: Sequence[str]) -> list[bytes]:
     """Responses: nothing but text."""
-    text, place = "".join(words), {"item_id": "msg_1", "output_index": 0, "content_index": 0}
-    part = {"type": "output_text", "text": text, "annotations": []}
-    item = {"type": "message", "id": "msg_1", "role": "assistant"}
-    whole = {**item, "status": "completed", "content": [part]}
+    whole, said = _write_message(words)
     kinds: list[tuple[str, dict[str, Any]]] = [
         ("response.created", {"response": {"id": "r1", "output": []}}),
-        ("response.output_item.added", {"output_index": 0, "item": {**item, "status": "in_progress", "content": []}}),
-        ("response.content_part.added", {**place, "part": {**part, "text": ""}}),
-        *(("response.output_text.delta", {**place, "delta": word}) for word in words),
-        ("response.output_text.done", {**place, "text": text}),
-        ("response.content_part.done", {**place, "part": part}),
-        ("response.output_item.done", {"output_index": 0, "item": whole}),
+        *said,
         ("response.completed", {"response": {"id": "r1", "status": "completed", "output": [whole]}}),
     ]
     return [data({"type": kind, **rest, "sequence_number": at}, kind) for at, (kind, rest) in enumerate(kinds)]

@@ -94,6 +94,19 @@ async def test_the_first_answer_stays_where_the_second_cannot_be_read(second: by
     assert (2, chat_answer(WRONG), "1") == (len(requests), seen.body, seen.header("tool-attempts"))
 
 
+FAILED = json.dumps({"error": {"message": "no room"}, "usage": {"prompt_tokens": 40, "total_tokens": 40}}).encode()
+
+
+@pytest.mark.parametrize("second", [answer("500 Oops", FAILED, JSON_TYPE), whole(FAILED)])
+async def test_what_a_second_answer_that_came_to_nothing_took_is_counted(second: bytes) -> None:
+    seen, _, line = await ask([whole(chat_answer(WRONG)), second])
+    made, wanted = json.loads(seen.body), json.loads(chat_answer(WRONG))
+    assert {"prompt_tokens": 50, "completion_tokens": 5, "total_tokens": 55} == made.pop("usage")
+    wanted.pop("usage")
+    assert wanted == made
+    assert ("1", "1", "40") == (seen.header("tool-attempts"), line["chat.attempts"], line["chat.tokens_again"])
+
+
 async def test_a_second_answer_in_text_is_an_answer() -> None:
     seen, _, _ = await ask([whole(chat_answer(WRONG)), whole(chat_text("Which city?"))])
     assert "Which city?" == json.loads(seen.body)["choices"][0]["message"]["content"]

@@ -121,6 +121,56 @@ async def test_the_first_answer_stays_where_the_second_breaks_off_before_it_says
     assert (b"".join(chat_stream(WRONG)), 2) == (seen.body, len(server.seen))
 
 
+def begin_block(tokens: int) -> bytes:
+    message = {"id": "m2", "type": "message", "role": "assistant", "content": [], "usage": {"input_tokens": tokens}}
+    return data({"type": "message_start", "message": message}, "message_start")
+
+
+CALL_BLOCK = [event for event in messages_stream(WRONG) if b'"index": 0' not in event]
+FAILED = {"id": "r2", "status": "failed", "error": {"code": "server_error"}, "usage": {"input_tokens": 40}}
+# An API -> a wrong answer, one that comes to nothing but reports 40 tokens, and the wrong one with the tokens of both.
+LOST: dict[str, tuple[str, bytes, list[bytes], bytes, bytes]] = {
+    "chat": (
+        CHAT,
+        chat_request(stream=True),
+        chat_stream(WRONG),
+        streamed([data({"error": {"message": "no room"}, "usage": {"prompt_tokens": 40, "total_tokens": 40}})]),
+        b"".join(chat_stream(WRONG)).replace(b'"usage": {"total_tokens": 15}', b'"usage": {"total_tokens":55}'),
+    ),
+    "responses": (
+        "/v1/responses",
+        responses_request(stream=True),
+        [each.replace(b'{"total_tokens": 15}', b'{"input_tokens": 15}') for each in responses_stream(WRONG)],
+        streamed([data({"type": "response.failed", "response": FAILED}, "response.failed")]),
+        b"".join(responses_stream(WRONG)).replace(b'"usage": {"total_tokens": 15}', b'"usage": {"input_tokens":55}'),
+    ),
+    "messages": (
+        "/v1/messages",
+        messages_request(stream=True),
+        CALL_BLOCK,
+        streamed([begin_block(40)]),
+        b"".join(CALL_BLOCK).replace(b'"usage": {"input_tokens": 10}', b'"usage": {"input_tokens":50}'),
+    ),
+}
+
+
+@pytest.mark.parametrize("api", LOST)
+async def test_what_a_second_answer_that_came_to_nothing_took_is_counted(api: str) -> None:
+    path, request, first, second, wanted = LOST[api]
+    seen, requests, line = await ask([streamed(first), second], path, request)
+    assert (wanted, 2) == (seen.body, len(requests))
+    assert ("1", "40", "report") == (line["chat.attempts"], line["chat.tokens_again"], line["validation.mode"])
+
+
+async def test_a_refused_stream_counts_what_its_own_answer_reports() -> None:
+    def write(tokens: int) -> bytes:
+        usage = b'{"prompt_tokens": %d}' % tokens
+        return streamed([event.replace(b'{"total_tokens": 15}', usage) for event in chat_stream(WRONG)])
+
+    seen, _, line = await ask([write(7), write(20)], model="{mode: refuse, retries: 1}")
+    assert (502, "2", "20") == (seen.status, line["chat.attempts"], line["chat.tokens_again"])
+
+
 async def test_the_deadline_holds_until_the_second_answer_says_something() -> None:
     left = [streamed(chat_stream(WRONG))]
 

@@ -11,7 +11,7 @@ import pytest
 from proxy.extensions.chat.core.call_prefix import TextWatch
 from proxy.extensions.chat.core.events import read_event
 from proxy.extensions.chat.core.found_calls import find_calls
-from proxy.extensions.chat.core.model_request import Api, read_model_request
+from proxy.extensions.chat.core.model_request import Api, ModelRequest, read_model_request
 from proxy.extensions.chat.core.next_question import count_tokens, sum_usage, write_next_question
 from proxy.extensions.chat.core.streamed_calls import HeldCalls
 from proxy.extensions.chat.core.streamed_text import HeldText
@@ -70,7 +70,7 @@ def list_odd(value: Any, place: Callable[[Any], Any] = lambda inner: inner) -> I
 @pytest.mark.parametrize("api", list(Api))
 def test_whole_answers_of_any_shape_are_read(api: Api) -> None:
     asked = read_model_request(api, REQUESTS[api])
-    assert asked is not None
+    assert isinstance(asked, ModelRequest)
     read = 0
     for answer in WHOLE[api]:
         for odd in list_odd(json.loads(answer)):

@@ -42,7 +42,7 @@ async def test_an_answer_that_begins_with_a_wrong_call_is_refused_before_it_begi
     assert ("refused", "get_weather") == (line["outcome"], line["gen_ai.tool.name"])
 
 
-@pytest.mark.parametrize("api", ["chat", "messages"])
+@pytest.mark.parametrize("api", APIS)
 async def test_an_error_ends_a_stream_whose_text_has_gone_out(api: str) -> None:
     events = APIS[api][2](WRONG, text=("It ", "rains"))
     begun = next(at for at, event in enumerate(events) if b"get_weather" in event)
@@ -68,7 +68,9 @@ async def test_an_error_ends_a_stream_whose_text_has_gone_out(api: str) -> None:
         writer.close()
         line = proxy.lines()[-1]
     assert b'"name"' not in text
-    error = json.loads(text.split(b"data: ")[-1].split(b"\n")[0])["error"]
+    told = json.loads(text.split(b"data: ")[-1].split(b"\n")[0])
+    assert told.get("sequence_number") == (begun if api == "responses" else None)
+    error = told if api == "responses" else told["error"]
     assert error["message"].startswith("The model's call is refused. ")
     assert "city" in error["message"]
     assert ("refused", "get_weather") == (line["outcome"], line["gen_ai.tool.name"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ from tests.extensions.chat.answers import WEATHER
 from tests.extensions.chat.client_runs import CLIENTS, NODE, run_client
 from tests.extensions.chat.recorded_turns import list_recorded_turns
 from tests.extensions.chat.samples import WHOLE
-from tests.extensions.chat.scripted_model import Said, answers_by, has_result
+from tests.extensions.chat.scripted_model import Said, answers_by, has_result, stream_text_and_call
 from tests.parties.environment import needs, python
 from tests.serving.proxied import proxied
 from tests.serving.wire import JSON_TYPE, answer, tool
@@ -57,15 +58,22 @@ Read = dict[str, dict[str, Any]]
 
 async def ask(sdk: str, turns: dict[str, Turn], model: str) -> Read:
     """Asks for each turn in each way of an SDK, through a route with these settings of `model`."""
-    party, words, ways = SDKS[sdk]
-    needs(party)
 
     def choose(_path: str, body: dict[str, Any]) -> Said:
         turn = turns[body["model"]]
         return turn.next_said if turn.next_said is not None and has_result(body) else turn.said
 
+    return await ask_model(sdk, choose, {name: turn.tools for name, turn in turns.items()}, model)
+
+
+async def ask_model(
+    sdk: str, choose: Callable[[str, dict[str, Any]], Said], models: dict[str, dict[str, Any]], model: str
+) -> Read:
+    """Asks each of the models, which have tools of their own, in each way of an SDK."""
+    party, words, ways = SDKS[sdk]
+    needs(party)
     routes = f"  - {{path: /v1, upstream: tools, repair: lenient, model: {model}}}"
-    asked = [{"model": name, "tools": turn.tools} for name, turn in turns.items()]
+    asked = [{"model": name, "tools": tools} for name, tools in models.items()]
     async with tool(answers_by(choose)) as server, proxied(routes, server.url) as proxy:
         found: Read = await run_client(words, proxy.port, asked)
     assert [*ways] == [*found]
@@ -143,3 +151,26 @@ async def test_an_answer_in_one_piece_that_is_refused_is_raised_as_the_sdks_own_
     found = await ask(sdk, {"wrong": Turn(TOOLS, WRONG)}, "{mode: refuse}")
     raised = {"wrong": {"error": "InternalServerError", "status": 502}}
     assert [raised] * (len(found) // 2) == [each for way, each in found.items() if not way.endswith("streamed")]
+
+
+# What an SDK makes of an error in a stream: OpenAI's for Python gives that of Responses as an event.
+ENDINGS: Final = {
+    "openai, Python": {"error": "APIError", "status": None},
+    "anthropic, Python": {"error": "APIStatusError", "status": 200},
+    "openai, TypeScript": {"error": "APIError", "status": None},
+    "anthropic, TypeScript": {"error": "APIError", "status": None},
+}
+
+
+@pytest.mark.parametrize("sdk", SDKS)
+async def test_the_error_that_ends_a_stream_is_read_as_the_sdks_own(sdk: str) -> None:
+    def choose(path: str, body: dict[str, Any]) -> Said:
+        return stream_text_and_call(path, ("It ", "rains"), WRONG) if body.get("stream") else "It rains"
+
+    found = await ask_model(sdk, choose, {"refused": TOOLS}, "{mode: refuse}")
+    read = {way: each["refused"] for way, each in found.items() if way.endswith("streamed")}
+    if sdk == "openai, Python":
+        message = read["responses, streamed"].pop("message")
+        assert message.startswith("The model's call is refused. Validation failed for tool 'get_weather'")
+        assert {"error": "INVALID_ARGUMENTS", "number": 8} == read.pop("responses, streamed")
+    assert dict.fromkeys(read, ENDINGS[sdk]) == read

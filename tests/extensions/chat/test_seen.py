@@ -10,9 +10,9 @@ import pytest
 
 from proxy.__main__ import main
 from tests.extensions.chat.answers import ROUTES, chat_answer, chat_request, chat_text, whole
-from tests.extensions.chat.streams import chat_stream, streamed
+from tests.extensions.chat.streams import chat_stream, data, streamed
 from tests.serving.proxied import proxied
-from tests.serving.wire import Seen, replies, tool
+from tests.serving.wire import Seen, answer, replies, tool
 
 CHAT = "/v1/chat/completions"
 SECRET = "Oslo-between-us"
@@ -80,21 +80,24 @@ async def test_no_more_models_than_fifty_have_series_of_their_own() -> None:
     assert 2.0 == calls['{model="_other",outcome="valid",route="/v1",tool="get_weather"}']
 
 
-UNREAD = {
-    "request": (chat_request(), ("Content-Encoding: br",), whole(b"{}")),
-    "too_long": (chat_request(), (), whole(chat_text("x" * 2_000))),
-    "no_json": (chat_request(), (), whole(b"{broken")),
-    "compressed": (chat_request(), (), whole(b"{}", "Content-Encoding: br")),
-    "cut": (chat_request(stream=True), (), streamed(chat_stream(('{"city"',))[:-3])),
-}
+UNREAD = [
+    ("request", chat_request(), ("Content-Encoding: br",), whole(b"{}")),
+    ("request", chat_request()[:-1], (), whole(b"{}")),
+    ("too_long", chat_request(), (), whole(chat_text("x" * 2_000))),
+    *(("no_json", chat_request(), (), whole(body)) for body in (b"{broken", b"Busy.", b"", b"[]", b"null")),
+    ("no_json", chat_request(), (), answer("200 OK", b"{}", "Content-Type: text/plain")),
+    ("compressed", chat_request(), (), whole(b"{}", "Content-Encoding: br")),
+    ("cut", chat_request(stream=True), (), streamed(chat_stream(('{"city"',))[:-3])),
+]
 
 
-@pytest.mark.parametrize("reason", UNREAD)
-async def test_what_is_relayed_unread_is_counted(reason: str) -> None:
-    request, headers, sent = UNREAD[reason]
+@pytest.mark.parametrize(("reason", "request_", "headers", "sent"), UNREAD)
+async def test_what_is_relayed_unread_is_counted(
+    reason: str, request_: bytes, headers: tuple[str, ...], sent: bytes
+) -> None:
     routes = "  - {path: /v1, upstream: tools, model: {max_answer: 1000}}"
     async with tool(replies(sent)) as server, proxied(routes, server.url) as proxy:
-        await proxy.post(CHAT, request, *headers)
+        await proxy.post(CHAT, request_, *headers)
         rows = read_rows(await proxy.ask_admin("/metrics"), "toolproxy_model_unread_total")
     assert {f'{{reason="{reason}",route="/v1"}}': 1.0} == rows
 
@@ -110,16 +113,21 @@ async def test_a_tool_whose_schema_cannot_be_used_is_told_of_once() -> None:
     assert [("/v1", "get_weather")] == [(line["route"], line["tool"]) for line in told]
 
 
-async def test_the_verb_calls_shows_model_calls(capsys: pytest.CaptureFixture[str]) -> None:
-    sent = chat_answer('{"city": "Oslo", "days": "3"}')
-    async with tool(replies(whole(sent))) as server, proxied(ROUTES, server.url) as proxy:
+async def test_the_verb_calls_shows_model_calls_and_why_a_model_was_asked_again(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    wrong, sent = chat_answer('{"days": 3}'), chat_answer('{"city": "Oslo", "days": "3"}')
+    routes = "  - {path: /v1, upstream: tools, model: {retries: 1}}"
+    async with tool(replies(whole(wrong), whole(sent))) as server, proxied(routes, server.url) as proxy:
         await proxy.post(CHAT, chat_request())
         words = ["calls", "--admin", f"127.0.0.1:{proxy.admin}"]
         assert 0 == await asyncio.to_thread(main, words)
         line = capsys.readouterr().out
         assert 0 == await asyncio.to_thread(main, [*words, "--json"])
         entry = json.loads(capsys.readouterr().out)
-    assert "get_weather (tiny) repaired" in line
+    assert "get_weather (tiny) repaired  /days string_to_integer (text of 1 -> integer)  " in line
+    assert "  asked again for /city VAL-001 wants string, got nothing  " in line
+    assert "Validation failed for tool 'get_weather' (attempt 1/2)" in entry["replaced"][0]["calls"][0]["model_read"]
     assert ("get_weather", "tiny") == (entry["gen_ai.tool.name"], entry["gen_ai.request.model"])
 
 
@@ -149,3 +157,54 @@ async def test_calls_are_found_by_their_model() -> None:
             for one in ("tiny", "large", "~LAR", "other")
         ]
     assert [["delivered"], ["repaired"], ["repaired"], []] == found
+
+
+REPLACED = (("get_weather", json.dumps({"days": SECRET})), ("getWeather", '{"city": "Oslo"}'), ("get_whether", "{}"))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("keeps", [True, False])
+async def test_what_the_model_read_of_an_answer_that_was_replaced_is_kept(keeps: bool, stream: bool) -> None:
+    token = "0123456789abcdef0123456789abcdef"
+    admin = f"{{listen: 127.0.0.1:0, token: {token}, values: {'full' if keeps else 'off'}}}"
+    login = f"Authorization: Bearer {token}"
+    routes = "  - {path: /v1, upstream: tools, model: {retries: 1}}"
+    wrong, right = (
+        write_calls(*REPLACED, stream=stream),
+        write_calls(("get_weather", '{"city": "Oslo"}'), stream=stream),
+    )
+    async with tool(replies(wrong, right)) as server, proxied(routes, server.url, admin=admin) as proxy:
+        await proxy.post(CHAT, chat_request(stream=stream))
+        listed = (await proxy.ask_admin("/-/calls", login)).body
+        (entry,) = json.loads(listed)["calls"]
+        shown = json.loads((await proxy.ask_admin(f"/-/calls/{entry['id']}", login)).body)
+        log = proxy.log.getvalue()
+    said = [one["content"] for one in json.loads(server.seen[1].body)["messages"][2:]]
+    (answer,), (opened,) = entry["replaced"], shown["replaced"]
+    assert 15 == answer["tokens"]
+    assert [("get_weather", "INVALID_ARGUMENTS"), ("get_weather", None), ("get_whether", "UNKNOWN_TOOL")] == [
+        (call["gen_ai.tool.name"], call.get("error.type")) for call in answer["calls"]
+    ]
+    first, second, third = answer["calls"]
+    assert [("/city", "nothing"), ("/days", f"text of {len(SECRET)}")] == sorted(
+        (error["path"], error["got"]) for error in first["errors"]
+    )
+    assert said[0].replace(SECRET, "***") == first["model_read"]
+    assert said[1:] == [second["model_read"], third["model_read"]]
+    came = [{"days": SECRET}, {"city": "Oslo"}, {}] if keeps else [None] * 3
+    assert came == [call.get("came") for call in opened["calls"]]
+    assert answer["calls"] == [{key: call[key] for key in call if key != "came"} for call in opened["calls"]]
+    assert SECRET not in log + listed.decode()
+
+
+def write_calls(*calls: tuple[str, str], stream: bool) -> bytes:
+    """An answer of several calls by name and arguments."""
+    made = [
+        {"index": at, "id": f"call_{at}", "type": "function", "function": {"name": name, "arguments": text}}
+        for at, (name, text) in enumerate(calls)
+    ]
+    if not stream:
+        return whole(chat_answer("{}", tool_calls=made))
+    usage = {"prompt_tokens": 10, "completion_tokens": 5}
+    choice = {"index": 0, "delta": {"tool_calls": made}, "finish_reason": "tool_calls"}
+    return streamed([data({"choices": [choice]}), data({"choices": [], "usage": usage}), b"data: [DONE]\n\n"])

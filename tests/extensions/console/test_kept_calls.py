@@ -13,7 +13,8 @@ from proxy.core.contract.attempts import hash_conversation
 from proxy.core.model import codes
 from proxy.core.model.values import Conversation, Document, Failure, Rung, ToolCall, ToolResult, Violation
 from proxy.core.rules.rules import LEVEL_MEANINGS
-from proxy.interfaces import CallRecord, Trace
+from proxy.interfaces import CallRecord, ReplacedAnswer, Trace
+from proxy.telemetry.recent.kept_values import KeptValues
 from proxy.telemetry.recent.ring import CallFilter, KeptCall, RecentCalls, make_entry, read_figures
 from tests.serving.proxied import WEATHER, Proxied, proxied, told
 from tests.serving.wire import JSON_TYPE, answer, replies, tool
@@ -319,3 +320,17 @@ def test_of_the_trace_of_a_usual_call_the_ids_alone_are_kept() -> None:
 
     assert replace(trace, state="") in kept.told
     assert "b7ad" == make_entry(kept)["span_id"]
+
+
+def test_answers_that_others_took_the_place_of_push_the_oldest_out_before_they_fill_memory() -> None:
+    values = KeptValues("full", room=100_000)
+    recent = RecentCalls(lambda: 0.0, values=values)
+    sent = ToolCall("weather", Document(b'"%b"' % (b"x" * 9_000), "x" * 9_000), "1", Conversation("", Rung.HEADER))
+    before = CallRecord("r-1", "/v1", tool="weather", outcome="delivered", call=sent)
+    for number in range(20):
+        answer = ReplacedAnswer([before, before], "w" * 300_000, 5)
+        recent.finished(CallRecord(f"r-{number}", "/v1", outcome="passthrough", replaced=[answer]))
+
+    assert (20, 6) == (recent.last, recent.size)
+    assert (9_002, 0) == tuple(len(text) for text in (values.read(20) or ())[2:])
+    assert [*range(11, 21)] == [seq for seq in range(21) if values.read(seq) is not None]

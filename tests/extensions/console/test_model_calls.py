@@ -72,4 +72,8 @@ def look_for_calls(started: Served, running: Any) -> None:
         shown.keyboard.press("Enter")
         wait_until(shown, "location.hash.includes('model=tiny') && document.querySelectorAll('.call').length === 1")
         shown.locator(".call").click()
-        shown.get_by_text("asked 2 times, 15 tokens for asking again").wait_for()
+        shown.get_by_text("answered 2 times, 15 tokens for asking again").wait_for()
+        shown.get_by_text("Answer 1, after which the model was asked again (15 tokens)").wait_for()
+        shown.get_by_text("get_weather /city").wait_for()
+        read = shown.locator(".open pre").last.inner_text()
+        assert "Validation failed for tool 'get_weather' (attempt 1/2)" in read

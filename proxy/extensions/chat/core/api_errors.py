@@ -9,7 +9,7 @@ from typing import Final
 
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import JsonValue
-from proxy.extensions.chat.core.events import write_event
+from proxy.extensions.chat.core.events import read_event, write_event
 from proxy.extensions.chat.core.model_request import Api
 
 # Status -> the type of Anthropic's errors; 5xx are `api_error`.
@@ -32,9 +32,12 @@ def make_error(api: Api, status: int, code: str, message: str) -> JsonValue:
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
-def write_error_event(api: Api, code: str, message: str) -> bytes:
-    """The event that ends a streamed answer."""
+def write_error_event(api: Api, code: str, message: str, after: bytes) -> bytes:
+    """The event that ends a streamed answer, behind the event `after`. Those of Responses are numbered."""
     if api is Api.RESPONSES:
-        return write_event(dumps({"type": "error", "code": code, "message": message, "param": None}), "error")
+        before = read_event(after)
+        number = before.get("sequence_number") if isinstance(before, dict) else None
+        told: dict[str, JsonValue] = {"type": "error", "code": code, "message": message, "param": None}
+        return write_event(dumps({**told, "sequence_number": number + 1 if isinstance(number, int) else 0}), "error")
     name = "error" if api is Api.MESSAGES else ""
     return write_event(dumps(make_error(api, 502, code, message)), name)

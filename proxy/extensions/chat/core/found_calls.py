@@ -14,6 +14,8 @@ from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.extensions.chat.core.model_request import Api
 
+# Where an answer has its parts.
+_PARTS: Final = {Api.CHAT: "choices", Api.RESPONSES: "output", Api.MESSAGES: "content"}
 # What tells no two names of tools apart.
 _SEPARATORS: Final = re.compile(r"[\s_.\-/:]+")
 
@@ -45,6 +47,11 @@ class CallChange:
 def find_calls(api: Api, text: bytes, answer: JsonValue) -> list[FoundCall]:
     """The calls of tools of the request in an answer, in its order. `text` is the JSON of `answer`."""
     return [call for call in _FINDERS[api](text, answer) if call is not None] if isinstance(answer, dict) else []
+
+
+def is_answer(api: Api, value: JsonValue) -> bool:
+    """Whether a JSON value is an answer of a model, and not what some servers send with status 200 in its place."""
+    return isinstance(value, dict) and isinstance(value.get(_PARTS[api]), list) and not value.get("error")
 
 
 def write_changes(text: bytes, changes: list[CallChange]) -> bytes:

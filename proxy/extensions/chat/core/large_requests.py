@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from proxy.core.json.jsontext import TRUSTED, dumps, join_frame, parse, split_frame
 from proxy.core.model.values import JsonProblem, JsonValue
-from proxy.extensions.chat.core.model_request import Api, read_model_request
+from proxy.extensions.chat.core.model_request import Api, ModelRequest, read_model_request
 from proxy.extensions.chat.core.next_question import write_next_question
 
 REDUCE: Final = "proxy.extensions.chat.core.large_requests:reduce_request"
@@ -19,10 +19,10 @@ _READ: Final = ("model", "stream", "n", "tools", "tool_choice", "parallel_tool_c
 
 
 def reduce_request(payload: bytes, _shared: bytes = b"") -> bytes:
-    """A request without its messages; of items only the tools that they bring. A text that is no object stays."""
+    """A request without its messages; of items only the tools that they bring. Nothing is left of what is no JSON."""
     body = parse(payload, TRUSTED)
-    if isinstance(body, JsonProblem) or not isinstance(body, dict):
-        return b"null"
+    if not isinstance(body, dict):
+        return b"" if isinstance(body, JsonProblem) else b"null"
     reduced: dict[str, JsonValue] = {key: body[key] for key in _READ if key in body}
     items = body.get("input")
     if isinstance(items, list):
@@ -40,7 +40,7 @@ def extend_request(payload: bytes, _shared: bytes = b"") -> bytes:
     head: Any
     head, body = split_frame(payload)
     asked = read_model_request(Api(head["api"]), body)
-    if asked is None:
+    if not isinstance(asked, ModelRequest):
         return b""
     results = [(call_id, text) for call_id, text in head["results"]]
     return write_next_question(asked, head["answer"], results) or b""

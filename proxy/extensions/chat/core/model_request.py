@@ -83,11 +83,13 @@ def find_api(method: str, path: str) -> Api | None:
     return next((api for end, api in API_PATHS if path.endswith(end)), None)
 
 
-def read_model_request(api: Api, text: bytes) -> ModelRequest | None:
-    """What a request's body asks for; None where it is no JSON object, names no tool, or forbids calls
+def read_model_request(api: Api, text: bytes) -> ModelRequest | JsonProblem | None:
+    """What a request's body asks for; None where it is no object, names no tool, or forbids calls
     (`tool_choice: none`)."""
     body = parse(text, TRUSTED)
-    if isinstance(body, JsonProblem) or not isinstance(body, dict) or _forbids_calls(body.get("tool_choice")):
+    if isinstance(body, JsonProblem):
+        return body
+    if not isinstance(body, dict) or _forbids_calls(body.get("tool_choice")):
         return None
     tools: dict[str, ListedTool] = {}
     for tool in _list_tools(api, body.get("tools")):

@@ -33,6 +33,12 @@ def is_opening(api: Api, event: bytes) -> bool:
     return not any(said) and all(choice.get("finish_reason") is None for choice in choices)
 
 
+def is_error(event: bytes) -> bool:
+    """Whether an event says that the answer failed."""
+    value = read_event(event)
+    return isinstance(value, dict) and (value.get("type") in ("error", "response.failed") or bool(value.get("error")))
+
+
 def find_usage(events: Iterable[bytes]) -> dict[str, JsonValue]:
     """The usage that the events of an answer report, later ones over earlier ones."""
     found: dict[str, JsonValue] = {}
@@ -49,8 +55,8 @@ def add_usage(event: bytes, before: JsonValue) -> bytes:
     value, changes = read_event(event), dict[Pointer, bytes]()
     for place in _PLACES:
         usage = _look_up(value, place)
-        if isinstance(usage, dict) and usage and isinstance(before, dict):
-            changes[place] = dumps(sum_usage({key: before[key] for key in usage if key in before}, usage))
+        if isinstance(usage, dict) and isinstance(before, dict) and (keys := usage.keys() & before.keys()):
+            changes[place] = dumps(sum_usage({key: before[key] for key in keys}, usage))
     return change_event(event, changes)
 
 

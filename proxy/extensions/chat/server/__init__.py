@@ -1,6 +1,7 @@
 """Answers the requests of routes with `model`.
 
 model_relay.py     one request, from its body to the answer
+model_exchange.py  the answers to it: judged, and asked for again
 judged_stream.py   a streamed answer, whose calls are held until they are whole
 call_judge.py      judges the calls of one answer by the tools of its request
 asking_again.py    asks the model again whose calls cannot be repaired

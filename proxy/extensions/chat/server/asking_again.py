@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import field
+from dataclasses import field, replace
 
 from proxy.core.envelope.feedback import write_feedback
 from proxy.core.explain.advice import add_advice
@@ -44,29 +44,60 @@ class JudgedAnswer:
 
 
 @value_class
-class Spending:
-    """What the answers to one request took so far: how many there were, the sum of the `usage` that they report, and
-    the tokens of the latest one. `again` are the tokens of those after the first, `reported` those of them that the
-    answers report. An answer that reports none counts as one token for each byte of its question and its calls: no
-    tokenizer makes more of them."""
+class CountedAnswer:
+    """One answer to a request: its calls, and the tokens that it reports."""
 
-    answers: int = 0
+    calls: list[JudgedCall]
+    tokens: int
+
+
+@value_class
+class Spending:
+    """What the answers to one request took so far: each of them, the sum of the `usage` that they report, and the
+    tokens of the latest one. `again` are the tokens of those after the first. An answer that reports none counts as one
+    token for each byte of its question and its calls: no tokenizer makes more of them. `lost` are the tokens of an
+    answer that came to nothing."""
+
+    counted: tuple[CountedAnswer, ...] = ()
     usage: JsonValue = None
     latest: int = 0
     again: int = 0
-    reported: int = 0
+    lost: int = 0
 
-    def add(self, usage: JsonValue, size: int) -> Spending:
+    @property
+    def answers(self) -> int:
+        """How many there were."""
+        return len(self.counted)
+
+    @property
+    def reported(self) -> int:
+        """The tokens of asking again that the answers report."""
+        return sum([each.tokens for each in self.counted[1:]]) + self.lost
+
+    def add(self, calls: list[JudgedCall], usage: JsonValue, size: int) -> Spending:
         """With another answer; `size` is what counts where it reports no usage, in bytes."""
         reported = count_tokens(usage)
         latest, again = reported or size, self.answers > 0
         summed = sum_usage(self.usage, usage) if again else usage
-        return Spending(self.answers + 1, summed, latest, self.again + latest * again, self.reported + reported * again)
+        return Spending((*self.counted, CountedAnswer(calls, reported)), summed, latest, self.again + latest * again)
+
+    def add_lost(self, usage: JsonValue) -> Spending:
+        """With an answer that came to nothing, after which none is asked for."""
+        if not isinstance(usage, dict) or not usage:
+            return self
+        return replace(self, usage=sum_usage(self.usage, usage), lost=count_tokens(usage))
 
     def may_go_on(self, settings: ModelSettings) -> bool:
         """Whether the model may be asked once more; the next answer is taken to cost what the latest did."""
         retries = settings.retries if settings.retry_deadline else 0
         return self.answers <= retries and self.again + self.latest <= settings.retry_tokens
+
+
+@value_class
+class LostAnswer:
+    """An answer to another question that came to nothing, with what it says of its tokens all the same."""
+
+    usage: JsonValue = None
 
 
 @value_class
@@ -86,22 +117,26 @@ async def ask_until_right(
     asked: ModelRequest,
     settings: ModelSettings,
     write: WriteQuestion,
-    ask: Callable[[bytes], Awaitable[JudgedAnswer | None]],
+    ask: Callable[[bytes], Awaitable[JudgedAnswer | LostAnswer]],
 ) -> FinalAnswer:
-    """The first answer whose calls are all right, or the last one. `ask` sends a body and judges its answer; None where
-    there is none that can be read, and then the answer before it stays."""
-    answer, spent = first, Spending().add(first.usage, asked.size + len(first.text))
+    """The first answer whose calls are all right, or the last one. `ask` sends a body and judges its answer; where that
+    came to nothing, the answer before it stays."""
+    answer, spent = first, Spending().add(first.calls, first.usage, asked.size + len(first.text))
     try:
         async with asyncio.timeout(settings.retry_deadline or None):
             while answer.failed is not None and spent.may_go_on(settings):
                 results = write_results(answer.calls, spent.answers, settings.retries)
                 body = await write(answer.value, results)
-                if body is None or (found := await ask(body)) is None:
+                if body is None:
                     break
-                answer, spent = found, spent.add(found.usage, len(body) + len(found.text))
+                if isinstance(found := await ask(body), LostAnswer):
+                    spent = spent.add_lost(found.usage)
+                    break
+                answer, spent = found, spent.add(found.calls, found.usage, len(body) + len(found.text))
     except TimeoutError:
         pass
-    if spent.answers == 1 or not isinstance(spent.usage, dict) or isinstance(parse(answer.written), JsonProblem):
+    is_sum = spent.answers > 1 or spent.lost > 0
+    if not is_sum or not isinstance(spent.usage, dict) or isinstance(parse(answer.written), JsonProblem):
         return FinalAnswer(answer, spent)
     summed = replace_value(answer.written, ("usage",), dumps(spent.usage))
     return FinalAnswer(JudgedAnswer(answer.text, answer.value, answer.calls, summed), spent)

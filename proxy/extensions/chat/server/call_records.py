@@ -3,32 +3,57 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
+from typing import Final
 
 from proxy.core.contract.policy import Mode
 from proxy.core.display.preview import clean_text
+from proxy.core.model.values import Attempt
+from proxy.extensions.chat.config.model_section import ModelSettings
 from proxy.extensions.chat.core.model_request import ModelRequest
-from proxy.extensions.chat.server.asking_again import FinalAnswer
+from proxy.extensions.chat.core.next_question import REPEAT
+from proxy.extensions.chat.server.asking_again import FinalAnswer, Spending, explain_call
 from proxy.extensions.chat.server.call_judge import JudgedCall
-from proxy.interfaces import CallRecord
+from proxy.interfaces import CallRecord, ReplacedAnswer
 from proxy.server.listed_request import ListedRequest
 
+# The most calls that are kept of an answer that another one took the place of.
+_MOST_CALLS: Final = 20
 
-def note_calls(listed: ListedRequest, asked: ModelRequest, found: FinalAnswer, now: float, *, refuses: bool) -> None:
-    """Notes the calls of the answer that the client reads. The request's own record is told at its end, the others at
-    once; `now` in seconds on the monotonic clock. `refuses`: an answer with wrong calls reached nobody, and only those
-    are noted."""
+
+def note_calls(
+    listed: ListedRequest, asked: ModelRequest, found: FinalAnswer, now: float, settings: ModelSettings
+) -> None:
+    """Notes the calls of the answer that the client reads, and in the request's own record those of the answers before
+    it. That record is told at its end, the others at once; `now` in seconds on the monotonic clock. In mode `refuse` an
+    answer with wrong calls reached nobody, and only those are noted."""
     notes = {"gen_ai.request.model": clean_text(asked.model, 60)}
-    if found.spent.answers > 1:
+    if found.spent.answers > 1 or found.spent.lost:
         notes |= {"chat.attempts": str(found.spent.answers), "chat.tokens_again": str(found.spent.reported)}
     listed.record.notes = {**listed.record.notes, **notes}
     blank = replace(listed.record, stages={}, response_bytes=0, ended=now)
-    is_refused = refuses and found.answer.failed is not None
+    listed.record.replaced = _list_replaced(blank, found.spent, settings.retries)
+    is_refused = settings.mode == "refuse" and found.answer.failed is not None
     calls = [each for each in found.answer.calls if each.failure is not None or not is_refused]
     for position, each in enumerate(calls):
         record = replace(blank) if position else listed.record
         _fill_record(record, each, is_refused=is_refused)
         if position:
             listed.tell(record)
+
+
+def _list_replaced(blank: CallRecord, spent: Spending, retries: int) -> list[ReplacedAnswer]:
+    """The answers before the last one; the tokens of each are those of the answer behind it."""
+    made = []
+    for at, (answer, next_) in enumerate(pairwise(spent.counted), 1):
+        records = []
+        for each in answer.calls[:_MOST_CALLS]:
+            records.append(record := replace(blank))
+            _fill_record(record, each, is_refused=True)
+            if each.failure is not None:
+                record.result = explain_call(each, Attempt(at, retries + 1))
+        made.append(ReplacedAnswer(records, REPEAT, next_.tokens))
+    return made
 
 
 def _fill_record(record: CallRecord, judged: JudgedCall, *, is_refused: bool) -> None:

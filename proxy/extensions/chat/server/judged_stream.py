@@ -24,10 +24,12 @@ from proxy.extensions.chat.core.call_prefix import TextWatch
 from proxy.extensions.chat.core.events import COMMENT, EventSplitter
 from proxy.extensions.chat.core.found_calls import FoundCall
 from proxy.extensions.chat.core.model_request import Api
-from proxy.extensions.chat.core.stream_usage import add_usage, find_usage, is_opening
+from proxy.extensions.chat.core.next_question import sum_usage
+from proxy.extensions.chat.core.stream_usage import add_usage, find_usage, is_error, is_opening
 from proxy.extensions.chat.core.streamed_calls import HeldCalls
 from proxy.extensions.chat.core.streamed_text import HeldText
 from proxy.extensions.chat.core.written_calls import NewCall
+from proxy.extensions.chat.server.asking_again import LostAnswer
 from proxy.extensions.chat.server.call_judge import JudgedCall
 from proxy.upstream import ReplyBroken
 from proxy.upstream.faults import close_body
@@ -40,24 +42,25 @@ JudgeCalls = Callable[[list[FoundCall]], Awaitable[list[JudgedCall]]]
 FindInText = Callable[[str], Awaitable[tuple[str, list[JudgedCall]] | None]]
 # Asks the model again for the sake of these calls, with the usage that their answer reports; gives the next answer, if
 # there is one.
-AskOn = Callable[[list[JudgedCall], dict[str, JsonValue]], Awaitable["JudgedStream | None"]]
+AskOn = Callable[[list[JudgedCall], dict[str, JsonValue]], Awaitable["JudgedStream | LostAnswer"]]
 
 
 @value_class
 class StreamSteps:
     """What happens to an answer: its calls are judged, looked for in its text where `watch` (None: nowhere) sees that
     they may begin, and the model is asked again for better ones (None: not), for which it has `deadline` seconds.
-    `note` is told of an answer that went on once it has ended: of its calls, the usage that it reports, and why a call
-    in it may have passed unread (`too_long`, `cut`). `write_error` (None: wrong calls go on as they are) makes the
-    event that ends the stream in their place."""
+    `note` is told of an answer that went on once it has ended: of its calls, the usage that it reports, that of a next
+    answer that came to nothing, and why a call in it may have passed unread (`too_long`, `cut`). `write_error` (None:
+    wrong calls go on as they are) makes the event that ends the stream in their place, behind the last event that has
+    gone out."""
 
     judge: JudgeCalls
     find: FindInText
     watch: TextWatch | None
-    note: Callable[[list[JudgedCall], dict[str, JsonValue], str], None]
+    note: Callable[[list[JudgedCall], dict[str, JsonValue], dict[str, JsonValue], str], None]
     again: AskOn | None
     deadline: float = 0.0
-    write_error: Callable[[JudgedCall], bytes] | None = None
+    write_error: Callable[[JudgedCall, bytes], bytes] | None = None
 
 
 class _State(Enum):
@@ -71,15 +74,15 @@ class _State(Enum):
 class JudgedStream:
     """The body of one answer. `limit` bounds what is held, in bytes; `usage` is that of the answers before this one,
     None for the first. `judged` are the calls that were released; `refused` is the call for whose sake an error of ours
-    has to take the place of the answer, nothing of which has gone out. `is_cut`: it ended while something was held.
-    `is_taken`: the client gets this answer."""
+    has to take the place of the answer, nothing of which has gone out. `is_void`: it ended while something was held, or
+    began with an error. `is_taken`: the client gets this answer."""
 
     def __init__(
         self, api: Api, reply: UpstreamReply, steps: StreamSteps, limit: int, usage: dict[str, JsonValue] | None = None
     ) -> None:
         self.judged: list[JudgedCall] = []
         self.refused: JudgedCall | None = None
-        self.is_cut = False
+        self.is_void = False
         self.is_taken = usage is None
         self._api = api
         self._reply = reply
@@ -87,6 +90,7 @@ class JudgedStream:
         self._limit = limit
         self._usage = usage or {}
         self._own_usage: dict[str, JsonValue] = {}
+        self._lost: dict[str, JsonValue] = {}  # what a next answer reports that came to nothing
         self._held = HeldCalls(api)
         self._text = HeldText(api, steps.watch)
         self._splitter = EventSplitter()
@@ -100,6 +104,7 @@ class JudgedStream:
         self._says_something = False
         self._unread = ""  # why something that was held passed
         self._has_begun = False  # whether anything has gone out
+        self._latest = b""  # the last event that has, beside comments
 
     async def read(self) -> AsyncGenerator[bytes, None]:
         """The bytes for the client. Raises ReplyBroken where the answer breaks off, after all that came of it."""
@@ -110,12 +115,12 @@ class JudgedStream:
                 yield part
         except ReplyBroken:
             if left := self._give_up():
-                self.is_cut = True
+                self.is_void = True
                 yield left
             raise
         finally:
             if self.is_taken and self._state is not _State.REPLACED:
-                self._steps.note(self.judged, self._own_usage, self._unread)
+                self._steps.note(self.judged, self._own_usage, self._lost, self._unread)
             await pieces.aclose()
             await close_body(self._reply)
 
@@ -131,7 +136,7 @@ class JudgedStream:
             if self._state in (_State.REPLACED, _State.ENDED):
                 return
         if left := self._give_up():
-            self.is_cut = True
+            self.is_void = True
             yield left
 
     def _is_waiting(self) -> bool:
@@ -144,6 +149,8 @@ class JudgedStream:
             return piece
         out: list[bytes] = []
         for event in self._splitter.feed(piece):
+            if b'"usage"' in event:
+                self._own_usage |= find_usage((event,))
             out += await self._take_event(event)
         if self._state is _State.READING and self._count_held() > self._limit:
             opening, self._opening = self._opening or [], None
@@ -155,21 +162,22 @@ class JudgedStream:
 
     def _open(self, events: list[bytes]) -> bytes:
         """The events that go out now: none, as long as they are the opening of an answer that may be replaced."""
-        for event in events:
-            if b'"usage"' in event:
-                self._own_usage |= find_usage((event,))
         if self._usage:
             events = [add_usage(event, self._usage) for event in events]
         if self._opening is None:
-            return b"".join(events)
+            return self._join(events)
         is_refused = self._state is _State.REFUSED
         if not self._opening and not is_refused and all(event.startswith(b":") for event in events):
             return b"".join(events)  # comments before anything else
         self._opening += events
         if is_refused or not (self._says_something or self._state is _State.PASSING):
             return b""
-        out, self._opening = b"".join(self._opening), None
+        out, self._opening = self._join(self._opening), None
         return out
+
+    def _join(self, events: list[bytes]) -> bytes:
+        self._latest = next((event for event in reversed(events) if not event.startswith(b":")), self._latest)
+        return b"".join(events)
 
     async def _take_event(self, event: bytes) -> list[bytes]:
         """What passes now that this event has come."""
@@ -182,6 +190,7 @@ class JudgedStream:
             text = self._text.give_up()  # a call in its own form: the text before it is none
             self._says_something = self._says_something or bool(text)
             return [*text, *(await self._release() if self._held.is_complete else ())]
+        self.is_void = self.is_void or (not (self.is_taken or self._says_something) and is_error(event))
         passing = self._text.take(event)
         self._says_something = self._says_something or not all(is_opening(self._api, each) for each in passing)
         return [*passing, *(await self._release_text() if self._text.is_complete else ())]
@@ -247,8 +256,8 @@ class JudgedStream:
 
     async def _replace(self, rest: bytes) -> AsyncGenerator[bytes, None]:
         """The next answer, if there is one. `rest` came behind the calls of this one."""
-        own = find_usage((*(self._opening or ()), *self._held.events, *EventSplitter().feed(rest)))
-        asking = asyncio.ensure_future(self._begin_next(own))
+        self._own_usage |= find_usage(EventSplitter().feed(rest))
+        asking = asyncio.ensure_future(self._begin_next())
         try:
             while not (await asyncio.wait({asking}, timeout=_SILENCE))[0]:
                 yield COMMENT
@@ -263,29 +272,43 @@ class JudgedStream:
         finally:
             asking.cancel()
 
-    async def _begin_next(
-        self, own: dict[str, JsonValue]
-    ) -> tuple[bytes, AsyncGenerator[bytes, None], JudgedStream] | None:
+    async def _begin_next(self) -> tuple[bytes, AsyncGenerator[bytes, None], JudgedStream] | None:
         """The next answer from its first bytes on; None where nothing comes of it in time."""
+        if self._steps.again is None:
+            raise AssertionError("only where the model may be asked again")
+        next_: JudgedStream | LostAnswer = LostAnswer()
         try:
             async with asyncio.timeout(self._steps.deadline):
-                if self._steps.again is None or (next_ := await self._steps.again(self._wrong, own)) is None:
-                    return None
-                body = next_.read()
-                while (first := await anext(body, b"")).startswith(b":"):
-                    pass  # this answer keeps the connection busy itself
+                next_ = await self._steps.again(self._wrong, self._own_usage)
+                if isinstance(next_, JudgedStream):
+                    body = next_.read()
+                    while (first := await anext(body, b"")).startswith(b":"):
+                        pass  # this answer keeps the connection busy itself
+                    if first and not next_.is_void:
+                        return first, body, next_
+                    await body.aclose()
         except (ReplyBroken, TimeoutError):
-            return None
-        if next_.refused is not None:
+            pass
+        if isinstance(next_, JudgedStream) and next_.refused is not None:
             self._wrong, self._steps = next_.judged, next_._steps
-        return (first, body, next_) if first and not next_.is_cut else None
+            self._own_usage, self._lost = next_._own_usage, next_._lost
+        elif found := next_.usage if isinstance(next_, LostAnswer) else sum_usage(next_._own_usage, next_._lost):
+            self._count_lost(found)
+        return None
 
-    async def _refuse(self, write_error: Callable[[JudgedCall], bytes]) -> AsyncGenerator[bytes, None]:
+    def _count_lost(self, usage: JsonValue) -> None:
+        """Counts what a next answer reports that came to nothing: it stands in the usage of this one, too."""
+        self._lost = usage if isinstance(usage, dict) else {}
+        self._opening = None if self._opening is None else [add_usage(each, usage) for each in self._opening]
+        summed = sum_usage(self._usage, self._lost)
+        self._usage = summed if isinstance(summed, dict) else {}
+
+    async def _refuse(self, write_error: Callable[[JudgedCall, bytes], bytes]) -> AsyncGenerator[bytes, None]:
         """The error in the place of wrong calls: an event, or `refused` where nothing has gone out."""
         self._state, self.judged = _State.ENDED, [*self.judged, *self._wrong]
         failed = next(call for call in self._wrong if call.failure is not None)
         if self._has_begun:
-            yield write_error(failed)
+            yield write_error(failed, self._latest)
         else:
             self.refused = failed
 

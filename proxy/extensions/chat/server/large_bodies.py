@@ -7,7 +7,7 @@ from typing import Final
 
 from proxy.call.judging import is_rich
 from proxy.core.contract.policy import ToolPolicy
-from proxy.core.model.values import JsonValue
+from proxy.core.model.values import JsonProblem, JsonValue
 from proxy.extensions.chat.core.large_requests import EXTEND, REDUCE, write_extending_job
 from proxy.extensions.chat.core.model_request import Api, ModelRequest, read_model_request
 from proxy.extensions.chat.core.next_question import write_next_question
@@ -20,14 +20,14 @@ _LONG: Final = 2 * 1024 * 1024
 class LargeRequests:
     """What a route's requests say, without keeping others waiting."""
 
-    async def read(self, listed: ListedRequest, api: Api, body: bytes) -> ModelRequest | None:
-        """What a request asks for (`read_model_request`); None, too, where reading it takes too much."""
+    async def read(self, listed: ListedRequest, api: Api, body: bytes) -> ModelRequest | JsonProblem | None:
+        """What a request asks for (`read_model_request`); a problem, too, where reading it takes too much."""
         elsewhere = listed.services.elsewhere
         if elsewhere is None or not (len(body) > _LONG or is_rich(body)):
             return read_model_request(api, body)
         reduced = await elsewhere.ask(REDUCE, body, _find_template(listed))
-        asked = None if reduced is None else read_model_request(api, reduced)
-        return None if asked is None else replace(asked, size=len(body), whole=body)
+        asked = read_model_request(api, reduced or b"")
+        return replace(asked, size=len(body), whole=body) if isinstance(asked, ModelRequest) else asked
 
     async def write_question(
         self, listed: ListedRequest, asked: ModelRequest, answer: JsonValue, results: list[tuple[str, str]]

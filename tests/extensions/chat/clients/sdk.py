@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any
 
 USER: list[Any] = [{"role": "user", "content": "Weather in Oslo?"}]
-Ask = Callable[[str, dict[str, Any]], list[Any]]
+Ask = Callable[[str, dict[str, Any]], Any]
 
 
 def list_openai_ways() -> dict[str, Ask]:
@@ -32,13 +32,15 @@ def list_openai_ways() -> dict[str, Ask]:
     def ask_responses(model: str, tools: dict[str, Any]) -> list[Any]:
         return read_items(client.responses.create(model=model, input=USER, tools=list_flat(tools)).output)
 
-    def stream_responses(model: str, tools: dict[str, Any]) -> list[Any]:
+    def stream_responses(model: str, tools: dict[str, Any]) -> Any:
         text, output = "", []
         for event in client.responses.create(model=model, input=USER, tools=list_flat(tools), stream=True):
             if event.type == "response.function_call_arguments.delta":
                 text += event.delta
             elif event.type == "response.completed":
                 output = event.response.output
+            elif event.type == "error":
+                return {"error": event.code, "number": event.sequence_number, "message": event.message}
         assert text == "".join(item.arguments for item in output if item.type == "function_call")
         return read_items(output)
 

@@ -1,0 +1,272 @@
+"""The answers to one request that names tools: their calls are judged, and the model is asked again where they cannot
+be repaired.
+
+    ModelExchange.judge_whole   the calls of an answer in one piece
+                 .judge_stream  those of a streamed answer, as they come
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from proxy.adapters.ladder import find_conversation
+from proxy.core.json.jsontext import parse
+from proxy.core.model.value_class import value_class
+from proxy.core.model.values import (
+    Conversation,
+    JsonProblem,
+    JsonValue,
+    Repair,
+    ToolResult,
+    UpstreamFault,
+    UpstreamReply,
+)
+from proxy.extensions.chat.adapters.model_errors import write_message
+from proxy.extensions.chat.config.model_section import ModelSettings
+from proxy.extensions.chat.core.api_errors import write_error_event
+from proxy.extensions.chat.core.found_calls import FoundCall, find_calls, is_answer, write_changes
+from proxy.extensions.chat.core.model_request import Api, ModelRequest
+from proxy.extensions.chat.core.stream_usage import make_answer
+from proxy.extensions.chat.core.written_calls import NewCall, find_answer_text, make_call_id, write_calls
+from proxy.extensions.chat.server.answer_bytes import (
+    find_header,
+    find_reason,
+    is_plain,
+    keep_true,
+    make_headers_again,
+    stream_on,
+)
+from proxy.extensions.chat.server.asking_again import (
+    FinalAnswer,
+    JudgedAnswer,
+    LostAnswer,
+    Spending,
+    ask_until_right,
+    explain_call,
+    write_results,
+)
+from proxy.extensions.chat.server.call_judge import CallJudge, JudgedCall
+from proxy.extensions.chat.server.judged_stream import JudgedStream, StreamSteps
+from proxy.extensions.chat.server.large_bodies import LargeRequests
+from proxy.extensions.mcp.server.replayed_body import ReplayedBody, gather_body
+from proxy.interfaces import UpstreamRequest
+from proxy.server.bound_route import RouteRequest
+from proxy.server.http.body import is_json
+from proxy.server.http.framing import Response
+from proxy.server.http.responses import answer_failure
+from proxy.server.listed_request import ListedRequest
+from proxy.upstream import ReplyBroken
+from proxy.upstream.faults import close_body
+
+
+@value_class
+class ModelExchange:
+    """One request with what answers it. `note` is told of the answer that goes on, `count_unread` why one was not
+    read."""
+
+    listed: ListedRequest
+    asked: ModelRequest
+    settings: ModelSettings
+    judge: CallJudge
+    large: LargeRequests
+    note: Callable[[FinalAnswer], None]
+    count_unread: Callable[[str], None]
+
+    async def ask(self) -> UpstreamReply | UpstreamFault:
+        """What the model server answers to the request as it came."""
+        listed = self.listed
+        upstream = listed.services.upstreams[listed.call_route.binding.route.upstream]
+        return await listed.relay(_make_plain(listed.call_route), None, upstream, listed.record)
+
+    @property
+    def _conversation(self) -> Conversation:
+        return find_conversation(self.listed.call_route.raw, self.listed.call_route.binding.route.shape.ladder)
+
+    # --- an answer in one piece ---------------------------------------------------------------------------------------
+    async def judge_whole(self, reply: UpstreamReply) -> tuple[UpstreamReply, tuple[Repair, ...]] | Response:
+        """The answer that goes on, and the repairs in it. Where its calls cannot be repaired, the model is asked
+        again. In mode `refuse`, a response of ours for calls that are wrong all the same."""
+        first = await self._read_answer(reply)
+        if isinstance(first, UpstreamReply):
+            return first, ()
+        write = partial(self.large.write_question, self.listed, self.asked)
+        found = await ask_until_right(first, self.asked, self.settings, write, self._ask_again)
+        self.note(found)
+        headers = reply.headers if found.answer.written is first.text else keep_true(reply.headers)
+        if self.settings.retries and (found.answer.calls or found.spent.answers > 1):
+            headers = (*headers, ("Tool-Attempts", str(found.spent.answers)))
+        if (failed := found.answer.failed) is not None and failed.failure is not None:
+            if self.settings.mode == "refuse":
+                return self._refuse_answer(failed)
+            headers = (*headers, ("Tool-Error", failed.failure.code.name))
+        return UpstreamReply(reply.status, headers, found.answer.written), found.answer.repairs
+
+    async def _ask_again(self, body: bytes) -> JudgedAnswer | LostAnswer:
+        """The answer to another question."""
+        reply = await self._relay_again(body)
+        if reply is None:
+            return LostAnswer()
+        is_readable = is_plain(reply) and is_json(find_header(reply.headers, "content-type"))
+        found = await self._read_answer(reply) if is_readable else reply
+        if isinstance(found, UpstreamReply):
+            return await self._lose(found)
+        return found if is_answer(self.asked.api, found.value) else LostAnswer(found.usage)
+
+    async def _lose(self, reply: UpstreamReply) -> LostAnswer:
+        """Ends an answer that cannot take the place of the one before."""
+        is_coded = find_header(reply.headers, "content-encoding") not in ("", "identity")
+        if not is_coded and is_json(find_header(reply.headers, "content-type")):
+            reply = await gather_body(reply, self.settings.max_answer)
+        value = parse(reply.body) if isinstance(reply.body, bytes) else None
+        await close_body(reply)
+        return LostAnswer(value.get("usage") if isinstance(value, dict) else None)
+
+    async def _read_answer(self, reply: UpstreamReply) -> JudgedAnswer | UpstreamReply:
+        """An answer with its calls judged; the answer as it came where it cannot be read."""
+        api = self.asked.api
+        reply = await gather_body(reply, self.settings.max_answer)
+        body = reply.body if isinstance(reply.body, bytes) else b""
+        why = find_reason(reply, self.settings.max_answer)
+        answer = JsonProblem("it was not read", 1, 1) if why else parse(body)
+        if not isinstance(answer, dict):
+            self.count_unread(why or "no_json")
+            return reply
+        if calls := find_calls(api, body, answer):
+            judged = await self._judge_calls(calls)
+            return JudgedAnswer(body, answer, judged, _write_changes(body, judged))
+        text = find_answer_text(api, answer)
+        found = None if text is None else self.judge.find_in_text(text.text, self.settings.text_calls)
+        if text is None or found is None:
+            return JudgedAnswer(body, answer, [], body)
+        ids = [make_call_id(api, body, at) for at in range(len(found.calls))]
+        calls = [FoundCall(each, call.name, call.arguments) for each, call in zip(ids, found.calls, strict=True)]
+        written = await self.judge.judge_text(self.asked, calls, self._conversation)
+        if written is None:
+            return JudgedAnswer(body, answer, [], body)
+        made = [NewCall(each.found.call_id, each.tool, each.arguments) for each in written]
+        return JudgedAnswer(body, answer, written, write_calls(api, body, text, found.before, made))
+
+    # --- a streamed answer --------------------------------------------------------------------------------------------
+    async def judge_stream(self, reply: UpstreamReply) -> tuple[UpstreamReply, tuple[Repair, ...]] | Response:
+        """The answer as it is streamed, and the repairs that are known before its first byte goes out. In mode
+        `refuse`, a response of ours where its calls are wrong before that."""
+        stream = self._make_stream(reply, Spending(), self.asked.size)
+        body = stream.read()
+        try:
+            first = await anext(body, b"")
+        except ReplyBroken as broken:
+            return replace(reply, body=ReplayedBody([], reply, broken)), ()
+        if stream.refused is not None:
+            return self._refuse_answer(stream.refused)
+        repairs = tuple(repair for each in stream.judged for repair in each.repairs)
+        return UpstreamReply(reply.status, keep_true(reply.headers), stream_on(first, body)), repairs
+
+    def _make_stream(self, reply: UpstreamReply, before: Spending, size: int) -> JudgedStream:
+        """The body of an answer: `before` is what the answers before it took, `size` the length of its question."""
+        settings, api = self.settings, self.asked.api
+        may_ask = before.answers < settings.retries and settings.retry_deadline > 0
+        steps = StreamSteps(
+            self._judge_calls,
+            self._find_in_text,
+            None if settings.text_calls == "off" else self.judge.watch_text(self.asked),
+            partial(self._note_stream, before),
+            partial(self._ask_stream, before, size) if may_ask and self.asked.is_single else None,
+            settings.retry_deadline,
+            partial(_write_error, api) if settings.mode == "refuse" else None,
+        )
+        usage = before.usage if isinstance(before.usage, dict) else {}
+        return JudgedStream(api, reply, steps, settings.max_answer, usage if before.answers else None)
+
+    async def _ask_stream(
+        self, before: Spending, size: int, calls: list[JudgedCall], usage: dict[str, JsonValue]
+    ) -> JudgedStream | LostAnswer:
+        """The next answer, streamed like the first; a lost one where there is none, or no more tokens may be spent."""
+        answer = make_answer(self.asked.api, [call.found for call in calls], _read_value)
+        said = sum(len(call.found.name.encode()) + len(call.found.text) for call in calls)
+        spent = before.add(calls, usage, size + said)
+        if not spent.may_go_on(self.settings):
+            return LostAnswer()
+        results = write_results(calls, spent.answers, self.settings.retries)
+        if (body := await self.large.write_question(self.listed, self.asked, answer, results)) is None:
+            return LostAnswer()
+        if (reply := await self._relay_again(body)) is None:
+            return LostAnswer()
+        media_type = find_header(reply.headers, "content-type").lower()
+        if not is_plain(reply) or not media_type.startswith("text/event-stream"):
+            return await self._lose(reply)
+        return self._make_stream(reply, spent, len(body))
+
+    def _note_stream(
+        self,
+        before: Spending,
+        judged: list[JudgedCall],
+        usage: dict[str, JsonValue],
+        lost: dict[str, JsonValue],
+        unread: str,
+    ) -> None:
+        if unread:
+            self.count_unread(unread)
+        spent = before.add(judged, usage, 0).add_lost(lost)
+        self.note(FinalAnswer(JudgedAnswer(b"", None, judged), spent))
+
+    async def _find_in_text(self, text: str) -> tuple[str, list[JudgedCall]] | None:
+        """The valid calls with which a streamed text ends, and the text before them."""
+        found = self.judge.find_in_text(text, "markup")
+        if found is None:
+            return None
+        seed = self.listed.record.request_id.encode()
+        ids = [make_call_id(self.asked.api, seed, at) for at in range(len(found.calls))]
+        calls = [FoundCall(each, call.name, call.arguments) for each, call in zip(ids, found.calls, strict=True)]
+        judged = await self.judge.judge_text(self.asked, calls, self._conversation)
+        return None if judged is None else (found.before, judged)
+
+    # --- both ---------------------------------------------------------------------------------------------------------
+    async def _judge_calls(self, calls: list[FoundCall]) -> list[JudgedCall]:
+        return await self.judge.judge(self.asked, calls, self._conversation)
+
+    async def _relay_again(self, body: bytes) -> UpstreamReply | None:
+        """The answer to another request with the headers of the first; None where there is none."""
+        listed = self.listed
+        upstream = listed.services.upstreams[listed.call_route.binding.route.upstream]
+        made = _make_plain(listed.call_route)
+        again = replace(made, headers=make_headers_again(made.headers, body), body=body)
+        reply = await listed.relay(again, None, upstream, listed.record)
+        return None if isinstance(reply, UpstreamFault) else reply
+
+    def _refuse_answer(self, failed: JudgedCall) -> Response:
+        """The response in place of an answer whose calls are wrong."""
+        call_route = self.listed.call_route
+        return answer_failure(call_route.binding, call_route.raw, _make_result(failed), self.listed.record)
+
+
+def _write_changes(body: bytes, judged: list[JudgedCall]) -> bytes:
+    """The answer with its repaired calls; the very same bytes where none was repaired."""
+    changes = [change for each in judged if (change := each.change) is not None]
+    return write_changes(body, changes) if changes else body
+
+
+def _write_error(api: Api, failed: JudgedCall, after: bytes) -> bytes:
+    """The event that ends a stream whose calls are wrong, behind the last event that has gone out."""
+    result = _make_result(failed)
+    return write_error_event(api, result.failure.code.name, write_message(result), after)
+
+
+def _make_result(failed: JudgedCall) -> ToolResult:
+    """What is said of a wrong call in the place of its answer. The server gave it, not the client: 502."""
+    result = explain_call(failed)
+    return replace(result, failure=replace(result.failure, status=502))
+
+
+def _read_value(text: bytes) -> JsonValue:
+    """The value of arguments; None where they are no JSON object."""
+    value = parse(text)
+    return value if isinstance(value, dict) else None
+
+
+def _make_plain(call_route: RouteRequest) -> UpstreamRequest:
+    """The request as it goes out: for an answer without a content coding, because it is read."""
+    made = call_route.make_passthrough()
+    headers = tuple((name, value) for name, value in made.headers if name.lower() != "accept-encoding")
+    return replace(made, headers=headers)
