@@ -25,12 +25,15 @@ import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from enum import Enum, auto
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import aiohttp
-from aiohttp import HttpVersion11, web
+from aiohttp import HttpVersion11
 from aiohttp.http import HttpProcessingError
 from aiohttp.streams import StreamReader
+from aiohttp.web_protocol import RequestHandler, RequestPayloadError
+from aiohttp.web_request import BaseRequest
+from aiohttp.web_response import StreamResponse
 
 from proxy.core.model.codes import INTERNAL_ERROR
 from proxy.core.model.value_class import value_class
@@ -50,6 +53,9 @@ from proxy.server.http.framing import Response, abort, has_begun
 from proxy.server.http.headers import Caller
 from proxy.server.http.request_head import ParsedRequest
 from proxy.server.parser_watch import NOTHING_PARSED, Parsed, WatchedProtocol
+
+if TYPE_CHECKING:
+    from aiohttp import web
 
 # How long a client may go on sending after the last response of its connection, in seconds (RFC 9112 section 9.6).
 LINGER: Final = 2.0
@@ -78,7 +84,7 @@ def check_aiohttp(version: str = aiohttp.__version__) -> None:
 
 
 # Answers a request. Raises CancelledError when the client has gone.
-Handle = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+Handle = Callable[[BaseRequest], Awaitable[StreamResponse]]
 # Begins a call while its bytes are read; None for a request that needs a task from its beginning.
 Begin = Callable[[ParsedRequest, FastClient], FastCall | None]
 # Creates the response to bytes that are not valid HTTP, and to a request whose handler failed.
@@ -130,7 +136,7 @@ _CLOSED: Final = ConnectionPhase.CLOSED
 _ANSWERING: Final = frozenset({_BUSY, _LAST, _TUNNEL})
 
 
-class Connection(web.RequestHandler, WatchedProtocol):
+class Connection(RequestHandler, WatchedProtocol):
     """The protocol of one connection.
 
     Requests: `queued` counts those that were parsed and not started; `heard` says that there was one; `request` is the
@@ -362,7 +368,7 @@ class Connection(web.RequestHandler, WatchedProtocol):
         self.broken = self.heard = True
         self.queued += 1
         if self.body is not None and not self.body.is_eof():
-            self.body.set_exception(web.RequestPayloadError("the body is not framed as HTTP requires"))
+            self.body.set_exception(RequestPayloadError("the body is not framed as HTTP requires"))
 
     def eof_received(self) -> bool:  # type: ignore[override]  # asyncio's own type says more than aiohttp's
         """The client has closed its sending side. Returns whether the connection stays open for the response (RFC 9112

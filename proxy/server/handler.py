@@ -11,9 +11,9 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from aiohttp import web
+from aiohttp.web_response import StreamResponse
 
 from proxy.adapters.ladder import find_call_id, find_conversation, trace_id
 from proxy.call.fast_start import start_call
@@ -97,6 +97,9 @@ from proxy.server.listed_routes import ListedRoutes
 from proxy.upstream.faults import close_body
 from proxy.upstream.resending import trace_sends
 
+if TYPE_CHECKING:
+    from aiohttp import web
+
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 # Targets that are remembered with whether calls begin there without a task, and their characters.
 _MOST_TARGETS: Final = 1024
@@ -115,7 +118,7 @@ _LOOP: Final = AccessDenied(codes.UPSTREAM_UNAVAILABLE, "The route leads back to
 Usable = Sequence[tuple[Route, CallAccess | None]]
 AnswerPath = Callable[[RawRequest, Fields, Callable[[], Awaitable[Usable]], StateStore], Awaitable[HttpReply]]
 # Makes the response to a request, once it has a task.
-Follow = partial[Coroutine[Any, Any, web.StreamResponse]]
+Follow = partial[Coroutine[Any, Any, StreamResponse]]
 # Paths at which the proxy says something of itself (RFC 8615).
 _WELL_KNOWN: Final = "/.well-known/"
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING
 
-from aiohttp import web
+from aiohttp.web_response import StreamResponse
 
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, ToolResult, UpstreamFault, UpstreamReply
@@ -14,8 +15,11 @@ from proxy.server.http.responses import answer_failure
 from proxy.telemetry.metric_table import MetricRow
 from proxy.telemetry.metrics import Counter
 
+if TYPE_CHECKING:
+    from aiohttp import web
+
 # What an extension answers with.
-Answer = web.StreamResponse
+Answer = StreamResponse
 # Sends a request that is not a call. Takes the request, its streamed body, the upstream, and its record.
 Relay = Callable[
     [UpstreamRequest, AsyncIterator[bytes] | None, Upstream, CallRecord], Awaitable[UpstreamReply | UpstreamFault]

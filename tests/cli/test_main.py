@@ -81,7 +81,8 @@ def test_a_word_that_is_no_verb_is_told_the_nearest(capsys: pytest.CaptureFixtur
     ],
 )
 def test_words_that_cannot_stand_together_are_named(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert (2, True) == (main(words.split()), gc.isenabled())
+    before = gc.get_threshold()
+    assert (2, before, True) == (main(words.split()), gc.get_threshold(), gc.isenabled())
     assert said in capsys.readouterr().err
 
 

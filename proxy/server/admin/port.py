@@ -14,9 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from functools import partial
 from pathlib import Path
-from typing import Final
-
-from aiohttp import web
+from typing import TYPE_CHECKING, Final
 
 from proxy.config.files.secrets import reveal_again
 from proxy.config.files.source import read_file
@@ -34,6 +32,9 @@ from proxy.server.http.framing import SERVER, Response, ResponseStream
 from proxy.server.http.headers import read_fields, split_target
 from proxy.server.listener import Listener
 from proxy.server.ports import Port, open_port
+
+if TYPE_CHECKING:
+    from aiohttp import web
 
 # The largest body in bytes. The largest one needed is a whole call, asked about in a dry run.
 MAX_BODY: Final = 4 * 1024 * 1024

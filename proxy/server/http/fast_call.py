@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from aiohttp import web
+from aiohttp.web_response import StreamResponse
 
 from proxy.call.fast_start import SentCall, WaitingCall
 from proxy.core.envelope.headers import make_repair_headers
@@ -26,8 +26,11 @@ from proxy.server.http.framing import KnownHeads, Response, write_response
 from proxy.server.http.request_head import ParsedRequest
 from proxy.server.http.responses import make_delivery_headers
 
+if TYPE_CHECKING:
+    from aiohttp import web
+
 _known: Final = KnownHeads()
-Answered = Response | Coroutine[Any, Any, web.StreamResponse]
+Answered = Response | Coroutine[Any, Any, StreamResponse]
 
 
 class FastClient(Protocol):

@@ -19,11 +19,13 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
-from aiohttp import HttpVersion11, web
+from aiohttp import HttpVersion11
+from aiohttp.web_response import StreamResponse
 
 from proxy.core.model.fields import Headers
 
 if TYPE_CHECKING:
+    from aiohttp import web
     from aiohttp.abc import AbstractStreamWriter
 
 SERVER: Final = "toolcall-proxy"
@@ -48,7 +50,7 @@ _PHRASES: Final = {status.value: status.phrase for status in HTTPStatus}
 _RESET: Final = struct.pack("ii", 1, 0)
 
 
-class _OwnHead(web.StreamResponse):
+class _OwnHead(StreamResponse):
     """What both responses tell aiohttp. `lasts`: the connection goes on; `sent_to`: the request whose client has the
     head."""
 

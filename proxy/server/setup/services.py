@@ -14,7 +14,7 @@ from proxy.config.mistakes import ConfigError, Mistake
 from proxy.config.model import HookEntry, SecondJudging, StateConfig
 from proxy.config.watch import find_warnings
 from proxy.core.contract.policy import ToolPolicy
-from proxy.core.second_judge.judge import Opinion
+from proxy.core.second_judge.question import Opinion
 from proxy.formatters import Formatters
 from proxy.interfaces import (
     Clock,

@@ -16,8 +16,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-
-from aiohttp import web
+from typing import TYPE_CHECKING
 
 from proxy.call.context import open_context
 from proxy.call.judging import Here
@@ -75,6 +74,9 @@ from proxy.interfaces import Clock
 from proxy.server.bound_route import RouteRequest
 from proxy.server.http.responses import answer_fault, deliver, make_refusal, make_response
 from proxy.server.listed_request import ListedRequest, PassedOn, Reports
+
+if TYPE_CHECKING:
+    from aiohttp import web
 
 _JSON = (("Content-Type", "application/json"),)
 _LISTING_BATCH = "A batch must not list tools here: send tools/list in a request of its own."
