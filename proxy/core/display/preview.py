@@ -50,7 +50,7 @@ _SHAPES: Final = ((4, 12, 60), (3, 6, 30), (2, 4, 20), (1, 3, 12), (1, 1, 8))
 # values fit; strings have a bound of their own.
 _MACHINE_SHAPES: Final = ((5, 20), (4, 12), (3, 8), (2, 8))
 _MACHINE_LAST: Final = (1, 8)
-_MACHINE_SIZE: Final = 800
+_MACHINE_SIZE: Final = 399
 # No reader compares longer integers digit by digit; their length says more.
 _LONGEST_NUMBER: Final = 64
 # How many entries are searched for texts that a message may quote: messages quote scalars and short containers.
@@ -64,6 +64,7 @@ _TOO_SHORT: Final = 3
 _DEFAULT: Final = FeedbackLimits()
 _CONTAINERS: Final = (dict, list, tuple)
 _LISTS: Final = (list, tuple)
+_KINDS: Final = frozenset(_CONTAINERS)
 
 
 def is_secret_path(path: Pointer, limits: FeedbackLimits) -> bool:
@@ -240,9 +241,23 @@ def sanitise_value(
     entries of a container, 5 levels and 200 values. None for `ABSENT`. Small clean values come back equal."""
     if value is not None and not isinstance(value, Absent) and (sensitive or is_secret_path(path, limits)):
         return MASK
-    shapes = (shape for shape in _MACHINE_SHAPES if _fits(value, *shape, 0, _MACHINE_SIZE))
-    depth, entries = next(shapes, _MACHINE_LAST)
+    depth, entries = next((shape for shape in _MACHINE_SHAPES if _fits_machine(value, *shape)), _MACHINE_LAST)
     return _sanitise_members(value, depth, entries, limits)
+
+
+def _fits_machine(value: JsonValue, depth: int, entries: int) -> bool:
+    """Whether a value of this size holds few enough values: members count, their texts do not."""
+    size, stack = 0, [(value, depth)] if isinstance(value, _CONTAINERS) else []
+    while stack:
+        item, left = stack.pop()
+        members = list(islice(item.values(), entries)) if isinstance(item, dict) else item[:entries]
+        kinds = list(map(type, members))
+        size += (3 if isinstance(item, dict) else 1) * len(kinds) + kinds.count(str)
+        if size > _MACHINE_SIZE:
+            return False
+        if left > 1 and not _KINDS.isdisjoint(kinds):
+            stack += [(inner, left - 1) for inner in members if isinstance(inner, _CONTAINERS)]
+    return True
 
 
 def _sanitise_members(value: JsonValue, depth: int, entries: int, limits: FeedbackLimits) -> JsonValue:
@@ -257,12 +272,13 @@ def _sanitise_members(value: JsonValue, depth: int, entries: int, limits: Feedba
     return _sanitised_number(value)
 
 
-def _sanitised_object(value: dict[str, JsonValue], depth: int, entries: int, limits: FeedbackLimits) -> JsonValue:
+def _sanitised_object(value: dict[JsonValue, JsonValue], depth: int, entries: int, limits: FeedbackLimits) -> JsonValue:
     if value and depth == 0:
         return "{...}"
     shown: dict[str, JsonValue] = {}
     room = max(limits.max_preview, 8)
-    for key, item in _first(value, entries):
+    for step, item in islice(value.items(), entries):
+        key = step if isinstance(step, str) else type(step).__name__
         is_plain, is_secret = _read_key(key) if len(key) <= _SHORT_KEY else (False, is_secret_name(key))
         name = key if is_plain and len(key) <= room else clean_text(key, room, limits)
         if item is not None and (is_secret or key in limits.secret_names):
