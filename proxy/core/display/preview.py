@@ -11,7 +11,7 @@ longer be recognised: mask secrets, shorten file paths, cut, escape. Neither fun
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from functools import lru_cache
 from itertools import islice
@@ -28,7 +28,7 @@ from proxy.core.display.secrets import (
     shorten_paths,
 )
 from proxy.core.json.jsontext import LosslessFloat, write_number
-from proxy.core.model.values import Absent, FeedbackLimits, JsonValue, Pointer
+from proxy.core.model.values import Absent, FeedbackLimits, JsonValue, Pointer, value_class
 
 __all__ = [
     "MASK",
@@ -319,7 +319,7 @@ def _sanitised_number(value: JsonValue) -> JsonValue:
 
 
 # --- words about a value ----------------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
+@value_class
 class Hider:
     """Removes from texts that may quote one value whatever must not be shown of it."""
 

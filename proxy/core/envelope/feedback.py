@@ -22,7 +22,6 @@ was sent, what to do, the example. An error is shown briefly before one is left 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
@@ -42,6 +41,7 @@ from proxy.core.model.values import (
     Rung,
     ToolResult,
     Violation,
+    value_class,
 )
 
 # Bounds of one part, in code points: generous for one error, so that ten still leave room for the signature.
@@ -185,7 +185,7 @@ def _closing(result: ToolResult) -> str:
 
 
 # --- errors ---------------------------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
+@value_class
 class _Block:
     """What is said of one error: its place, code and message, and what is added as far as the room goes."""
 
@@ -268,10 +268,10 @@ def _make_blocks(shown: Iterable[Shown]) -> list[_Block]:
         blocks.append(
             _Block(
                 f"• {path} ({violation.code.name}{severity}): ",
-                cut(each.message, SHOWN),
+                each.message if len(each.message) <= SHOWN else cut(each.message, SHOWN),
                 expected,
                 each.actual or "",
-                cut(each.hint, SHOWN),
+                each.hint if len(each.hint) <= SHOWN else cut(each.hint, SHOWN),
             )
         )
     return blocks

@@ -8,14 +8,14 @@ meant; where that is open, a placeholder stands for the property that tells the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Final
 
 from proxy.core.check.validation import Check
 from proxy.core.explain.expectation import describe_types, list_choices
 from proxy.core.explain.places import find_nodes_at, find_possible_nodes, find_value
-from proxy.core.model.values import ABSENT, JsonValue, Pointer
+from proxy.core.model.values import ABSENT, JsonValue, Pointer, value_class
 from proxy.core.model.work import SKETCHING, TooMuchWorkError, Work
 from proxy.core.rules.branches import list_shared_choices, select_branches
 from proxy.core.rules.facts import applies_always, list_declared, list_member_schemas, list_required, read_facts
@@ -49,7 +49,7 @@ class _Wrong:
 WRONG: Final = _Wrong()
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Example:
     """An example for an answer. `complete`: it is valid as it stands; else it only shows the shape. `value` is `ABSENT`
     where not even the shape can be shown."""

@@ -9,7 +9,7 @@ the model read is composed only when somebody opens the call.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from proxy.core.contract.policy import ToolPolicy
@@ -34,6 +34,7 @@ from proxy.core.model.values import (
     ToolCall,
     ToolResult,
     Violation,
+    value_class,
 )
 from proxy.interfaces import CallRecord
 
@@ -54,7 +55,7 @@ _USUAL: Final = FeedbackLimits()
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class KeptFailure:
     """The errors and repairs of one call without values, and the proxy's own answer to it, if it gave one. `got` says
     of each error what type the value had."""
