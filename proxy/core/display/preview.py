@@ -205,6 +205,8 @@ def _quote_text(text: str, width: int, limits: FeedbackLimits) -> str:
     room = width - 2
     if room < 4:
         return cut('""' if not text else '"..."', width)
+    if len(text) <= room and len(text) < SHORTEST_SECRET and text.isascii() and text.isalnum():
+        return f'"{text}"'  # a short word, as most
     clean = clean_text(text, room, limits)
     escaped = escape(clean, quotes=True)
     kept = len(clean)
@@ -356,9 +358,15 @@ def make_hider(
 ) -> Hider:
     """The `Hider` of one value, sent at `path`; `sensitive` says that all of it is a secret."""
     secret = sensitive or (bool(path) and is_secret_path(path, limits))
-    if not secret and not isinstance(value, str | dict | list | tuple):
+    if isinstance(value, _CONTAINERS):
+        return Hider(tuple(_leaves(value, secret, limits)), limits.path_roots)
+    if isinstance(value, str):
+        text = value
+    elif not secret or value is None or isinstance(value, bool | Absent):
         return _NOTHING  # a message may quote any number
-    return Hider(tuple(_leaves(value, secret, limits)), limits.path_roots)
+    else:
+        text = _number(value)
+    return Hider(((text, secret),), limits.path_roots) if len(text) >= _TOO_SHORT else _NOTHING
 
 
 class DisplayedValue(NamedTuple):
@@ -395,11 +403,8 @@ def _without_beginning(text: str, raw: str) -> str:
 
 
 def _leaves(value: JsonValue, secret: bool, limits: FeedbackLimits) -> list[tuple[str, bool]]:
-    """Texts inside a value and whether each is a secret. The longest come first, so that no part of one survives."""
-    if not isinstance(value, _CONTAINERS):
-        is_shown = isinstance(value, bool | Absent) or value is None or not (secret or isinstance(value, str))
-        text = "" if is_shown else value if isinstance(value, str) else _number(value)
-        return [(text, secret)] if len(text) >= _TOO_SHORT else []
+    """Texts inside a container and whether each is a secret. The longest come first, so that no part of one
+    survives."""
     found: list[tuple[str, bool]] = []
     stack: list[tuple[JsonValue, bool]] = [(value, secret)]
     looked_at = 0
