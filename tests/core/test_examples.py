@@ -337,3 +337,17 @@ def test_what_is_remembered_of_accepts_is_what_would_be_written_anew_and_bounded
     remembered = root.schemas.memos["accepts"]
     assert len(remembered) <= 16
     assert max(len(str(wanted)) for _, wanted in remembered) <= 2000
+
+
+@pytest.mark.parametrize(("members", "is_affordable"), [(3, True), (407, True), (408, False)])
+def test_what_was_drawn_before_changes_no_later_example(members: int, is_affordable: bool) -> None:
+    inner: JsonValue = {"type": "object", "required": ["city"], "properties": {"city": {"type": "string"}}}
+    names = [f"place_{number}" for number in range(members)]
+    schema: JsonValue = {"type": "object", "required": names, "properties": dict.fromkeys(names, inner)}
+    check = compile_check(schema)
+    sent: JsonValue = {name: {"city": "Rome"} for name in names[1:]}
+    assert Example({names[0]: {"city": "<string>"}, **sent}, True) == make_example(check, sent)
+
+    anew = make_example(compile_check(schema))
+    assert [anew, anew] == [make_example(check), make_example(check)]
+    assert is_affordable == (anew.value is not ABSENT)

@@ -49,7 +49,7 @@ _SHAPES: Final = ((4, 12, 60), (3, 6, 30), (2, 4, 20), (1, 3, 12), (1, 1, 8))
 # values fit; strings have a bound of their own.
 _MACHINE_SHAPES: Final = ((5, 20), (4, 12), (3, 8), (2, 8))
 _MACHINE_LAST: Final = (1, 8)
-_MACHINE_SIZE: Final = 800
+_MACHINE_SIZE: Final = 399
 # No reader compares longer integers digit by digit; their length says more.
 _LONGEST_NUMBER: Final = 64
 # How many entries are searched for texts that a message may quote: messages quote scalars and short containers.
@@ -63,6 +63,7 @@ _TOO_SHORT: Final = 3
 _DEFAULT: Final = FeedbackLimits()
 _CONTAINERS: Final = (dict, list, tuple)
 _LISTS: Final = (list, tuple)
+_KINDS: Final = frozenset(_CONTAINERS)
 
 
 def is_secret_path(path: Pointer, limits: FeedbackLimits) -> bool:
@@ -203,6 +204,8 @@ def _quote_text(text: str, width: int, limits: FeedbackLimits) -> str:
     room = width - 2
     if room < 4:
         return cut('""' if not text else '"..."', width)
+    if len(text) <= room and len(text) < SHORTEST_SECRET and text.isascii() and text.isalnum():
+        return f'"{text}"'  # a short word, as most
     clean = clean_text(text, room, limits)
     escaped = escape(clean, quotes=True)
     kept = len(clean)
@@ -239,9 +242,23 @@ def sanitise_value(
     entries of a container, 5 levels and 200 values. None for `ABSENT`. Small clean values come back equal."""
     if value is not None and not isinstance(value, Absent) and (sensitive or is_secret_path(path, limits)):
         return MASK
-    shapes = (shape for shape in _MACHINE_SHAPES if _fits(value, *shape, 0, _MACHINE_SIZE))
-    depth, entries = next(shapes, _MACHINE_LAST)
+    depth, entries = next((shape for shape in _MACHINE_SHAPES if _fits_machine(value, *shape)), _MACHINE_LAST)
     return _sanitise_members(value, depth, entries, limits)
+
+
+def _fits_machine(value: JsonValue, depth: int, entries: int) -> bool:
+    """Whether a value of this size holds few enough values: members count, their texts do not."""
+    size, stack = 0, [(value, depth)] if isinstance(value, _CONTAINERS) else []
+    while stack:
+        item, left = stack.pop()
+        members = list(islice(item.values(), entries)) if isinstance(item, dict) else item[:entries]
+        kinds = list(map(type, members))
+        size += (3 if isinstance(item, dict) else 1) * len(kinds) + kinds.count(str)
+        if size > _MACHINE_SIZE:
+            return False
+        if left > 1 and not _KINDS.isdisjoint(kinds):
+            stack += [(inner, left - 1) for inner in members if isinstance(inner, _CONTAINERS)]
+    return True
 
 
 def _sanitise_members(value: JsonValue, depth: int, entries: int, limits: FeedbackLimits) -> JsonValue:
@@ -256,12 +273,13 @@ def _sanitise_members(value: JsonValue, depth: int, entries: int, limits: Feedba
     return _sanitised_number(value)
 
 
-def _sanitised_object(value: dict[str, JsonValue], depth: int, entries: int, limits: FeedbackLimits) -> JsonValue:
+def _sanitised_object(value: dict[JsonValue, JsonValue], depth: int, entries: int, limits: FeedbackLimits) -> JsonValue:
     if value and depth == 0:
         return "{...}"
     shown: dict[str, JsonValue] = {}
     room = max(limits.max_preview, 8)
-    for key, item in _first(value, entries):
+    for step, item in islice(value.items(), entries):
+        key = step if isinstance(step, str) else type(step).__name__
         is_plain, is_secret = _read_key(key) if len(key) <= _SHORT_KEY else (False, is_secret_name(key))
         name = key if is_plain and len(key) <= room else clean_text(key, room, limits)
         if item is not None and (is_secret or key in limits.secret_names):
@@ -339,9 +357,15 @@ def make_hider(
 ) -> Hider:
     """The `Hider` of one value, sent at `path`; `sensitive` says that all of it is a secret."""
     secret = sensitive or (bool(path) and is_secret_path(path, limits))
-    if not secret and not isinstance(value, str | dict | list | tuple):
+    if isinstance(value, _CONTAINERS):
+        return Hider(tuple(_leaves(value, secret, limits)), limits.path_roots)
+    if isinstance(value, str):
+        text = value
+    elif not secret or value is None or isinstance(value, bool | Absent):
         return _NOTHING  # a message may quote any number
-    return Hider(tuple(_leaves(value, secret, limits)), limits.path_roots)
+    else:
+        text = _number(value)
+    return Hider(((text, secret),), limits.path_roots) if len(text) >= _TOO_SHORT else _NOTHING
 
 
 class DisplayedValue(NamedTuple):
@@ -378,11 +402,8 @@ def _without_beginning(text: str, raw: str) -> str:
 
 
 def _leaves(value: JsonValue, secret: bool, limits: FeedbackLimits) -> list[tuple[str, bool]]:
-    """Texts inside a value and whether each is a secret. The longest come first, so that no part of one survives."""
-    if not isinstance(value, _CONTAINERS):
-        is_shown = isinstance(value, bool | Absent) or value is None or not (secret or isinstance(value, str))
-        text = "" if is_shown else value if isinstance(value, str) else _number(value)
-        return [(text, secret)] if len(text) >= _TOO_SHORT else []
+    """Texts inside a container and whether each is a secret. The longest come first, so that no part of one
+    survives."""
     found: list[tuple[str, bool]] = []
     stack: list[tuple[JsonValue, bool]] = [(value, secret)]
     looked_at = 0

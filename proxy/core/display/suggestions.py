@@ -124,7 +124,7 @@ def _most_alike(left: str, right: str) -> float:
     length = len(left) + len(right)
     shared = min(len(left), len(right))
     if 2.0 * shared / length > _NEAR:
-        shared = sum([min(left.count(character), right.count(character)) for character in set(left)])
+        shared = sum([min(left.count(character), right.count(character)) for character in {*left} & {*right}])
     return 2.0 * shared / length
 
 

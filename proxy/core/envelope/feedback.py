@@ -268,10 +268,10 @@ def _make_blocks(shown: Iterable[Shown]) -> list[_Block]:
         blocks.append(
             _Block(
                 f"• {path} ({violation.code.name}{severity}): ",
-                cut(each.message, SHOWN),
+                each.message if len(each.message) <= SHOWN else cut(each.message, SHOWN),
                 expected,
                 each.actual or "",
-                cut(each.hint, SHOWN),
+                each.hint if len(each.hint) <= SHOWN else cut(each.hint, SHOWN),
             )
         )
     return blocks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -26,8 +27,8 @@ _DETAIL: Final = 600
 # The same where the part for machines is compact; all of its errors, details and functions together, in bytes.
 _BRIEF: Final = 120
 _ERRORS_ROOM: Final = 1200
-# The words of one error in a compact answer, in bytes of JSON.
-_SHARES: Final = {"message": 100, "expected": 70, "actual": 60}
+# The words of one error in a compact answer, each in bytes of JSON at most.
+_SHARES: Final = (("message", 100), ("expected", 70), ("actual", 60))
 _DETAILS_ROOM: Final = 240
 _FUNCTIONS_ROOM: Final = 240
 
@@ -66,24 +67,19 @@ def _brief_words(shown: Shown) -> tuple[dict[str, JsonValue], int]:
     bytes of all of them as a JSON object."""
     words: dict[str, JsonValue] = {}
     size = 1  # one brace more than there are commas
-    for key, text in (("message", shown.message), ("expected", shown.expected), ("actual", shown.actual)):
+    for (key, room), text in zip(_SHARES, (shown.message, shown.expected, shown.actual), strict=True):
         if text:
-            words[key], length = _cut_bytes(text, _SHARES[key])
-            size += len(f'"{key}":,') + length
+            words[key] = text
+            length = len(text) + 2 if _UNESCAPED.fullmatch(text) else len(write_body(text))
+            if length - 2 > room:  # a text of wide characters may be cut shorter than it has to be
+                words[key] = cut(text, max(0, room - 3) * len(text) // (length - 2))
+                length = len(write_body(words[key]))
+            size += len(key) + 4 + length  # with its quotes, colon and comma
     return words, max(size, len("{}"))
 
 
-def _cut_bytes(text: str, room: int) -> tuple[str, int]:
-    """A text of at most `room` bytes of JSON between its quotes, and its bytes with them; one of wide characters may be
-    cut shorter than it has to be."""
-    if text.isascii() and text.isprintable():  # RFC 8259, section 7: of these only two characters are escaped
-        size = len(text) + text.count('"') + text.count("\\") + 2
-    else:
-        size = len(write_body(text))
-    if size - 2 <= room:
-        return text, size
-    shorter = cut(text, max(0, room - 3) * len(text) // (size - 2))
-    return shorter, len(write_body(shorter))
+# A text whose JSON has no escape (RFC 8259 section 7) and one byte for each character.
+_UNESCAPED: Final = re.compile(r"[ !#-\[\]-~]*")
 
 
 def cut_errors(found: Iterable[JsonValue]) -> list[JsonValue]:
@@ -95,7 +91,7 @@ def _brief_error(shown: Shown) -> dict[str, JsonValue]:
     return {
         "code": shown.violation.code.name,
         "path": shown.path,
-        "severity": shown.violation.severity.value,
+        "severity": str(shown.violation.severity),
     }
 
 
@@ -136,8 +132,10 @@ def list_warnings(found: Iterable[Violation], limits: FeedbackLimits) -> list[Js
 def write_message(view: FailureView, *, whole: bool = False) -> str:
     """One line that says what happened, without the errors; shortened in a compact answer, unless `whole`."""
     result = view.result
-    said = summarize_escalation(result) if result.escalated else show_text(result.failure.message, result)
-    return cut(said, _DETAIL if whole or view.full else _BRIEF)
+    failure, most = result.failure, _DETAIL if whole or view.full else _BRIEF
+    if result.escalated:
+        return cut(summarize_escalation(result), most)
+    return cut(failure.message if failure.message is failure.code.meaning else show_text(failure.message, result), most)
 
 
 def choose_hint(view: FailureView, *, whole: bool = False) -> str:

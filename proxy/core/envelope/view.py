@@ -17,7 +17,7 @@ from proxy.core.json.jsontext import format_pointer
 from proxy.core.model.codes import REQUIRED_MISSING, Severity
 from proxy.core.model.values import Absent, FeedbackLimits, JsonValue, Pointer, ToolResult, Violation
 
-_SEVERITIES: Final = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
+_SEVERITIES: Final = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 
 # How much of a text about one violation is looked at, and how much of it is shown, in code points.
 _LOOKED_AT: Final = 4096
@@ -103,7 +103,7 @@ def select_violations(violations: Iterable[Violation], max_errors: int) -> tuple
 def _order(violation: Violation) -> tuple[int, list[tuple[bool, int, str]], str, str]:
     # Indexes compare as numbers: `/items/2` comes before `/items/10`.
     steps = [(False, step, "") if isinstance(step, int) else (True, 0, step) for step in violation.path]
-    return _SEVERITIES[violation.severity], steps, violation.code.name, violation.message
+    return _SEVERITIES.index(violation.severity), steps, violation.code.name, violation.message
 
 
 def _all_clean(violations: tuple[Violation, ...]) -> bool:

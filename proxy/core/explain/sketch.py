@@ -26,7 +26,6 @@ from proxy.core.schema.nodes import Node
 _MAX_DEPTH: Final = 24
 _CONTAINERS: Final = (dict, list)
 
-
 _PLACE: Final = 20
 
 

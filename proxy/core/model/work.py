@@ -89,13 +89,13 @@ class Work:
         known = self._sizes.get(id(value))
         if known is not None:
             return known[1]
-        total = 1
+        total = 1 + len(value)
         for item in value.values() if kind is dict else value:
             inner = type(item)
             if inner is str:
-                total += 1 + len(item) // _CHARACTERS
-            else:
-                total += self.size(item) if inner is dict or inner is list else 1
+                total += len(item) // _CHARACTERS
+            elif inner is dict or inner is list:
+                total += self.size(item) - 1
         self._sizes[id(value)] = (value, total)
         return total
 

@@ -172,16 +172,17 @@ class _Run:
         self.work.spend(_FIT)
         is_guarded = self.policy.guards_null and (value == "" or path in self.guarded)
         choosing = 0 if site.choices is None else len(site.choices) // _CHOICES
-        reading = len(value) // _READ if isinstance(value, str) else 0
         partial: Fit | None = None
         for tier in tiers:
             found: list[tuple[Rule, Fit]] = []
-            for rule in tier:
-                if rule.propose is None or (is_guarded and rule.name == _NULL_TEXT):
+            for rule, propose in tier:
+                if is_guarded and rule.name == _NULL_TEXT:
                     continue
-                if cost := choosing + reading if rule.nests else choosing:
-                    self.work.spend(cost)
-                candidate = rule.propose(value, site)
+                if rule.nests and isinstance(value, str):
+                    self.work.spend(choosing + len(value) // _READ)
+                elif choosing:
+                    self.work.spend(choosing)
+                candidate = propose(value, site)
                 if candidate is NONE:
                     continue
                 fitted = self.judge_proposal(rule, node, value, candidate, site, path, rules)

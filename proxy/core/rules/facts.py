@@ -25,7 +25,15 @@ from proxy.core.model.values import JsonValue
 from proxy.core.model.work import TooMuchWorkError, Work
 from proxy.core.rules.names import narrows_something, split_words
 from proxy.core.rules.proposals import Site
-from proxy.core.rules.rules import ANY_TYPE, LISTED, TEXT_RULES, Rule, group_value_rules, list_unknown_switches
+from proxy.core.rules.rules import (
+    ANY_TYPE,
+    LISTED,
+    TEXT_RULES,
+    Propose,
+    Rule,
+    group_value_rules,
+    list_unknown_switches,
+)
 from proxy.core.schema.matching import SearchGivenUp, make_matcher
 from proxy.core.schema.nodes import Node, Schemas
 
@@ -242,13 +250,13 @@ def list_member_schemas(nodes: Iterable[Node], step: str | int, work: Work) -> l
     A key that no schema names is judged by `unevaluatedProperties`, unless a union might name it. Raises
     TooMuchWorkError.
     """
-    nodes = nodes if isinstance(nodes, tuple) else tuple(nodes)
+    nodes = nodes if type(nodes) is tuple else tuple(nodes)
     work.left -= 1 + len(nodes)  # counted in place: most refused members come by here
     if work.left < 0:
         raise TooMuchWorkError
     if len(nodes) == 1:
         node = nodes[0]
-        if isinstance(step, str) and not node.pattern_properties and step in node.properties:
+        if isinstance(step, str) and step in node.properties and not node.pattern_properties:
             return [node.properties[step]]
         if named := _list_named(node, step, work):
             return named
@@ -306,8 +314,9 @@ def list_required(nodes: Iterable[Node]) -> set[str]:
 # --- the rules of a place ---------------------------------------------------------------------------------------------
 _TEXT_RULES: Final = frozenset(TEXT_RULES)
 
-# The names of the rules that are on at a place, the facts that they see, and those that apply there, grouped by tier.
-Asked = tuple[frozenset[str], Site, tuple[tuple[Rule, ...], ...]]
+# The names of the rules that are on at a place, the facts that they see, and those that apply there with the functions
+# that propose, grouped by tier.
+Asked = tuple[frozenset[str], Site, tuple[tuple[tuple[Rule, Propose], ...], ...]]
 
 _tiers = lru_cache(maxsize=256)(group_value_rules)
 
@@ -334,7 +343,11 @@ def list_applicable_rules(node: Node, kind: type, rules: frozenset[str], is_memb
         if classes := rules & _TEXT_RULES:
             site = replace(site, classes=classes)
         tiers = [
-            tuple(rule for rule in tier if (is_member or not rule.member) and may_change(rule, kind, site))
+            tuple(
+                (rule, rule.propose)
+                for rule in tier
+                if rule.propose is not None and (is_member or not rule.member) and may_change(rule, kind, site)
+            )
             for tier in _tiers(rules)
         ]
         memo[key] = (rules, site, tuple(tier for tier in tiers if tier)) if rules else None

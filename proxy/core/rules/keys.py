@@ -257,6 +257,8 @@ def drop_refused(
     """The repair that treats an optional key's refused value as not sent; () where no rule does. A word such as "None"
     is never left out where a default would take its place, and with `keeps_defaults` nothing is."""
     name = "drop_null_optional" if item is None else "empty_optional" if item == "" else ""
+    if not name and "default_optional" not in rules and not (isinstance(item, str) and item in NULL_WORDS):
+        return ()
     for schema in schemas:
         allowed = read_facts(schema).allowed
         rules = rules if allowed is None else rules & allowed

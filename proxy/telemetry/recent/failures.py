@@ -45,6 +45,7 @@ _LONGEST: Final = 200
 # The most texts and numbers of the sent arguments that are masked in kept texts.
 _MOST_LEAVES: Final = 256
 _SHORTEST_LEAF: Final = 3
+_NO_LEAVES: Final = (bool, Absent)
 # The outcomes of calls whose failure is worded by the tool.
 _OF_THE_TOOL: Final = frozenset({"tool_error", "upstream_error"})
 # Details of a failure that quote the upstream, which may quote the call.
@@ -116,9 +117,10 @@ def keep_failure(record: CallRecord) -> KeptFailure:
     if record.outcome in _OF_THE_TOOL:
         violations = tuple([_mask_words(each) for each in came])
     else:
-        hold_secrets = may_hold_secret(" ".join([text for each in came for text in (each.message, each.hint)]))
-        mask = mask_credentials if hold_secrets else str
-        violations = tuple([_mask_violation(each, limits, leaves, mask) for each in came])
+        texts = " ".join([text for each in came for text in (each.message, each.hint)])
+        mask = mask_credentials if may_hold_secret(texts) else str
+        quoted = [leaf for leaf in leaves if leaf in texts or "*" in leaf]  # a mask may complete one that holds a star
+        violations = tuple([_mask_violation(each, limits, quoted, mask) for each in came])
     got = tuple([describe_value(each.value) for each in came])
     answer = None if record.result is None else _mask_result(record.result, violations, leaves)
     if answer is not None and record.code == MASK:  # the tool has named its error after a value
@@ -214,11 +216,13 @@ def _list_leaves(value: JsonValue) -> tuple[str, ...]:
     while stack and looked_at < _MOST_LEAVES:
         item = stack.pop()
         looked_at += 1
-        if isinstance(item, dict):
+        if isinstance(item, str):
+            found.add(item)
+        elif isinstance(item, dict):
             stack += item.values()
         elif isinstance(item, list):
             stack += item[:_MOST_LEAVES]
-        elif item is not None and not isinstance(item, bool | Absent):
+        elif item is not None and not isinstance(item, _NO_LEAVES):
             found.add(str(item))
     return tuple(sorted([text for text in found if len(text) >= _SHORTEST_LEAF], key=len, reverse=True))
 
