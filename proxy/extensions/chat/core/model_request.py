@@ -40,7 +40,7 @@ _ANY_OBJECT: Final[dict[str, JsonValue]] = {"type": "object"}
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
     """A request that names tools. `body` is its JSON value; `streams`: the answer comes as server-sent events. `whole`
-    is the text of a request of which `body` is a part only (large_requests.py), else empty; `size` in bytes."""
+    is the text of a request of which `body` is a part only (whole_bodies.py), else empty; `size` in bytes."""
 
     api: Api
     body: dict[str, JsonValue] = field(repr=False)
