@@ -25,14 +25,9 @@ from proxy.core.schema.nodes import Node
 
 _MAX_DEPTH: Final = 24
 _CONTAINERS: Final = (dict, list)
-
 _PLACE: Final = 20
-
-
 # Characters of a placeholder, and items of a list that are kept.
 _LONGEST_PLACEHOLDER: Final = 80
-
-
 _ITEMS: Final = 20
 # Drawings that a schema remembers.
 _MOST_DRAWN: Final = 512

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from proxy.call.judging import is_rich
-from proxy.extensions.chat.core.large_requests import reduce_request
 from proxy.extensions.chat.core.model_request import Api, ModelRequest, read_model_request
+from proxy.extensions.chat.core.whole_bodies import reduce_request
 from tests.extensions.chat.answers import (
     chat_answer,
     chat_request,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from typing import Any, Final
 
-from proxy.core.json.jsonspan import find_span, replace_values
+from proxy.core.json.jsonspan import find_span
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
@@ -54,8 +54,8 @@ def is_answer(api: Api, value: JsonValue) -> bool:
     return isinstance(value, dict) and isinstance(value.get(_PARTS[api]), list) and not value.get("error")
 
 
-def write_changes(text: bytes, changes: list[CallChange]) -> bytes:
-    """The answer with the changes; every other byte is unchanged."""
+def list_places(changes: Iterable[CallChange]) -> dict[Pointer, bytes]:
+    """The places of an answer that change, with their JSON."""
     places: dict[Pointer, bytes] = {}
     for change in changes:
         found = change.found
@@ -63,7 +63,7 @@ def write_changes(text: bytes, changes: list[CallChange]) -> bytes:
             places[found.name_at] = dumps(change.name)
         if change.arguments is not None:
             places[found.arguments_at] = encode_arguments(change.arguments) if found.is_encoded else change.arguments
-    return replace_values(text, places)
+    return places
 
 
 def encode_arguments(arguments: bytes) -> bytes:

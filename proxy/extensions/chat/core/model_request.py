@@ -41,7 +41,7 @@ _ANY_OBJECT: Final[dict[str, JsonValue]] = {"type": "object"}
 @value_class
 class ModelRequest:
     """A request that names tools. `body` is its JSON value; `streams`: the answer comes as server-sent events. `whole`
-    is the text of a request of which `body` is a part only (large_requests.py), else empty; `size` in bytes."""
+    is the text of a request of which `body` is a part only (whole_bodies.py), else empty; `size` in bytes."""
 
     api: Api
     body: dict[str, JsonValue] = field(repr=False)

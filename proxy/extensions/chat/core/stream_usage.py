@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from proxy.core.json.jsontext import dumps
+from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.extensions.chat.core.events import change_event, read_event
 from proxy.extensions.chat.core.found_calls import FoundCall
@@ -66,12 +66,11 @@ def _look_up(value: JsonValue, place: Pointer) -> Any:
     return value
 
 
-def make_answer(api: Api, calls: Iterable[FoundCall], read: Any) -> dict[str, JsonValue]:
-    """An answer in one piece with nothing but these calls, for the next question. `read` gives the value of arguments,
-    or None where they are no JSON."""
+def make_answer(api: Api, calls: Iterable[FoundCall]) -> dict[str, JsonValue]:
+    """An answer in one piece with nothing but these calls, for the next question."""
     if api is Api.MESSAGES:
         head = {"type": "tool_use"}
-        return {"content": [{**head, "id": e.call_id, "name": e.name, "input": read(e.text) or {}} for e in calls]}
+        return {"content": [{**head, "id": e.call_id, "name": e.name, "input": _read_object(e.text)} for e in calls]}
     texts = [(call, call.text.decode("utf-8", "surrogatepass")) for call in calls]
     if api is Api.RESPONSES:
         head = {"type": "function_call"}
@@ -81,3 +80,9 @@ def make_answer(api: Api, calls: Iterable[FoundCall], read: Any) -> dict[str, Js
         for each, text in texts
     ]
     return {"choices": [{"message": {"role": "assistant", "content": None, "tool_calls": made}}]}
+
+
+def _read_object(text: bytes) -> JsonValue:
+    """The value of arguments; an empty one where they are no JSON object."""
+    value = parse(text)
+    return value if isinstance(value, dict) else {}

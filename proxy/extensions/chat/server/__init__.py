@@ -6,7 +6,7 @@ judged_stream.py   a streamed answer, whose calls are held until they are whole
 call_judge.py      judges the calls of one answer by the tools of its request
 asking_again.py    asks the model again whose calls cannot be repaired
 answer_bytes.py    the bytes of an answer, and the headers that go with them
-large_bodies.py    reads large requests in a child process
+large_bodies.py    reads and writes large requests and answers in a child process
 model_metrics.py   counts calls, tokens of asking again, and what is relayed unread
 call_records.py    notes the calls of an answer for log, metrics and console
 """

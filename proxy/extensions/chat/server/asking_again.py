@@ -8,22 +8,21 @@ from dataclasses import field, replace
 
 from proxy.core.envelope.feedback import write_feedback
 from proxy.core.explain.advice import add_advice
-from proxy.core.json.jsonspan import replace_value
-from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.value_class import value_class
-from proxy.core.model.values import Attempt, FeedbackLimits, JsonProblem, JsonValue, Repair, ToolResult
+from proxy.core.model.values import Attempt, FeedbackLimits, JsonValue, Repair, ToolResult
 from proxy.extensions.chat.config.model_section import ModelSettings
 from proxy.extensions.chat.core.model_request import ModelRequest
 from proxy.extensions.chat.core.next_question import REPEAT, count_tokens, sum_usage
+from proxy.extensions.chat.core.whole_bodies import ReadAnswer
 from proxy.extensions.chat.server.call_judge import JudgedCall
 
 
 @value_class
 class JudgedAnswer:
-    """One answer: its bytes and value, its calls, and the bytes that go on for it."""
+    """One answer: its bytes and what they say, its calls, and the bytes that go on for it."""
 
     text: bytes = field(repr=False)
-    value: JsonValue = field(repr=False)
+    read: ReadAnswer = field(repr=False)
     calls: list[JudgedCall] = field(default_factory=list)
     written: bytes = field(default=b"", repr=False)
 
@@ -36,11 +35,6 @@ class JudgedAnswer:
     def repairs(self) -> tuple[Repair, ...]:
         """What was done to the calls."""
         return tuple(repair for call in self.calls for repair in call.repairs)
-
-    @property
-    def usage(self) -> JsonValue:
-        """What the answer says of its tokens."""
-        return self.value.get("usage") if isinstance(self.value, dict) else None
 
 
 @value_class
@@ -109,7 +103,9 @@ class FinalAnswer:
 
 
 # Writes the body of the next question to an answer, from the results of its calls; None where it cannot be asked.
-WriteQuestion = Callable[[JsonValue, list[tuple[str, str]]], Awaitable[bytes | None]]
+WriteQuestion = Callable[[JudgedAnswer, list[tuple[str, str]]], Awaitable[bytes | None]]
+# Writes an answer with another usage.
+WriteUsage = Callable[[bytes, JsonValue], Awaitable[bytes]]
 
 
 async def ask_until_right(
@@ -118,28 +114,27 @@ async def ask_until_right(
     settings: ModelSettings,
     write: WriteQuestion,
     ask: Callable[[bytes], Awaitable[JudgedAnswer | LostAnswer]],
+    write_usage: WriteUsage,
 ) -> FinalAnswer:
     """The first answer whose calls are all right, or the last one. `ask` sends a body and judges its answer; where that
     came to nothing, the answer before it stays."""
-    answer, spent = first, Spending().add(first.calls, first.usage, asked.size + len(first.text))
+    answer, spent = first, Spending().add(first.calls, first.read.usage, asked.size + len(first.text))
     try:
         async with asyncio.timeout(settings.retry_deadline or None):
             while answer.failed is not None and spent.may_go_on(settings):
                 results = write_results(answer.calls, spent.answers, settings.retries)
-                body = await write(answer.value, results)
+                body = await write(answer, results)
                 if body is None:
                     break
                 if isinstance(found := await ask(body), LostAnswer):
                     spent = spent.add_lost(found.usage)
                     break
-                answer, spent = found, spent.add(found.calls, found.usage, len(body) + len(found.text))
+                answer, spent = found, spent.add(found.calls, found.read.usage, len(body) + len(found.text))
     except TimeoutError:
         pass
-    is_sum = spent.answers > 1 or spent.lost > 0
-    if not is_sum or not isinstance(spent.usage, dict) or isinstance(parse(answer.written), JsonProblem):
+    if (spent.answers == 1 and not spent.lost) or not isinstance(spent.usage, dict):
         return FinalAnswer(answer, spent)
-    summed = replace_value(answer.written, ("usage",), dumps(spent.usage))
-    return FinalAnswer(JudgedAnswer(answer.text, answer.value, answer.calls, summed), spent)
+    return FinalAnswer(replace(answer, written=await write_usage(answer.written, spent.usage)), spent)
 
 
 def write_results(calls: list[JudgedCall], attempts: int, retries: int) -> list[tuple[str, str]]:

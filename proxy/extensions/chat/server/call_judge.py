@@ -84,9 +84,14 @@ class CallJudge:
     ) -> list[JudgedCall]:
         """What was found of each call, in their order."""
         tools = LearnedTools(request.tools, self._rules, self._policies, careful=True)
-        return [await self._judge_call(tools, found, self._read_call(found, conversation)) for found in calls]
+        return [await self._judge_call(tools, found, conversation) for found in calls]
 
-    async def _judge_call(self, tools: LearnedTools, found: FoundCall, call: ToolCall) -> JudgedCall:
+    async def _judge_call(self, tools: LearnedTools, found: FoundCall, conversation: Conversation) -> JudgedCall:
+        text = await self._elsewhere.read(found.text, self._rules.template.text, self._text_repairs)
+        if isinstance(text, Failure):  # reading it takes too much
+            unread = ToolCall(found.name, Document(b"", None), found.call_id or "call", conversation)
+            return JudgedCall(found, unread, found.name, failure=text)
+        call = self._read_call(found, text, conversation)
         name = find_tool_name(found.name, tools.listing.tools)
         if name is None:
             return JudgedCall(found, call, found.name, failure=explain_unknown_tool(call, tools))
@@ -131,8 +136,7 @@ class CallJudge:
         """Reads a JSON text with the repairs of the route's level."""
         return read_document(text, self._rules.template.text, self._text_repairs)
 
-    def _read_call(self, found: FoundCall, conversation: Conversation) -> ToolCall:
-        text = found.text
+    def _read_call(self, found: FoundCall, text: bytes, conversation: Conversation) -> ToolCall:
         document = self.read_text(text) if text.strip() else Document(b"", None)
         raw = text if isinstance(document, JsonProblem) else b""
         return ToolCall(found.name, document, found.call_id or "call", conversation, raw)

@@ -1,43 +1,94 @@
-"""Reads requests, and writes the next ones: large ones in a child process, as the arguments of large calls are read."""
+"""Reads and writes the bodies of requests and answers: large ones in a child process, as large calls are read."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from proxy.call.judging import is_rich
 from proxy.core.contract.policy import ToolPolicy
-from proxy.core.model.values import JsonProblem, JsonValue
-from proxy.extensions.chat.core.large_requests import EXTEND, REDUCE, write_extending_job
+from proxy.core.model.values import JsonProblem, JsonValue, Pointer
+from proxy.extensions.chat.core.found_calls import FoundCall
 from proxy.extensions.chat.core.model_request import Api, ModelRequest, read_model_request
 from proxy.extensions.chat.core.next_question import write_next_question
+from proxy.extensions.chat.core.stream_usage import make_answer
+from proxy.extensions.chat.core.whole_bodies import (
+    CHANGE,
+    EXTEND,
+    READ,
+    REDUCE,
+    WRITE,
+    ReadAnswer,
+    change_answer,
+    load_answer,
+    read_answer,
+    write_calling_job,
+    write_changing_job,
+    write_extending_job,
+    write_reading_job,
+)
+from proxy.extensions.chat.core.written_calls import AnswerText, NewCall, write_calls
 from proxy.server.listed_request import ListedRequest
 
-# Longer requests are read in a child, however few values they hold: here 1 MiB takes 7 ms.
-_LONG: Final = 2 * 1024 * 1024
+# Longer bodies are read in a child, however few values they hold: here reading 1 MiB takes 7 ms, and writing it 23 ms.
+_LONG: Final = 1024 * 1024
 
 
-class LargeRequests:
-    """What a route's requests say, without keeping others waiting."""
+class LargeBodies:
+    """What the requests of a route and their answers say, without keeping others waiting."""
 
-    async def read(self, listed: ListedRequest, api: Api, body: bytes) -> ModelRequest | JsonProblem | None:
+    async def read_request(self, listed: ListedRequest, api: Api, body: bytes) -> ModelRequest | JsonProblem | None:
         """What a request asks for (`read_model_request`); a problem, too, where reading it takes too much."""
-        elsewhere = listed.services.elsewhere
-        if elsewhere is None or not (len(body) > _LONG or is_rich(body)):
+        if not _is_large(listed, body):
             return read_model_request(api, body)
-        reduced = await elsewhere.ask(REDUCE, body, _find_template(listed))
-        asked = read_model_request(api, reduced or b"")
+        asked = read_model_request(api, await _ask(listed, REDUCE, body) or b"")
         return replace(asked, size=len(body), whole=body) if isinstance(asked, ModelRequest) else asked
 
     async def write_question(
-        self, listed: ListedRequest, asked: ModelRequest, answer: JsonValue, results: list[tuple[str, str]]
+        self,
+        listed: ListedRequest,
+        asked: ModelRequest,
+        answer: JsonValue,
+        calls: Sequence[FoundCall],
+        results: Sequence[tuple[str, str]],
     ) -> bytes | None:
-        """The body of the next question; None where it cannot be asked."""
-        elsewhere = listed.services.elsewhere
-        if elsewhere is None or not asked.whole:
-            return write_next_question(asked, answer, results)
-        job = write_extending_job(asked.api, asked.whole, answer, results)
-        return await elsewhere.ask(EXTEND, job, _find_template(listed)) or None
+        """The body of the next question to an answer, or where that is None, to its calls alone; None where it cannot
+        be asked."""
+        if listed.services.elsewhere is not None and asked.whole:
+            job = write_extending_job(asked.api, asked.whole, answer, calls, results)
+            return await _ask(listed, EXTEND, job) or None
+        return write_next_question(asked, make_answer(asked.api, calls) if answer is None else answer, results)
+
+    async def read_answer(self, listed: ListedRequest, api: Api, body: bytes) -> ReadAnswer | None:
+        """What an answer says; None where it is no JSON object, and where reading it takes too much."""
+        if not _is_large(listed, body):
+            return read_answer(api, body)
+        return load_answer(await _ask(listed, READ, write_reading_job(api, body)) or b"")
+
+    async def change_answer(self, listed: ListedRequest, body: bytes, places: Mapping[Pointer, bytes]) -> bytes:
+        """The answer with other values at these places."""
+        if _is_large(listed, body) and (changed := await _ask(listed, CHANGE, write_changing_job(body, places))):
+            return changed
+        return change_answer(body, places)
+
+    async def write_calls(
+        self, listed: ListedRequest, api: Api, body: bytes, text: AnswerText, before: str, calls: Sequence[NewCall]
+    ) -> bytes:
+        """The answer with calls in the place of their markup."""
+        job = write_calling_job(api, body, text, before, calls) if _is_large(listed, body) else b""
+        if job and (written := await _ask(listed, WRITE, job)):
+            return written
+        return write_calls(api, body, text, before, calls)
+
+
+def _is_large(listed: ListedRequest, body: bytes) -> bool:
+    return listed.services.elsewhere is not None and (len(body) > _LONG or is_rich(body))
+
+
+async def _ask(listed: ListedRequest, job: str, payload: bytes) -> bytes | None:
+    elsewhere = listed.services.elsewhere
+    return None if elsewhere is None else await elsewhere.ask(job, payload, _find_template(listed))
 
 
 def _find_template(listed: ListedRequest) -> ToolPolicy:

@@ -12,11 +12,10 @@ from dataclasses import replace
 from functools import partial
 
 from proxy.adapters.ladder import find_conversation
-from proxy.core.json.jsontext import parse
+from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import (
     Conversation,
-    JsonProblem,
     JsonValue,
     Repair,
     ToolResult,
@@ -26,10 +25,10 @@ from proxy.core.model.values import (
 from proxy.extensions.chat.adapters.model_errors import write_message
 from proxy.extensions.chat.config.model_section import ModelSettings
 from proxy.extensions.chat.core.api_errors import write_error_event
-from proxy.extensions.chat.core.found_calls import FoundCall, find_calls, is_answer, write_changes
+from proxy.extensions.chat.core.found_calls import FoundCall, list_places
 from proxy.extensions.chat.core.model_request import Api, ModelRequest
-from proxy.extensions.chat.core.stream_usage import make_answer
-from proxy.extensions.chat.core.written_calls import NewCall, find_answer_text, make_call_id, write_calls
+from proxy.extensions.chat.core.whole_bodies import ReadAnswer
+from proxy.extensions.chat.core.written_calls import NewCall, make_call_id
 from proxy.extensions.chat.server.answer_bytes import (
     find_header,
     find_reason,
@@ -49,7 +48,7 @@ from proxy.extensions.chat.server.asking_again import (
 )
 from proxy.extensions.chat.server.call_judge import CallJudge, JudgedCall
 from proxy.extensions.chat.server.judged_stream import JudgedStream, StreamSteps
-from proxy.extensions.chat.server.large_bodies import LargeRequests
+from proxy.extensions.chat.server.large_bodies import LargeBodies
 from proxy.extensions.mcp.server.replayed_body import ReplayedBody, gather_body
 from proxy.interfaces import UpstreamRequest
 from proxy.server.bound_route import RouteRequest
@@ -70,7 +69,7 @@ class ModelExchange:
     asked: ModelRequest
     settings: ModelSettings
     judge: CallJudge
-    large: LargeRequests
+    large: LargeBodies
     note: Callable[[FinalAnswer], None]
     count_unread: Callable[[str], None]
 
@@ -91,8 +90,9 @@ class ModelExchange:
         first = await self._read_answer(reply)
         if isinstance(first, UpstreamReply):
             return first, ()
-        write = partial(self.large.write_question, self.listed, self.asked)
-        found = await ask_until_right(first, self.asked, self.settings, write, self._ask_again)
+        found = await ask_until_right(
+            first, self.asked, self.settings, self._write_question, self._ask_again, self._write_usage
+        )
         self.note(found)
         headers = reply.headers if found.answer.written is first.text else keep_true(reply.headers)
         if self.settings.retries and (found.answer.calls or found.spent.answers > 1):
@@ -112,7 +112,13 @@ class ModelExchange:
         found = await self._read_answer(reply) if is_readable else reply
         if isinstance(found, UpstreamReply):
             return await self._lose(found)
-        return found if is_answer(self.asked.api, found.value) else LostAnswer(found.usage)
+        return found if found.read.is_answer else LostAnswer(found.read.usage)
+
+    async def _write_question(self, answer: JudgedAnswer, results: list[tuple[str, str]]) -> bytes | None:
+        return await self.large.write_question(self.listed, self.asked, answer.read.value, answer.read.calls, results)
+
+    async def _write_usage(self, body: bytes, usage: JsonValue) -> bytes:
+        return await self.large.change_answer(self.listed, body, {("usage",): dumps(usage)})
 
     async def _lose(self, reply: UpstreamReply) -> LostAnswer:
         """Ends an answer that cannot take the place of the one before."""
@@ -125,28 +131,32 @@ class ModelExchange:
 
     async def _read_answer(self, reply: UpstreamReply) -> JudgedAnswer | UpstreamReply:
         """An answer with its calls judged; the answer as it came where it cannot be read."""
-        api = self.asked.api
+        api, listed = self.asked.api, self.listed
         reply = await gather_body(reply, self.settings.max_answer)
         body = reply.body if isinstance(reply.body, bytes) else b""
         why = find_reason(reply, self.settings.max_answer)
-        answer = JsonProblem("it was not read", 1, 1) if why else parse(body)
-        if not isinstance(answer, dict):
+        read = None if why else await self.large.read_answer(listed, api, body)
+        if read is None:
             self.count_unread(why or "no_json")
             return reply
-        if calls := find_calls(api, body, answer):
-            judged = await self._judge_calls(calls)
-            return JudgedAnswer(body, answer, judged, _write_changes(body, judged))
-        text = find_answer_text(api, answer)
+        if read.calls:
+            judged = await self._judge_calls(read.calls)
+            places = list_places(change for each in judged if (change := each.change) is not None)
+            return JudgedAnswer(
+                body, read, judged, await self.large.change_answer(listed, body, places) if places else body
+            )
+        text = read.text
         found = None if text is None else self.judge.find_in_text(text.text, self.settings.text_calls)
         if text is None or found is None:
-            return JudgedAnswer(body, answer, [], body)
+            return JudgedAnswer(body, read, [], body)
         ids = [make_call_id(api, body, at) for at in range(len(found.calls))]
         calls = [FoundCall(each, call.name, call.arguments) for each, call in zip(ids, found.calls, strict=True)]
         written = await self.judge.judge_text(self.asked, calls, self._conversation)
         if written is None:
-            return JudgedAnswer(body, answer, [], body)
+            return JudgedAnswer(body, read, [], body)
         made = [NewCall(each.found.call_id, each.tool, each.arguments) for each in written]
-        return JudgedAnswer(body, answer, written, write_calls(api, body, text, found.before, made))
+        changed = await self.large.write_calls(listed, api, body, text, found.before, made)
+        return JudgedAnswer(body, read, written, changed)
 
     # --- a streamed answer --------------------------------------------------------------------------------------------
     async def judge_stream(self, reply: UpstreamReply) -> tuple[UpstreamReply, tuple[Repair, ...]] | Response:
@@ -183,13 +193,13 @@ class ModelExchange:
         self, before: Spending, size: int, calls: list[JudgedCall], usage: dict[str, JsonValue]
     ) -> JudgedStream | LostAnswer:
         """The next answer, streamed like the first; a lost one where there is none, or no more tokens may be spent."""
-        answer = make_answer(self.asked.api, [call.found for call in calls], _read_value)
         said = sum(len(call.found.name.encode()) + len(call.found.text) for call in calls)
         spent = before.add(calls, usage, size + said)
         if not spent.may_go_on(self.settings):
             return LostAnswer()
         results = write_results(calls, spent.answers, self.settings.retries)
-        if (body := await self.large.write_question(self.listed, self.asked, answer, results)) is None:
+        found = [call.found for call in calls]
+        if (body := await self.large.write_question(self.listed, self.asked, None, found, results)) is None:
             return LostAnswer()
         if (reply := await self._relay_again(body)) is None:
             return LostAnswer()
@@ -209,7 +219,8 @@ class ModelExchange:
         if unread:
             self.count_unread(unread)
         spent = before.add(judged, usage, 0).add_lost(lost)
-        self.note(FinalAnswer(JudgedAnswer(b"", None, judged), spent))
+        read = ReadAnswer([call.found for call in judged], None, usage, is_answer=True)
+        self.note(FinalAnswer(JudgedAnswer(b"", read, judged), spent))
 
     async def _find_in_text(self, text: str) -> tuple[str, list[JudgedCall]] | None:
         """The valid calls with which a streamed text ends, and the text before them."""
@@ -241,12 +252,6 @@ class ModelExchange:
         return answer_failure(call_route.binding, call_route.raw, _make_result(failed), self.listed.record)
 
 
-def _write_changes(body: bytes, judged: list[JudgedCall]) -> bytes:
-    """The answer with its repaired calls; the very same bytes where none was repaired."""
-    changes = [change for each in judged if (change := each.change) is not None]
-    return write_changes(body, changes) if changes else body
-
-
 def _write_error(api: Api, failed: JudgedCall, after: bytes) -> bytes:
     """The event that ends a stream whose calls are wrong, behind the last event that has gone out."""
     result = _make_result(failed)
@@ -257,12 +262,6 @@ def _make_result(failed: JudgedCall) -> ToolResult:
     """What is said of a wrong call in the place of its answer. The server gave it, not the client: 502."""
     result = explain_call(failed)
     return replace(result, failure=replace(result.failure, status=502))
-
-
-def _read_value(text: bytes) -> JsonValue:
-    """The value of arguments; None where they are no JSON object."""
-    value = parse(text)
-    return value if isinstance(value, dict) else None
 
 
 def _make_plain(call_route: RouteRequest) -> UpstreamRequest:

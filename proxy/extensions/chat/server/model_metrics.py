@@ -46,7 +46,8 @@ UNREAD: Final = MetricRow(
     {
         "reason": Label(
             "`request`: it is too long, compressed or no JSON; `too_long`: the answer or a call in it is; `cut`: it "
-            "ended or broke off too early; `no_json`: it is no JSON object, whatever its type says.",
+            "ended or broke off too early; `no_json`: it is no JSON object, whatever its type "
+            "says, or takes too much to be read.",
             ("request", "too_long", "compressed", "no_json", "cut"),
         )
     },

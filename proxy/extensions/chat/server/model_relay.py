@@ -21,7 +21,7 @@ from proxy.extensions.chat.server.answer_bytes import find_header, is_plain
 from proxy.extensions.chat.server.asking_again import FinalAnswer
 from proxy.extensions.chat.server.call_judge import CallJudge, JudgedCall
 from proxy.extensions.chat.server.call_records import note_calls
-from proxy.extensions.chat.server.large_bodies import LargeRequests
+from proxy.extensions.chat.server.large_bodies import LargeBodies
 from proxy.extensions.chat.server.model_exchange import ModelExchange
 from proxy.extensions.chat.server.model_metrics import ModelMetrics
 from proxy.interfaces import Clock
@@ -44,7 +44,7 @@ class ModelRelay:
         self._clock = clock
         self._reports = reports
         self._metrics = ModelMetrics(reports)
-        self._large = LargeRequests()
+        self._large = LargeBodies()
         self._unusable: set[tuple[str, str, str]] = set()
         self._judges: dict[str, tuple[BroughtTools, CallJudge]] = {}
 
@@ -67,7 +67,7 @@ class ModelRelay:
         if isinstance(body, BadRequest):
             return _refuse_unread(listed, body)
         call_route = replace(call_route, raw=replace(raw, body=body))
-        asked = await self._large.read(listed, api, body)
+        asked = await self._large.read_request(listed, api, body)
         if isinstance(asked, ModelRequest):
             return await self._answer(replace(listed, call_route=call_route), asked)
         if asked is not None:

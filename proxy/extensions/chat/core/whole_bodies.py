@@ -1,0 +1,169 @@
+"""Requests and answers in one piece: what they say, and the same with changes. Large ones are read and written in a
+child process (call/judging.py): here that would keep others waiting.
+
+reduce_request, extend_request   the parts of a request that are judged by; the next question, made of the whole of it
+read_answer, read_large_answer   the calls of an answer, or the text with which it ends
+change_large_answer              other values at some places
+write_large_calls                calls in the place of their markup in the text
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from typing import Any, Final
+
+from proxy.core.json.jsonspan import replace_value, replace_values
+from proxy.core.json.jsontext import DEFAULT_LIMITS, TRUSTED, TextLimits, dumps, join_frame, parse, split_frame
+from proxy.core.model.value_class import value_class
+from proxy.core.model.values import JsonProblem, JsonValue, Pointer
+from proxy.extensions.chat.core.call_markup import LONGEST
+from proxy.extensions.chat.core.found_calls import FoundCall, find_calls, is_answer
+from proxy.extensions.chat.core.model_request import Api, ModelRequest, read_model_request
+from proxy.extensions.chat.core.next_question import write_next_question
+from proxy.extensions.chat.core.stream_usage import make_answer
+from proxy.extensions.chat.core.written_calls import AnswerText, NewCall, find_answer_text, write_calls
+
+_HERE: Final = "proxy.extensions.chat.core.whole_bodies"
+REDUCE: Final = f"{_HERE}:reduce_request"
+EXTEND: Final = f"{_HERE}:extend_request"
+READ: Final = f"{_HERE}:read_large_answer"
+CHANGE: Final = f"{_HERE}:change_large_answer"
+WRITE: Final = f"{_HERE}:write_large_calls"
+_READ: Final = ("model", "stream", "n", "tools", "tool_choice", "parallel_tool_calls")
+
+
+# --- requests ---------------------------------------------------------------------------------------------------------
+def reduce_request(payload: bytes, _shared: bytes = b"") -> bytes:
+    """A request without its messages; of items only the tools that they bring. Nothing is left of what is no JSON."""
+    body = parse(payload, TRUSTED)
+    if not isinstance(body, dict):
+        return b"" if isinstance(body, JsonProblem) else b"null"
+    reduced: dict[str, JsonValue] = {key: body[key] for key in _READ if key in body}
+    items = body.get("input")
+    if isinstance(items, list):
+        reduced["input"] = [{"tools": item["tools"]} for item in items if isinstance(item, dict) and "tools" in item]
+    return dumps(reduced)
+
+
+def write_extending_job(
+    api: Api, body: bytes, answer: JsonValue, calls: Sequence[FoundCall], results: Sequence[tuple[str, str]]
+) -> bytes:
+    """What `extend_request` takes: an answer, or where that is None its calls alone."""
+    texts = [_as_text(each.text) for each in calls] if answer is None else []
+    made: list[JsonValue] = [[each.call_id, each.name, text] for each, text in zip(calls, texts, strict=False)]
+    head: JsonValue = {"api": api.value, "answer": answer, "calls": made, "results": [[*each] for each in results]}
+    return join_frame(head, body)
+
+
+def extend_request(payload: bytes, _shared: bytes = b"") -> bytes:
+    """The body of the next question (next_question.py); nothing where it cannot be asked."""
+    head: Any
+    head, body = split_frame(payload)
+    asked = read_model_request(Api(head["api"]), body)
+    if not isinstance(asked, ModelRequest):
+        return b""
+    results = [(call_id, text) for call_id, text in head["results"]]
+    calls = [FoundCall(call_id, name, _as_bytes(text)) for call_id, name, text in head["calls"]]
+    return write_next_question(asked, head["answer"] or make_answer(asked.api, calls), results) or b""
+
+
+# --- answers ----------------------------------------------------------------------------------------------------------
+@value_class
+class ReadAnswer:
+    """What an answer says: its calls, or the text with which it ends where it has none, and its usage. `is_answer`: it
+    is one of the API at all. `value` is its JSON value, None where it was read in a child."""
+
+    calls: list[FoundCall]
+    text: AnswerText | None
+    usage: JsonValue
+    is_answer: bool
+    value: JsonValue = field(default=None, repr=False)
+
+
+def read_answer(api: Api, body: bytes, limits: TextLimits = DEFAULT_LIMITS) -> ReadAnswer | None:
+    """What an answer says; None where it is no JSON object."""
+    value = parse(body, limits)
+    if not isinstance(value, dict):
+        return None
+    calls = find_calls(api, body, value)
+    text = None if calls else find_answer_text(api, value)
+    return ReadAnswer(calls, text, value.get("usage"), is_answer(api, value), value)
+
+
+def change_answer(body: bytes, places: Mapping[Pointer, bytes]) -> bytes:
+    """The answer with other values at these places; one that is missing is added, where it is the only one."""
+    for place, value in places.items() if len(places) == 1 else ():
+        return replace_value(body, place, value)
+    return replace_values(body, places)
+
+
+def write_reading_job(api: Api, body: bytes) -> bytes:
+    """What `read_large_answer` takes."""
+    return join_frame({"api": api.value}, body)
+
+
+def read_large_answer(payload: bytes, _shared: bytes = b"") -> bytes:
+    """What an answer says, for `load_answer`; nothing where it is no JSON object."""
+    head: Any
+    head, body = split_frame(payload)
+    read = read_answer(Api(head["api"]), body, TRUSTED)
+    if read is None:
+        return b""
+    text = read.text if read.text is not None and len(read.text.text) <= LONGEST else None
+    calls: list[JsonValue] = [
+        [each.call_id, each.name, _as_text(each.text), [*each.name_at], [*each.arguments_at], each.is_encoded,
+         each.was_plain]
+        for each in read.calls
+    ]  # fmt: skip
+    told: JsonValue = None if text is None else [[*text.holder], [*text.place], text.text]
+    return dumps({"calls": calls, "text": told, "usage": read.usage, "is_answer": read.is_answer})
+
+
+def load_answer(result: bytes) -> ReadAnswer | None:
+    """What `read_large_answer` found."""
+    told: Any = parse(result, TRUSTED) if result else None
+    if told is None:
+        return None
+    calls = [
+        FoundCall(call_id, name, _as_bytes(text), tuple(name_at), tuple(arguments_at), is_encoded, was_plain)
+        for call_id, name, text, name_at, arguments_at, is_encoded, was_plain in told["calls"]
+    ]
+    text = None if told["text"] is None else AnswerText(tuple(told["text"][0]), tuple(told["text"][1]), told["text"][2])
+    return ReadAnswer(calls, text, told["usage"], told["is_answer"])
+
+
+def write_changing_job(body: bytes, places: Mapping[Pointer, bytes]) -> bytes:
+    """What `change_large_answer` takes."""
+    return join_frame({"places": [[[*place], _as_text(value)] for place, value in places.items()]}, body)
+
+
+def change_large_answer(payload: bytes, _shared: bytes = b"") -> bytes:
+    """The answer with other values at some places."""
+    head: Any
+    head, body = split_frame(payload)
+    return change_answer(body, {tuple(place): _as_bytes(value) for place, value in head["places"]})
+
+
+def write_calling_job(api: Api, body: bytes, text: AnswerText, before: str, calls: Sequence[NewCall]) -> bytes:
+    """What `write_large_calls` takes."""
+    made: list[JsonValue] = [[each.call_id, each.name, _as_text(each.arguments)] for each in calls]
+    head: JsonValue = {"api": api.value, "text": [[*text.holder], [*text.place]], "before": before, "calls": made}
+    return join_frame(head, body)
+
+
+def write_large_calls(payload: bytes, _shared: bytes = b"") -> bytes:
+    """The answer with calls in its API's form (`write_calls`)."""
+    head: Any
+    head, body = split_frame(payload)
+    holder, place = map(tuple, head["text"])
+    calls = [NewCall(call_id, name, _as_bytes(text)) for call_id, name, text in head["calls"]]
+    return write_calls(Api(head["api"]), body, AnswerText(holder, place, ""), head["before"], calls)
+
+
+def _as_text(value: bytes) -> str:
+    return value.decode("utf-8", "surrogatepass")
+
+
+def _as_bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
