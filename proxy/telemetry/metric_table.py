@@ -18,7 +18,6 @@ from proxy.core.model.value_class import value_class
 from proxy.core.rules.rules import HOOK, RULES
 from proxy.core.tool_errors.backoff import Reason, ResendDenied
 from proxy.core.tool_errors.circuit_breaker import CALLED
-from proxy.extensions import list_installed, load_place
 from proxy.telemetry.writer import DROP_REASONS
 
 # Replaces every text that the config and our tables do not know: a tool's name, a method, a tool's own error code.
@@ -215,20 +214,3 @@ _TABLE: Final = (
 
 # The metrics of the main job.
 METRICS: Final[Mapping[str, MetricRow]] = {metric.name: metric for metric in _TABLE}
-
-
-def list_metrics() -> dict[str, MetricRow]:
-    """All metrics, those of extensions too, whose modules it imports."""
-    added = [metric for row in list_installed() if row.metrics for metric in load_place(row.metrics)]
-    return {**METRICS, **{metric.name: metric for metric in added}}
-
-
-# Metrics of the process that the client library adds (on Linux), under the names that all exporters share.
-OF_THE_PROCESS: Final = (
-    "process_cpu_seconds_total",
-    "process_max_fds",
-    "process_open_fds",
-    "process_resident_memory_bytes",
-    "process_start_time_seconds",
-    "process_virtual_memory_bytes",
-)

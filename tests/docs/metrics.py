@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from proxy.telemetry.metric_table import LABELS, OF_THE_PROCESS, Label, MetricRow, list_metrics
+from proxy.telemetry.metric_table import LABELS, Label, MetricRow
 from proxy.telemetry.watches import EVERY
+from tests.telemetry.all_metrics import OF_THE_PROCESS, list_metrics
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 # Longer lists of values stand on pages of their own, which the label's meaning links to.

@@ -17,7 +17,7 @@ from proxy.extensions.mcp.config.mcp_section import MCP_DEFAULTS
 from proxy.extensions.mcp.core.listed_tools import LearnPolicy
 from proxy.extensions.mcp.server.lists.asking import CREDENTIALS
 from proxy.extensions.mcp.server.lists.learner import NEW
-from proxy.telemetry.metric_table import list_metrics
+from tests.telemetry.all_metrics import list_metrics
 
 PAGE = (Path(__file__).parents[2] / "docs" / "mcp.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)

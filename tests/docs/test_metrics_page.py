@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from proxy.telemetry.metric_table import LABELS, METRICS, OF_THE_PROCESS, list_metrics
+from proxy.telemetry.metric_table import LABELS, METRICS
 from proxy.telemetry.metrics import Metrics, Served
 from proxy.telemetry.metrics_page import write_page
 from tests.docs.metrics import GOMIND, PAGE, gomind, page
+from tests.telemetry.all_metrics import OF_THE_PROCESS, list_metrics
 from tests.telemetry.queries import mistakes
 
 

@@ -10,7 +10,8 @@ from typing import Any, Final
 
 import yaml
 
-from proxy.telemetry.metric_table import OF_THE_PROCESS, MetricRow, list_metrics
+from proxy.telemetry.metric_table import MetricRow
+from tests.telemetry.all_metrics import OF_THE_PROCESS, list_metrics
 from tests.telemetry.promql import OF_A_BUCKET, OF_THE_SCRAPE, Named, Query, named
 
 ROOT: Final = Path(__file__).parents[2]

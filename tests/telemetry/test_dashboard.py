@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from proxy.telemetry.metric_table import list_metrics
+from tests.telemetry.all_metrics import list_metrics
 from tests.telemetry.promql import Named, named
 from tests.telemetry.queries import DASHBOARD, filled, metrics_in, mistakes, panels, variables
 

@@ -14,9 +14,10 @@ from proxy.core.model.values import Repair, Violation
 from proxy.core.rules.rules import RULES
 from proxy.core.tool_errors.backoff import Reason, ResendDenied
 from proxy.interfaces import CallRecord, Event
-from proxy.telemetry.metric_table import METRICS, OTHER, list_metrics
+from proxy.telemetry.metric_table import METRICS, OTHER
 from proxy.telemetry.metrics import Metrics, Served
 from proxy.telemetry.metrics_page import write_page
+from tests.telemetry.all_metrics import list_metrics
 
 NAMES = st.text(max_size=12)
 OUTCOMES = st.sampled_from(METRICS["toolproxy_requests_total"].label("outcome").values)

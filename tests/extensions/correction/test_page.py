@@ -19,7 +19,7 @@ from proxy.extensions.correction.correction_metrics import EVENTS
 from proxy.extensions.correction.correction_section import find_correction
 from proxy.extensions.correction.evaluation import read_bundled_cases, read_cases
 from proxy.extensions.correction.rules import ACTIVATION, Why
-from proxy.telemetry.metric_table import list_metrics
+from tests.telemetry.all_metrics import list_metrics
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "correction.md").read_text()
