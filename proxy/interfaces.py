@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from asyncio import Future
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, runtime_checkable
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
+from typing import Any, Final, Literal, Protocol, runtime_checkable
 
-from proxy.core.contract.correction import AnswerFormat, Asked, BudgetKind, Layer
 from proxy.core.contract.definitions import Hints
 from proxy.core.contract.policy import CallLimits, ListedSchema, ListRules, ToolPolicy, ToolServer, UnknownTool
 from proxy.core.json.jsontext import TextLimits
 from proxy.core.model.codes import ErrorCode
-from proxy.core.model.fields import Spellings
+from proxy.core.model.fields import NO_NAMES, FieldNames
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import (
     CheckedCall,
     Decision,
@@ -25,6 +26,7 @@ from proxy.core.model.values import (
     Failure,
     FailureRecorded,
     Headers,
+    JsonValue,
     Outcome,
     Repair,
     Rung,
@@ -33,7 +35,6 @@ from proxy.core.model.values import (
     UpstreamFault,
     UpstreamReply,
     Violation,
-    value_class,
 )
 from proxy.core.tool_errors.backoff import Reason, ResendDenied
 
@@ -85,8 +86,8 @@ class UpstreamRequest:
 
     `target` is the origin-form path with query; `headers` are end-to-end headers only (lower case, no hop-by-hop,
     no content-length, no host); `body` is the complete body to send. `resend`: the very same was sent before.
-    `silence` is the longest silence within a streamed answer, in seconds; None: the upstream's. `spellings`: the
-    names of headers as the client wrote them, which go out in place of the lower-case ones. `is_from_root`:
+    `silence` is the longest silence within a streamed answer, in seconds; None: the upstream's. `client_names`:
+    those of the client's headers, which go out as it wrote them, in place of the lower-case ones. `is_from_root`:
     the path of the upstream's URL does not go before `target`, which holds it already (RFC 8615). `passed_on` is called
     once the whole request has been handed to the service. `answer_only`: nothing that comes before an MCP server's
     answer is read, because the proxy itself asks.
@@ -100,7 +101,7 @@ class UpstreamRequest:
     timeout: float
     resend: bool = False
     silence: float | None = None
-    spellings: Spellings = field(default_factory=dict, repr=False, hash=False)
+    client_names: FieldNames = field(default=NO_NAMES, repr=False, compare=False)
     is_from_root: bool = False
     passed_on: Callable[[], None] | None = field(default=None, repr=False, compare=False)
     answer_only: bool = False
@@ -172,6 +173,9 @@ class JoinsServers(Protocol):
 class GuardedUpstream(Upstream, Protocol):
     """An upstream with a guard in front: it refuses at once what the guard does not let through."""
 
+    def list_servers(self) -> tuple[ToolServer, ...]:
+        """As `JoinsServers`; none where it is a single server."""
+
     def grants_resend(self) -> bool:
         """Takes one resend out of the upstream's budget; False where there is none left."""
 
@@ -191,7 +195,7 @@ class GuardedUpstream(Upstream, Protocol):
 Ending = Future[Episode | None]
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Rate:
     """A key under which calls may come one in `interval` microseconds, `burst` of them at once. What stands before the
     first '/' of a key is the same in all keys of one call."""
@@ -201,7 +205,7 @@ class Rate:
     burst: int
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class RateExceeded:
     """Which of the rates (counted from 0) has to be waited for the longest, and how many microseconds."""
 
@@ -272,7 +276,7 @@ class ConnectedStore(StateStore, Protocol):
 
 
 # --- telemetry ------------------------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
+@value_class
 class Event:
     """Something that happened during a request, told with its span: `name` is one of the seeds' names, `at` seconds on
     the monotonic clock; `attributes` never hold an argument value."""
@@ -282,7 +286,7 @@ class Event:
     attributes: Mapping[str, str | int | float | bool] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Sent:
     """One request to an upstream, the first or a resend, as the span of a trace. Times on the monotonic clock, until
     the head of the answer; `status` 0 and an `error` (a proxy error type, or client_gone) where none came."""
@@ -313,7 +317,7 @@ class Trace:
     sent: list[Sent] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class HookFailure:
     """A hook that did not do its part: its name in the config, the point, and timeout, exception, cancelled,
     wrong_answer or wrong_header."""
@@ -323,23 +327,18 @@ class HookFailure:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class CorrectionQuestion:
-    """One question to the model endpoint. `independent`: no earlier result of the conversation was known. `budget`
-    names the one that was used up, where the question was not asked because of it; tokens are the endpoint's count.
-    `format`: how the endpoint was held to the form of its answer."""
+class ModelQuestion(Protocol):
+    """One question to a model about a call, in the words of the extension that asked it."""
 
-    layer: Layer
-    outcome: Asked
-    seconds: float = 0.0
-    independent: bool = True
-    budget: BudgetKind | None = None
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    format: AnswerFormat = AnswerFormat.TEXT
+    def list_fields(self) -> Mapping[str, JsonValue]:
+        """What the log line says of it."""
+
+    def describe_span(self) -> tuple[float, float, Mapping[str, str | int | bool], str] | None:
+        """When it was asked and answered, what its span says of it, and why it has no answer ('' where it has one);
+        None where it was not asked."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ReplacedAnswer:
     """An answer of a model that another one took the place of, because its calls were wrong: `calls` are these, each a
     record of its own with what was said of it as `result`. `valid` is what the model read of those that were not wrong;
@@ -396,7 +395,7 @@ class CallRecord:
     answer: str = ""  # what the check of the tool's answer said: one of the values of the metric's label
     answer_violations: Sequence[Violation] = ()
     events: Sequence[Event] = ()
-    questions: Sequence[CorrectionQuestion] = ()  # to the model endpoint, by layers 3 and 4
+    questions: Sequence[ModelQuestion] = ()  # to the model endpoint, by layers 3 and 4
     corrections: Sequence[Repair] = ()  # what a model changed in the call that was delivered: its layer, the place
     settling: Ending | None = None  # tells `corrected_after` when the answer is already on its way
     # What observers describe, count and record: the call, its policy, what may be sent, and the answer of ours. These
@@ -605,7 +604,7 @@ class Hooks(Protocol):
         """Is told what became of the call; None where its client has gone."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Stumble:
     """A call that failed and may be corrected: the client's own, what became of it, and where it came from."""
 
@@ -675,7 +674,7 @@ class JudgesElsewhere(Protocol):
         """Finds out what a listed tool's schema costs before it is compiled in this process."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Services:
     """The outside world, wired by the app: `upstreams` by name, `extra_lines` of a tool's own formatter; `escalated` is
     told of each escalation once, and waits for nothing; `access` by the keys of the routes that ask who calls."""
@@ -692,3 +691,10 @@ class Services:
     limiter: CallLimiter | None = None
     escalated: Callable[[ToolResult, CallRecord], None] = lambda result, record: None  # noqa: ARG005
     access: Mapping[str, RouteAccess] = field(default_factory=dict)
+
+    def with_store(self, store: StateStore) -> Services:
+        """The same with another store. `dataclasses.replace` takes five times as long."""
+        return Services(store, *_read_beside_store(self))
+
+
+_read_beside_store: Final = attrgetter(*[each.name for each in fields(Services) if each.name != "store"])

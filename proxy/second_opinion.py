@@ -20,7 +20,7 @@ from proxy.core.check.validation import Check
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.model import codes
 from proxy.core.model.values import CheckedCall, Failure
-from proxy.core.second_judge.judge import JOB, Opinion, SecondVerdict, make_question, unpack_opinion
+from proxy.core.second_judge.question import JOB, Opinion, SecondVerdict, make_question, unpack_opinion
 from proxy.offload.pool import MIB, Done, OffloadPool, Shared
 
 # One forwarded call in so many is asked about: of the first `FIRST` calls of a tool with a schema, and of all later

@@ -246,11 +246,11 @@ class SmallStore(MemoryStore):
         return await super().reserve(key, 1, ttl)
 ''',
     )
-    copy.insert("proxy/state/__init__.py", "\nif TYPE_CHECKING:", "from proxy.state.small import SmallStore\n")
+    copy.insert("proxy/state/__init__.py", "\n__all__", "from proxy.state.small import SmallStore\n")
     copy.insert(
         "proxy/state/__init__.py",
-        '    "redis": _make_redis,',
-        '    "small": lambda clock, _max_keys, _settings, _changed: SmallStore(clock),\n',
+        '    "memory": MemoryStore,',
+        '    "small": lambda clock, _max_keys: SmallStore(clock),\n',
     )
     copy.insert("proxy/config/files/config.schema.json", '"memory",\n            "redis"', '"small",\n            ')
     copy.config("caps: {default: 5}, ")

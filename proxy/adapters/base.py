@@ -6,12 +6,13 @@ An adapter knows one wire protocol, and nothing about schemas, attempts or the n
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, Protocol
 
 from proxy.core.contract.request_rules import OperationRule
 from proxy.core.envelope import Detail, render_failure
 from proxy.core.json.jsontext import TextLimits
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import (
     CheckedCall,
     Failure,
@@ -24,7 +25,7 @@ from proxy.core.model.values import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ConversationSource:
     """One rung of the conversation ladder (contract section 4). `kind` is header, body, trace, session or address;
     `name` is a header name or a JSON Pointer, for the kinds that need one."""
@@ -41,7 +42,7 @@ DEFAULT_LADDER: tuple[ConversationSource, ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class CallShape:
     """The places of a call within a route's requests. Exactly one of `tool`, `tool_param` and `tool_pointer` is set.
 

@@ -16,7 +16,6 @@ from typing import Final
 
 from proxy.core.contract import attempts as contract
 from proxy.core.contract import toolname
-from proxy.core.contract.correction import CORRECTIONS
 from proxy.core.contract.policy import Mode, ToolPolicy, UnknownTool
 from proxy.core.display.secrets import MASK, repeats_value
 from proxy.core.model.codes import ERROR_CODES
@@ -33,6 +32,7 @@ from proxy.core.model.values import (
     Violation,
     value_class,
 )
+from proxy.core.rules.rules import CORRECTIONS
 from proxy.interfaces import CallRecord, CallRoute, Ending, Services
 
 _ADDRESS: Final = Rung.ADDRESS

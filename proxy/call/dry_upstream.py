@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from proxy.core.contract.policy import ToolPolicy, UnknownTool
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import CheckedCall, Failure, Headers, UpstreamReply
 from proxy.interfaces import CallAccess, QuerySources, UpstreamRequest
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Nowhere:
     """Implements `CallRoute`: knows the tools and sends nothing, so the checked arguments come back."""
 

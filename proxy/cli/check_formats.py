@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import quote
 
 from proxy import __version__
+from proxy.core.model.value_class import value_class
 
 if TYPE_CHECKING:
     from proxy.config.mistakes import Mistake
@@ -47,7 +48,7 @@ class CheckReport:
     exit_code: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class _Finding:
     """One row of a report: the id of its rule, its place and its text."""
 

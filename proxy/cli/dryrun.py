@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
@@ -18,6 +17,7 @@ from proxy.call.dry_upstream import Nowhere
 from proxy.call.run import run_call
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.json.jsontext import format_pointer, parse
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import (
     Conversation,
     Delivered,
@@ -54,7 +54,7 @@ class _NoTime:
         return "dry-run"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ForwardedCall:
     """An accepted call: its arguments as they would be sent, and the repairs made."""
 

@@ -13,7 +13,7 @@ from proxy.core.check.validation import Check
 from proxy.core.explain.examples import make_full_example, make_minimal_example
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import JsonValue
-from proxy.core.second_judge.judge import JOB, Opinion, SecondVerdict, make_question, unpack_opinion
+from proxy.core.second_judge.question import JOB, Opinion, SecondVerdict, make_question, unpack_opinion
 from proxy.offload.pool import Done, GaveUp, OffloadPool, Shared
 from proxy.second_opinion import MEMORY, SECONDS
 

@@ -17,10 +17,10 @@ import signal
 import sys
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from proxy.cli.options import HelpText, add_header_option, add_timeout_option
-from proxy.extensions import Extension, list_serve_flags, load_place
+from proxy.extensions import NO_CONFIG, Extension, find_workers, list_serve_flags, load_place
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,21 +28,38 @@ if TYPE_CHECKING:
     from proxy.config.load import Loaded
     from proxy.config.model import Address, AdminConfig
     from proxy.server import Serving
-    from proxy.server.workers.supervisor import WorkerPool
 
 EXIT_CONFIG: Final = 2
-# The allocation threshold of the garbage collector; Python's own 700 is reached by a handful of calls.
-_MADE_BETWEEN_COLLECTIONS: Final = 50_000
+# The allocation thresholds of the garbage collector. Objects made at the start stay, so each is looked at once: that
+# takes 20 ms, and gives 1.5 MB back while the start can still use it (mostly classes that became classes with slots).
+_STARTING: Final = (10_000, 1_000, 1_000)
+# Python's own 700 is reached by a handful of calls.
+_SERVING: Final = (50_000, 20, 20)
 # Seconds after which a thread that compiles a check hands the interpreter to the thread that serves calls. A call asks
 # for the interpreter at every packet: beside a large schema it waits up to 70 ms with Python's own 5 ms, and 20 ms with
 # this.
 _SWITCH_INTERVAL: Final = 0.0005
 # Memory is settled at most this many seconds after the start, and waits this long for calls to end.
-# Flags that stand in place of a config.
-_SOURCES: Final = ("mcp", "openapi", "model")
 _WARM: Final = 1.0
 _IDLE: Final = 1.0
 _LISTEN: Final = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^:]*):(?P<port>[0-9]{1,5})")
+
+
+class Running(Protocol):
+    """What listens: one proxy, or several workers with what stands above them."""
+
+    @property
+    def url(self) -> str:
+        """Where calls go."""
+
+    @property
+    def admin_url(self) -> str | None:
+        """The operator's port, where there is one."""
+
+    @property
+    def probes_url(self) -> str | None:
+        """The probes' port, where there is one."""
+
 
 DESCRIPTION: Final = """\
 Serves the routes of a config: repairs and checks every call, forwards the good ones, answers the bad ones.
@@ -76,31 +93,20 @@ def register(subparsers: Any) -> None:
     parser.add_argument(
         "--listen", metavar="HOST:PORT", type=read_listen_address, help="listen here instead of where the config says"
     )
-    parser.add_argument(
-        "--mcp",
-        metavar="URL",
-        nargs="?",
-        const="",
-        help="no config: stand in front of the MCP server at this URL, or of the one that the command behind -- starts",
-    )
+    for flag, (_, source) in NO_CONFIG.items():
+        parser.add_argument(f"--{flag}", **source.option)
+        for name, keywords in source.flags.items():
+            parser.add_argument(name, **keywords)
     add_header_option(parser, "with --mcp URL: send this header with every request, may be repeated")
     add_timeout_option(parser, "with --mcp: how long a tool may take (default: off for a command, 5m for a URL)")
-    parser.add_argument("--openapi", metavar="URL|FILE", help="no config: serve the operations of this description")
-    parser.add_argument(
-        "--as", dest="serve_as", choices=("http", "mcp"), default="http",
-        help="with --openapi: under their own paths and names (http, the default), or as the tools of an MCP server",
-    )  # fmt: skip
-    parser.add_argument("--model", metavar="URL", help="no config: repair the tool calls of the model server there")
-    parser.add_argument("--upstream", metavar="URL", help="where they run, if the description does not say so")
     parser.add_argument(
         "--admin", metavar="HOST:PORT|off", type=_read_admin_address,
         help="with --mcp, --openapi and --model: the operator's port (default 127.0.0.1:9090, or a free one)",
     )  # fmt: skip
-    parser.add_argument("--relay", action="store_true", help="with --openapi: pass on, unjudged, what cannot be judged")
     parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), help="instead of the config's")
     _add_extension_flags(parser)
     parser.set_defaults(no_config=False, guarded=None)
-    # One of several processes behind a port (`workers`); started by `proxy/server/workers/supervisor.py` alone.
+    # One of several processes behind a port (`workers`); started by `proxy/extensions/workers/supervisor.py` alone.
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
 
 
@@ -141,27 +147,32 @@ def read_listen_address(text: str) -> Address:
 
 def run(args: argparse.Namespace) -> int:
     """Serves until a signal arrives; gives the exit code."""
-    gc.disable()  # objects made at the start stay; scanning them repeatedly takes a twentieth of the start
+    thresholds = gc.get_threshold()
+    gc.set_threshold(*_STARTING)
     interval = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_INTERVAL)
     try:
         return _run(args)
     finally:  # the process may go on with other work
         sys.setswitchinterval(interval)
-        gc.enable()
+        gc.set_threshold(*thresholds)
 
 
 def _run(args: argparse.Namespace) -> int:
-    from proxy.config.load import load
-    from proxy.config.mistakes import ConfigError
-
     if unfit := _find_contradiction(args):
         print(f"serve: {unfit}", file=sys.stderr)
         return EXIT_CONFIG
-    if any(getattr(args, flag) is not None for flag in _SOURCES):
-        return _run_without_config(args)
+    if source := next((flag for flag in NO_CONFIG if getattr(args, flag) is not None), ""):
+        return _run_without_config(source, args)
+    return _serve_file(args.path or args.config, args)
+
+
+def _serve_file(path: Path | str, args: argparse.Namespace) -> int:
+    from proxy.config.load import load
+    from proxy.config.mistakes import ConfigError
+
     try:
-        loaded = load(args.path or args.config, os.environ)
+        loaded = load(path, os.environ)
     except ConfigError as error:
         for mistake in error.mistakes:
             print(f"serve: {mistake.told}" if args.no_config else mistake, file=sys.stderr)
@@ -172,7 +183,7 @@ def _run(args: argparse.Namespace) -> int:
         loaded = close_console(loaded) if args.admin == "off" else open_console(loaded, args.admin)
     watching = _load_watching(args)
     if watching is not None and (mistakes := watching.list_mistakes(loaded.config, args)):
-        print("\n".join(f"{args.path or args.config}: {each}" for each in mistakes), file=sys.stderr)
+        print("\n".join(f"{path}: {each}" for each in mistakes), file=sys.stderr)
         return EXIT_CONFIG
     try:
         with asyncio.Runner(loop_factory=_find_fast_loop()) as runner:
@@ -193,7 +204,7 @@ def _run(args: argparse.Namespace) -> int:
 
 def _find_contradiction(args: argparse.Namespace) -> str:
     """The contradiction among the arguments, or ''."""
-    flags = {f"--{flag}": getattr(args, flag) for flag in _SOURCES}
+    flags = {f"--{flag}": getattr(args, flag) for flag in NO_CONFIG}
     sources = {"CONFIG": args.path, "--config": args.config, **flags}
     said = [word for word, value in sources.items() if value is not None]
     if not said:
@@ -204,47 +215,32 @@ def _find_contradiction(args: argparse.Namespace) -> str:
         return "a command behind -- goes with --mcp alone"
     if args.mcp is not None and bool(args.mcp) == bool(args.command):
         return "which server?  (--mcp URL, or --mcp -- COMMAND ARGUMENT ...: one of the two)"
-    if args.admin is not None and not args.no_config and all(value is None for value in flags.values()):
+    if args.admin is not None and all(value is None for value in flags.values()):
         return "--admin goes with --mcp, --openapi and --model alone; a config says `admin`"
     if args.header and not args.mcp:
         return "--header goes with --mcp URL alone"
     if args.timeout and args.mcp is None:
         return "--timeout goes with --mcp alone; a config says `timeout`"
-    if args.relay and args.openapi is None:
-        return "--relay goes with --openapi alone"
-    if args.serve_as != "http" and args.openapi is None:
-        return "--as goes with --openapi alone"
-    if args.serve_as != "http" and args.relay:
-        return "--relay and --as mcp cannot stand together: an MCP client calls tools and nothing else"
-    return "--upstream goes with --openapi alone" if args.upstream is not None and args.openapi is None else ""
+    for flag, (_, source) in NO_CONFIG.items():
+        for name, keywords in source.flags.items():
+            is_given = getattr(args, keywords["dest"]) not in (None, False, keywords.get("default"))
+            if is_given and flags[f"--{flag}"] is None:
+                return f"{name} goes with --{flag} alone"
+    return ""
 
 
-def _run_without_config(args: argparse.Namespace) -> int:
+def _run_without_config(flag: str, args: argparse.Namespace) -> int:
     """Serves what stands in place of a config from a temporary one."""
-    from proxy.extensions import find_flag
-
+    row, source = NO_CONFIG[flag]
+    if not row.is_installed:
+        print(f"serve: --{flag} {row.absence}", file=sys.stderr)
+        return EXIT_CONFIG
     with contextlib.ExitStack() as kept:
-        flag = next(name for name in _SOURCES if getattr(args, name) is not None)
-        row = find_flag(flag)
-        if not row.is_installed:
-            print(f"serve: --{flag} {row.absence}", file=sys.stderr)
-            return EXIT_CONFIG
-        path: Path | None = load_place(row.no_config[flag].make_file)(args, kept)
-        is_one_path = flag != "openapi" or args.serve_as == "mcp"
-        guarded = (args.mcp or "", tuple(args.header)) if is_one_path else None
-        written: dict[str, object] = {
-            "guarded": guarded,
-            "header": [],
-            "timeout": None,
-            **dict.fromkeys(_SOURCES),
-            "command": None,
-            "upstream": None,
-            "relay": False,
-            "serve_as": "http",
-            "path": path,
-            "no_config": True,
-        }
-        return EXIT_CONFIG if path is None else _run(argparse.Namespace(**{**vars(args), **written}))
+        path: Path | None = load_place(source.make_file)(args, kept)
+        args.no_config = True
+        if flag != "openapi" or args.serve_as == "mcp":  # all clients use one path
+            args.guarded = args.mcp or "", tuple(args.header)
+        return EXIT_CONFIG if path is None else _serve_file(path, args)
 
 
 def _find_fast_loop() -> Any:
@@ -283,7 +279,7 @@ async def _serve(loaded: Loaded, args: argparse.Namespace) -> int:
     return 0
 
 
-def _print_console(running: Serving | WorkerPool, loaded: Loaded, *, with_token: bool) -> None:
+def _print_console(running: Running, loaded: Loaded, *, with_token: bool) -> None:
     """Prints where the console is. The token of a config of the user's is not printed: the page asks for it."""
     from proxy.cli.operator_console import make_address, make_link
 
@@ -294,9 +290,7 @@ def _print_console(running: Serving | WorkerPool, loaded: Loaded, *, with_token:
 
 async def _look_at(url: str, headers: tuple[tuple[str, str], ...]) -> None:
     """Warns on stderr if no MCP server answers at the URL. Serving goes on, because the server may start later."""
-    from proxy.extensions import find_flag
-
-    for line in await load_place(find_flag("mcp").no_config["mcp"].find_trouble)(url, headers):
+    for line in await load_place(NO_CONFIG["mcp"][1].find_trouble)(url, headers):
         print(f"serve --mcp: {line}", file=sys.stderr, flush=True)
 
 
@@ -315,25 +309,22 @@ def _settle_memory() -> None:
     cycles. This saves pauses (p99), not average time."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(_MADE_BETWEEN_COLLECTIONS, 20, 20)
-    gc.enable()
+    gc.set_threshold(*_SERVING)
 
 
 async def _serve_many(loaded: Loaded, args: argparse.Namespace) -> int:
     """Runs the supervisor of several workers: forwards signals until the last worker has ended."""
-    from proxy.server.workers.start import start_workers
-
     told = _queue_signals()
     watching = _load_watching(args)
     flags = watching.write_flags(args) if watching is not None else []
     more = [*(["--log-level", args.log_level] if args.log_level else []), *flags]
-    worker_pool = await start_workers(loaded, args.listen, more=more, held=args.held)
+    worker_pool = await load_place(find_workers().workers)(loaded, args.listen, more=more, held=args.held)
     if _is_ended(told):
         worker_pool.signal(signal.SIGINT)
     _announce(worker_pool)
     _print_console(worker_pool, loaded, with_token=False)
     _settle_memory()
-    ended = asyncio.create_task(worker_pool.wait_ended())
+    ended: asyncio.Task[int] = asyncio.create_task(worker_pool.wait_ended())
     while not ended.done():
         number = asyncio.create_task(told.get())
         await asyncio.wait({number, ended}, return_when=asyncio.FIRST_COMPLETED)
@@ -360,7 +351,7 @@ def _is_ended(told: asyncio.Queue[signal.Signals]) -> bool:
     return signal.SIGTERM in queued
 
 
-def _announce(running: Serving | WorkerPool) -> None:
+def _announce(running: Running) -> None:
     print(f"listening on {running.url}", flush=True)
     if running.admin_url is not None:
         print(f"admin on {running.admin_url}", flush=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from proxy.config.context import Context
@@ -16,6 +15,7 @@ from proxy.config.files.secrets import reveal
 from proxy.config.mistakes import join_words, suggest_word
 from proxy.config.policies import Written
 from proxy.config.sections.top_level import NO_UPSTREAM
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Pointer
 from proxy.extensions import RELAY_KEYS, find_relay, find_route_kind, list_route_checks, load_place
 
@@ -41,7 +41,7 @@ _JUDGING: Final = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class WrittenRoute:
     """One route as written: its place in the config, its valid parts, its path and the parameters in it."""
 

@@ -8,22 +8,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
 from proxy.config.context import Context, check_added_keys, read_sections
-from proxy.config.files.secrets import Substitution, Unresolved, restore_written
+from proxy.config.files.masking import is_schema_place, may_hold_secret, redact_config
+from proxy.config.files.secrets import Substitution, Unresolved
 from proxy.config.files.source import ConfigSource, Files
-from proxy.config.files.structure import Structure, check_structure, describe_section
+from proxy.config.files.structure import check_structure, describe_section
 from proxy.config.mistakes import ConfigError, Mistake
 from proxy.config.model import Config, Policy, RouteEntry, ToolConfig, ToolSchema, UpstreamConfig
 from proxy.config.policies import merge_layers, name_scope
 from proxy.config.routes import Routes
 from proxy.config.schemas import SchemaLoader
-from proxy.config.sections.access import check_auth, may_be_token
+from proxy.config.sections.access import check_auth
 from proxy.config.sections.network import read_listen, read_trusted
-from proxy.config.sections.stateurl import mask_beyond_host, mask_url, read_state
 from proxy.config.sections.top_level import (
     check_addresses,
     read_admin,
@@ -32,9 +32,9 @@ from proxy.config.sections.top_level import (
     read_headers,
     read_hooks,
     read_memory,
-    read_on_escalation,
     read_reload,
     read_second_judge,
+    read_state,
     read_telemetry,
     read_unknown_keywords,
     read_upstreams,
@@ -43,19 +43,15 @@ from proxy.config.sections.top_level import (
 from proxy.config.tools import ToolReader, check_policy
 from proxy.core.contract.policy import Block, ByAddress, Mode
 from proxy.core.contract.spellings import JudgedPaths
-from proxy.core.display.secrets import is_secret_name
 from proxy.core.json.jsontext import format_pointer
-from proxy.core.model.values import JsonValue, Pointer
+from proxy.core.model.value_class import value_class
+from proxy.core.model.values import JsonValue
 
-# Parts of a secret as the file has it: a reference, which is shown, its default, and the word before a credential.
-_REFERENCE: Final = re.compile(r"(\$\{[^}]*\})")
-_DEFAULT: Final = re.compile(r":-.*\}", re.DOTALL)
-_SCHEME: Final = re.compile(r"[A-Za-z]+ ")
 # A segment of a path as other routers write templates: `:id`, `*`, `*rest`, `<id>`, `<int:id>`.
 _FOREIGN_TEMPLATE: Final = re.compile(r"(?::|\*\*?|<(?:\w+:)?)(?P<name>[^:>]*)>?")
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Loaded:
     """A valid config, every file it was made of (the config file first), and a hash over their contents.
 
@@ -120,33 +116,6 @@ def _resolve_references(
     return substitution.apply(source.value, problems), problems
 
 
-def is_schema_place(path: Pointer) -> bool:
-    """Whether a path lies in a schema, where `$` is plain text: it occurs in patterns."""
-    if path[2:4] == ("mcp", "tools"):
-        return len(path) == 6 and path[5] in ("schema", "overlay")
-    if path[2:3] == ("parameters",):
-        return path[:1] == ("routes",) and len(path) == 5 and path[4] == "schema"
-    if path[-1:] == ("arguments",) and path[-3:-2] == ("allow",):
-        return path[:1] in (("defaults",), ("routes",))
-    if len(path) == 3:
-        return path[0] in ("tools", "routes") and path[2] in ("schema", "response_schema")
-    return path[-1:] == ("schema",) and path[2:4] == ("container", "functions")
-
-
-def may_hold_secret(path: Pointer) -> bool:
-    """Whether a value is never shown: header values, URLs of upstreams and of the store, tokens of the operator's port,
-    settings of hooks, and values under secret names in the model endpoint's request."""
-    in_headers = "headers" in path[:-2] and path[-2] == "set"
-    return (
-        in_headers
-        or path in (("admin", "token"), ("admin", "readers"), ("state", "url"), ("state", "sentinel", "password"))
-        or may_be_token(path)
-        or (path[:1] == ("hooks",) and path[2:3] == ("settings",))
-        or (path[:1] == ("upstreams",) and (path[2:] == ("url",) or path[2:3] == ("env",)))
-        or (path[:2] == ("correction", "body") and any(map(_names_secret, path[2:])))
-    )
-
-
 def _read_config(context: Context, files: Files) -> Config:
     listen, admin = read_listen(context, files), read_admin(context)
     check_addresses(context, listen.address, admin)
@@ -175,7 +144,6 @@ def _read_config(context: Context, files: Files) -> Config:
         state=read_state(context, files),
         telemetry=read_telemetry(context),
         hooks=read_hooks(context),
-        on_escalation=read_on_escalation(context),
         reload=read_reload(context),
         second_judge=read_second_judge(context),
         workers=read_workers(context),
@@ -324,50 +292,3 @@ def _note_lookalikes(context: Context, routes: tuple[RouteEntry, ...]) -> None:
                 f"route {route.name!r}: other spellings of {', '.join(map(repr, reach))} (case, ';', '%20', a dot or "
                 f"a slash at the end) fall into it, and some servers read them as that path: {told}"
             )
-
-
-def redact_config(structure: Structure) -> JsonValue:
-    """The config as written, for dumps: `${...}` unresolved, header values that stand in the file masked."""
-    return _mask(restore_written(structure.value), ())
-
-
-def _mask(value: JsonValue, path: Pointer) -> JsonValue:
-    if isinstance(value, dict):
-        return {key: _mask(item, (*path, key)) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_mask(item, (*path, index)) for index, item in enumerate(value)]
-    if path == ("state", "url") and isinstance(value, str):
-        return mask_url(value)
-    if isinstance(value, str) and path[-1:] == ("webhook",):
-        return mask_beyond_host(value)
-    if isinstance(value, str) and path[-2:-1] == ("command",) and path[-1] != 0:
-        return "***"
-    if isinstance(value, str) and "command" in path[-2:]:
-        return f"{value.split()[0]} ***" if value.split()[1:] else value
-    if isinstance(value, str) and "://" in value and "${" not in value:
-        value = mask_url(value)
-    if isinstance(value, str) and path[-1:] != ("url",):
-        named = not _is_in_schema(path) and bool(path) and _names_secret(path[-1])
-        return _mask_around_references(value) if named or may_hold_secret(path) else value
-    if isinstance(value, int | float) and not isinstance(value, bool) and may_hold_secret(path):
-        return "***"
-    return value
-
-
-def _mask_around_references(written: str) -> str:
-    """A secret as the file has it: its references, without the defaults in them, and a word such as `Bearer` alone."""
-    if "${" not in written:
-        return "***"
-    parts = _REFERENCE.split(written)
-    around = [part if not part or _SCHEME.fullmatch(part) else "***" for part in parts[::2]]
-    references = [_DEFAULT.sub(":-***}", part) for part in parts[1::2]]
-    return around[0] + "".join(map("".join, zip(references, around[1:], strict=True)))
-
-
-def _is_in_schema(path: Pointer) -> bool:
-    """Whether a place is inside a schema, where keys are names of properties."""
-    return any(is_schema_place(path[:length]) for length in range(3, len(path) + 1)) or path[:1] == ("documents",)
-
-
-def _names_secret(step: str | int) -> bool:
-    return isinstance(step, str) and is_secret_name(step)

@@ -7,12 +7,13 @@ A value from the environment or a secret file never appears in it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+from proxy.core.model.value_class import value_class
 
-@dataclass(frozen=True, slots=True)
+
+@value_class
 class Mistake:
     """One mistake. `line` and `column` count from 1; `where` is the route or section, '' for the whole file."""
 

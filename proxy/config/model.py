@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from ipaddress import IPv4Network, IPv6Network
 from typing import Any, Literal, Protocol
 
@@ -29,10 +29,10 @@ from proxy.core.contract.policy import (
 )
 from proxy.core.contract.request_rules import ChannelJudge, QueryPolicy, RequestForm
 from proxy.core.json.jsontext import TextLimits
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Container, FeedbackLimits, Headers, JsonValue
 from proxy.core.schema.formats import USUAL, Formats
 from proxy.core.tool_errors.circuit_breaker import GuardPolicy
-from proxy.state.settings import RedisSettings
 
 # Which calls jsonschema or fastjsonschema judge too.
 SecondJudging = Literal["off", "sampled", "always"]
@@ -48,7 +48,7 @@ def find_default(owner: Any, name: str) -> Any:
     raise AttributeError(name)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Address:
     """A listening address: a host and a TCP port, or the path of a unix socket. `or_free`: if the port is taken, a free
     one replaces it."""
@@ -69,7 +69,7 @@ class Address:
         return bool(self.unix) or self.host in ("localhost", "::1") or self.host.startswith("127.")
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ServerTls:
     """TLS for incoming connections: absolute paths of PEM files. With `client_ca` '' clients need no certificate."""
 
@@ -78,7 +78,7 @@ class ServerTls:
     client_ca: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Listen(Address):
     """Where calls come in, and the time limits of client connections.
 
@@ -102,7 +102,7 @@ class Listen(Address):
 Network = IPv4Network | IPv6Network
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Trusted:
     """The proxies in front of us whose statements about the client are trusted."""
 
@@ -110,7 +110,7 @@ class Trusted:
     unix: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class AdminConfig:
     """The operator's port. `probes` serves probes and metrics alone; `token` is asked for below /-/, '' for none.
 
@@ -130,7 +130,7 @@ class AdminConfig:
     keep_values: int = 4 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class HeaderChanges:
     """Headers to set (lower-case name, value) and to remove before a request goes upstream."""
 
@@ -138,7 +138,7 @@ class HeaderChanges:
     remove: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class UpstreamTls:
     """TLS to an upstream: absolute paths of PEM files. '' means the system's authorities, no client certificate, and
     the URL's host. `digest` changes with the content of the files."""
@@ -172,7 +172,7 @@ class AddedUpstream(Protocol):
         """What it is, in words for the operator."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class UpstreamConfig:
     """One service behind the proxy. `idle_timeout` is the longest silence within a streamed answer.
 
@@ -197,7 +197,7 @@ class UpstreamConfig:
     health: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class RepairSettings:
     """What may be repaired. `drop_keys` None means no keys, or at level lenient the known plumbing keys."""
 
@@ -206,7 +206,7 @@ class RepairSettings:
     drop_keys: frozenset[str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Caps:
     """How often a conversation may call each tool: `overrides` by tool, otherwise `default`; None means any number."""
 
@@ -220,7 +220,7 @@ class Caps:
         return CallCap(self.overrides.get(tool, self.default), self.ttl, self.by_address)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Auth:
     """Who may call. `tokens`: (name, SHA-256 of the token). With `forward` the token goes on to the upstream."""
 
@@ -228,7 +228,7 @@ class Auth:
     forward: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Cors:
     """Which web pages may call. With `upstream` the upstream answers that itself. `max_age` is in seconds."""
 
@@ -238,7 +238,7 @@ class Cors:
     upstream: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Policy:
     """A complete policy, from `defaults`, the tool's keys and the route's. `timeout` None means the upstream's;
     `finalize_output_retries` None means the number of `attempts`. `added`: what extensions' keys say, by key."""
@@ -270,7 +270,7 @@ class Policy:
     added: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ToolSchema:
     """A tool's schema, read and compiled. `schema_id` is a short hash of it and of everything it refers to.
 
@@ -284,7 +284,7 @@ class ToolSchema:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ToolConfig:
     """A tool as one route serves it. `schema` is None where validation is off or the tool is a container, `answer`
     where the tool may answer anything.
@@ -347,7 +347,7 @@ class ListedRoute(Protocol):
 RouteKind = Literal["call", "validate", "passthrough"]
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class RelayedBy:
     """What answers the requests of a relayed route: the key of an extension's `relays`, and what its reader made."""
 
@@ -355,7 +355,7 @@ class RelayedBy:
     settings: Any
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class RouteEntry:
     """One path. `policy` holds what is decided before the tool is known: limits, envelope, conversation, headers.
     `channels`: what is judged besides the body; `lookalikes`: what happens to other spellings of a judged path.
@@ -382,7 +382,7 @@ class RouteEntry:
     relayed_by: RelayedBy | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class LeftOutEntry:
     """A path whose requests are refused, because its operation is neither judged nor relayed, and why."""
 
@@ -391,16 +391,17 @@ class LeftOutEntry:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class StateConfig:
-    """Where attempts and call counts are remembered; `max_keys` is the most conversations in this process."""
+    """Where attempts and call counts are remembered; `max_keys` is the most conversations in this process. `shared`:
+    what the extension of the backend has read of its keys."""
 
     backend: str = "memory"
     max_keys: int = 100_000
-    shared: RedisSettings | None = None
+    shared: Any = None
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Telemetry:
     """Log and traces. Log `auto` is console on a terminal and json elsewhere; traces `auto` follows the variables
     OTEL_*."""
@@ -410,22 +411,14 @@ class Telemetry:
     traces: Literal["auto", "otlp", "off"] = "auto"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Reload:
     """How often the files are checked for changes, in seconds; None means only on request."""
 
     interval: float | None = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class OnEscalation:
-    """The webhook that receives escalations: its URL, and the secret that signs the messages."""
-
-    webhook: str = field(repr=False)
-    secret: str = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
+@value_class
 class HookEntry:
     """One hook: what to load (`module:attribute` or an installed name), created with `settings`. `timeout` is in
     seconds for each point. `at` is the line and column, for mistakes found only by loading it."""
@@ -437,7 +430,7 @@ class HookEntry:
     at: tuple[int, int] = field(default=(1, 1), compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Config:
     """A complete config. `written` is the file's content with unresolved references, which a dump may show.
 
@@ -457,7 +450,6 @@ class Config:
     state: StateConfig = field(default_factory=StateConfig)
     telemetry: Telemetry = field(default_factory=Telemetry)
     hooks: tuple[HookEntry, ...] = ()
-    on_escalation: OnEscalation | None = None
     drain: float = 25.0
     finish: float = 5.0
     stay_ready: bool = False

@@ -6,7 +6,7 @@ merged key by key (`attempts: {max: 5}` keeps an outer ttl); lists and plain val
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from proxy.adapters.base import ConversationSource
@@ -99,7 +99,7 @@ def read_policy(written: Written) -> Policy:
     made["resend"] = read_resend(written)
     if "limits" in written:
         limits = written["limits"]
-        made["text"] = TextLimits(**_pick(limits, {"depth": "depth", "nodes": "nodes"}))
+        made["text"] = TextLimits(**{key: limits[key] for key in ("depth", "nodes") if key in limits})
         if "body" in limits:
             made["max_body"] = read_size(limits["body"])
         read = {key: load_place(place)(limits[key]) for key, place in LIMIT_PLACES.items() if limits.get(key)}
@@ -123,10 +123,9 @@ def select_fingerprint(written: Written) -> dict[str, JsonValue]:
     return {key: value for key, value in written.items() if key in TOOL_KEYS}
 
 
-def _pick(value: Written, fields: Mapping[str, str], read: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Keyword arguments (field -> value) for the keys that are present."""
-    readers = read or {}
-    return {field: readers.get(key, lambda item: item)(value[key]) for key, field in fields.items() if key in value}
+def _read_fields(value: Written, readers: Mapping[str, Any], **names: str) -> dict[str, Any]:
+    """Keyword arguments: what each key says, under the name of its field where that is another."""
+    return {names.get(key, key): readers[key](item) if key in readers else item for key, item in value.items()}
 
 
 def _read_repair(value: Written) -> RepairSettings:
@@ -138,37 +137,24 @@ def _read_repair(value: Written) -> RepairSettings:
 
 
 def _read_attempts(value: Written) -> AttemptsPolicy:
-    fields = {"max": "max_attempts"} | {
-        name: name for name in ("ttl", "address_ttl", "address", "block", "tool_errors")
+    readers: dict[str, Any] = {
+        "ttl": read_seconds,
+        "address_ttl": read_seconds,
+        "address": lambda text: ByAddress(str(reveal(text)) if isinstance(text, str) else "off"),
+        "block": Block,
+        "tool_errors": lambda errors: ToolErrors(**_read_fields(errors, {"window": read_seconds}, max="limit")),
     }
-    return AttemptsPolicy(
-        **_pick(
-            value,
-            fields,
-            {
-                "ttl": read_seconds,
-                "address_ttl": read_seconds,
-                "address": lambda text: ByAddress(str(reveal(text)) if isinstance(text, str) else "off"),
-                "block": Block,
-                "tool_errors": _read_tool_errors,
-            },
-        )
-    )
-
-
-def _read_tool_errors(value: Written) -> ToolErrors:
-    return ToolErrors(**_pick(value, {"max": "limit", "window": "window"}, {"window": read_seconds}))
+    return AttemptsPolicy(**_read_fields(value, readers, max="max_attempts"))
 
 
 def _read_caps(value: Written) -> Caps:
-    fields = {name: name for name in ("default", "overrides", "ttl", "by_address")}
-    return Caps(**_pick(value, fields, {"ttl": read_seconds, "by_address": read_switch}))
+    counted = {key: item for key, item in value.items() if key != "per"}  # it has one value
+    return Caps(**_read_fields(counted, {"ttl": read_seconds, "by_address": read_switch}))
 
 
 def _read_feedback(value: Written) -> FeedbackLimits:
-    fields = {name: name for name in ("max_errors", "max_chars", "max_preview", "path_roots", "marks")}
     roots = lambda items: tuple(map(reveal, items))  # noqa: E731 - the row of a table
-    return FeedbackLimits(**_pick(value, fields, {"path_roots": roots, "marks": read_switch}))
+    return FeedbackLimits(**_read_fields(value, {"path_roots": roots, "marks": read_switch}))
 
 
 def read_formats(value: JsonValue) -> Formats:
@@ -185,10 +171,6 @@ def read_header_changes(value: Written) -> HeaderChanges:
         set=tuple((name.lower(), text) for name, text in value.get("set", {}).items()),
         remove=frozenset(reveal(name).lower() for name in value.get("remove", ())),
     )
-
-
-def _read_ladder(value: Iterable[JsonValue]) -> tuple[ConversationSource, ...]:
-    return tuple(map(_read_rung, value))
 
 
 def _read_rung(value: JsonValue) -> ConversationSource:
@@ -222,7 +204,7 @@ _READERS: Final[Mapping[str, Any]] = {
     "wrap_success": read_switch,
     "response_mode": Mode,
     "finalize_output_retries": int,
-    "conversation": _read_ladder,
+    "conversation": lambda rungs: tuple(map(_read_rung, rungs)),
     "headers": read_header_changes,
     "auth": read_auth,
     "cors": read_cors,

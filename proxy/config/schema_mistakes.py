@@ -7,7 +7,7 @@ description; `ReadSchema` knows which, and where a place within it stands.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from proxy.config.files.references import SchemaDocument
 from proxy.config.files.secrets import reveal
@@ -15,6 +15,7 @@ from proxy.config.files.source import ConfigSource
 from proxy.config.mistakes import ConfigError, Mistake, suggest_word
 from proxy.core.check.validation import Check, SchemaError
 from proxy.core.json.jsontext import find_at_pointer, format_pointer
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.rules.facts import list_mistaken_null_switches, list_mistaken_switches
 from proxy.core.rules.rules import RULES
@@ -23,7 +24,7 @@ from proxy.core.schema.lint import Finding, list_entry_findings
 from proxy.core.schema.remedies import suggest_remedy
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class SchemaPlace:
     """Where a schema is written: the document, the path in it, and the section of the config it serves."""
 
@@ -36,7 +37,7 @@ class SchemaPlace:
         return self.source.mistake((*self.path, *inside), self.where, message, hint, key=key)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ReadSchema:
     """A schema as JSON Schema, with everything it refers to. `place` is where it is written."""
 

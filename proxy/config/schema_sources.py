@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
 from proxy.core.contract.request_rules import RequestForm
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class SourceProblem:
     """Why nothing can be taken out of a document, and what to do."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote, unquote
@@ -34,6 +34,7 @@ from proxy.config.schema_sources import FoundSchema, ReadSource, SourceProblem
 from proxy.core.check.validation import Check, SchemaError, compile_check
 from proxy.core.contract.request_rules import RequestForm
 from proxy.core.json.jsontext import dumps, find_at_pointer, format_pointer, parse_pointer
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.rules.contradictions import list_refused_defaults, list_unsatisfiable
 from proxy.core.schema.dialects import find_definition, normalise
@@ -308,7 +309,7 @@ def _make_source_at(place: SchemaPlace) -> ConfigSource:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class _Below:
     source: ConfigSource
     path: Pointer

@@ -53,6 +53,7 @@ _TOO_LONG: Final = Violation(codes.CONSTRAINT, (), "The arguments are too large 
 
 # The rule that finds a final output in prose.
 _EMBEDDED: Final = "embedded_json"
+_RESPELT: Final = {RESPELT}
 _TEXT: Final = TextLimits()
 
 # Constants, because each call reads them and a look-up of an enum's member is slow.
@@ -277,7 +278,7 @@ def _validate(call: ToolCall, document: Document, policy: ToolPolicy, check: Che
         return Reject(_failure(call, found, _TOO_MUCH if repaired.exhausted else "", mended))
     text = document.text
     if repaired.repairs:
-        is_respelt = text and all(made.rule == RESPELT for made in repaired.repairs)
+        is_respelt = text and {made.rule for made in repaired.repairs} == _RESPELT
         text = respell_text(text, repaired.value, repaired.repairs) if is_respelt else dumps_known(repaired.value)
         if len(text) > policy.max_body:
             return Reject(_failure(call, (_TOO_LONG,), _TOO_MUCH))
@@ -291,14 +292,17 @@ def is_clean(value: JsonValue, policy: ToolPolicy) -> bool:
 
 def _repair_document(document: Document, policy: ToolPolicy, check: Check) -> Repaired:
     """The value as the schema accepts it, as it came or repaired; otherwise as far as the repairs got."""
-    value, rules = document.value, policy.select_repairs()
-    if document.text == b"" or (value is None and "empty_arguments" in rules.rules and not check.accepts(None)):
+    value = document.value
+    stands_for_none = value is None and "empty_arguments" in policy.select_repairs().rules and not check.accepts(None)
+    if document.text == b"" or stands_for_none:
         return Repaired({}, (Repair("empty_arguments", ()),), check.accepts({}))
-    value, renames = respell_keys(check, value, rules) if policy.unknown_keys is _REFUSE else (value, ())
+    renames: tuple[Repair, ...] = ()
+    if policy.unknown_keys is _REFUSE:
+        value, renames = respell_keys(check, value, policy.select_repairs())
     if check.accepts(value):
         if document.text.find(INTEGRAL_FRACTION) < 0:
             return Repaired(value, renames, True)
-        value, respelt = respell_integers(check, value, rules)
+        value, respelt = respell_integers(check, value, policy.select_repairs())
         return Repaired(value, renames + respelt, True)
     acts = acts_by_argument(check.root, value)
     repaired = repair(check, value, policy.select_repairs(acts=acts), tool=policy.tool)

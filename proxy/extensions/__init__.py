@@ -8,16 +8,18 @@ Nothing else names a module of an extension (tests/test_architecture.py), so a f
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Set
-from dataclasses import dataclass, field
+from collections.abc import Container, Mapping, Sequence, Set
+from dataclasses import field
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
+from proxy.core.model.value_class import value_class
 
-@dataclass(frozen=True, slots=True)
+
+@value_class
 class PageRow:
     """One page of the operator's port: `place` is a function `(serving, PageRequest) -> Page | EventPage`.
     `is_harmless`: a reader may POST to it, because it changes nothing. `pooled`: a function `(worker pool, PageRequest)
@@ -29,7 +31,7 @@ class PageRow:
     pooled: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class RouteKind:
     """What a protocol of routes consists of: an `Adapter` (adapters/base.py), a `RouteKindReader` of their keys
     (config/route_kinds.py), a `RouteHandler` (server/listed_routes.py), and the `LearnedLists` of one route; `methods`
@@ -42,7 +44,7 @@ class RouteKind:
     lists: str
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class RelayKind:
     """What an extension does with the requests of a relayed route that has its key; such a route takes every path below
     its own. `reader` is a function `(context, route) -> settings`; `handler` makes a `RelayHandler`
@@ -55,17 +57,20 @@ class RelayKind:
     other_keys: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class NoConfig:
     """A flag of `serve` in place of a config: `make_file` is a function `(args, kept) -> path` that writes one, which
     exists until `kept` closes; `find_trouble` a coroutine function `(url, headers)` that says in lines why the tools
-    cannot be reached."""
+    cannot be reached. `option`: the flag as argparse's `add_argument` takes it; `flags` the same of those that count
+    beside it alone, by name."""
 
     make_file: str
     find_trouble: str = ""
+    option: Mapping[str, Any] = field(default_factory=dict)
+    flags: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ServeFlags:
     """Flags of `serve` that say where the process runs. `flags`: name -> the keywords of argparse's `add_argument`; a
     `type` among them is a place. They count where the first of them is given; `module` has then
@@ -83,7 +88,17 @@ class ServeFlags:
         return next(iter(self.flags)).removeprefix("--").replace("-", "_")
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
+class StateBackend:
+    """A value of `state.backend`: `reader` is a function `(context, files, keys of state as written) -> settings`, and
+    `store` a `MakeStore` (state/__init__.py). `keys` are those of `state` that only this backend has."""
+
+    reader: str
+    store: str
+    keys: tuple[str, ...]
+
+
+@value_class
 class Extension:
     """One row: the folder's `name`, what the extension `adds` in one sentence, and the other extensions that it `uses`.
 
@@ -99,6 +114,11 @@ class Extension:
     `check`: a `CheckKeys` (config/context.py), called for a config in which one of `keys` is written.
     `pages`: path below the operator's port -> what answers it. A path that ends in a slash takes all below it.
     `observer`: makes a `ConfiguredObserver` (server/setup/observers.py) for the first config with one of `sections`.
+    `workers`: a coroutine function `(loaded, listen, more=words of a worker's command line, held=socket)` that starts
+        as many workers as the config says, and gives what stands above them: `Running` (cli/serve.py) with `signal`
+        and `wait_ended`.
+    `tracer`: a `MakeTracer` (server/setup/observers.py), called where the config or the environment asks for traces.
+    `tracer_library`: says in words which libraries it lacks; '' where it lacks none.
     `answers`: a function of the config; gives an `AnswerPath` (server/handler.py) for each path that it serves beside
         the routes. Called for a config with one of `sections`; so is the next.
     `services`: makes a `ServiceExtender` (server/setup/added.py) for the first config with one of `sections`.
@@ -108,6 +128,7 @@ class Extension:
     `route_kinds`: value of a route's `protocol` -> what speaks it.
     `route_check`: yields what contradicts itself among the keys of a route that speaks one of its protocols, or that
         has one of its keys itself or at its upstream (config/combinations.py).
+    `backends`: value of `state.backend` -> what keeps state there.
     `upstream_keys`: key of an upstream in place of its URL -> a function `(context, name, written) -> UpstreamConfig`.
     `upstreams`: makes the `UpstreamKind` (server/setup/upstreams.py) of upstreams without a URL.
     `sources`: kind of a recorded import -> a coroutine function `(Recorded, headers, folder) -> Harvest`.
@@ -141,6 +162,9 @@ class Extension:
     check: str = ""
     pages: Mapping[str, PageRow] = field(default_factory=dict)
     observer: str = ""
+    workers: str = ""
+    tracer: str = ""
+    tracer_library: str = ""
     metrics: str = ""
     answers: str = ""
     tool_texts: str = ""
@@ -163,6 +187,7 @@ class Extension:
     schema_sources: Mapping[str, str] = field(default_factory=dict)
     relays: Mapping[str, RelayKind] = field(default_factory=dict)
     evaluations: Mapping[str, str] = field(default_factory=dict)
+    backends: Mapping[str, StateBackend] = field(default_factory=dict)
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -216,6 +241,7 @@ EXTENSIONS: Final = (
     ),
     Extension(
         "importing",
+        uses=("outgoing",),
         adds="configs written for tools that describe themselves: `import`, and `check --live`",
         verbs={"import": "importing.cli.import_"},
         live="importing.cli.check_live:check_live",
@@ -231,7 +257,31 @@ EXTENSIONS: Final = (
         schema_sources={"openapi": "operations.config.document_source:read_operation"},
         sources={"openapi": "operations.importing.openapi:read_again"},
         imports={"openapi": "operations.cli.import_openapi"},
-        no_config={"openapi": NoConfig("operations.cli.openapi_config:make_config_file")},
+        no_config={
+            "openapi": NoConfig(
+                "operations.cli.openapi_config:make_config_file",
+                option={"metavar": "URL|FILE", "help": "no config: serve the operations of this description"},
+                flags={
+                    "--as": {
+                        "dest": "serve_as",
+                        "choices": ("http", "mcp"),
+                        "default": "http",
+                        "help": "with --openapi: under their own paths and names (http, the default), or as the tools "
+                        "of an MCP server",
+                    },
+                    "--upstream": {
+                        "dest": "upstream",
+                        "metavar": "URL",
+                        "help": "with --openapi: where they run, if the description does not say so",
+                    },
+                    "--relay": {
+                        "dest": "relay",
+                        "action": "store_true",
+                        "help": "with --openapi: pass on, unjudged, what cannot be judged",
+                    },
+                },
+            )
+        },
     ),
     Extension(
         "mcp",
@@ -253,7 +303,19 @@ EXTENSIONS: Final = (
         upstreams="mcp.upstreams:McpUpstreams",
         sources={"mcp": "mcp.importing.mcp:read_again"},
         imports={"mcp": "mcp.cli.import_mcp", "mcpservers": "mcp.cli.import_mcpservers"},
-        no_config={"mcp": NoConfig("mcp.cli.no_config:make_config_file", "mcp.cli.no_config:find_trouble")},
+        no_config={
+            "mcp": NoConfig(
+                "mcp.cli.no_config:make_config_file",
+                "mcp.cli.no_config:find_trouble",
+                option={
+                    "metavar": "URL",
+                    "nargs": "?",
+                    "const": "",
+                    "help": "no config: stand in front of the MCP server at this URL, or of the one that the command "
+                    "behind -- starts",
+                },
+            )
+        },
         other_keys=(
             "mcp",
             "servers",
@@ -274,15 +336,19 @@ EXTENSIONS: Final = (
         policy_keys={"correct": "correction.correction_section:read_correction_policy"},
         check="correction.correction_section:check_correct",
         services="correction.correctors:Corrections",
-        uses=("demo",),
+        observer="correction.correction_metrics:CorrectionMetrics",
+        metrics="correction.correction_metrics:METRICS",
+        uses=("demo", "outgoing"),
     ),
     Extension(
         "console",
+        uses=("workers",),
         adds="the operator's pages: whether the proxy works, what happened to calls, what to change in a schema",
         verbs={"calls": "console.cli.calls"},
         pages={
             "/ui/": PageRow("console.pages:make_file_page"),
             "/-/overview": PageRow("console.pages:make_overview", pooled="console.pool_pages:join_overviews"),
+            "/-/validate": PageRow("console.dry_run:make_verdict_page", "POST", is_harmless=True),
             "/-/calls": PageRow("console.pages:make_calls_page", pooled="console.pool_pages:join_calls"),
             "/-/calls/": PageRow("console.pages:make_call_page", pooled="console.pool_pages:find_call"),
             "/-/tools/": PageRow("console.pages:make_tool_page", pooled="console.pool_pages:join_tools"),
@@ -292,7 +358,7 @@ EXTENSIONS: Final = (
     Extension(
         "access",
         adds="who may call what and how often: tokens that issuers sign, rules and rates, and a line per decision",
-        uses=("importing",),
+        uses=("importing", "outgoing"),
         verbs={"pin": "access.cli.pin"},
         sections={"access": "access.access_section:read_access", "pins": "access.pins.pins_section:read_pins"},
         policy_keys={"jwt": "access.access_section:read_jwt", "allow": "access.access_section:read_allow"},
@@ -313,7 +379,12 @@ EXTENSIONS: Final = (
         "chat",
         adds="model servers: the tool calls in their answers are judged and repaired before the agent reads them",
         uses=("mcp",),
-        no_config={"model": NoConfig("chat.cli.model_config:make_config_file")},
+        no_config={
+            "model": NoConfig(
+                "chat.cli.model_config:make_config_file",
+                option={"metavar": "URL", "help": "no config: repair the tool calls of the model server there"},
+            )
+        },
         evaluations={"model": "chat.cli.evaluate_model:run"},
         metrics="chat.server.model_metrics:METRICS",
         relays={
@@ -322,6 +393,40 @@ EXTENSIONS: Final = (
                 handler="chat.server.model_relay:ModelRelay",
                 adapter="chat.adapters.model_errors:ADAPTER",
                 other_keys=("repair", "unknown_keys", "leaked_markup", "feedback", "formats"),
+            )
+        },
+    ),
+    Extension(
+        "outgoing",
+        adds="requests of the proxy's own that are not calls",
+    ),
+    Extension(
+        "workers",
+        adds="several processes behind one port",
+        workers="workers.start:start_workers",
+    ),
+    Extension(
+        "traces",
+        adds="spans of requests, by OTLP over HTTP",
+        tracer="traces.tracing:make_tracer",
+        tracer_library="traces.tracing:find_missing",
+        metrics="traces.tracing:METRICS",
+    ),
+    Extension(
+        "escalation",
+        uses=("outgoing",),
+        adds="a webhook that is told of each escalation, signed and without any call waiting for it",
+        sections={"on_escalation": "escalation.escalation_section:read_on_escalation"},
+        services="escalation.escalations:Escalations",
+    ),
+    Extension(
+        "redis",
+        adds="attempts and counts that several processes share in a Redis or Valkey",
+        backends={
+            "redis": StateBackend(
+                reader="redis.redis_section:read_settings",
+                store="redis.redis_remote:make_store",
+                keys=("url", "prefix", "timeouts", "tls", "sentinel"),
             )
         },
     ),
@@ -435,11 +540,6 @@ def list_serve_flags() -> list[tuple[Extension, ServeFlags]]:
     return [(row, row.serve_flags) for row in EXTENSIONS if row.serve_flags is not None]
 
 
-def find_flag(flag: str) -> Extension:
-    """The extension of a flag of `serve`, installed or not. Raises StopIteration for any other flag."""
-    return next(row for row in EXTENSIONS if flag in row.no_config)
-
-
 def find_source(kind: str) -> Extension:
     """The extension that reads a kind of recorded import, installed or not. Raises StopIteration for any other kind."""
     return next(row for row in EXTENSIONS if kind in row.sources)
@@ -473,6 +573,16 @@ def find_route_key(key: str) -> str:
     return next(row.route_keys[key] for row in EXTENSIONS if key in row.route_keys)
 
 
+def find_workers() -> Extension:
+    """The extension that starts several workers, installed or not."""
+    return next(row for row in EXTENSIONS if row.workers)
+
+
+def find_tracer() -> Extension:
+    """The extension that traces requests, installed or not."""
+    return next(row for row in EXTENSIONS if row.tracer)
+
+
 def find_live() -> Extension:
     """The extension that `check --live` asks, installed or not."""
     return next(row for row in EXTENSIONS if row.live)
@@ -483,9 +593,18 @@ def list_import_kinds() -> list[tuple[str, str]]:
     return [kind for row in list_installed() for kind in row.imports.items()]
 
 
-def find_key(key: str) -> Extension | None:
-    """The extension that a key of the config belongs to, installed or not."""
+def find_key(key: str, holder: Sequence[str | int] = ()) -> Extension | None:
+    """The extension that a key of the config belongs to, installed or not. `holder` is the path of what has the key."""
+    if holder == ("state",):
+        return next((row for row, backend in BACKENDS.values() if key in backend.keys), None)
     return next((row for row in EXTENSIONS if key in row.keys), None)
+
+
+# Every flag of `serve` in place of a config -> its row, and what it does.
+NO_CONFIG: Final = dict(sorted((flag, (row, made)) for row in EXTENSIONS for flag, made in row.no_config.items()))
+
+# Every value of `state.backend` that is an extension's -> its row, and what keeps state there.
+BACKENDS: Final = {name: (row, backend) for row in EXTENSIONS for name, backend in row.backends.items()}
 
 
 # The keys by which extensions answer the requests of relayed routes.

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, Final
 
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue
 from proxy.hooks.api import POINTS, Hook
 
 GROUP: Final = "toolcall_proxy.hooks"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class HookLoadError:
     """Why a hook cannot be used, and what to write instead."""
 
@@ -28,7 +28,7 @@ class HookLoadError:
     hint: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class LoadedHook:
     """A hook that is ready to run. `timeout` is in seconds per point; with `strict`, a call whose hook fails is
     refused."""

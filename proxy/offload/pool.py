@@ -18,11 +18,12 @@ import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from hashlib import blake2b
 from typing import Any, Final
 
+from proxy.core.model.value_class import value_class
 from proxy.offload.child import JOB, RESULT, JobEnding, SharedBytes
 
 MIB: Final = 1 << 20
@@ -45,14 +46,14 @@ class Limit(StrEnum):
     """The pool is closed."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Done:
     """The bytes that the function gave back."""
 
     result: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class GaveUp:
     """No result: which limit ended the job, and the name of the exception or the signal where there is one."""
 
@@ -60,7 +61,7 @@ class GaveUp:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Shared:
     """What many jobs need, such as a tool's schema: a child gets it once, and then its digest."""
 

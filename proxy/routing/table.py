@@ -28,6 +28,7 @@ from proxy.config.model import Auth, Cors, Policy, RelayedBy, UpstreamConfig, fi
 from proxy.core.contract.policy import BroughtTools, ListRules, Mode, ToolPolicy, UnknownTool
 from proxy.core.contract.request_rules import OperationRule, QueryPolicy
 from proxy.core.contract.spellings import JudgedPaths, Unclear, find_leaving, leaves_segment
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Headers, RawRequest
 
 # RFC 3986 section 3.3: what a path segment may hold unescaped besides letters, digits and "-._~". Servlet containers
@@ -38,7 +39,7 @@ _JUDGED_SAFE: Final = "!$&'()*+,=:@"
 BELOW: Final = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Route:
     """One configured route, compiled. `tools` holds the policy of every tool that may be called through it.
 
@@ -129,7 +130,7 @@ class Route:
         return quote(value, safe=_SEGMENT_SAFE if self.kind == "passthrough" or name in self.matrix else _JUDGED_SAFE)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Match:
     """The route of a request, and its decoded path parameters."""
 
@@ -137,14 +138,14 @@ class Match:
     params: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class MethodNotAllowed:
     """A known path, but no route for the method. `methods` is what the `Allow` header lists, sorted."""
 
     methods: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class LeftOutOperation:
     """An operation of the service that is neither judged nor relayed, and why."""
 
@@ -292,7 +293,7 @@ def _is_escape(part: str) -> bool:
 _CONVERSATION: Final = ("x-conversation-id", "dry-run")
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class DryTarget:
     """A route, and the method, path and query of a request for it."""
 

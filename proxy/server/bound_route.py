@@ -6,8 +6,8 @@ one tool per path, and gets the arguments alone, as it would from a route per to
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import field, replace
 from typing import Final
 
 from proxy.adapters import find_adapter
@@ -15,7 +15,7 @@ from proxy.adapters.base import Adapter
 from proxy.adapters.ladder import find_text
 from proxy.core.contract.policy import ListRules, Mode, ToolPolicy, UnknownTool
 from proxy.core.contract.request_rules import OperationRule, WrittenRequest
-from proxy.core.model.fields import NO_SPELLINGS, fold_header
+from proxy.core.model.fields import NO_NAMES, fold_header
 from proxy.core.model.values import CheckedCall, Failure, Fields, Headers, RawRequest, UpstreamReply, value_class
 from proxy.extensions import find_route_kind, load_place
 from proxy.interfaces import CallAccess, LearnedLists, QuerySources, UpstreamRequest
@@ -46,7 +46,7 @@ def _make_lists(route: Route) -> LearnedLists:
     return made
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class RouteBinding:
     """A route with everything its requests need, computed in advance. `alone`: the arguments go without their envelope.
     `target` is the path to send to where it is the same for every request, else ''. `judges`: its
@@ -89,7 +89,15 @@ class RouteBinding:
         """Whether its requests are calls, in JSON, of tools that are all in the config."""
         return self.route.kind == "call" and self.route.learn is None and not self.form
 
-    def make_outgoing(self, request: RawRequest, hop_fields: Headers, tool: str, body: bytes) -> UpstreamRequest:
+    def make_outgoing(
+        self,
+        request: RawRequest,
+        hop_fields: Headers,
+        tool: str,
+        body: bytes,
+        silence: float | None = None,
+        passed_on: Callable[[], None] | None = None,
+    ) -> UpstreamRequest:
         """Makes the outgoing request. `tool` is '' for a request that is not a call."""
         route = self.route
         dropped, own = self.dropped, hop_fields + route.headers_set
@@ -112,8 +120,10 @@ class RouteBinding:
             headers,
             body,
             timeout,
-            spellings=NO_SPELLINGS if names is None else names.spellings,
+            silence=silence,
+            client_names=NO_NAMES if names is None else names,
             is_from_root=route.is_from_root,
+            passed_on=passed_on,
         )
 
     def make_written(
@@ -141,7 +151,7 @@ class RouteBinding:
             headers,
             written.body,
             timeout,
-            spellings=NO_SPELLINGS if names is None else names.spellings,
+            client_names=NO_NAMES if names is None else names,
         )
 
 

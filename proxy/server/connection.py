@@ -24,16 +24,19 @@ import select
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import aiohttp
-from aiohttp import HttpVersion11, web
+from aiohttp import HttpVersion11
 from aiohttp.http import HttpProcessingError
 from aiohttp.streams import StreamReader
+from aiohttp.web_protocol import RequestHandler, RequestPayloadError
+from aiohttp.web_request import BaseRequest
+from aiohttp.web_response import StreamResponse
 
 from proxy.core.model.codes import INTERNAL_ERROR
+from proxy.core.model.value_class import value_class
 from proxy.server.http.checks import (
     FRAMING_TOO_LONG,
     HEAD_TOO_LONG,
@@ -47,8 +50,12 @@ from proxy.server.http.checks import (
 )
 from proxy.server.http.fast_call import FastCall, FastClient
 from proxy.server.http.framing import Response, abort, has_begun
+from proxy.server.http.headers import Caller
 from proxy.server.http.request_head import ParsedRequest
 from proxy.server.parser_watch import NOTHING_PARSED, Parsed, WatchedProtocol
+
+if TYPE_CHECKING:
+    from aiohttp import web
 
 # How long a client may go on sending after the last response of its connection, in seconds (RFC 9112 section 9.6).
 LINGER: Final = 2.0
@@ -77,14 +84,14 @@ def check_aiohttp(version: str = aiohttp.__version__) -> None:
 
 
 # Answers a request. Raises CancelledError when the client has gone.
-Handle = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+Handle = Callable[[BaseRequest], Awaitable[StreamResponse]]
 # Begins a call while its bytes are read; None for a request that needs a task from its beginning.
 Begin = Callable[[ParsedRequest, FastClient], FastCall | None]
 # Creates the response to bytes that are not valid HTTP, and to a request whose handler failed.
 RefuseHead = Callable[[BadRequest], Response]
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Timeouts:
     """How long a connection waits, in seconds: for the rest of a `head` that has begun, between two requests (`idle`),
     and for a client that does not read its response (`send`).
@@ -98,7 +105,7 @@ class Timeouts:
     send: float = 60.0
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Service:
     """What the connections of a listener share."""
 
@@ -129,7 +136,7 @@ _CLOSED: Final = ConnectionPhase.CLOSED
 _ANSWERING: Final = frozenset({_BUSY, _LAST, _TUNNEL})
 
 
-class Connection(web.RequestHandler, WatchedProtocol):
+class Connection(RequestHandler, WatchedProtocol):
     """The protocol of one connection.
 
     Requests: `queued` counts those that were parsed and not started; `heard` says that there was one; `request` is the
@@ -143,9 +150,9 @@ class Connection(web.RequestHandler, WatchedProtocol):
     """
 
     __slots__ = (
-        "__weakref__", "begun", "body", "body_open", "body_read", "broken", "chunked", "closing_since", "half_closed",
-        "head_end", "head_since", "head_size", "heard", "held", "idle_since", "link", "loop", "note_consumed", "paused",
-        "queued", "request", "service", "side_task", "slow_reader", "state",
+        "__weakref__", "begun", "body", "body_open", "body_read", "broken", "caller", "chunked", "closing_since",
+        "half_closed", "head_end", "head_since", "head_size", "heard", "held", "idle_since", "link", "loop",
+        "note_consumed", "paused", "queued", "request", "service", "side_task", "slow_reader", "state",
     )  # fmt: skip
 
     def __init__(self, manager: web.Server, service: Service, loop: asyncio.AbstractEventLoop) -> None:
@@ -153,6 +160,7 @@ class Connection(web.RequestHandler, WatchedProtocol):
         self.loop = loop
         self.state = _IDLE
         self.link: asyncio.Transport | None = None  # aiohttp drops its own reference before the connection has ended
+        self.caller: Caller | None = None  # kept by `find_caller`
         self.request: web.BaseRequest | None = None
         self.begun: FastCall | None = None
         self.held: Any = None
@@ -360,7 +368,7 @@ class Connection(web.RequestHandler, WatchedProtocol):
         self.broken = self.heard = True
         self.queued += 1
         if self.body is not None and not self.body.is_eof():
-            self.body.set_exception(web.RequestPayloadError("the body is not framed as HTTP requires"))
+            self.body.set_exception(RequestPayloadError("the body is not framed as HTTP requires"))
 
     def eof_received(self) -> bool:  # type: ignore[override]  # asyncio's own type says more than aiohttp's
         """The client has closed its sending side. Returns whether the connection stays open for the response (RFC 9112

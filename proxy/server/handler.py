@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from aiohttp import web
+from aiohttp.web_response import StreamResponse
 
 from proxy.adapters.ladder import find_call_id, find_conversation, trace_id
 from proxy.call.fast_start import start_call
@@ -22,6 +22,7 @@ from proxy.call.outcome import refuse_unread_call
 from proxy.call.run import run_call
 from proxy.core.contract.spellings import Unclear
 from proxy.core.model import codes
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import (
     ABSENT,
     Delivered,
@@ -77,7 +78,7 @@ from proxy.server.http.certificate import read_names
 from proxy.server.http.checks import BadRequest, find_fault
 from proxy.server.http.fast_call import Answered, FastCall, FastClient
 from proxy.server.http.framing import Response, has_begun
-from proxy.server.http.headers import Callers, Hop, read_fields, split_target
+from proxy.server.http.headers import Hop, find_caller, read_fields, split_target
 from proxy.server.http.memory import FULL, JUDGED, RELAYED, BodyMemory, MemoryBudget
 from proxy.server.http.request_head import ParsedRequest, RequestHead
 from proxy.server.http.responses import (
@@ -96,9 +97,13 @@ from proxy.server.listed_routes import ListedRoutes
 from proxy.upstream.faults import close_body
 from proxy.upstream.resending import trace_sends
 
+if TYPE_CHECKING:
+    from aiohttp import web
+
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
-# Targets that are remembered with whether calls begin there without a task.
+# Targets that are remembered with whether calls begin there without a task, and their characters.
 _MOST_TARGETS: Final = 1024
+_LONGEST_TARGET: Final = 256
 # A passthrough body up to this size is sent whole, with its length: not every server takes chunks.
 _SENT_WHOLE: Final = 1024 * 1024
 # Stages that wait for others: the client, the operator's own code, and the model endpoint with what it led to.
@@ -113,12 +118,12 @@ _LOOP: Final = AccessDenied(codes.UPSTREAM_UNAVAILABLE, "The route leads back to
 Usable = Sequence[tuple[Route, CallAccess | None]]
 AnswerPath = Callable[[RawRequest, Fields, Callable[[], Awaitable[Usable]], StateStore], Awaitable[HttpReply]]
 # Makes the response to a request, once it has a task.
-Follow = partial[Coroutine[Any, Any, web.StreamResponse]]
+Follow = partial[Coroutine[Any, Any, StreamResponse]]
 # Paths at which the proxy says something of itself (RFC 8615).
 _WELL_KNOWN: Final = "/.well-known/"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Snapshot:
     """The routes of one config, what their calls need, and the hash of that config. `answers`: what extensions answer
     at paths that no route takes; `texts`: what MCP clients are told of tools."""
@@ -129,6 +134,24 @@ class Snapshot:
     digest: str
     answers: Mapping[str, AnswerPath] = field(default_factory=dict)
     texts: ToolTexts | None = None
+
+
+@value_class
+class Target:
+    """The target of a request, read by one snapshot: its path and query, the `binding` of its route with the parameters
+    that stand in the path, or `why_not` where no route takes it. `is_ours`: an extension answers there, whatever routes
+    there are."""
+
+    path: str
+    query: str
+    binding: RouteBinding | None = None
+    params: Mapping[str, str] = field(default_factory=dict)
+    why_not: MethodNotAllowed | Unclear | LeftOutOperation | None = None
+    is_ours: bool = False
+
+
+# What is remembered of a target where no call begins without a task.
+_STARTS_NOTHING: Final = Target("", "")
 
 
 class Handler:
@@ -169,8 +192,7 @@ class Handler:
         self.fast = True
         self.counted_fast = 0
         self._begun: set[FastCall] = set()
-        self._starting: dict[tuple[str, str], bool] = {}
-        self._callers = Callers(hop)
+        self._starting: dict[tuple[str, str], Target] = {}
 
     @property
     def inflight(self) -> int:
@@ -259,37 +281,40 @@ class Handler:
         snapshot = self.snapshot
         if not self.fast or self.draining or self.closing or snapshot.services.hooks is not None:
             return None
-        target = (request.method, request.raw_path)
-        starts = self._starting.get(target)
-        if starts is None:
-            starts = self._learn_target(target)
-        if not starts:
+        method, target = request.method, request.raw_path
+        found = self._starting.get((method, target))
+        if found is None:
+            found = self._learn_target(method, target)
+        if found is _STARTS_NOTHING:
             return None
         fields = read_fields(request)
         call = FastCall(self, client, request, fields, self._record(request, fields))
         self._begun.add(call)
         try:
-            self._begin(call, snapshot.services)
+            self._begin(call, found, snapshot)
         except Exception as error:  # noqa: BLE001 - `_respond` is the border
             call.fail(error)
         return call
 
-    def _learn_target(self, target: tuple[str, str]) -> bool:
-        """Whether calls begin without a task at a method and target, kept for the next ones."""
+    def _learn_target(self, method: str, target: str) -> Target:
+        """Where a method and target lead if calls begin there without a task, else `_STARTS_NOTHING`; remembered."""
         try:
-            match = self.snapshot.table.match(target[0], split_target(target[1])[0])
+            read = self._read_target(method, target)
         except Exception:  # noqa: BLE001 - `_respond` is the border
-            return False
-        starts = isinstance(match, Match) and self.snapshot.bindings[match.route.key].starts_calls
-        if len(self._starting) >= _MOST_TARGETS:
-            self._starting.clear()
-        self._starting[target] = starts
-        return starts
+            return _STARTS_NOTHING
+        # What may be answered before the route is asked, is.
+        starts = method != "OPTIONS" and not read.is_ours and read.binding is not None and read.binding.starts_calls
+        found = read if starts else _STARTS_NOTHING
+        if len(target) <= _LONGEST_TARGET:
+            if len(self._starting) >= _MOST_TARGETS:
+                self._starting.clear()
+            self._starting[method, target] = found
+        return found
 
-    def _begin(self, call: FastCall, services: Services) -> None:
+    def _begin(self, call: FastCall, target: Target, snapshot: Snapshot) -> None:
         """Runs the stages of a call as far as nothing has to wait, and sets how it goes on from there."""
-        fields, record = call.fields, call.record
-        found = self._open(call.request, fields, record)
+        fields, record, services = call.fields, call.record, snapshot.services
+        found = self._open(call.request, fields, record, target)
         if not isinstance(found, tuple):
             call.follow = found if isinstance(found, partial) else lambda _: found
             return
@@ -352,7 +377,7 @@ class Handler:
             record.trace_id = record.trace.trace_id
 
     def _finish(self, record: CallRecord) -> None:
-        record.ended = self._clock.now()
+        record.ended = record.ended or self._clock.now()
         others = record.upstream_seconds
         for stage in _WAITED_FOR:
             others += record.stages.get(stage, 0.0)
@@ -394,46 +419,55 @@ class Handler:
         return _end(self._call(request, fields, call_route, whole, services, record), call_route)
 
     def _open(
-        self, request: RequestHead, fields: Fields, record: CallRecord
+        self, request: RequestHead, fields: Fields, record: CallRecord, target: Target | None = None
     ) -> Answered | Follow | tuple[RouteRequest, bool]:
-        """Finds the route, and whether it may be used now: the request on its route, and whether the whole of its body
-        is there; else the response, or how it is made where admission has to wait."""
-        accept = fields.get("accept") or ""
+        """Finds the route, unless the `target` has been read before, and whether it may be used now: the request on its
+        route, and whether the whole of its body is there; else the response, or how it is made where admission has to
+        wait."""
         if (fault := find_fault(request, fields)) is not None:
-            return answer_unrouted(fault.code, fault.message, record, accept, fault.status)
+            return answer_unrouted(fault.code, fault.message, record, fields.get("accept") or "", fault.status)
         snapshot = self.snapshot
         if self._hosts and not is_served_host(fields.get("host") or "", self._hosts):
-            return answer_unrouted(codes.HOST_NOT_SERVED, "", record, accept)
-        target = split_target(request.raw_path)
-        path = target[0]
-        if path in snapshot.answers and path.startswith(_WELL_KNOWN):  # no route takes the place of what we say of us
-            return self._answer_unrouted(request, fields, None, record)
-        match = snapshot.table.match(request.method, path)
+            return answer_unrouted(codes.HOST_NOT_SERVED, "", record, fields.get("accept") or "")
+        if target is None:
+            target = self._read_target(request.method, request.raw_path)
+        if target.is_ours:
+            return self._answer_unrouted(request, fields, target, record)
         if request.method == "OPTIONS" and (asked := read_preflight_method(fields)):
-            answer = _preflight(snapshot.table.match(asked, path), fields, record)
+            answer = _preflight(snapshot.table.match(asked, target.path), fields, record)
             if answer is not None:
                 return answer
-        if not isinstance(match, Match):
-            return self._answer_unrouted(request, fields, match, record)
-        binding = snapshot.bindings[match.route.key]
-        record.route = match.route.name
+        binding = target.binding
+        if binding is None:
+            return self._answer_unrouted(request, fields, target, record)
+        record.route = binding.route.name
         admitted = self._admit(request, fields, binding, snapshot)
         if isinstance(admitted, Admitted | AccessDenied):
-            return self._enter(request, fields, target, match, admitted, snapshot, record)
-        return Follow(self._await_admission, admitted, fields, target, match, snapshot, record)
+            return self._enter(request, fields, target, binding, admitted, record)
+        return Follow(self._await_admission, admitted, fields, target, binding, snapshot, record)
+
+    def _read_target(self, method: str, target: str) -> Target:
+        """What the routes say of a method and target."""
+        snapshot, (path, query) = self.snapshot, split_target(target)
+        if path in snapshot.answers and path.startswith(_WELL_KNOWN):  # no route takes the place of what we say of us
+            return Target(path, query, is_ours=True)
+        match = snapshot.table.match(method, path)
+        if isinstance(match, Match):
+            return Target(path, query, snapshot.bindings[match.route.key], match.params)
+        return Target(path, query, why_not=match)
 
     async def _await_admission(
         self,
         admission: Awaitable[Admitted | AccessDenied],
         fields: Fields,
-        target: tuple[str, str],
-        match: Match,
+        target: Target,
+        binding: RouteBinding,
         snapshot: Snapshot,
         record: CallRecord,
         request: web.BaseRequest,
     ) -> web.StreamResponse:
         """The response to a request whose admission has to wait."""
-        found = self._enter(request, fields, target, match, await admission, snapshot, record)
+        found = self._enter(request, fields, target, binding, await admission, record)
         return (
             found
             if isinstance(found, Response)
@@ -444,20 +478,18 @@ class Handler:
         self,
         request: RequestHead,
         fields: Fields,
-        target: tuple[str, str],
-        match: Match,
+        target: Target,
+        binding: RouteBinding,
         admitted: Admitted | AccessDenied,
-        snapshot: Snapshot,
         record: CallRecord,
     ) -> Response | tuple[RouteRequest, bool]:
         """An admitted request on its route, and whether the whole of its body is there; the response to any other."""
-        binding, (path, query) = snapshot.bindings[match.route.key], target
-        caller = self._callers.find(request)
+        path, query, params, caller = target.path, target.query, target.params, find_caller(self._hop, request)
         client = caller.client(fields)
         if isinstance(admitted, Admitted):
             admitted = find_other_request(binding.route, query, fields, admitted.calls) or admitted
         if isinstance(admitted, AccessDenied):
-            raw = RawRequest(request.method, path, query, fields, b"", match.params, client)
+            raw = RawRequest(request.method, path, query, fields, b"", params, client)
             return _answer_denied(binding, raw, admitted, record)
         if admitted.token:
             record.notes = {"client.token": admitted.token}
@@ -466,7 +498,7 @@ class Handler:
         if relayed and binding.route.websocket and asks_for_websocket(request, fields):
             own += UPGRADE
         data = None if relayed or binding.form else take_body(request, fields, binding.route.max_body)
-        raw = RawRequest(request.method, path, query, fields, data or b"", match.params, client)
+        raw = RawRequest(request.method, path, query, fields, data or b"", params, client)
         memory = BodyMemory(self.memory, RELAYED if relayed else JUDGED)
         call_route = RouteRequest(binding, raw, own, admitted.cors, memory, admitted.calls, admitted.caller)
         return call_route, data is not None
@@ -475,17 +507,16 @@ class Handler:
         self,
         request: RequestHead,
         fields: Fields,
-        match: MethodNotAllowed | Unclear | LeftOutOperation | None,
+        target: Target,
         record: CallRecord,
     ) -> Response | Coroutine[Any, Any, Response]:
         """The response to a request that no route takes: an extension's, where it serves that path."""
-        snapshot = self.snapshot
-        path, query = split_target(request.raw_path)
-        if match is None and request.method == "GET" and path in snapshot.answers and not self.closing:
-            client = self._callers.find(request).client(fields)
-            raw = RawRequest("GET", path, query, fields, b"", {}, client)
+        snapshot, path = self.snapshot, target.path
+        if target.why_not is None and request.method == "GET" and path in snapshot.answers and not self.closing:
+            client = find_caller(self._hop, request).client(fields)
+            raw = RawRequest("GET", path, target.query, fields, b"", {}, client)
             return _answer_path(raw, fields, snapshot, partial(read_names, request), record)
-        return _refuse_unrouted(match, snapshot, request.method, path, fields.get("accept") or "", record)
+        return _refuse_unrouted(target.why_not, snapshot, request.method, path, fields.get("accept") or "", record)
 
     def _admit(self, request: RequestHead, fields: Fields, binding: RouteBinding, snapshot: Snapshot) -> Admission:
         """Whether a request may use its route now."""

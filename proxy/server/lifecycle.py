@@ -32,7 +32,7 @@ from proxy.server.ports import Port, renew
 from proxy.server.reload import Compiled, Reloaded, Reloader, list_served
 from proxy.server.setup.added import ExtensionServices, list_unpinned, make_answers, make_tool_texts
 from proxy.server.setup.observers import ExtensionObservers, begin_tracing
-from proxy.server.setup.services import Escalations, SecondJudges, warn_of_addresses
+from proxy.server.setup.services import SecondJudges, warn_of_addresses
 from proxy.server.setup.upstreams import Pools, await_gone, find_trouble
 from proxy.server.warmup import Warming
 from proxy.telemetry.library_log import LibraryLog
@@ -44,8 +44,6 @@ from proxy.telemetry.watches import AddressWatch, LoopLag, UnpinnedWatch
 
 # How long calls under way may still take once the port is to be closed.
 GRACE: Final = 5.0
-# How long the end of the process waits for escalations that are not yet delivered, in seconds.
-_NOTICES: Final = 2.0
 # A client with a kept connection may be about to send a request, and one that has just connected surely is: closing
 # now would lose the call. How long each has for that, in seconds.
 _KEPT_WAIT: Final = 0.2
@@ -73,7 +71,6 @@ class Serving:
         self._base = base
         self._pools = Pools(base.clock.now, self._breaker_changed, self._child_wrote, self._server_changed)
         self._extending = ExtensionServices(base, log, self.metrics)
-        self._escalations = Escalations(log)
         self._second_judge = SecondJudges(base.pacing.chance, self.metrics, log)
         self._listed = ListedRoutes(base.clock, make_id, self._make_reports())
         self._addresses = AddressWatch(lambda: self.metrics.sources, partial(warn_of_addresses, log))
@@ -209,7 +206,7 @@ class Serving:
         for port in (*self.ports, *self.operator_ports):
             await port.close()
             await port.listener.shutdown(_CLOSING)
-        await self._escalations.wait_settled(_NOTICES)
+        await self._extending.close()
         await self.notices.settle()
         await self._listed.close()
         await self._second_judge.close()
@@ -219,7 +216,6 @@ class Serving:
         await self._base.store.close()
         await self._tracing.close()
         await self._added.close()
-        await self._extending.close()
         self.library_log.detach()
         await asyncio.to_thread(self.log.close)
 
@@ -281,7 +277,6 @@ class Serving:
         services = replace(
             self._base, upstreams=upstreams, second_judge=self._second_judge.of(compiled.loaded.config.second_judge)
         )
-        services = self._escalations.extend(compiled.loaded.config.on_escalation, services)
         return self._extending.extend(compiled.loaded.config, services)
 
     def _renew(self, tls: ServerTls | None) -> None:

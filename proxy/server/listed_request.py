@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from aiohttp import web
+from aiohttp.web_response import StreamResponse
 
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, ToolResult, UpstreamFault, UpstreamReply
 from proxy.interfaces import CallRecord, Services, ToolTexts, Upstream, UpstreamRequest
 from proxy.server.bound_route import RouteRequest
@@ -14,8 +15,11 @@ from proxy.server.http.responses import answer_failure
 from proxy.telemetry.metric_table import MetricRow
 from proxy.telemetry.metrics import Counter
 
+if TYPE_CHECKING:
+    from aiohttp import web
+
 # What an extension answers with.
-Answer = web.StreamResponse
+Answer = StreamResponse
 # Sends a request that is not a call. Takes the request, its streamed body, the upstream, and its record.
 Relay = Callable[
     [UpstreamRequest, AsyncIterator[bytes] | None, Upstream, CallRecord], Awaitable[UpstreamReply | UpstreamFault]
@@ -26,7 +30,7 @@ Place = Callable[[CallRecord, str | None, str | None], None]
 PassedOn = Callable[[JsonValue], None]
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ListedRequest:
     """One request with everything needed to answer it. With `closing` the connection ends after the answer. `texts`
     are what clients are told of tools before they call; `tell` takes the records of further calls in the same
@@ -47,7 +51,7 @@ class ListedRequest:
         return answer_failure(self.call_route.binding, self.call_route.raw, result, self.record)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Reports:
     """The observers of listed tools. `learned` receives a route's name and the names of its tools; `unusable` receives
     a route, a tool, and why the tool's schema cannot be used; `unguarded` the same where a schema surely means more

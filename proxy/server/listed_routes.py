@@ -6,15 +6,16 @@ A config with such a route imports the extension while it is compiled (`load_han
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Protocol
-
-from aiohttp import web
+from typing import TYPE_CHECKING, Protocol
 
 from proxy.core.model.values import UpstreamFault, UpstreamReply
 from proxy.extensions import find_relay, find_route_kind, load_place
 from proxy.interfaces import Clock
 from proxy.server.bound_route import RouteRequest
 from proxy.server.listed_request import ListedRequest, PassedOn, Reports
+
+if TYPE_CHECKING:
+    from aiohttp import web
 
 
 class RouteHandler(Protocol):

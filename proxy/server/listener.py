@@ -8,12 +8,15 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import Coroutine
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from aiohttp import web
+from aiohttp.web_server import Server
 
 from proxy.config.model import Listen
 from proxy.server.connection import Begin, Connection, Handle, RefuseHead, Service, Timeouts
+
+if TYPE_CHECKING:
+    from aiohttp import web
 
 # The timer checks all connections at least once a second, and four times within the shortest timeout.
 _CHECK_INTERVAL: Final = 1.0
@@ -27,7 +30,7 @@ def make_timeouts(listen: Listen) -> Timeouts:
     return Timeouts(listen.head_timeout, listen.idle_timeout, listen.send_timeout)
 
 
-class Listener(web.Server):
+class Listener(Server):
     """Creates a `Connection` for each client. `handle` answers requests, `refuse` answers bytes that are not HTTP.
     `begin` may begin calls without a task."""
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import errno
 import os
 import socket
 import ssl
 import struct
 import sys
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -94,8 +94,8 @@ def _drop_handshakes(queue: socket.socket) -> bool:
     connection could arrive after the queue was emptied and before the socket is closed. Only Linux has the filter."""
     if sys.platform != "linux" or queue.family == socket.AF_UNIX:
         return False
-    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in _DROP_SYN))
-    program = struct.pack("HL", len(_DROP_SYN), ctypes.addressof(code))
+    code = array("B", b"".join(struct.pack("HBBI", *step) for step in _DROP_SYN))
+    program = struct.pack("HL", len(_DROP_SYN), code.buffer_info()[0])
     try:
         queue.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
     except OSError:  # a sandbox may forbid it

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
 
@@ -24,6 +24,7 @@ from proxy.config.load import Loaded, find_unshared
 from proxy.config.mistakes import ConfigError, Mistake
 from proxy.config.model import Config
 from proxy.config.watch import hash_files, load_settled
+from proxy.core.model.value_class import value_class
 from proxy.routing import RouteTable, build_routes
 from proxy.server.bound_route import RouteBinding
 from proxy.server.listed_routes import load_handler, load_relay
@@ -35,7 +36,6 @@ IDLE: Final = 2.0
 # Sections that may change while serving. Every other one needs a restart: a port is open, a store is connected.
 _LIVE: Final = frozenset(
     {
-        "on_escalation",
         "routes",
         "sections",
         "upstreams",
@@ -52,7 +52,7 @@ _LIVE: Final = frozenset(
 _SECTIONS: Final = {"trusted": "forwarded"}
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Compiled:
     """A loaded config with its routes, ready to be served. Made in a thread."""
 
@@ -72,7 +72,7 @@ class Compiled:
         return cls(loaded, table, {route.key: RouteBinding.of(route) for route in table.routes}, restart_needed)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Reloaded:
     """The result of a look at the files. `mistakes` as `file:line:col section message`, for `failure` alone; `changed`
     names the sections and tools that differ from those served before, and `notes` what the operator should know of the

@@ -14,16 +14,15 @@ import json
 import traceback
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple, TextIO
+from typing import Any, Final, NamedTuple, TextIO, cast
 
 import orjson
 import structlog
 
-from proxy.core.contract.correction import AnswerFormat
 from proxy.core.envelope.view import select_violations, show_name, show_path
 from proxy.core.model.codes import Severity
 from proxy.core.model.values import Violation
-from proxy.interfaces import CallRecord, CorrectionQuestion, HookFailure
+from proxy.interfaces import CallRecord, HookFailure
 from proxy.telemetry.console_log import format_call
 from proxy.telemetry.recent.failures import describe_errors
 from proxy.telemetry.validation import is_validation_failure, name_refusal
@@ -80,12 +79,8 @@ class Log:
         self._wall = wall
         self._for_people = console
         self._instant = (-1, "")
-        self._logger = structlog.wrap_logger(
-            _Lines(),
-            processors=[self._complete, _make_console_renderer(stream.isatty()) if console else render_json],
-            wrapper_class=structlog.make_filtering_bound_logger(min(LEVELS.values())),
-            cache_logger_on_first_use=True,
-        ).bind()
+        renderer = _make_console_renderer(stream.isatty()) if console else render_json
+        self._lines = LineRenderer(None, [self._complete, renderer], {})
         self._writer = open_writer(stream, self._render, self._render_losses)
 
     @property
@@ -136,8 +131,7 @@ class Log:
     # --- in the writer's thread ---------------------------------------------------------------------------------------
     def _render(self, entry: Entry) -> bytes:
         """The line of an entry, as structlog makes it."""
-        line: bytes = self._logger.log(LEVELS[entry.level], entry.message, entry=entry)
-        return line
+        return self._lines.render(entry)
 
     def _complete(self, _logger: object, level: str, event: Any) -> Fields:
         """A structlog processor that completes the fields of a line. They come as one value, because their names could
@@ -166,14 +160,13 @@ class Log:
         return self._render(Entry("warning", _DROPPED, dict(lost), self._wall()))
 
 
-class _Lines:
-    """The object that structlog uses as logger: a method per level name, each giving back the rendered line."""
+class LineRenderer(structlog.BoundLoggerBase):
+    """A logger of structlog's that gives the line in place of writing it."""
 
-    def info(self, line: bytes) -> bytes:
-        """The line itself."""
-        return line
-
-    debug = warning = error = info
+    def render(self, entry: Entry) -> bytes:
+        """The line that the processors make of an entry."""
+        (line,), _ = self._process_event(entry.level, entry.message, {"entry": entry})
+        return cast(bytes, line)
 
 
 def measure_fields(fields: Fields) -> int:
@@ -308,28 +301,11 @@ def _list_call_fields(record: CallRecord) -> Fields:
 
 def _list_correction_fields(record: CallRecord) -> Fields:
     """Fields about the model endpoint: what it was asked, and what it changed in the delivered call."""
-    fields: Fields = {"correction.questions": [_list_question_fields(asked) for asked in record.questions]}
+    fields: Fields = {"correction.questions": [dict(asked.list_fields()) for asked in record.questions]}
     if record.corrections:
         fields["corrections"] = [
             {"layer": made.rule, "path": show_path(made.path)} for made in record.corrections[:_MOST_LISTED]
         ]
-    return fields
-
-
-def _list_question_fields(asked: CorrectionQuestion) -> Fields:
-    """The fields of one question. The names for the form of its answer are Compozy's."""
-    fields: Fields = {
-        "layer": asked.layer.value,
-        "outcome": asked.outcome.value,
-        "duration_ms": round_milliseconds(asked.seconds),
-    }
-    if asked.budget is not None:
-        return {**fields, "budget": asked.budget.value}
-    if asked.seconds:
-        fields["forced_json_mode"] = asked.format is not AnswerFormat.TEXT
-        fields["structured_output_strict"] = asked.format is AnswerFormat.STRICT
-    if asked.prompt_tokens or asked.completion_tokens:
-        fields["tokens"] = asked.prompt_tokens + asked.completion_tokens
     return fields
 
 

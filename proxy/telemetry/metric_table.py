@@ -9,12 +9,12 @@ carry: the first few of each (`chat/server/model_metrics.py`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Literal
 
 from proxy.core.contract.container import EVENTS
-from proxy.core.contract.correction import Asked, BudgetKind, Layer
 from proxy.core.model.codes import ERROR_CODES, VIOLATION_CODES, Severity
+from proxy.core.model.value_class import value_class
 from proxy.core.rules.rules import HOOK, RULES
 from proxy.core.tool_errors.backoff import Reason, ResendDenied
 from proxy.core.tool_errors.circuit_breaker import CALLED
@@ -29,14 +29,6 @@ OWN_STAGES: Final = ("decode", "decide", "answer", "total")
 METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 # Larger values of `corrected` share one label value.
 MOST_CORRECTED: Final = 10
-# Actions of the optional layers 3 and 4 that are counted (GoMind's span events).
-CORRECTION_EVENTS: Final = (
-    "validation_feedback_started",
-    "validation_feedback_success",
-    "validation_feedback_failed",
-    "contextual_re_resolution.start",
-    "contextual_re_resolution.complete",
-)
 # The points at which hooks run, and the ways one can fail (docs/hooks.md).
 HOOK_POINTS: Final = ("before_decision", "after_decision", "before_forward", "after_answer", "after_outcome")
 HOOK_REASONS: Final = ("timeout", "exception", "cancelled", "wrong_answer", "wrong_header")
@@ -52,7 +44,6 @@ PROXY_ERRORS: Final = (
     "http_protocol_error", "proxy_internal_response", "proxy_internal_error", "proxy_configuration_error",
     "proxy_loop_detected",
 )  # fmt: skip
-SPAN_RESULTS: Final = ("exported", "failed", "dropped")
 # Outcomes that operators look into.
 WRONG: Final = frozenset({"refused", "tool_error", "upstream_error"})
 
@@ -61,15 +52,13 @@ _DURATIONS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30
 _OVERHEADS: Final = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25)
 # A timer is a millisecond late on a quiet machine; a second of lag fails a liveness probe.
 _LAGS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
-# Model endpoints take seconds.
-_QUESTIONS: Final = (0.1, 0.25, 0.5, 1, 2, 3, 5, 7.5, 10, 15, 20, 30, 60)
 
 Kind = Literal["counter", "gauge", "histogram", "info"]
 
 _CALL: Final = ("route", "tool")
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Label:
     """The meaning of a label. `values` are all it can have, or () where they come from the config."""
 
@@ -77,7 +66,7 @@ class Label:
     values: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class MetricRow:
     """One metric. `name` is that of its series (a histogram's without `_bucket`); `own` describes labels that mean
     something else here than in `LABELS`; `bounds` are those of a histogram's buckets, in ascending order."""
@@ -124,8 +113,6 @@ LABELS: Final[Mapping[str, Label]] = {
         "The class of the upstream's status; `_other` where no answer came.",
         ("1xx", "2xx", "3xx", "4xx", "5xx", OTHER),
     ),
-    "layer": Label("Layer 3 (`validation_feedback`) or layer 4 (`semantic_retry`).", tuple(Layer)),
-    "independent": Label("Whether no earlier result of the conversation was known.", ("true", "false")),
     "hook": Label("The hook, as the config names it (`use`)."),
     "point": Label("Where it was asked.", HOOK_POINTS),
     "error": Label("The fault, as a proxy error type of RFC 9209.", PROXY_ERRORS),
@@ -173,21 +160,6 @@ _TABLE: Final = (
     MetricRow("toolproxy_errors_total", "counter", "Failed requests, by error code.", (*_CALL, "code")),
     MetricRow("toolproxy_caps_exceeded_total", "counter", "Calls refused because their call cap was used up.", _CALL),
     MetricRow("toolproxy_containers_total", "counter", "What happened around containers.", (*_CALL, "event")),
-    MetricRow("toolproxy_corrections_total", "counter", "What the optional correction layers did.", (*_CALL, "event"),
-              {"event": Label("The event, as in the span.", CORRECTION_EVENTS)}),
-    MetricRow("toolproxy_correction_questions_total", "counter",
-              "Questions to the model endpoint ([correction.md](correction.md)).",
-              (*_CALL, "layer", "outcome", "independent"),
-              {"outcome": Label("What came of it; `busy` and `budget`: it was not asked.", tuple(Asked))}),
-    MetricRow("toolproxy_correction_seconds", "histogram", "How long the model endpoint took for one question.",
-              ("layer",), bounds=_QUESTIONS),
-    MetricRow("toolproxy_correction_tokens_total", "counter",
-              "Tokens that questions and answers took, by the endpoint's own count (`usage`).",
-              (*_CALL, "layer", "kind"),
-              {"kind": Label("What was asked (`prompt`), or the answer (`completion`).", ("prompt", "completion"))}),
-    MetricRow("toolproxy_correction_budget_exhausted_total", "counter",
-              "Questions that were not asked, because a budget was used up.", (*_CALL, "budget"),
-              {"budget": Label("The key in `correction.budget`.", tuple(BudgetKind))}),
     MetricRow("toolproxy_answers_total", "counter", "Tools' answers held against their `response_schema`.",
               (*_CALL, "outcome"),
               {"outcome": Label("What the check said; `unread`: no whole JSON; `broken`: handed on all the same.",
@@ -226,9 +198,6 @@ _TABLE: Final = (
     MetricRow("toolproxy_state_backend_up", "gauge", "1 while the state backend is in use, 0 while its stand-in is."),
     MetricRow("toolproxy_event_loop_lag_seconds", "histogram",
               "How late the event loop came to a timer, looked at twice a second.", bounds=_LAGS),
-    MetricRow("toolproxy_spans_total", "counter", "Finished spans; none without traces.", ("result",),
-              {"result": Label("`failed`: the collector did not take them; `dropped`: the queue was full.",
-                               SPAN_RESULTS)}),
     MetricRow("toolproxy_log_lines_dropped_total", "counter", "Lines that the log lost.", ("reason",),
               {"reason": Label("`queue_full`: nobody reads the log, or too slowly; `write_failed`: it cannot be "
                                "written (full disk, closed pipe).", DROP_REASONS)}),

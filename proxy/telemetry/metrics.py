@@ -1,7 +1,8 @@
-"""Prometheus metrics, as `metric_table.py` describes them. Uses prometheus_client.
+"""Prometheus metrics, as `metric_table.py` describes them.
 
 Counts stand in plain dictionaries by label values, and the library reads them through its `Collector` interface at each
-scrape: a third of the time of its own counters, which lock (docs/performance.md). One thread counts each series.
+scrape (metrics_page.py, which the first scrape loads): a third of the time of its own counters, which lock
+(docs/performance.md). One thread counts each series.
 
 Label values come only from the config and our own tables. An unknown text from a client (a tool's name, a method)
 counts as `_other`, so no client can increase the number of series.
@@ -11,19 +12,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import accumulate, islice
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from typing import Final, NamedTuple
-
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
-from prometheus_client.metrics_core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    InfoMetricFamily,
-    Metric,
-)
-from prometheus_client.utils import floatToGoString
 
 from proxy import __version__
 from proxy.core.model.codes import CALL_CAP_EXCEEDED, ERROR_CODES, Severity
@@ -31,20 +22,17 @@ from proxy.core.model.values import Rung
 from proxy.core.rules.rules import COERCIONS
 from proxy.interfaces import CallRecord
 from proxy.telemetry.metric_table import (
-    CORRECTION_EVENTS,
     METHODS,
     METRICS,
     MOST_CORRECTED,
     OTHER,
     OWN_STAGES,
-    SPAN_RESULTS,
     WRONG,
     MetricRow,
 )
 from proxy.telemetry.validation import find_validation_result
 
 _STAGES: Final = tuple((stage, (stage,)) for stage in OWN_STAGES)
-_COUNTED: Final = frozenset(CORRECTION_EVENTS)
 
 # The most (route, tool) pairs with series of their own among tools that upstreams list.
 _MOST_LEARNED: Final = 5_000
@@ -68,15 +56,8 @@ class Counter:
     """One metric of kind counter. Callers add to the series of their label values, in the order of the metric table."""
 
     def __init__(self, described: MetricRow) -> None:
-        self._described = described
+        self.described = described
         self.series: defaultdict[Labels, float] = defaultdict(float)
-
-    def metric(self) -> Metric:
-        """The metric as a scrape shows it."""
-        shown = CounterMetricFamily(self._described.name, self._described.meaning, labels=self._described.labels)
-        for labels, value in self.series.items():
-            shown.add_metric(labels, value)
-        return shown
 
 
 class Histogram:
@@ -84,7 +65,7 @@ class Histogram:
     belongs to the first bucket whose bound is not below it; the last bucket holds values above all bounds."""
 
     def __init__(self, described: MetricRow) -> None:
-        self._described = described
+        self.described = described
         self._bounds = described.bounds
         self.series: dict[Labels, list[float]] = {}
 
@@ -96,26 +77,25 @@ class Histogram:
         series[bisect_left(self._bounds, value)] += 1
         series[-1] += value
 
+    def observe_each(self, values: Mapping[str, float], shown: Iterable[tuple[str, Labels]]) -> None:
+        """Counts the values that are there, each by its name in the series of its label values."""
+        for name, labels in shown:
+            if (value := values.get(name)) is not None:
+                series = self.series.get(labels) or self.begin(labels)
+                series[bisect_left(self._bounds, value)] += 1
+                series[-1] += value
+
     def begin(self, labels: Labels = ()) -> list[float]:
         """Starts a series, which scrapes show from then on."""
         series = self.series[labels] = [0.0] * (len(self._bounds) + 2)
         return series
-
-    def metric(self) -> Metric:
-        """The metric as a scrape shows it."""
-        shown = HistogramMetricFamily(self._described.name, self._described.meaning, labels=self._described.labels)
-        bounds = [*map(floatToGoString, self._bounds), "+Inf"]
-        for labels, series in self.series.items():
-            *counts, total = series
-            shown.add_metric(labels, list(zip(bounds, accumulate(counts), strict=True)), total)
-        return shown
 
 
 class Gauge:
     """One metric of kind gauge or info. `read` gives the value of a series at each scrape."""
 
     def __init__(self, described: MetricRow) -> None:
-        self._described = described
+        self.described = described
         self.read: Callable[[], Mapping[Labels, float]] = dict
 
     def set(self, value: float, *labels: str) -> None:
@@ -126,23 +106,9 @@ class Gauge:
         """Shows one series without labels, and reads its value at each scrape."""
         self.read = lambda: {(): read()}
 
-    def metric(self) -> Metric:
-        """The metric as a scrape shows it."""
-        name, meaning, labels = self._described.name, self._described.meaning, self._described.labels
-        if self._described.kind == "info":
-            info = InfoMetricFamily(name.removesuffix("_info"), meaning, labels=labels)
-            for values in self.read():
-                info.add_metric(values, {})
-            return info
-        gauge = GaugeMetricFamily(name, meaning, labels=labels)
-        for values, value in self.read().items():
-            gauge.add_metric(values, value)
-        return gauge
-
 
 class Metrics:
-    """Implements `Observer`, and the library's `Collector`. `tools` are all tools of the config, `digest` is its
-    hash."""
+    """Implements `Observer`. `tools` are all tools of the config, `digest` is its hash."""
 
     def __init__(self, tools: Iterable[Served], digest: str) -> None:
         self._shown: list[Counter | Histogram | Gauge] = []
@@ -150,9 +116,6 @@ class Metrics:
         self._make_wire()
         self._make_process()
         self._set_tools(tools, digest)
-        self._registry = CollectorRegistry()
-        self._registry.register(self)
-        ProcessCollector(registry=self._registry)
 
     def _make_calls(self) -> None:
         self.sources: defaultdict[Rung, int] = defaultdict(int)  # calls by how their conversations are known
@@ -170,11 +133,6 @@ class Metrics:
         self._errors = self.add_counter(METRICS["toolproxy_errors_total"])
         self._caps = self.add_counter(METRICS["toolproxy_caps_exceeded_total"])
         self._containers = self.add_counter(METRICS["toolproxy_containers_total"])
-        self._corrections = self.add_counter(METRICS["toolproxy_corrections_total"])
-        self._questions = self.add_counter(METRICS["toolproxy_correction_questions_total"])
-        self._asking = self._add_histogram("toolproxy_correction_seconds")
-        self._tokens = self.add_counter(METRICS["toolproxy_correction_tokens_total"])
-        self._budgets = self.add_counter(METRICS["toolproxy_correction_budget_exhausted_total"])
         self._answers = self.add_counter(METRICS["toolproxy_answers_total"])
         self._hooks = self.add_counter(METRICS["toolproxy_hook_failures_total"])
         self.unguarded = self.add_counter(METRICS["toolproxy_unguarded_schemas_total"])
@@ -188,17 +146,16 @@ class Metrics:
         self._denied = self.add_counter(METRICS["toolproxy_upstream_resends_denied_total"])
         self._breakers = self._add_gauge("toolproxy_upstream_breaker_state")
         self._breaker_changes = self.add_counter(METRICS["toolproxy_upstream_breaker_changes_total"])
-        self._overhead = self._add_histogram("toolproxy_overhead_seconds")
-        self._server = self._add_histogram("http_server_request_duration_seconds")
-        self._client = self._add_histogram("http_client_request_duration_seconds")
+        self._overhead = self.add_histogram(METRICS["toolproxy_overhead_seconds"])
+        self._server = self.add_histogram(METRICS["http_server_request_duration_seconds"])
+        self._client = self.add_histogram(METRICS["http_client_request_duration_seconds"])
 
     def _make_process(self) -> None:
         self._inflight = self._add_gauge("toolproxy_inflight_requests", 0)
         self._draining = self._add_gauge("toolproxy_draining", 0)
         self._state_up = self._add_gauge("toolproxy_state_backend_up", 1)
-        self._lag = self._add_histogram("toolproxy_event_loop_lag_seconds")
+        self._lag = self.add_histogram(METRICS["toolproxy_event_loop_lag_seconds"])
         self._lag.begin()
-        self._spans = self.add_counter(METRICS["toolproxy_spans_total"])
         self._dropped = self.add_counter(METRICS["toolproxy_log_lines_dropped_total"])
         self._lines_dropped: Callable[[], Mapping[str, int]] = dict
         self._add_gauge("toolproxy_build_info").set(1, __version__)
@@ -214,8 +171,9 @@ class Metrics:
         self._shown.append(made := Counter(row))
         return made
 
-    def _add_histogram(self, name: str) -> Histogram:
-        self._shown.append(made := Histogram(METRICS[name]))
+    def add_histogram(self, row: MetricRow) -> Histogram:
+        """Adds a metric."""
+        self._shown.append(made := Histogram(row))
         return made
 
     def _add_gauge(self, name: str, value: float | None = None) -> Gauge:
@@ -275,15 +233,6 @@ class Metrics:
         """Records how many seconds late a timer of the event loop fired."""
         self._lag.observe(seconds)
 
-    def spans(self) -> Callable[[str, int], None]:
-        """A function that counts finished spans under one of SPAN_RESULTS, each used by one thread only."""
-        for result in SPAN_RESULTS:
-            self._spans.series[result,] = 0.0
-        return self._count_spans
-
-    def _count_spans(self, result: str, number: int) -> None:
-        self._spans.series[result,] += number
-
     def count_breaker_change(self, upstream: str, state: str) -> None:
         """Counts a circuit breaker's change of state."""
         self._breaker_changes.series[upstream, state] += 1
@@ -294,15 +243,10 @@ class Metrics:
         self._second_opinions.series[route or OTHER, name, outcome] += 1
 
     # --- scrapes ------------------------------------------------------------------------------------------------------
-    def page(self) -> tuple[str, bytes]:
-        """Content type and text of `/metrics`."""
-        return CONTENT_TYPE_LATEST, generate_latest(self._registry)
-
-    def collect(self) -> Iterator[Metric]:
-        """Every metric with its samples, as the library's registry asks for them."""
+    def list_shown(self) -> list[Counter | Histogram | Gauge]:
+        """Every metric, as a scrape shows it."""
         self._dropped.series.update(((reason,), float(lines)) for reason, lines in self._lines_dropped().items())
-        for each in self._shown:
-            yield each.metric()
+        return self._shown
 
     # --- finished requests --------------------------------------------------------------------------------------------
     def finished(self, record: CallRecord) -> None:
@@ -318,10 +262,7 @@ class Metrics:
             self._hooks.series[failed.hook, failed.point, failed.reason] += 1
         if record.upstream:
             self._count_sent(record, route)
-        stages = record.stages
-        for stage, labels in _STAGES:
-            if stage in stages:
-                self._overhead.observe(stages[stage], labels)
+        self._overhead.observe_each(record.stages, _STAGES)
         method = record.method if record.method in METHODS else OTHER
         status = str(record.status)
         error = record.upstream_error or (status if record.status >= 500 else "")
@@ -344,8 +285,6 @@ class Metrics:
             self._count_attempts(record, route, tool)
         if record.code == CALL_CAP_EXCEEDED.name:
             self._caps.series[route, tool] += 1
-        if record.events or record.questions:
-            self._count_corrections(record, route, tool)
         if record.answer:
             self._answers.series[route, tool, record.answer] += 1
         if record.container_event:
@@ -362,20 +301,6 @@ class Metrics:
             self._escalations.series[route, tool] += 1
         if record.corrected_after:
             self._corrected.series[route, tool, str(min(record.corrected_after, MOST_CORRECTED))] += 1
-
-    def _count_corrections(self, record: CallRecord, route: str, tool: str) -> None:
-        for event in record.events:
-            if event.name in _COUNTED:
-                self._corrections.series[route, tool, event.name] += 1
-        for asked in record.questions:
-            self._questions.series[route, tool, asked.layer, asked.outcome, str(asked.independent).lower()] += 1
-            if asked.seconds:  # 0 where the endpoint was not asked
-                self._asking.observe(asked.seconds, (asked.layer,))
-            for kind, count in (("prompt", asked.prompt_tokens), ("completion", asked.completion_tokens)):
-                if count:
-                    self._tokens.series[route, tool, asked.layer, kind] += count
-            if asked.budget is not None:
-                self._budgets.series[route, tool, asked.budget] += 1
 
     def _count_sent(self, record: CallRecord, route: str) -> None:
         upstream = record.upstream

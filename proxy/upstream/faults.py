@@ -8,14 +8,14 @@ breaks while an answer is awaited. `http1/faults.py` adds the rows of HTTP conne
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 from typing import Final
 
 from proxy.core.model.codes import OVERLOADED, UPSTREAM_BAD_ANSWER, UPSTREAM_TIMEOUT, ErrorCode
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Executed, UpstreamFault, UpstreamReply
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class FaultKind:
     """One row: what happened means this."""
 

@@ -108,6 +108,7 @@ class UpstreamGuard:
         self._most_saved = policy.budget.saved
         bound = policy.concurrency
         self._unguarded = policy.breaker is None and bound is None
+        self._joins = inner if isinstance(inner, JoinsServers) else None
         self._starting = inner if self._unguarded and isinstance(inner, StartsExchanges) else None
         self._limiter = ConcurrencyLimiter(bound.limit, bound.most_waiting) if bound is not None else None
 
@@ -118,7 +119,7 @@ class UpstreamGuard:
 
     def list_servers(self) -> tuple[ToolServer, ...]:
         """Implements `JoinsServers`: none where the upstream is a single server."""
-        return self._inner.list_servers() if isinstance(self._inner, JoinsServers) else ()
+        return () if self._joins is None else self._joins.list_servers()
 
     @property
     def unguarded(self) -> Upstream:

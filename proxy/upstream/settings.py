@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass
+
+from proxy.core.model.value_class import value_class
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class UpstreamSettings:
     """One upstream. Times in seconds, sizes in bytes.
 

@@ -9,7 +9,7 @@ import pytest
 from proxy.__main__ import main
 from proxy.cli.second_opinion import SecondOpinions, describe_difference, make_values
 from proxy.core.check.validation import compile_check
-from proxy.core.second_judge.judge import Opinion, SecondVerdict
+from proxy.core.second_judge.question import Opinion, SecondVerdict
 
 CONFIG = """
 version: 1

@@ -27,19 +27,20 @@ NOT_NEEDED: Final = {
     "regex": "patterns with lookaround",
     "opentelemetry": "traces",
     "redis": "a shared store",
-    "proxy.server.workers.supervisor": "several workers",
+    "proxy.extensions.workers": "several workers",
     "proxy.extensions.mcp": "MCP routes",
     "proxy.extensions.correction": "a config without its keys",
     "proxy.extensions.console": "pages that nobody has asked for",
     "proxy.extensions.demo": "another verb",
+    "proxy.extensions.escalation": "a config without its keys",
     "proxy.extensions.guidance": "a config without its keys",
     "proxy.extensions.importing": "another verb",
     "proxy.extensions.kubernetes": "another verb",
     "proxy.extensions.operations": "a config without its keys",
     "proxy.extensions.recording": "a config without its keys",
+    "proxy.extensions.redis": "a shared store",
     "proxy.hooks": "an operator's own code",
-    "proxy.state.fallback": "a shared store",
-    "proxy.telemetry.otlp": "traces",
+    "proxy.extensions.traces": "an environment that asks for none",
 }
 
 

@@ -60,13 +60,11 @@ ELSEWHERE = """\
 version: 1
 listen: {host: "${HOST}", tls: {cert: /nowhere/cert.pem, key: /nowhere/key.pem}}
 admin: {token: "${file:/nowhere/token}"}
-state: {backend: redis, url: "${REDIS_URL}"}
 upstreams:
   a: {url: "${A_URL}", timeouts: {response: "${TIME}"}}
   b: {url: "https://b", tls: {ca: /nowhere/ca.pem}, headers: {set: {authorization: "Bearer ${file:/nowhere/b}"}}}
 defaults: {attempts: {max: "${MAX}"}, mode: "${MODE}"}
 hooks: [{use: "nowhere:Hook", settings: {key: "${file:/nowhere/key}"}}]
-workers: 2
 routes:
   /a: {upstream: a, tool: a, schema: a.yaml}
   /b: {upstream: b, tool: b, schema: a.yaml}

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Iterator
 
-from proxy.core.schema.matching import SearchGivenUp, make_matcher, match_any
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy.config.files.published import load_published_schema
+from proxy.core.schema.drafts import META_SCHEMA, SchemaError
+from proxy.core.schema.matching import SearchGivenUp, make_matcher, match_any, trust_patterns
+from proxy.core.schema.nodes import Schemas
 
 
 @pytest.mark.parametrize(
@@ -75,3 +82,38 @@ def test_the_limit_of_one_pattern_is_not_that_of_all_together() -> None:
     together = match_any(("a$", slow, "^x"))
     assert together is not None
     assert (True, True, False) == (together("a" * 90), together("x"), together("b"))
+
+
+def list_own_patterns() -> Iterator[str]:
+    """Every pattern of the published schema and of the meta-schemas."""
+    for schema in (load_published_schema(), *({"$ref": uri} for uri in META_SCHEMA.values())):
+        for node in Schemas(schema).nodes():
+            yield from node.pattern_properties
+            if isinstance(pattern := node.get("pattern"), str):
+                yield pattern
+
+
+OWN = sorted(set(list_own_patterns()))
+# What stands in configs and schemas, and what no engine but one takes for a blank, a digit, a letter or an end.
+PIECES = (
+    "/", "a", "Z", "_", ".", "-", "0", "12", "1.5", "ms", "kB", "MiB", "off", "null", "*", "[::1]", ":", "8080",
+    "unix:/", "http://", "https://a", "?", "#", "~0", "~2", "{", "}", " ", "\n", "\r", "\t", "\u00a0", "\ufeff", "\x1c",
+    "\x85", "\u2028", "\u0661", "é", "\u017f", "\u212a", "\ud800", "",
+)  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(st.lists(st.sampled_from(PIECES), max_size=5).map("".join))
+def test_our_own_patterns_mean_the_same_to_the_engine_that_strangers_do_not_get(text: str) -> None:
+    with trust_patterns():
+        trusted = [make_matcher(pattern).search(text) for pattern in OWN]
+    assert [make_matcher(pattern).search(text) for pattern in OWN] == trusted
+
+
+def test_a_strangers_pattern_is_matched_in_linear_time_also_where_it_is_one_of_ours() -> None:
+    assert len(OWN) > 20
+    with trust_patterns():
+        kept = [make_matcher(pattern) for pattern in OWN]
+    assert not {id(make_matcher(pattern)) for pattern in OWN} & {id(matcher) for matcher in kept}
+    with trust_patterns(), pytest.raises(SchemaError):
+        make_matcher("(")

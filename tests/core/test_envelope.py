@@ -16,6 +16,7 @@ from proxy.core.contract import container
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.envelope import FORMATS, Detail, choose_format, render_failure
 from proxy.core.envelope.headers import make_repair_headers, make_warning_headers, read_retry_after
+from proxy.core.envelope.parts import show_text
 from proxy.core.json.jsontext import LosslessFloat
 from proxy.core.model import codes
 from proxy.core.model.codes import ERROR_CODES
@@ -348,6 +349,11 @@ def test_compozys_error_has_code_message_details_and_a_remediation_hint() -> Non
 def test_problem_details_state_the_status_that_is_sent() -> None:
     assert checked(refused(LATITUDE), "problem")["status"] == 400
     assert checked(refused(LATITUDE), "problem", "ok")["status"] == 200
+
+
+@pytest.mark.parametrize("code", ERROR_CODES.values(), ids=str)
+def test_what_a_code_means_is_shown_as_it_is(code: codes.ErrorCode) -> None:
+    assert code.meaning == show_text(code.meaning, ToolResult(call(), Failure(code, code.meaning)))
 
 
 # --- status, headers, choice ------------------------------------------------------------------------------------------

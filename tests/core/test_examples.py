@@ -11,7 +11,7 @@ from proxy.core.explain.examples import make_minimal_example
 from proxy.core.explain.expectation import describe_expectation, list_choices, write_literal
 from proxy.core.explain.explain import list_violations
 from proxy.core.explain.scalarvalues import make_text_for
-from proxy.core.explain.signature import Focus, write_accepts, write_schema, write_signature
+from proxy.core.explain.signature import Wanted, write_accepts, write_schema, write_signature
 from proxy.core.explain.sketch import Example, make_example
 from proxy.core.json.jsontext import dumps
 from proxy.core.model import codes
@@ -253,20 +253,19 @@ MANY: JsonValue = {
 
 def test_what_repeats_is_written_once_and_recursion_ends() -> None:
     (text,) = write_accepts(
-        compile_check({"type": "object", "properties": {"ship": ADDRESS, "bill": ADDRESS}}).root, Focus()
+        compile_check({"type": "object", "properties": {"ship": ADDRESS, "bill": ADDRESS}}).root, Wanted()
     )
     assert "{ship?: {city: string (required), street?: string}, bill?: as 'ship'}" == text
     tree: JsonValue = {
         "$defs": {"node": {"type": "object", "properties": {"name": {}, "next": {"$ref": "#/$defs/node"}}}},
         "$ref": "#/$defs/node",
     }
-    assert ("{name?: any, next?: {as above}}",) == write_accepts(compile_check(tree).root, Focus())
+    assert ("{name?: any, next?: {as above}}",) == write_accepts(compile_check(tree).root, Wanted())
 
 
 def test_smaller_sizes_keep_the_fields_in_focus_and_every_name() -> None:
-    focus = Focus(candidates={"budget"})
-    focus.at(("bill", "street"))
-    sizes = write_accepts(compile_check(MANY).root, focus)
+    wanted = Wanted(shown=(("bill", "street"),), candidates=(("budget",),))
+    sizes = write_accepts(compile_check(MANY).root, wanted)
     assert [len(text) for text in sizes] == sorted((len(text) for text in sizes), reverse=True)
     names = ", ".join(f"option_{number}" for number in range(30))
     assert sizes[-1] == (
@@ -276,8 +275,8 @@ def test_smaller_sizes_keep_the_fields_in_focus_and_every_name() -> None:
 
 
 def test_missing_fields_are_required_whatever_the_schema_says_of_them() -> None:
-    focus = Focus(asked={"street"}, undeclared={"zip"})
-    (text,) = write_accepts(compile_check(ADDRESS).root, focus)
+    wanted = Wanted(asked=(("street",),), undeclared=(("zip",),))
+    (text,) = write_accepts(compile_check(ADDRESS).root, wanted)
     assert "{street: string (required), city: string (required), zip: any (required)}" == text
 
 
@@ -330,11 +329,25 @@ def test_an_answer_about_many_properties_may_be_longer_unless_the_config_says_ho
 
 def test_what_is_remembered_of_accepts_is_what_would_be_written_anew_and_bounded() -> None:
     root = compile_check(MANY).root
-    focuses = [Focus(asked={f"asked_{number}"}) for number in range(40)] + [Focus(undeclared={"x" * 5000})]
-    first = [write_accepts(root, focus) for focus in focuses]
-    again = [write_accepts(root, focus) for focus in focuses]
+    every = [Wanted(asked=((f"asked_{number}",),)) for number in range(40)] + [Wanted(undeclared=(("x" * 5000,),))]
+    first = [write_accepts(root, wanted) for wanted in every]
+    again = [write_accepts(root, wanted) for wanted in every]
 
-    assert first == again == [write_accepts(compile_check(MANY).root, focus) for focus in focuses]
+    assert first == again == [write_accepts(compile_check(MANY).root, wanted) for wanted in every]
     remembered = root.schemas.memos["accepts"]
     assert len(remembered) <= 16
-    assert max(len(spelt) for _, spelt in remembered) <= 2000
+    assert max(len(str(wanted)) for _, wanted in remembered) <= 2000
+
+
+@pytest.mark.parametrize(("members", "is_affordable"), [(3, True), (407, True), (408, False)])
+def test_what_was_drawn_before_changes_no_later_example(members: int, is_affordable: bool) -> None:
+    inner: JsonValue = {"type": "object", "required": ["city"], "properties": {"city": {"type": "string"}}}
+    names = [f"place_{number}" for number in range(members)]
+    schema: JsonValue = {"type": "object", "required": names, "properties": dict.fromkeys(names, inner)}
+    check = compile_check(schema)
+    sent: JsonValue = {name: {"city": "Rome"} for name in names[1:]}
+    assert Example({names[0]: {"city": "<string>"}, **sent}, True) == make_example(check, sent)
+
+    anew = make_example(compile_check(schema))
+    assert [anew, anew] == [make_example(check), make_example(check)]
+    assert is_affordable == (anew.value is not ABSENT)

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.display.graphemes import cut, escape, find_boundary
-from proxy.core.display.preview import hide, is_secret_name, sanitise_value, write_preview
-from proxy.core.display.secrets import find_sensitive_names, mask_credentials, shorten_paths
+from proxy.core.display.preview import hide, sanitise_value, write_preview
+from proxy.core.display.secrets import find_sensitive_names, is_secret_name, mask_credentials, shorten_paths
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.values import ABSENT, FeedbackLimits
 from proxy.core.schema.nodes import Schemas

@@ -14,16 +14,8 @@ from proxy.core.check.validation import compile_check
 from proxy.core.json.jsontext import LosslessFloat, parse
 from proxy.core.schema.drafts import Draft
 from proxy.core.schema.formats import STRICT
-from proxy.core.second_judge.judge import (
-    CompiledJudge,
-    Opinion,
-    Question,
-    SecondVerdict,
-    judge_value,
-    make_question,
-    run_job,
-    unpack_opinion,
-)
+from proxy.core.second_judge.judge import CompiledJudge, judge_value, run_job
+from proxy.core.second_judge.question import Opinion, Question, SecondVerdict, make_question, unpack_opinion
 from proxy.core.second_judge.reference import CannotTellError, make_exact
 from tests.core.test_suite import DIALECTS, MISSED, cases
 

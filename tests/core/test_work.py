@@ -58,7 +58,7 @@ def test_a_call_without_work_left_is_refused_and_never_sent() -> None:
 
 def test_patterns_that_backtrack_spend_from_it_too() -> None:
     hard = make_matcher(r"^(?:(?!-)[a-z]+)+$")
-    with share_work(), share_search_budget():
+    with share_work(CALL), share_search_budget():
         assert hard.search("abc")
     with share_work(19), share_search_budget(), pytest.raises(SearchGivenUp):
         hard.search("abc")

@@ -12,11 +12,11 @@ from typing import Final
 from proxy.config import watch
 from proxy.config.files import source, yaml12
 from proxy.core.model.values import JsonValue
+from proxy.extensions.workers import supervisor as worker_pool
 from proxy.server import lifecycle as serving
 from proxy.server import reload
 from proxy.server.admin import page as operator_page
 from proxy.server.admin import port as admin
-from proxy.server.workers import supervisor as worker_pool
 from proxy.telemetry.recent import mistake_counts, ring
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "keys.md"

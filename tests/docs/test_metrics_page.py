@@ -6,6 +6,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from proxy.telemetry.metric_table import LABELS, METRICS, OF_THE_PROCESS, list_metrics
 from proxy.telemetry.metrics import Metrics, Served
+from proxy.telemetry.metrics_page import write_page
 from tests.docs.metrics import GOMIND, PAGE, gomind, page
 from tests.telemetry.queries import mistakes
 
@@ -19,7 +20,7 @@ def test_the_page_of_other_systems_has_gominds_metrics() -> None:
 
 
 def test_what_is_shown_is_what_the_catalogue_describes() -> None:
-    text = Metrics([Served("/weather", "weather")], "digest").page()[1].decode()
+    text = write_page(Metrics([Served("/weather", "weather")], "digest"))[1].decode()
     shown = {family.name: family.documentation for family in text_string_to_metric_families(text)}
     described = {metric.name.removesuffix("_total"): metric.meaning for metric in METRICS.values()}
 

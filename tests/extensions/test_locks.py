@@ -161,6 +161,20 @@ def test_a_verb_or_key_of_what_is_gone_is_said_to_belong_to_it(rest: Path, taken
         (rest / "with_key.yaml").write_text(f"{PLAIN}{key}: {{}}\n", encoding="utf-8")
         done = run(rest, "-m", "proxy", "check", "with_key.yaml")
         assert (2, True) == (done.returncode, f"the key {key!r} {belongs}" in done.stderr), done.stderr
+    if taken.workers:
+        (rest / "with_workers.yaml").write_text(f"{PLAIN}workers: 2\n", encoding="utf-8")
+        done = run(rest, "-m", "proxy", "check", "with_workers.yaml")
+        assert (2, True) == (done.returncode, f"the value 2 {belongs}" in done.stderr), done.stderr
+    if taken.tracer:
+        (rest / "with_traces.yaml").write_text(f"{PLAIN}telemetry: {{traces: otlp}}\n", encoding="utf-8")
+        done = run(rest, "-m", "proxy", "check", "with_traces.yaml")
+        assert (2, True) == (done.returncode, f"the value 'otlp' {belongs}" in done.stderr), done.stderr
+    for name, backend in taken.backends.items():
+        for written in (f"backend: {name}", *(f"{key}: {{}}" for key in backend.keys)):
+            (rest / "with_state.yaml").write_text(f"{PLAIN}state: {{{written}}}\n", encoding="utf-8")
+            done = run(rest, "-m", "proxy", "check", "with_state.yaml")
+            what = f"the backend {name!r}" if written.startswith("backend") else f"the key {written.split(':')[0]!r}"
+            assert (2, True) == (done.returncode, f"{what} {belongs}" in done.stderr), done.stderr
 
 
 def test_the_rest_passes_its_own_tests(rest: Path) -> None:

@@ -68,7 +68,9 @@ async def test_a_path_may_come_with_the_address_before_it_and_is_asked_for_the_t
 
 
 async def test_a_client_that_waits_with_its_body_is_told_to_send_it() -> None:
-    head = b"POST /-/validate HTTP/1.1\r\nHost: 127.0.0.1\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"
+    head = (
+        b"POST /-/conversations/find HTTP/1.1\r\nHost: 127.0.0.1\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"
+    )
     async with proxied(WEATHER) as proxy:
         seen = await exchange(proxy.admin, head)
 

@@ -49,6 +49,12 @@ ROUTES: Final = """
     mode: report
     schema: {type: object, properties: {lat: {type: number}}}
   - {path: /page, upstream: tools, tool: page, cors: {origins: ["https://a.test"]}, schema: {type: object}}
+  - path: "/at/{place}"
+    upstream: tools
+    upstream_path: "/{place}/at"
+    tool: at
+    query: forward
+    schema: {type: object}
   - {path: /relay, methods: [GET, POST], upstream: tools, passthrough: true}
 """
 CLEAN: Final = b'{"lat": 1}'
@@ -243,6 +249,17 @@ async def test_clean_calls_on_one_connection_and_on_several() -> None:
         await parties.say(call(number=5))
 
     assert 6 == await compare(scenario)
+
+
+async def test_paths_with_parameters_and_queries_and_targets_that_are_too_long_to_remember() -> None:
+    async def scenario(parties: Parties) -> None:
+        await warm(parties, "/at/warm")
+        long = f"/at/{'e' * 300}"
+        targets = ("/at/a", "/at/b?x=1", "/at/a", "/at/c%20d", "/at/b?x=2", long, f"{long}?x=1")
+        for number, target in enumerate(targets):
+            await parties.say(call(path=target, number=number))
+
+    assert 7 == await compare(scenario)
 
 
 async def test_repaired_calls_and_calls_of_a_report_only_route() -> None:

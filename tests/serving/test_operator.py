@@ -1,16 +1,13 @@
-"""What the operator can ask and do: failed calls, dry runs, attempts, schemas, the log's level; and who may."""
+"""What the operator can ask and do: failed calls, attempts, schemas, the log's level; and who may."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-import pytest
-
 from proxy.interfaces import CallRecord
 from proxy.telemetry.recent.ring import CallFilter, RecentCalls, make_entry
-from tests.serving.proxied import FREE, RELAY, WEATHER, Proxied, proxied, told
-from tests.serving.test_calls import DISPATCH, TOOLS
+from tests.serving.proxied import FREE, WEATHER, Proxied, proxied, told
 from tests.serving.wire import JSON_TYPE, Seen, answer, exchange, replies, tool
 
 OK = answer("200 OK", b"{}", JSON_TYPE)
@@ -50,70 +47,6 @@ async def test_a_report_only_route_counts_what_it_would_have_done_and_no_failure
         ("info", "Tool call would have been repaired"),
         ("warning", "Tool validation would have failed"),
     ] == lines
-
-
-# --- /-/validate ------------------------------------------------------------------------------------------------------
-async def test_a_dry_run_says_what_would_be_sent_and_sends_nothing() -> None:
-    async with tool(replies(OK)) as server, proxied(WEATHER, server.url) as proxy:
-        seen = await ask(proxy, "/-/validate", {"route": "/weather", "body": {"lat": "48.850"}})
-
-    verdict = told(seen)
-    schema_id = verdict.pop("schema_id")
-    assert {
-        "decision": "forward", "route": "/weather", "upstream": "tools", "tool": "weather", "mode": "enforce",
-        "repairs": [{"rule": "string_to_number", "path": "/lat"}], "errors": [], "warnings": [],
-        "arguments": {"lat": 48.85},
-    } == verdict  # fmt: skip
-    assert (True, 0, True) == (b'"arguments":{"lat":48.850}' in seen.body, len(server.seen), bool(schema_id))
-
-
-async def test_a_dry_run_of_a_bad_call_says_what_the_model_would_read() -> None:
-    async with proxied(WEATHER) as proxy:
-        verdict = told(await ask(proxy, "/-/validate", {"route": "/weather", "body": {"lat": []}}))
-        again = told(await ask(proxy, "/-/validate", {"route": "/weather", "body": {"lat": []}}))
-        attempts = told(await proxy.ask_admin("/-/attempts"))["attempts"]
-
-    assert ("refuse", "INVALID_ARGUMENTS", 400) == tuple(verdict[key] for key in ("decision", "code", "status"))
-    assert [("/lat", "VAL-002")] == [(error["path"], error["code"]) for error in verdict["errors"]]
-    assert verdict["content"] == verdict["answer"]["content"]
-    assert (verdict, []) == (again, attempts)
-
-
-async def test_a_dry_run_takes_a_tool_a_dispatch_body_or_a_text_that_is_no_json() -> None:
-    questions = [
-        {"route": "/tools/{tool}", "tool": "weather", "body": {"lat": 1}},
-        {"route": "/dispatch", "body": {"name": "weather", "arguments": {"lat": 1}}},
-        {"route": "/tools/weather", "text": '{"lat": '},
-    ]
-    async with proxied(DISPATCH, tools=TOOLS) as proxy:
-        verdicts = [told(await ask(proxy, "/-/validate", question)) for question in questions]
-
-    assert ["forward", "forward", "refuse"] == [verdict["decision"] for verdict in verdicts]
-    assert ["weather"] * 3 == [verdict["tool"] for verdict in verdicts]
-
-
-async def test_a_dry_run_of_a_report_only_route_says_what_enforcing_would_do() -> None:
-    async with proxied(REPORT) as proxy:
-        verdict = told(await ask(proxy, "/-/validate", {"route": "/weather", "body": {"lat": []}}))
-
-    assert ("refuse", "report") == (verdict["decision"], verdict["mode"])
-
-
-@pytest.mark.parametrize(
-    ("question", "why"),
-    [
-        ({}, "say `route`"),
-        ({"route": "/weather"}, "say `body`"),
-        ({"route": "/weather", "body": 1, "text": "1"}, "say `body`"),
-        ({"route": "/relay", "body": 1}, "no such route judges calls; these do: /weather"),
-        ([], "the body is a JSON mapping, or empty"),
-    ],
-)
-async def test_a_question_that_cannot_be_answered_says_what_to_ask(question: Any, why: str) -> None:
-    async with proxied(WEATHER + RELAY) as proxy:
-        seen = await ask(proxy, "/-/validate", question)
-
-    assert (400, True) == (seen.status, told(seen)["error"].startswith(why))
 
 
 # --- attempts, schemas, level -----------------------------------------------------------------------------------------
@@ -188,6 +121,6 @@ async def test_the_probes_port_has_probes_and_metrics_alone_under_any_host() -> 
 
 async def test_a_body_too_large_for_any_page_is_refused() -> None:
     async with proxied(WEATHER) as proxy:
-        seen = await ask(proxy, "/-/validate", {"route": "/weather", "text": "x" * (5 << 20)})
+        seen = await ask(proxy, "/-/conversations/find", {"id": "x" * (5 << 20)})
 
     assert 413 == seen.status

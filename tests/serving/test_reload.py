@@ -7,6 +7,7 @@ import contextlib
 import io
 import json
 from collections.abc import AsyncIterator, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -261,7 +262,7 @@ def test_what_is_not_known_to_be_live_needs_a_restart(tmp_path: Path) -> None:
         plain, loaded("telemetry: {log: {level: debug}}\ndrain: 3s\ndefaults: {mode: report}")
     )
     assert ("telemetry",) == list_restart_sections(plain, loaded("telemetry: {log: {format: json}}"))
-    assert ("workers",) == list_restart_sections(plain, loaded("workers: 2\ndefaults: {mode: report}"))
+    assert ("workers",) == list_restart_sections(plain, replace(plain, workers=2))
 
 
 async def test_a_changed_log_level_is_taken_over(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from proxy.core.contract.policy import ToolPolicy
 from proxy.core.model import codes
 from proxy.core.model.values import CheckedCall, Failure
 from proxy.core.schema.formats import STRICT
-from proxy.core.second_judge.judge import JOB, Opinion, SecondVerdict, make_question, unpack_opinion
+from proxy.core.second_judge.question import JOB, Opinion, SecondVerdict, make_question, unpack_opinion
 from proxy.offload.pool import Done, GaveUp, Limit, OffloadPool, Shared
 from proxy.second_opinion import AGREED, CANNOT_TELL, DISAGREED, FIRST, GAVE_UP, MAX_SAMPLED, MEMORY, SecondOpinion
 from tests.core.repairing import call

@@ -14,6 +14,7 @@ from proxy.core.model.values import CheckedCall, Repair, Rung, UpstreamReply, Vi
 from proxy.interfaces import CallRecord, UpstreamRequest
 from proxy.telemetry.logs import make_log
 from proxy.telemetry.metrics import Metrics, Served
+from proxy.telemetry.metrics_page import write_page
 from tests.serving.proxied import RELAY, WEATHER, proxied
 from tests.serving.test_calls import DISPATCH, TOOLS
 from tests.serving.wire import JSON_TYPE, answer, exchange, post, replies, tool
@@ -359,7 +360,7 @@ def test_a_long_key_or_name_is_cut_and_a_credential_in_it_masked() -> None:
 def test_an_unknown_method_or_code_counts_as_other() -> None:
     metrics = Metrics([Served("/weather", "weather")], "digest")
     metrics.finished(record(method="BREW", code="MADE_UP", outcome="tool_error"))
-    text = metrics.page()[1].decode()
+    text = write_page(metrics)[1].decode()
 
     assert 'http_request_method="_other"' in text
     assert 'code="_other"' in text

@@ -1,25 +1,28 @@
-"""How soon the next call may come: the rule, the bounded table in memory, and the Lua script on a real server."""
+"""How soon the next call may come: the rule, and the bounded table in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
-
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from redis import Redis
 
 from proxy.interfaces import Rate, RateExceeded
-from proxy.state.rates import RateTable, take
-from proxy.state.redis import operations, scripts
-from proxy.state.redis.operations import Keys
-from tests.generated import examples
-from tests.state.server import server
-from tests.state.test_fallback import TestClock
+from proxy.state.rates import RateTable
 
 SECOND = 1_000_000
-KEYS = Keys("t")
+
+
+class TestClock:
+    """Time that moves only when told to."""
+
+    __test__ = False
+
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+
+    def now(self) -> float:
+        return self.seconds
+
+    def wall(self) -> float:
+        return self.seconds
 
 
 def calls_in(seconds: float, rate: Rate, every: float) -> int:
@@ -83,54 +86,3 @@ def test_a_million_keys_take_the_room_of_the_bound_and_the_busy_one_stays() -> N
             assert table.take([busy]) is not None
 
     assert 1000 == len(table.arrivals)
-
-
-# --- on a real server -------------------------------------------------------------------------------------------------
-@pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redis]:
-    with server(tmp_path_factory.mktemp("redis")) as running, running.client() as made:
-        yield made
-
-
-RATES = st.lists(
-    st.builds(Rate, st.just(""), st.integers(1, 30 * SECOND), st.integers(1, 4)), min_size=1, max_size=3
-).map(lambda rates: [Rate(f"{{s}}/{number}", rate.interval, rate.burst) for number, rate in enumerate(rates)])
-STEPS = st.lists(st.integers(-5 * SECOND, 40 * SECOND) | st.just(0), min_size=1, max_size=30)
-# The life of a key is told by the server's own clock, which is not the `now` of the test: a short one could end before
-# the test has read the key.
-KEEP_FOR_EVER = """
-local found = take(tonumber(ARGV[1]), {unpack(ARGV, 2)})
-for _, key in ipairs(KEYS) do redis.call('PERSIST', key) end
-return found
-"""
-NOW = 1_790_000_000 * SECOND + 123_457
-
-
-@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(rates=RATES, steps=STEPS)
-def test_the_script_takes_as_the_rule_does(client: Redis, rates: list[Rate], steps: list[int]) -> None:
-    keys = [KEYS.rate(rate.key) for rate in rates]
-    client.delete(*keys)
-    arrivals: Sequence[int | None] = [None] * len(rates)
-    now = NOW
-    for step in steps:
-        now += step
-        expected = take(arrivals, rates, now)
-        operation = operations.take_rates(keys, rates)
-        script = f"{scripts.TAKE_RULE}\n{KEEP_FOR_EVER}"
-        reply: Any = client.eval(script, len(keys), *keys, now, *operation.arguments)
-        if isinstance(expected, RateExceeded):
-            assert expected == operation.read(reply)
-            continue
-        assert operation.read(reply) is None
-        arrivals = expected
-        for key, arrival in zip(keys, expected, strict=True):
-            assert str(arrival).encode() == client.get(key)
-
-
-def test_a_key_lives_no_longer_than_its_calls_matter(client: Redis) -> None:
-    rate = Rate("life", 20 * SECOND, 3)
-    operation = operations.take_rates([KEYS.rate(rate.key)], [rate])
-    client.eval(operation.script.text, 1, operation.key, *operation.arguments)
-
-    assert 19_000 < client.pttl(operation.key) <= 20_000

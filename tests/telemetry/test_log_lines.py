@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from proxy.core.contract.correction import Asked, Layer
 from proxy.core.model.codes import TYPE_MISMATCH
 from proxy.core.model.values import Repair, Rung, Violation
-from proxy.interfaces import CallRecord, CorrectionQuestion, HookFailure, Trace
+from proxy.extensions.correction.core.words import Asked, CorrectionQuestion, Layer
+from proxy.interfaces import CallRecord, HookFailure, Trace
 from proxy.telemetry.logs import build_fields, make_log
 
 WALL = 1767225599.9996
@@ -180,7 +180,7 @@ def test_every_line_passes_through_structlog(style: str) -> None:
         seen.append(event["event"])
         return event
 
-    log._logger._processors.insert(0, note)
+    log._lines._processors = [note, *log._lines._processors]
     log.finished(record())
     log.finished(record(outcome="repaired"))
     log.event("draining")

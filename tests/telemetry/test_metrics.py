@@ -7,11 +7,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from proxy.interfaces import CallRecord
 from proxy.telemetry.metric_table import MetricRow
 from proxy.telemetry.metrics import Counter, Histogram, Metrics, Served
+from proxy.telemetry.metrics_page import show, write_page
 
 
 def shown(metric: Counter | Histogram) -> dict[str, float]:
     """The samples of one metric, as a scrape shows them."""
-    return {f"{sample.name}{sorted(sample.labels.values())}": sample.value for sample in metric.metric().samples}
+    return {f"{sample.name}{sorted(sample.labels.values())}": sample.value for sample in show(metric).samples}
 
 
 def test_a_value_belongs_to_the_first_bound_not_below_it() -> None:
@@ -47,7 +48,7 @@ def test_the_names_that_a_config_or_a_server_brings_count_from_then_on() -> None
     metrics.note_config([Served("/weather", "weather")], "digest", 0.0)
     metrics.finished(record)
 
-    page = metrics.page()[1].decode().splitlines()
+    page = write_page(metrics)[1].decode().splitlines()
     assert [
         'toolproxy_requests_total{outcome="delivered",route="/new",tool="_other"} 2.0',
         'toolproxy_requests_total{outcome="delivered",route="/new",tool="new"} 2.0',
@@ -60,7 +61,7 @@ def test_a_scrape_shows_counters_and_histograms_as_prometheus_wants_them() -> No
         record = CallRecord("r", "/weather", "POST", "weather", outcome="delivered", status=200, ended=seconds)
         metrics.finished(record)
     families = {
-        family.name: family for family in text_string_to_metric_families(metrics.page()[1].decode())
+        family.name: family for family in text_string_to_metric_families(write_page(metrics)[1].decode())
     }  # fmt: skip
     requests, durations = families["toolproxy_requests"], families["http_server_request_duration_seconds"]
     counted = {sample.labels["le"]: sample.value for sample in durations.samples if sample.name.endswith("_bucket")}

@@ -14,10 +14,10 @@ from proxy.extensions.access.pins.lock_file import write_lock
 from tests.extensions.chat.answers import chat_answer, chat_request, whole
 from tests.extensions.correction.model import completion
 from tests.extensions.mcp.server import McpServer, call
+from tests.extensions.traces.collector import collector
 from tests.serving.proxied import WEATHER, Proxied, proxied
 from tests.serving.wire import JSON_TYPE, Seen, answer, replies, tool
 from tests.steady import until
-from tests.telemetry.collector import collector
 from tests.telemetry.prometheus import Prometheus, prometheus
 from tests.telemetry.queries import ALERTS, alerts, filled, panels, without_stand_in
 

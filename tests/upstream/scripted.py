@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 
+from proxy.core.contract.policy import ToolServer
 from proxy.core.model.values import (
     CheckedCall,
     Conversation,
@@ -78,6 +79,10 @@ class ScriptedUpstream:
 
     async def guard(self, request: UpstreamRequest, send: Callable[[UpstreamRequest], Awaitable[Answer]]) -> Answer:
         return await send(request)
+
+    def list_servers(self) -> tuple[ToolServer, ...]:
+        """None: it is a single server."""
+        return ()
 
     def grants_resend(self) -> bool:
         self.budget -= 1

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.upstream.http1.answer import AnswerLimits, AnswerReader, read_idle_time
+from proxy.upstream.http1.answer import AnswerLimits, AnswerReader, ReadHeads, read_idle_time
 from proxy.upstream.http1.faults import HEAD_TOO_LARGE, NOT_HTTP, SURPLUS, ExchangeError
 
 LIMITS = AnswerLimits()
@@ -208,3 +208,61 @@ def test_a_mistake_is_seen_as_soon_as_it_is_there_and_not_at_the_end_of_the_head
 )
 def test_a_connection_is_kept_well_below_the_time_its_upstream_names(hint: bytes, seconds: float | None) -> None:
     assert seconds == read_idle_time(hint)
+
+
+# --- heads that come again --------------------------------------------------------------------------------------------
+AGAIN = {
+    **{kind: answer for kind, (answer, *_) in ANSWERS.items()},
+    "idle": head("Content-Length: 4", "Keep-Alive: timeout=9") + b"good",
+    "a byte too many": head("Content-Length: 4") + b"goods",
+    "a line too many": head("Content-Length: 4", "X y") + b"good",
+    "a cookie": head("Content-Length: 4", "Set-Cookie: s=1") + b"good",
+    "no length": head("X: y") + b"good",
+    "an upgrade": head("Upgrade: x", "Connection: upgrade", "Content-Length: 4", status="HTTP/1.1 101 ") + b"good",
+    "part of a head": head("Content-Length: 4")[:-2],
+}  # fmt: skip
+
+
+def describe(answer: bytes, method: str, upgrade: bool, heads: ReadHeads | None) -> object:
+    """All that a reader knows once it has read an answer, and the end of its connection."""
+    reader = AnswerReader(method, LIMITS, upgrade, heads)
+    try:
+        reader.feed(answer)
+        ended = reader.eof(True)
+    except ExchangeError as error:
+        return error.fault
+    whole = (reader.complete, reader.has_head, reader.status, reader.headers, reader.length, reader.size, ended)
+    return (*whole, reader.keep_alive, reader.switched, reader.idle, reader.take() if reader.has_head else b"")
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(sorted(AGAIN)), st.sampled_from(["POST", "HEAD"]), st.booleans()), max_size=9)
+)
+def test_an_answer_whose_head_was_read_before_is_read_the_same(answers: list[tuple[str, str, bool]]) -> None:
+    heads = ReadHeads()
+
+    for kind, method, upgrade in answers:
+        assert describe(AGAIN[kind], method, upgrade, None) == describe(AGAIN[kind], method, upgrade, heads)
+
+
+def test_what_was_read_of_a_head_serves_the_next_answer_and_a_cookie_is_not_kept() -> None:
+    heads = ReadHeads()
+    for kind in ("length", "a cookie", "chunks", "an upgrade", "part of a head", "length nought"):
+        describe(AGAIN[kind], "POST", True, heads)
+
+    assert [True, False, False, False, True] == [
+        heads.find(AGAIN[kind].partition(b"\r\n\r\n")[0] + b"\r\n\r\n") is not None
+        for kind in ("length", "a cookie", "chunks", "an upgrade", "length nought")
+    ]
+
+
+def test_heads_that_never_come_again_take_no_more_memory() -> None:
+    heads = ReadHeads()
+    for number in range(1000):
+        describe(head(f"Date: {number}", "Content-Length: 4") + b"good", "POST", False, heads)
+    describe(head("X: " + "y" * 2048, "Content-Length: 4") + b"good", "POST", False, heads)
+
+    kept = [heads.find(head(f"Date: {number}", "Content-Length: 4")) is not None for number in range(1000)]
+
+    assert (True, True) == (kept[-1], sum(kept) <= 64)
+    assert heads.find(head("X: " + "y" * 2048, "Content-Length: 4")) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.core.model.fields import FieldNames
 from proxy.core.model.values import Headers
 from proxy.upstream.http1.client import CHUNKED, encode_chunk, write_head
 from proxy.upstream.http1.dial import Origin, read_origin
@@ -59,6 +60,32 @@ def test_a_host_among_the_headers_is_the_host() -> None:
 def test_an_upgrade_is_asked_for() -> None:
     expected = b"GET /ws HTTP/1.1\r\nhost: t\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
     assert expected == write_head("GET", "/ws", "t", (("upgrade", "websocket"),), 0, "websocket")
+
+
+def test_names_go_out_as_each_client_wrote_them_and_other_names_in_lower_case() -> None:
+    headers, again = (("x-a", "1"), ("x%s", "100%"), ("via", "us")), (("x-a", "2"), ("x%s", "%d"), ("via", "%"))
+    one, two = FieldNames(("X-A", "X%S"), is_shared=True), FieldNames(("x-A",), is_shared=True)
+
+    assert [
+        b"GET / HTTP/1.1\r\nhost: t\r\nX-A: 1\r\nX%S: 100%\r\nvia: us\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: t\r\nx-A: 1\r\nx%s: 100%\r\nvia: us\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: t\r\nX-A: 2\r\nX%S: %d\r\nvia: %\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: t\r\nx-a: 1\r\nx%s: 100%\r\nvia: us\r\n\r\n",
+    ] == [
+        write_head("GET", "/", "t", headers, 0, client=one),
+        write_head("GET", "/", "t", headers, 0, client=two),
+        write_head("GET", "/", "t", again, 0, client=one),
+        write_head("GET", "/", "t", headers, 0),
+    ]
+
+
+def test_layouts_of_heads_that_never_come_again_take_no_more_memory() -> None:
+    client = FieldNames(("x",), is_shared=True)
+    for number in range(1000):
+        write_head("GET", "/", "t", ((f"x-{number}", "1"),), 0, client=client)
+
+    (layouts,) = client.memos.values()
+    assert len(layouts) <= 64
 
 
 def test_bytes_that_were_no_utf8_go_out_as_they_came() -> None:

@@ -7,18 +7,18 @@ in the config, then among the files below the schema folder. `compile_check` rep
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
 from proxy.config.files.source import ConfigSource, Files
 from proxy.config.mistakes import ConfigError
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.schema.dialects import normalise
 from proxy.core.schema.nodes import list_subschemas
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class SchemaDocument:
     """A schema document: its value in JSON Schema, its source, its URI, and the folder its references start from."""
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 
 _REFERENCE = re.compile(r"\$(?:(\$)|\{([^{}]*)\}|(\{))")
@@ -81,7 +81,7 @@ def reveal_again(text: str, folder: Path, environ: Mapping[str, str], read: Call
     return reveal(found) if found and not problems else text.reveal()
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Unresolved:
     """A reference that could not be resolved: its place in the config, why, and what to do.
 
@@ -94,7 +94,7 @@ class Unresolved:
     missing: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Substitution:
     """Resolves references. `read` gives a file's bytes; `literal` says which places stay as they are (schemas), and
     `may_hold_secret` where the content of a secret file is allowed."""

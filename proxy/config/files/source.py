@@ -10,13 +10,14 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final, Protocol
 
 from proxy.config.files.yaml12 import MAX_DEPTH, MAX_NODES, YamlError, YamlNode, read_yaml
 from proxy.config.mistakes import ConfigError, Mistake
 from proxy.core.json.jsontext import TextLimits, parse
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonProblem, JsonValue, Pointer
 
 # Larger than any known OpenAPI description (the largest of 23 public ones has 5 MiB).
@@ -38,7 +39,7 @@ class Places(Protocol):
         """The place of the key that a path ends with, or of the value where it is not a mapping key."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ConfigSource:
     """One document: the file's name as shown, its value and the places in it."""
 
@@ -52,7 +53,7 @@ class ConfigSource:
         return Mistake(self.file, line, column, where, message, hint)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class JsonPlaces:
     """The places in a JSON text, found by reading it again. The text must be valid JSON."""
 

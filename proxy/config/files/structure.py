@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
@@ -26,6 +25,7 @@ from proxy.config.mistakes import Mistake, join_words, suggest_word
 from proxy.core.check.validation import BrokenKeyword, Check, compile_check
 from proxy.core.display.secrets import is_secret_name
 from proxy.core.json.jsontext import dumps, name_json_type
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.schema.nodes import Node
 from proxy.extensions import find_key
@@ -52,7 +52,7 @@ def describe_section(value: JsonValue, path: Pointer) -> str:
     return str(path[0]) if path else ""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Structure:
     """The config's value, and the places whose structure is wrong."""
 
@@ -177,7 +177,7 @@ def _describe_broken(value: JsonValue, entry: BrokenKeyword) -> Iterator[tuple[P
             if names := entry.node.get("x-names"):
                 yield (*entry.path, name), True, f"the name {name!r} cannot stand here", f"expects {names}"
                 continue
-            if (row := find_key(name)) is not None and not row.is_installed:
+            if (row := find_key(name, entry.path)) is not None and not row.is_installed:
                 yield (*entry.path, name), True, f"the key {name!r} {row.absence}", ""
                 continue
             hint = find_other_name(name) or _suggest_section(value, entry, name) or suggest_word(name, known)

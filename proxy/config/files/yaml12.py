@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import yaml
 
 from proxy.core.json.jsontext import LosslessFloat
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 
 # Far larger than any known config or OpenAPI description; a document that unfolds to more is an attack or a mistake.
@@ -40,7 +41,7 @@ _WORDS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class YamlNode:
     """A value and where it stands. `children` holds the nodes of a mapping or list by key or index, `keys` the places
     of a mapping's keys, `size` the number of values inside with every alias unfolded."""

@@ -1,10 +1,10 @@
-"""Reads the smaller sections: operator's port, upstreams, documents, telemetry, reload, hooks, workers."""
+"""Reads the smaller sections: operator's port, state, upstreams, documents, telemetry, reload, hooks, workers."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from importlib.util import find_spec
+from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -17,9 +17,9 @@ from proxy.config.model import (
     AdminConfig,
     HeaderChanges,
     HookEntry,
-    OnEscalation,
     Reload,
     SecondJudging,
+    StateConfig,
     Telemetry,
     UnknownKeywords,
     UpstreamConfig,
@@ -30,7 +30,7 @@ from proxy.config.sections.resilience import read_guard
 from proxy.config.sections.units import read_address, read_seconds, read_size, read_switch
 from proxy.core.model.fields import OF_THE_SENDER
 from proxy.core.model.values import JsonValue, Pointer
-from proxy.extensions import find_upstream_reader, load_place
+from proxy.extensions import BACKENDS, find_tracer, find_upstream_reader, find_workers, load_place
 
 # The value of a route's `upstream` that means none.
 NO_UPSTREAM: Final = "none"
@@ -200,24 +200,37 @@ def read_documents(context: Context, files: Files) -> dict[str, ConfigSource]:
     return found
 
 
+def read_state(context: Context, files: Files) -> StateConfig:
+    """Reads where attempts and call counts are remembered."""
+    written = context.mapping("state")
+    made = {key: written[key] for key in ("backend", "max_keys") if key in written}
+    state = StateConfig(**made)
+    if state.backend not in BACKENDS:
+        added = ((key, name) for name, (_, backend) in BACKENDS.items() for key in backend.keys if key in written)
+        for key, name in added:
+            message, hint = f"`{key}` has no effect on state in {state.backend}", f"write `backend: {name}`, or drop it"
+            context.mistake(("state", key), message, hint, key=True)
+        return state
+    row, backend = BACKENDS[state.backend]
+    if not row.is_installed:
+        context.mistake(("state", "backend"), f"the backend {state.backend!r} {row.absence}")
+        return state
+    return replace(state, shared=load_place(backend.reader)(context, files, written))
+
+
 def read_telemetry(context: Context) -> Telemetry:
     """Reads the settings of log and traces."""
     made = {f"log_{key}": value for key, value in _reveal_texts(context.mapping("telemetry", "log")).items()}
     written = context.mapping("telemetry")
     if "traces" in written:
         made["traces"] = reveal(written["traces"])
-    if made.get("traces") == "otlp" and not has_otel():
-        hint = "install it: pip install '.[otel]' in a clone"
-        context.mistake(("telemetry", "traces"), "the libraries of OpenTelemetry are not installed", hint)
+    if made.get("traces") == "otlp":
+        row, at = find_tracer(), ("telemetry", "traces")
+        if not row.is_installed:
+            context.mistake(at, f"the value 'otlp' {row.absence}")
+        elif missing := load_place(row.tracer_library)():
+            context.mistake(at, missing, "install it: pip install '.[otel]' in a clone")
     return Telemetry(**made)
-
-
-def has_otel() -> bool:
-    """Whether the extra `otel` is installed."""
-    try:
-        return find_spec("opentelemetry.exporter.otlp.proto.http.trace_exporter") is not None
-    except ModuleNotFoundError:  # even the parent packages are missing
-        return False
 
 
 def read_reload(context: Context) -> Reload:
@@ -261,22 +274,6 @@ def read_unknown_keywords(context: Context) -> UnknownKeywords:
     return written or "misspelt"
 
 
-def read_on_escalation(context: Context) -> OnEscalation | None:
-    """Reads the webhook for escalations; None where there is none."""
-    written = context.mapping("on_escalation")
-    if not written:
-        return None
-    url, secret = reveal(written.get("webhook", "")), reveal(written.get("secret", ""))
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        context.mistake(
-            ("on_escalation", "webhook"), "no http or https URL", "such as https://ops.example.org/hooks/tools"
-        )
-    if not secret:
-        context.mistake(("on_escalation", "secret"), "the secret is empty", "such as ${ESCALATION_SECRET}")
-    return OnEscalation(url, secret)
-
-
 def read_hooks(context: Context) -> tuple[HookEntry, ...]:
     """Reads the hooks in their order. Loading them happens elsewhere, and reports its own mistakes."""
     entries = context.structure.entry("hooks")
@@ -297,7 +294,10 @@ def read_hooks(context: Context) -> tuple[HookEntry, ...]:
 def read_workers(context: Context) -> int:
     """Reads the number of worker processes."""
     value = context.structure.entry("workers")
-    return 1 if value is None else int(value)
+    number, row = 1 if value is None else int(value), find_workers()
+    if number > 1 and not row.is_installed:
+        context.mistake(("workers",), f"the value {number} {row.absence}")
+    return number
 
 
 def read_memory(context: Context) -> int | None:

@@ -20,10 +20,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+from proxy.core.model.value_class import value_class
 from proxy.core.schema.nodes import Node, SchemaError, Schemas
 
 # The largest size of a referred node that is written in place instead of called.
@@ -214,7 +214,7 @@ def _open(node: Node, order: dict[Node, int], low: dict[Node, int], path: list[N
 ALL_KINDS = frozenset(("object", "array", "string", "number", "boolean", "null"))
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Pin:
     """A branch's requirement on the discriminating key: its name, its texts, the keyword and the node that require
     them, and whether that keyword alone decides about the key."""
@@ -227,7 +227,7 @@ class Pin:
     alone: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Discriminator:
     """The key that distinguishes branches, with the requirement of each branch."""
 

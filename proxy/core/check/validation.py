@@ -25,7 +25,6 @@ from proxy.core.schema.drafts import META_SCHEMAS, Draft
 from proxy.core.schema.formats import NONE, STRICT, Formats
 from proxy.core.schema.matching import make_matcher, share_search_budget, start_search_budget
 from proxy.core.schema.nodes import ROOT_URI, Node, SchemaError, Schemas
-from proxy.core.second_judge.reference import find_fault
 
 __all__ = ["BrokenKeyword", "Check", "SchemaError", "compile_check"]
 
@@ -189,9 +188,11 @@ def compile_check(
 
 def check_schema(schema: JsonValue, draft: Draft, path: Pointer = ()) -> None:
     """Raises SchemaError, with the place, for a schema that its draft's meta-schema refuses. A correct schema costs
-    the generated check; jsonschema judges and explains every other schema."""
+    the generated check; jsonschema, loaded for it, judges and explains every other schema."""
     if fast_metaschema.ENABLED and fast_metaschema.accepts(schema, draft):
         return
+    from proxy.core.second_judge.reference import find_fault
+
     fault = find_fault(schema, draft)
     if fault is not None:
         raise SchemaError(fault.message, (*path, *fault.path))

@@ -13,13 +13,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from proxy.core.check.graph import follow_reference
 from proxy.core.check.program import BrokenKeyword, Program
 from proxy.core.check.scalars import CONDITIONS, GUARDS, condition, sole_group
 from proxy.core.json.embedded import parse_expression
+from proxy.core.model.value_class import value_class
 from proxy.core.schema.nodes import Node
 
 # Beyond this indentation, or this many nested nodes, a node becomes a function: CPython allows 20 nested loops.
@@ -31,7 +32,7 @@ LONG: Final = 500
 INDEX: Final = "i"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Spot:
     """The position in the value that is being written: the variable, the steps of its path (as source), its type if
     known, the variable that holds its Python type, and (`settled`) a node with the key about which it needs no further
@@ -274,7 +275,7 @@ class Writer:
         return " and ".join(f"({test})" for test in tests if test) or "True"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class _Task:
     keyword: str
     group: str

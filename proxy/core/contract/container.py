@@ -19,7 +19,7 @@ Telemetry: `CallRecord.container` is the container's name and `CallRecord.contai
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from proxy.core.contract.attempts import hash_conversation
@@ -29,6 +29,7 @@ from proxy.core.display.preview import write_preview
 from proxy.core.display.suggestions import find_nearest, fold_name, quote_name
 from proxy.core.json.jsontext import dumps
 from proxy.core.model import codes
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import (
     Container,
     ContainerMisuse,
@@ -69,14 +70,14 @@ _NAMED: Final = 40
 _SHOWN_FUNCTIONS: Final = 5
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Expand:
     """Expand the container in place of the call that was made."""
 
     call: ToolCall
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Dispatch:
     """Call the function that the container's parameters name; `below` is where its arguments stand among them."""
 

@@ -9,7 +9,7 @@ from proxy.core.display.graphemes import cut, escape
 from proxy.core.display.secrets import mask_credentials
 from proxy.core.json.jsontext import format_pointer, name_json_type
 from proxy.core.model import codes
-from proxy.core.model.values import Absent, Episode, Failure, Violation
+from proxy.core.model.values import Absent, Episode, Failure, Pointer, Violation
 
 # One attempt's lines together, in bytes of memory: three to ten errors of usual length.
 LONGEST_HISTORY: Final = 480
@@ -49,7 +49,7 @@ def write_history_lines(failure: Failure) -> tuple[str, ...]:
     room = LONGEST_HISTORY - len("(+100 more)")
     for violation in failure.violations[:_LINES_OF_ONE]:
         line = cut(_line(violation), LONGEST_LINE)
-        room -= _bytes(line)
+        room -= len(line) if line.isascii() else _bytes(line)
         if room < 0 and lines:
             break
         lines.append(line)
@@ -112,20 +112,29 @@ _LINES: Final = {
 
 
 def _line(violation: Violation) -> str:
-    template = _LINES.get(violation.code.name, violation.code.meaning + " on {name}")
-    length, limit = _length_words(violation) if violation.code is codes.STRING_LENGTH else ("", "")
-    return template.format(
-        name=_name(violation),
-        type="nothing" if isinstance(violation.value, Absent) else name_json_type(violation.value),
-        expected=f" (expected: {cut(escape(violation.expected), _LONGEST_NAME)})" if violation.expected else "",
-        length=length,
-        limit=limit,
-    )
+    said: dict[str, str] = {"name": _known_names.get(violation.path) or _name(violation.path)}
+    if violation.code is codes.TYPE_MISMATCH:
+        said["type"] = "nothing" if isinstance(violation.value, Absent) else name_json_type(violation.value)
+    elif violation.code is codes.STRING_LENGTH:
+        said["length"], said["limit"] = _length_words(violation)
+    else:
+        expected = violation.expected
+        said["expected"] = f" (expected: {cut(escape(expected), _LONGEST_NAME)})" if expected else ""
+    return _LINES.get(violation.code.name, violation.code.meaning + " on {name}").format_map(said)
 
 
-def _name(violation: Violation) -> str:
-    text = format_pointer(violation.path).removeprefix("/")
-    return f"'{cut(escape(mask_credentials(text, _LONGEST_NAME)), _LONGEST_NAME)}'" if text else "the arguments"
+def _name(path: Pointer) -> str:
+    text = format_pointer(path).removeprefix("/")
+    name = f"'{cut(escape(mask_credentials(text, _LONGEST_NAME)), _LONGEST_NAME)}'" if text else "the arguments"
+    if name == f"'{text}'":  # the places of a tool's mistakes come again and again; nothing that was hidden is kept
+        if len(_known_names) >= _MOST_NAMES:
+            _known_names.clear()
+        _known_names[path] = name
+    return name
+
+
+_known_names: dict[Pointer, str] = {}
+_MOST_NAMES: Final = 1024
 
 
 def _length_words(violation: Violation) -> tuple[str, str]:

@@ -7,12 +7,13 @@ What a server lists is not trusted. A schema may refer only to itself and hold a
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from typing import Final
 
 from proxy.core.check.validation import Check, SchemaError, compile_check
 from proxy.core.json.jsontext import TRUSTED, LosslessFloat, format_pointer, parse, walk
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue
 from proxy.core.schema.dialects import normalise
 from proxy.core.schema.formats import Formats
@@ -29,7 +30,7 @@ _LIMITS: Final = (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum
 _DATA: Final = frozenset({"enum", "const", "default", "examples"})
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Unparsed:
     """A schema of a long list: its JSON text, read when its tool is called. `reason`: why it cannot be used."""
 

@@ -7,7 +7,7 @@ once; `config/model.py` takes its defaults from these classes and the docs page 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Protocol
@@ -16,6 +16,7 @@ from proxy.core.check.validation import Check
 from proxy.core.contract.definitions import PinnedTools
 from proxy.core.contract.request_rules import ChannelJudge, OperationRule
 from proxy.core.json.jsontext import TextLimits
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Container, JsonValue
 from proxy.core.model.values import FeedbackLimits as FeedbackLimits
 from proxy.core.rules.names import changes_something, creates_only, reads_only
@@ -56,7 +57,7 @@ class Block(StrEnum):
     HARD = "hard"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class RepairPolicy:
     """Which repair rules (by name) may be used, and the keys that `drop_unknown` may remove. `by_hand` are the rules
     that the operator switched on by name, whatever the tool's name suggests. `guards_null`: nothing is read as null at
@@ -102,7 +103,7 @@ class ByAddress(StrEnum):
     OFF = "off"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ToolErrors:
     """How many errors of one tool a conversation may have (Compozy: error budgets). `limit` None: any number.
 
@@ -113,7 +114,7 @@ class ToolErrors:
     window: float = 300.0
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class AttemptsPolicy:
     """The retry contract of one tool (Acode FR-036..FR-045). Times in seconds."""
 
@@ -125,7 +126,7 @@ class AttemptsPolicy:
     tool_errors: ToolErrors = field(default_factory=ToolErrors)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ToolServer:
     """One of several servers whose tools are listed together: their names begin with `prefix`. `down` is why it is out
     of reach, '' where it is not."""
@@ -135,7 +136,7 @@ class ToolServer:
     down: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class UnknownTool:
     """What holds for calls of tools that a route does not know, in the place of a tool's policy. `servers`: those that
     may have the tool, where a prefix tells them apart."""
@@ -145,7 +146,7 @@ class UnknownTool:
     servers: tuple[ToolServer, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class CallCap:
     """How often a conversation may call one tool successfully (Compozy gap 2). `limit` None: as often as it likes.
 
@@ -168,7 +169,7 @@ class CountedBy(StrEnum):
     ADDRESS = "address"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class RateLimit:
     """How many calls may be made in a time: `calls` in `per` seconds, `burst` of them at once. `by`: what the calls
     have in common that are counted together, of those that `scope` names (the place of the config that sets the
@@ -182,7 +183,7 @@ class RateLimit:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ConcurrentLimit:
     """How many calls may be under way at once; `by` and `scope` as for `RateLimit`."""
 
@@ -191,7 +192,7 @@ class ConcurrentLimit:
     scope: str
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class CallLimits:
     """How often, and how many at once, a tool may be called. All limits hold."""
 
@@ -215,7 +216,7 @@ class UpstreamErrors(StrEnum):
         return self is UpstreamErrors.PASSTHROUGH or (self is UpstreamErrors.OUTAGES and status != 429 and status < 500)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ResendPolicy:
     """When the same payload may be sent to the upstream again (contract section 7). Times in seconds.
 
@@ -235,7 +236,7 @@ class ResendPolicy:
     mint_key: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class AnswerPolicy:
     """What a tool may answer. `enforce`: another answer is refused, else it is counted and handed on."""
 
@@ -253,7 +254,7 @@ class ListRules(Protocol):
         """The same, where the operator has approved these definitions."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class BroughtTools:
     """How calls of tools are judged that a request itself brings along: `template` is the policy of each."""
 
@@ -261,7 +262,7 @@ class BroughtTools:
     formats: Formats
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ListedSchema:
     """A schema from outside that is too expensive to be compiled here: child processes judge by it."""
 
@@ -269,7 +270,7 @@ class ListedSchema:
     formats: Formats
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ToolPolicy:
     """Everything that decides one tool's calls. `check` is None where the operator wrote `validation: off`.
 

@@ -7,10 +7,11 @@ headers and forms, the extension `operations` knows; a policy holds what judges 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Final, Protocol
 
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import ABSENT, Headers, JsonValue, RawRequest, Violation
 
 # The keyword of a violation that tells of a parameter under another spelling; its limit is the parameter's name.
@@ -73,7 +74,7 @@ class RequestForm(Protocol):
         """The form as an entry of a config; texts are not escaped."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class WrittenRequest:
     """The written parts of an HTTP request. `segments`: path parameter -> escaped segment; `headers` replace those of
     the same name, and those named in `removed` are dropped. `media_type` is that of the body, '' for the client's own.

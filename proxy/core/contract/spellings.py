@@ -8,16 +8,17 @@ same may then be one path to a server.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final, Protocol
 from urllib.parse import unquote
+
+from proxy.core.model.value_class import value_class
 
 # How often an escape inside an escape is undone: no server reads `%2525252e`, escaped four times, as a dot.
 _DECODINGS: Final = 4
 _BLANKS: Final = "".join(map(chr, (*range(33), 127, 0xA0, 0x200B, 0xFEFF)))
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Unclear:
     """A path that this proxy and the server behind it may read differently. `message` says how, and what to do."""
 
@@ -95,7 +96,7 @@ def may_be_same(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class JudgedPath:
     """A route that judges: its path, where its calls go, and its methods."""
 

@@ -137,4 +137,8 @@ def _escape_match(found: re.Match[str]) -> str:
 
 def replace_surrogates(text: str) -> str:
     """`text` as valid Unicode: a lone surrogate becomes U+FFFD."""
-    return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return _SURROGATES.sub("\ufffd", text)
+    return text

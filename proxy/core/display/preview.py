@@ -10,8 +10,10 @@ longer be recognised: mask secrets, shorten file paths, cut, escape. Neither fun
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import field
 from decimal import Decimal
+from functools import lru_cache
 from itertools import islice
 from math import isfinite
 from typing import Final, NamedTuple
@@ -26,7 +28,7 @@ from proxy.core.display.secrets import (
     shorten_paths,
 )
 from proxy.core.json.jsontext import LosslessFloat, write_number
-from proxy.core.model.values import Absent, FeedbackLimits, JsonValue, Pointer
+from proxy.core.model.values import Absent, FeedbackLimits, JsonValue, Pointer, value_class
 
 __all__ = [
     "MASK",
@@ -35,7 +37,6 @@ __all__ = [
     "clean_text",
     "display_value",
     "hide",
-    "is_secret_name",
     "is_secret_path",
     "make_hider",
     "sanitise_value",
@@ -48,7 +49,7 @@ _SHAPES: Final = ((4, 12, 60), (3, 6, 30), (2, 4, 20), (1, 3, 12), (1, 1, 8))
 # values fit; strings have a bound of their own.
 _MACHINE_SHAPES: Final = ((5, 20), (4, 12), (3, 8), (2, 8))
 _MACHINE_LAST: Final = (1, 8)
-_MACHINE_SIZE: Final = 800
+_MACHINE_SIZE: Final = 399
 # No reader compares longer integers digit by digit; their length says more.
 _LONGEST_NUMBER: Final = 64
 # How many entries are searched for texts that a message may quote: messages quote scalars and short containers.
@@ -60,12 +61,15 @@ _SHOWN_BEGINNING: Final = 8
 _TOO_SHORT: Final = 3
 
 _DEFAULT: Final = FeedbackLimits()
+_CONTAINERS: Final = (dict, list, tuple)
+_LISTS: Final = (list, tuple)
+_KINDS: Final = frozenset(_CONTAINERS)
 
 
 def is_secret_path(path: Pointer, limits: FeedbackLimits) -> bool:
     """Whether any step of a path names a secret, by its own name or because the schema marks it."""
     for step in path:  # noqa: SIM110 - any() takes twice as long, and this runs for every value shown
-        if isinstance(step, str) and _secret(step, limits):
+        if isinstance(step, str) and (step in limits.secret_names or is_secret_name(step)):
             return True
     return False
 
@@ -87,7 +91,9 @@ def write_preview(
         return ""
     if value is not None and (sensitive or (path and is_secret_path(path, limits))):
         return cut(f'"{MASK}"', budget)
-    if not isinstance(value, dict | list | tuple):
+    if isinstance(value, str):
+        return _quote_text(value, budget, limits)
+    if not isinstance(value, _CONTAINERS):
         return _scalar(value, budget, limits)
     for depth, entries, width in _SHAPES:
         if _fits(value, depth, entries, width, budget):
@@ -100,18 +106,22 @@ def write_preview(
 def _fits(value: JsonValue, depth: int, entries: int, width: int, most: int) -> bool:
     """Whether a container of this size may fit into `most` code points: a quick estimate before the work of showing
     it."""
-    length, stack = 0, [(value, depth)]
+    length, stack = 2, [(value, depth)]
     while stack:
         item, left = stack.pop()
-        length += min(len(item), width) + 4 if isinstance(item, str) else 2
+        members: Iterable[JsonValue] = ()
+        if left and isinstance(item, dict):
+            members = islice(item.values(), entries)
+            for key in islice(item, entries):
+                length += min(len(key if isinstance(key, str) else type(key).__name__), width) + 4
+        elif left and isinstance(item, _LISTS):
+            members = item[:entries]
+        for inner in members:
+            length += min(len(inner), width) + 4 if isinstance(inner, str) else 2
+            if isinstance(inner, _CONTAINERS):
+                stack.append((inner, left - 1))
         if length > most:
             return False
-        if left and isinstance(item, dict):
-            for key, inner in _first(item, entries):
-                length += min(len(key), width) + 4
-                stack.append((inner, left - 1))
-        elif left and isinstance(item, list | tuple):
-            stack += [(inner, left - 1) for inner in item[:entries]]
     return True
 
 
@@ -194,6 +204,8 @@ def _quote_text(text: str, width: int, limits: FeedbackLimits) -> str:
     room = width - 2
     if room < 4:
         return cut('""' if not text else '"..."', width)
+    if len(text) <= room and len(text) < SHORTEST_SECRET and text.isascii() and text.isalnum():
+        return f'"{text}"'  # a short word, as most
     clean = clean_text(text, room, limits)
     escaped = escape(clean, quotes=True)
     kept = len(clean)
@@ -216,6 +228,8 @@ def clean_text(text: str, limit: int, limits: FeedbackLimits = _DEFAULT) -> str:
     return cut(shorten_paths(mask_credentials(start, limit + _PATH_ROOM), limits.path_roots), limit)
 
 
+# Keys that are remembered are no longer than this.
+_SHORT_KEY: Final = 64
 # The longest path that is read whole: a path is shortened before the text is cut (PATH_MAX of Linux).
 _PATH_ROOM: Final = 4096
 
@@ -228,9 +242,23 @@ def sanitise_value(
     entries of a container, 5 levels and 200 values. None for `ABSENT`. Small clean values come back equal."""
     if value is not None and not isinstance(value, Absent) and (sensitive or is_secret_path(path, limits)):
         return MASK
-    shapes = (shape for shape in _MACHINE_SHAPES if _fits(value, *shape, 0, _MACHINE_SIZE))
-    depth, entries = next(shapes, _MACHINE_LAST)
+    depth, entries = next((shape for shape in _MACHINE_SHAPES if _fits_machine(value, *shape)), _MACHINE_LAST)
     return _sanitise_members(value, depth, entries, limits)
+
+
+def _fits_machine(value: JsonValue, depth: int, entries: int) -> bool:
+    """Whether a value of this size holds few enough values: members count, their texts do not."""
+    size, stack = 0, [(value, depth)] if isinstance(value, _CONTAINERS) else []
+    while stack:
+        item, left = stack.pop()
+        members = list(islice(item.values(), entries)) if isinstance(item, dict) else item[:entries]
+        kinds = list(map(type, members))
+        size += (3 if isinstance(item, dict) else 1) * len(kinds) + kinds.count(str)
+        if size > _MACHINE_SIZE:
+            return False
+        if left > 1 and not _KINDS.isdisjoint(kinds):
+            stack += [(inner, left - 1) for inner in members if isinstance(inner, _CONTAINERS)]
+    return True
 
 
 def _sanitise_members(value: JsonValue, depth: int, entries: int, limits: FeedbackLimits) -> JsonValue:
@@ -245,17 +273,31 @@ def _sanitise_members(value: JsonValue, depth: int, entries: int, limits: Feedba
     return _sanitised_number(value)
 
 
-def _sanitised_object(value: dict[str, JsonValue], depth: int, entries: int, limits: FeedbackLimits) -> JsonValue:
+def _sanitised_object(value: dict[JsonValue, JsonValue], depth: int, entries: int, limits: FeedbackLimits) -> JsonValue:
     if value and depth == 0:
         return "{...}"
     shown: dict[str, JsonValue] = {}
-    for key, item in _first(value, entries):
-        name = clean_text(key, max(limits.max_preview, 8), limits)
-        hidden = item is not None and _secret(key, limits)
-        shown[name] = MASK if hidden else _sanitise_members(item, depth - 1, entries, limits)
+    room = max(limits.max_preview, 8)
+    for step, item in islice(value.items(), entries):
+        key = step if isinstance(step, str) else type(step).__name__
+        is_plain, is_secret = _read_key(key) if len(key) <= _SHORT_KEY else (False, is_secret_name(key))
+        name = key if is_plain and len(key) <= room else clean_text(key, room, limits)
+        if item is not None and (is_secret or key in limits.secret_names):
+            shown[name] = MASK
+        elif isinstance(item, str):
+            shown[name] = clean_text(item, max(limits.max_preview, 0), limits)
+        else:
+            shown[name] = _sanitise_members(item, depth - 1, entries, limits)
     if len(value) > entries:
         shown["..."] = f"(+{len(value) - entries} more)"
     return shown
+
+
+@lru_cache(maxsize=1024)  # the names of a schema, in every refusal
+def _read_key(key: str) -> tuple[bool, bool]:
+    """Whether a key is shown as it is where there is room for it, and whether it names a secret."""
+    is_path = "/" in key or "\\" in key
+    return not is_path and clean_text(key, len(key)) == key, is_secret_name(key)
 
 
 def _sanitised_array(
@@ -278,7 +320,7 @@ def _sanitised_number(value: JsonValue) -> JsonValue:
 
 
 # --- words about a value ----------------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
+@value_class
 class Hider:
     """Removes from texts that may quote one value whatever must not be shown of it."""
 
@@ -295,12 +337,16 @@ class Hider:
 
     def hide(self, text: str) -> str:
         """`text` with secrets masked and file paths shortened as in the value's own preview."""
+        return mask_credentials(self.hide_value(text))
+
+    def hide_value(self, text: str) -> str:
+        """`text` with what it quotes of the value masked and shortened, whatever else it holds."""
         for raw, secret in self.leaves:
             if secret:
                 text = _without_beginning(text.replace(raw, MASK), raw)
             elif raw in text:
                 text = text.replace(raw, shorten_paths(mask_credentials(raw), self.roots))
-        return mask_credentials(text)
+        return text
 
 
 _NOTHING: Final = Hider((), ())
@@ -311,9 +357,15 @@ def make_hider(
 ) -> Hider:
     """The `Hider` of one value, sent at `path`; `sensitive` says that all of it is a secret."""
     secret = sensitive or (bool(path) and is_secret_path(path, limits))
-    if not secret and not isinstance(value, str | dict | list | tuple):
+    if isinstance(value, _CONTAINERS):
+        return Hider(tuple(_leaves(value, secret, limits)), limits.path_roots)
+    if isinstance(value, str):
+        text = value
+    elif not secret or value is None or isinstance(value, bool | Absent):
         return _NOTHING  # a message may quote any number
-    return Hider(tuple(_leaves(value, secret, limits)), limits.path_roots)
+    else:
+        text = _number(value)
+    return Hider(((text, secret),), limits.path_roots) if len(text) >= _TOO_SHORT else _NOTHING
 
 
 class DisplayedValue(NamedTuple):
@@ -350,9 +402,8 @@ def _without_beginning(text: str, raw: str) -> str:
 
 
 def _leaves(value: JsonValue, secret: bool, limits: FeedbackLimits) -> list[tuple[str, bool]]:
-    """Texts inside a value and whether each is a secret. The longest come first, so that no part of one survives."""
-    if isinstance(value, Absent):
-        return []
+    """Texts inside a container and whether each is a secret. The longest come first, so that no part of one
+    survives."""
     found: list[tuple[str, bool]] = []
     stack: list[tuple[JsonValue, bool]] = [(value, secret)]
     looked_at = 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import lru_cache
+from itertools import islice
 from typing import Final
 
 from proxy.core.display.preview import clean_text, write_preview
@@ -123,7 +124,7 @@ def _most_alike(left: str, right: str) -> float:
     length = len(left) + len(right)
     shared = min(len(left), len(right))
     if 2.0 * shared / length > _NEAR:
-        shared = sum([min(left.count(character), right.count(character)) for character in set(left)])
+        shared = sum([min(left.count(character), right.count(character)) for character in {*left} & {*right}])
     return 2.0 * shared / length
 
 
@@ -131,13 +132,12 @@ def _find_contained(sent: str, wanted: str, known: Iterable[str]) -> str | None:
     """The only known name that holds `wanted` or is held by it (`weather` for `get_weather`)."""
     if len(wanted) < 4:
         return None
-    found = [name for _, name in zip(range(_LOOKED_AT), known, strict=False)
-             if _holds(fold_name(name), wanted) and not is_other_meaning(sent, name)]  # fmt: skip
+    found: list[str] = []
+    for name in islice(known, _LOOKED_AT):
+        folded = fold_name(name)
+        if len(folded) >= 4 and (wanted in folded or folded in wanted) and not is_other_meaning(sent, name):
+            found.append(name)
     return found[0] if len(found) == 1 else None
-
-
-def _holds(folded: str, wanted: str) -> bool:
-    return len(folded) >= 4 and (wanted in folded or folded in wanted)
 
 
 def find_abbreviation(name: str, known: Iterable[str]) -> str | None:
@@ -180,4 +180,9 @@ def _list_near(name: str, known: list[str]) -> list[str]:
 
 def quote_name(name: str) -> str:
     """A name for use in a sentence: in single quotes, on one line, cut short, without credentials."""
+    return _quote_name(name) if len(name) <= _SHORT else _quote_name.__wrapped__(name)
+
+
+@lru_cache(maxsize=1024)  # the names of tools, in every refusal
+def _quote_name(name: str) -> str:
     return "'" + write_preview(clean_text(name, _LONGEST_NAME))[1:-1].replace('\\"', '"') + "'"

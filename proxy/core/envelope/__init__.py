@@ -10,7 +10,6 @@ Files: `formats.py` the formats; `parts.py` what several of them show; `headers.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from proxy.core.envelope import formats
@@ -18,12 +17,13 @@ from proxy.core.envelope.formats import VERSION
 from proxy.core.envelope.headers import make_failure_headers, prefers_problem
 from proxy.core.envelope.parts import write_body
 from proxy.core.envelope.view import Detail, FailureView
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import HttpReply, JsonValue, ToolResult
 
 __all__ = ["AUTO", "FORMATS", "Detail", "Format", "choose_format", "render_failure"]
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Format:
     """One wire format: the function that makes its body from a `FailureView`, its version, its media type."""
 

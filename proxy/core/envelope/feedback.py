@@ -22,7 +22,6 @@ was sent, what to do, the example. An error is shown briefly before one is left 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
@@ -35,9 +34,9 @@ from proxy.core.envelope.remedy import summarize_escalation, write_remedy
 from proxy.core.envelope.view import SHOWN, FailureView, Shown
 from proxy.core.model import codes
 from proxy.core.model.codes import ErrorType, Severity
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import (
     Absent,
-    Failure,
     JsonValue,
     Pointer,
     Rung,
@@ -96,22 +95,24 @@ def render_feedback(view: FailureView) -> str:
         longer, _ = _write_errors(view, blocks, len(errors) + room)
         room, errors = room - len(longer) + len(errors), longer
     picture = mark_errors(view, room) if limits.marks else ""
-    last = "\n".join(part for part in (accepts, example, closing) if part)
-    return cut(replace_surrogates("\n\n".join(part for part in (opening, errors, picture, notes, last) if part)), size)
+    last = "\n".join(filter(None, (accepts, example, closing)))
+    return cut(replace_surrogates("\n\n".join(filter(None, (opening, errors, picture, notes, last)))), size)
 
 
 # Errors that say only with the signature what to send; and how many errors of any kind do.
-_PARTIAL: Final = (codes.REQUIRED_MISSING, codes.UNKNOWN_FIELD, codes.NO_BRANCH, codes.INVALID_JSON)
+_PARTIAL: Final = frozenset((codes.REQUIRED_MISSING, codes.UNKNOWN_FIELD, codes.NO_BRANCH, codes.INVALID_JSON))
 _SEVERAL: Final = 4
 
 
 def _needs_accepts(view: FailureView) -> bool:
     found = view.result.failure.violations
-    return not found or len(found) > _SEVERAL or any(violation.code in _PARTIAL for violation in found)
+    return not found or len(found) > _SEVERAL or not _PARTIAL.isdisjoint([violation.code for violation in found])
 
 
 def _choose_size(sizes: list[str], room: int, example: int) -> str:
     """The longest signature that leaves room for the example, else the longest that fits, else the shortest, cut."""
+    if sizes and len(sizes[0]) + example <= room:
+        return sizes[0]
     fitting = [text for text in sizes if len(text) <= room]
     beside = next((text for text in fitting if len(text) + example <= room), "")
     if beside or fitting:
@@ -139,30 +140,22 @@ def _opening(view: FailureView) -> str:
         return _escalation(view)
     failure, tool = result.failure, quote_name(result.call.tool)
     whose = f" for tool {tool}" if result.call.tool else ""
-    message = cut(escape(clean_text(failure.message, LONGEST_NOTE, limits)), LONGEST_NOTE)
-    tries = _tries(result)
+    tries = f" (attempt {result.attempt})" if result.attempt else ""
     if result.repeated:
         said = _REFUSED_BEFORE if result.call.conversation.rung is Rung.ADDRESS else _RESENT
         return f"Validation failed{whose}{tries}: {said}."
+    if failure.code is codes.INVALID_ARGUMENTS and failure.violations:  # the errors below say all that its message says
+        return f"Validation failed{whose}{tries}:"
+    message = cut(escape(clean_text(failure.message, LONGEST_NOTE, limits)), LONGEST_NOTE)
     if failure.code is codes.UNKNOWN_TOOL:
         return f"{message.rstrip('.')}{tries}."
     match failure.code.error_type:
         case ErrorType.VALIDATION | ErrorType.CONTAINER | ErrorType.ESCALATION:
-            said = f" {message}" if message and not _says_nothing_new(failure) else ""
-            return f"Validation failed{whose}{tries}:{said}"
+            return f"Validation failed{whose}{tries}:{' ' if message else ''}{message}"
         case ErrorType.BUDGET:
             return message
         case ErrorType.TOOL:
             return f"Tool {tool} failed{tries} ({failure.code}): {message}" if result.call.tool else message
-
-
-def _tries(result: ToolResult) -> str:
-    return f" (attempt {result.attempt})" if result.attempt else ""
-
-
-def _says_nothing_new(failure: Failure) -> bool:
-    """Whether the errors below say all that the failure's own message says."""
-    return failure.code is codes.INVALID_ARGUMENTS and bool(failure.violations)
 
 
 def _escalation(view: FailureView) -> str:
@@ -175,7 +168,7 @@ def _escalation(view: FailureView) -> str:
     call = write_original_call(view)
     said = f"The last call was: {call}" if call else ""
     parts = (summarize_escalation(result), cut("\n".join(lines), bound), f"{_ESCALATED}\nStatus: Blocked.", said)
-    return "\n\n".join(part for part in parts if part)
+    return "\n\n".join(filter(None, parts))
 
 
 def write_original_call(view: FailureView) -> str:
@@ -192,7 +185,7 @@ def _closing(result: ToolResult) -> str:
 
 
 # --- errors ---------------------------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
+@value_class
 class _Block:
     """What is said of one error: its place, code and message, and what is added as far as the room goes."""
 
@@ -275,10 +268,10 @@ def _make_blocks(shown: Iterable[Shown]) -> list[_Block]:
         blocks.append(
             _Block(
                 f"• {path} ({violation.code.name}{severity}): ",
-                cut(each.message, SHOWN),
+                each.message if len(each.message) <= SHOWN else cut(each.message, SHOWN),
                 expected,
                 each.actual or "",
-                cut(each.hint, SHOWN),
+                each.hint if len(each.hint) <= SHOWN else cut(each.hint, SHOWN),
             )
         )
     return blocks

@@ -48,10 +48,10 @@ def make_error_part(view: FailureView) -> dict[str, JsonValue]:
     result = view.result
     failure, attempt = result.failure, result.attempt
     found: dict[str, JsonValue] = {
-        "error_type": failure.code.error_type.value,
+        "error_type": str(failure.code.error_type),
         "code": failure.code.name,
         "message": parts.write_message(view),
-        "category": failure.code.category.value,
+        "category": str(failure.code.category),
         "retryable": failure.may_retry,
         "errors": parts.list_errors(view),
         **({"retry_guidance": parts.write_retry_guidance(view)} if view.full else {}),

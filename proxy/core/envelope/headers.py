@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final
 from urllib.parse import quote
 
@@ -38,7 +39,7 @@ def make_failure_headers(result: ToolResult, format_name: str, media_type: str) 
     ]
     if attempt is not None:
         headers.append(("Tool-Attempt", str(attempt)))
-    wait = read_retry_after(failure.details.get("retry_after", ""))
+    wait = read_retry_after(failure.details["retry_after"]) if "retry_after" in failure.details else ""
     if wait and all(name.lower() != "retry-after" for name, _ in failure.headers):
         headers.append(("Retry-After", wait))
     return (*headers, *make_repair_headers(result.repairs), *failure.headers)
@@ -108,8 +109,13 @@ def _path(pointer: str) -> str:
 
 def prefers_problem(accept: str) -> bool:
     """Whether an Accept header asks for problem details, and not for plain JSON with more weight (RFC 9110, 12.5.1)."""
+    return _prefers_problem(accept[:4096])
+
+
+@lru_cache(maxsize=64)  # clients send the same few
+def _prefers_problem(accept: str) -> bool:
     weights: dict[str, float] = {}
-    for part in accept[:4096].lower().split(","):
+    for part in accept.lower().split(","):
         media_type, *parameters = (piece.strip() for piece in part.split(";"))
         weights[media_type] = next((_weight(item[2:]) for item in parameters if item.startswith("q=")), 1.0)
     wanted = weights.get("application/problem+json", 0.0)

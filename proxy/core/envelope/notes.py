@@ -65,7 +65,7 @@ def write_notes(result: ToolResult, limits: FeedbackLimits, said: str, room: int
             notes.append(f"{key}: {value}")
     notes += result.extra
     lines: list[str] = []
-    for note in notes:
+    for note in filter(None, notes):
         most = _WORDS if note is failure.hint else LONGEST_NOTE
         line = note if note.startswith(_OWN_WORDS_ARE) else cut(escape(clean_text(note, most, limits)), most)
         if line and len(line) + 1 <= room:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -26,15 +27,17 @@ _DETAIL: Final = 600
 # The same where the part for machines is compact; all of its errors, details and functions together, in bytes.
 _BRIEF: Final = 120
 _ERRORS_ROOM: Final = 1200
-# The words of one error in a compact answer, in bytes of JSON.
-_SHARES: Final = {"message": 100, "expected": 70, "actual": 60}
+# The words of one error in a compact answer, each in bytes of JSON at most.
+_SHARES: Final = (("message", 100), ("expected", 70), ("actual", 60))
 _DETAILS_ROOM: Final = 240
 _FUNCTIONS_ROOM: Final = 240
 
 
 def show_text(value: str, result: ToolResult, limit: int = _DETAIL) -> str:
     """A text from outside as it may be shown: bounded, masked, without control characters."""
-    return "\n".join(escape(line) for line in clean_text(value, limit, result.limits).split("\n"))
+    clean = clean_text(value, limit, result.limits)
+    is_plain = clean.isascii() and clean.isprintable()
+    return clean if is_plain else "\n".join([escape(line) for line in clean.split("\n")])
 
 
 def list_errors(view: FailureView) -> list[JsonValue]:
@@ -64,28 +67,19 @@ def _brief_words(shown: Shown) -> tuple[dict[str, JsonValue], int]:
     bytes of all of them as a JSON object."""
     words: dict[str, JsonValue] = {}
     size = 1  # one brace more than there are commas
-    for key, text in (("message", shown.message), ("expected", shown.expected), ("actual", shown.actual)):
+    for (key, room), text in zip(_SHARES, (shown.message, shown.expected, shown.actual), strict=True):
         if text:
-            words[key], length = _cut_bytes(text, _SHARES[key])
-            size += len(f'"{key}":,') + length
+            words[key] = text
+            length = len(text) + 2 if _UNESCAPED.fullmatch(text) else len(write_body(text))
+            if length - 2 > room:  # a text of wide characters may be cut shorter than it has to be
+                words[key] = cut(text, max(0, room - 3) * len(text) // (length - 2))
+                length = len(write_body(words[key]))
+            size += len(key) + 4 + length  # with its quotes, colon and comma
     return words, max(size, len("{}"))
 
 
-def _cut_bytes(text: str, room: int) -> tuple[str, int]:
-    """A text of at most `room` bytes of JSON between its quotes, and its bytes with them; one of wide characters may be
-    cut shorter than it has to be."""
-    size = _measure(text)
-    if size - 2 <= room:
-        return text, size
-    shorter = cut(text, max(0, room - 3) * len(text) // (size - 2))
-    return shorter, _measure(shorter)
-
-
-def _measure(text: str) -> int:
-    """The bytes of a text as JSON, quotes included."""
-    if text.isascii() and text.isprintable():  # RFC 8259, section 7: of these only two characters are escaped
-        return len(text) + text.count('"') + text.count("\\") + 2
-    return len(write_body(text))
+# A text whose JSON has no escape (RFC 8259 section 7) and one byte for each character.
+_UNESCAPED: Final = re.compile(r"[ !#-\[\]-~]*")
 
 
 def cut_errors(found: Iterable[JsonValue]) -> list[JsonValue]:
@@ -97,14 +91,18 @@ def _brief_error(shown: Shown) -> dict[str, JsonValue]:
     return {
         "code": shown.violation.code.name,
         "path": shown.path,
-        "severity": shown.violation.severity.value,
+        "severity": str(shown.violation.severity),
     }
 
 
 def _fit(room: int, items: Iterable[JsonValue]) -> tuple[list[JsonValue], int]:
     """The first of the items, as many as fit into so many bytes of JSON, each with a comma, and the bytes left."""
+    every = list(items)
+    left = room - len(write_body(every)) + 1  # one bracket more than there are commas
+    if left >= 0 and every:
+        return every, left
     kept: list[JsonValue] = []
-    for item in items:
+    for item in every:
         size = len(write_body(item)) + 1
         if size > room:
             break
@@ -134,8 +132,10 @@ def list_warnings(found: Iterable[Violation], limits: FeedbackLimits) -> list[Js
 def write_message(view: FailureView, *, whole: bool = False) -> str:
     """One line that says what happened, without the errors; shortened in a compact answer, unless `whole`."""
     result = view.result
-    said = summarize_escalation(result) if result.escalated else show_text(result.failure.message, result)
-    return cut(said, _DETAIL if whole or view.full else _BRIEF)
+    failure, most = result.failure, _DETAIL if whole or view.full else _BRIEF
+    if result.escalated:
+        return cut(summarize_escalation(result), most)
+    return cut(failure.message if failure.message is failure.code.meaning else show_text(failure.message, result), most)
 
 
 def choose_hint(view: FailureView, *, whole: bool = False) -> str:
@@ -186,7 +186,7 @@ def _brief_details(view: FailureView) -> dict[str, JsonValue]:
     brief: dict[str, JsonValue] = {}
     for key, value in result.failure.details.items():
         shown = show_text(str(value), result, _BRIEF)
-        size = len("{:}") + _measure(str(key)) + _measure(shown)
+        size = len("{:}") + len(write_body(str(key))) + len(write_body(shown))
         if size <= room:
             brief[str(key)], room = shown, room - size
     left_out = view.left_out + len(view.shown) - len(list_errors(view))

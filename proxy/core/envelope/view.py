@@ -17,7 +17,7 @@ from proxy.core.json.jsontext import format_pointer
 from proxy.core.model.codes import REQUIRED_MISSING, Severity
 from proxy.core.model.values import Absent, FeedbackLimits, JsonValue, Pointer, ToolResult, Violation
 
-_SEVERITIES: Final = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
+_SEVERITIES: Final = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 
 # How much of a text about one violation is looked at, and how much of it is shown, in code points.
 _LOOKED_AT: Final = 4096
@@ -95,18 +95,15 @@ def show_warnings(warnings: Iterable[Violation], limits: FeedbackLimits) -> tupl
 def select_violations(violations: Iterable[Violation], max_errors: int) -> tuple[tuple[Violation, ...], int]:
     """The violations to show and how many are left out: each once, errors first, then by path (Acode FR-031..035)."""
     seen = {(violation.code.name, violation.path, violation.message): violation for violation in violations}
-    ordered = sorted(seen.values(), key=_order)
+    ordered = sorted(seen.values(), key=_order) if len(seen) > 1 else list(seen.values())
     shown = tuple(ordered[: max(max_errors, 0)])
     return shown, len(ordered) - len(shown)
 
 
 def _order(violation: Violation) -> tuple[int, list[tuple[bool, int, str]], str, str]:
-    return (_SEVERITIES[violation.severity], _path_order(violation.path), violation.code.name, violation.message)
-
-
-def _path_order(path: Pointer) -> list[tuple[bool, int, str]]:
-    """Indexes compare as numbers: `/items/2` comes before `/items/10`."""
-    return [(False, step, "") if isinstance(step, int) else (True, 0, step) for step in path]
+    # Indexes compare as numbers: `/items/2` comes before `/items/10`.
+    steps = [(False, step, "") if isinstance(step, int) else (True, 0, step) for step in violation.path]
+    return _SEVERITIES.index(violation.severity), steps, violation.code.name, violation.message
 
 
 def _all_clean(violations: tuple[Violation, ...]) -> bool:

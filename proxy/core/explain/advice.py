@@ -12,10 +12,10 @@ from proxy.core.contract.policy import ToolPolicy
 from proxy.core.display.preview import sanitise_value
 from proxy.core.explain.misplaced import find_content, find_renames, find_respelt
 from proxy.core.explain.places import find_possible_nodes, find_value
-from proxy.core.explain.signature import SHORT_ACCEPTS, Focus, write_accepts, write_schema
+from proxy.core.explain.signature import SHORT_ACCEPTS, Wanted, write_accepts, write_schema
 from proxy.core.explain.sketch import WRONG, make_example, put_member
 from proxy.core.explain.undeclared import list_candidates
-from proxy.core.json.jsontext import are_equal, dumps, name_json_type
+from proxy.core.json.jsontext import are_equal, dumps_known, name_json_type
 from proxy.core.model import codes
 from proxy.core.model.codes import REQUIRED_MISSING
 from proxy.core.model.values import ABSENT, Absent, FeedbackLimits, JsonValue, Pointer, ToolResult, Violation
@@ -33,29 +33,40 @@ def add_advice(result: ToolResult, policy: ToolPolicy | None) -> ToolResult:
     tool with many properties may be longer, unless the config says how long.
     """
     check = None if policy is None else policy.check
-    if check is not None and (limits := _fit_limits(result.limits, check)) is not result.limits:
-        result = replace(result, limits=limits)
+    limits = result.limits if check is None else _fit_limits(result.limits, check)
     if result.failure.advice is not None:
         accepts, text, complete = result.failure.advice
-        return replace(result, accepts=accepts, example=text, example_complete=complete)
+        return replace(result, limits=limits, accepts=accepts, example=text, example_complete=complete)
     sent, found = result.failure.sent, result.failure.violations
     if check is None or (not found and result.failure.code not in _UNPLACED):
-        return result
+        return result if limits is result.limits else replace(result, limits=limits)
     base = sent if result.failure.mended is ABSENT else result.failure.mended
     accepts = _write_accepts(check, base, found)
     if not found:
-        return replace(result, accepts=accepts)
-    places = {violation.path: violation.expected for violation in found if violation.code is REQUIRED_MISSING}
+        return replace(result, limits=limits, accepts=accepts)
+    places = {each.path: each.expected for each in found if each.path and each.code is REQUIRED_MISSING}
     wrong = dict(_list_wrong(found))
     places |= wrong
-    kept = _keep_good(check, base, found, wrong)
-    shown = make_example(check, kept, {path: said for path, said in places.items() if path})
-    safe = _show_types(sanitise_value(shown.value, result.limits), shown.value)
-    complete = shown.complete and are_equal(safe, shown.value) and not _holds_placeholder(safe)
+    shown = make_example(check, _keep_good(check, base, found, wrong), places)
+    safe, text = _show_safely(shown.value, limits)
+    complete = shown.complete and are_equal(safe, shown.value) and not ('"<' in text and _holds_placeholder(safe))
     # What was refused is no example, nor is what leaves out a key that may have been meant for another.
     if shown.value is ABSENT or are_equal(safe, sent) or (complete and any(map(_is_open, found))):
-        return replace(result, accepts=accepts, example="", example_complete=False)
-    return replace(result, accepts=accepts, example=dumps(safe).decode(), example_complete=complete)
+        text, complete = "", False
+    return ToolResult(  # `replace` takes several times as long
+        result.call, result.failure, result.attempt, result.escalated, result.repeated, result.history, accepts, text,
+        complete, result.extra, result.repairs, limits, result.finalising,
+    )  # fmt: skip
+
+
+def _show_safely(value: JsonValue, limits: FeedbackLimits) -> tuple[JsonValue, str]:
+    """An example as it may be shown, and its text: the type stands in the place of each value that is hidden."""
+    safe = sanitise_value(value, limits)
+    text = dumps_known(safe).decode()
+    if f'"{_HIDDEN}"' not in text:
+        return safe, text
+    safe = _show_types(safe, value)
+    return safe, dumps_known(safe).decode()
 
 
 # Failures by which a tool refuses its arguments without saying which: what it takes is told all the same.
@@ -63,13 +74,12 @@ _UNPLACED: Final = (codes.UPSTREAM_REJECTED_ARGUMENTS, codes.INVALID_REQUEST)
 # With more properties than this an answer may have so many characters, where the config leaves `max_chars` as it is.
 _MANY: Final = 25
 _LARGE: Final = 3000
+_USUAL: Final = FeedbackLimits().max_chars
 _LOOKED_AT: Final = 200
 
 
 def _fit_limits(limits: FeedbackLimits, check: Check) -> FeedbackLimits:
-    if limits.max_chars != FeedbackLimits().max_chars or not _has_many(check):
-        return limits
-    return replace(limits, max_chars=_LARGE)
+    return replace(limits, max_chars=_LARGE) if limits.max_chars == _USUAL and _has_many(check) else limits
 
 
 def _has_many(check: Check) -> bool:
@@ -94,38 +104,39 @@ def _has_many(check: Check) -> bool:
 
 def _write_accepts(check: Check, sent: JsonValue, found: Iterable[Violation]) -> tuple[str, ...]:
     """What the tool takes, in several sizes: the schema itself, where it is shorter than what is said of it."""
-    focus, around = Focus(), set[Pointer]()
+    shown: list[Pointer] = []
+    asked: list[Pointer] = []
+    undeclared: list[Pointer] = []
+    around = set[Pointer]()
     for violation in found:
         path = violation.path
         if violation.code is REQUIRED_MISSING and path and isinstance(path[-1], str):
-            holder = focus.at(path[:-1])
-            (holder.asked if find_possible_nodes(check, path) else holder.undeclared).add(path[-1])
+            (asked if find_possible_nodes(check, path) else undeclared).append(path)
             around.add(path[:-1])
         elif violation.code is codes.UNKNOWN_FIELD and path:
             around.add(path[:-1])
         elif path:
-            focus.at(path)
-    for place in around:
-        _add_candidates(check, sent, place, focus)
-    sizes = write_accepts(check.root, focus)
+            shown.append(path)
+    meant = [(*place, key) for place in around for key in _list_meant(check, sent, place)]
+    sizes = write_accepts(check.root, Wanted(tuple(shown), tuple(asked), tuple(undeclared), tuple(meant)))
     schema = write_schema(check.root) if len(sizes[0]) > SHORT_ACCEPTS else ""
     return (f"JSON Schema {schema}", *sizes) if schema and len(schema) < len(sizes[0]) else sizes
 
 
-def _add_candidates(check: Check, sent: JsonValue, place: Pointer, focus: Focus) -> None:
-    """Adds the fields that unknown keys of an object may stand for."""
+def _list_meant(check: Check, sent: JsonValue, place: Pointer) -> list[str]:
+    """The fields that unknown keys of an object may stand for."""
     holder = find_value(sent, place)
     if not isinstance(holder, dict):
-        return
+        return []
     declared = {key: member for node in find_possible_nodes(check, place) for key, member in node.properties.items()}
     unsent = {key: member for key, member in declared.items() if key not in holder}
-    found = {
-        candidate
-        for key in islice((key for key in holder if key not in declared), _MOST_KEYS)
-        for candidate in list_candidates(key, unsent)
-    }
-    if found:
-        focus.at(place).candidates.update(found)
+    return sorted(
+        {
+            candidate
+            for key in islice((key for key in holder if key not in declared), _MOST_KEYS)
+            for candidate in list_candidates(key, unsent)
+        }
+    )
 
 
 _MOST_KEYS: Final = 12
@@ -138,8 +149,11 @@ def _keep_good(check: Check, sent: JsonValue, found: Iterable[Violation], wrong:
     if content is not sent:
         return content
     kept = _without(sent, [violation.path for violation in found])
+    if isinstance(kept, dict):
+        kept = {**kept, **{path[0]: WRONG for path in wrong if len(path) == 1}}
     for path in wrong:
-        kept = put_member(kept, path, WRONG)
+        if len(path) > 1 or not isinstance(kept, dict):
+            kept = put_member(kept, path, WRONG)
     for target, source in (find_renames(check, sent, found) | find_respelt(check, kept)).items():
         kept = put_member(_drop_member(kept, source), target, find_value(sent, source))
         if len(source) > 1 and find_value(kept, source[:-1]) == {} and not find_possible_nodes(check, source[:-1]):
@@ -157,22 +171,35 @@ def _list_wrong(found: Iterable[Violation]) -> Iterator[tuple[Pointer, str]]:
     """The members with a wrong value, whose place an example shows, and what is expected there: leaving them out would
     lose what was asked for. Nothing, sent as null or an empty text, asks for nothing."""
     for violation in found:
-        keys = [index for index, step in enumerate(violation.path) if isinstance(step, str)]
-        named = violation.code in (REQUIRED_MISSING, codes.UNKNOWN_FIELD)
-        if keys and not named and violation.value not in (None, "", ABSENT):
-            yield violation.path[: keys[-1] + 1], violation.expected
+        named = violation.code is REQUIRED_MISSING or violation.code is codes.UNKNOWN_FIELD
+        if not named and violation.value not in _NOTHING and (place := _find_member(violation.path)):
+            yield place, violation.expected
+
+
+# What asks for nothing where it is sent.
+_NOTHING: Final = (None, "", ABSENT)
+
+
+def _find_member(path: Pointer) -> Pointer:
+    """The last member of an object on the way to a place; () where there is none."""
+    while path and not isinstance(path[-1], str):
+        path = path[:-1]
+    return path
 
 
 def _without(sent: JsonValue, places: Iterable[Pointer]) -> JsonValue:
     """A value without the members at these places; an item of a list takes the list with it, and a text outside of any
     object takes the whole value."""
+    dropped: set[str | int] = set()
     for path in places:
-        keys = [index for index, step in enumerate(path) if isinstance(step, str)]
-        if keys:
-            sent = _drop_member(sent, path[: keys[-1] + 1])
+        place = _find_member(path)
+        if len(place) == 1:
+            dropped.add(place[0])
+        elif place:
+            sent = _drop_member(sent, place)
         elif isinstance(find_value(sent, path), str):
             sent = ABSENT
-    return sent
+    return {key: item for key, item in sent.items() if key not in dropped} if isinstance(sent, dict) else sent
 
 
 def _drop_member(value: JsonValue, path: Pointer) -> JsonValue:

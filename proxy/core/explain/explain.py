@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
 from proxy.core.check.validation import BrokenKeyword, Check
@@ -19,7 +19,13 @@ from proxy.core.contract.policy import ToolPolicy, ToolServer
 from proxy.core.display.graphemes import cut
 from proxy.core.display.preview import clean_text, write_preview
 from proxy.core.display.suggestions import fold_name, make_unknown_tool_failure
-from proxy.core.explain.expectation import add_own_words, describe_expectation, is_sensitive, list_choices
+from proxy.core.explain.expectation import (
+    add_own_words,
+    describe_expectation,
+    is_sensitive,
+    list_choices,
+    read_own_words,
+)
 from proxy.core.explain.misplaced import relate_fields
 from proxy.core.explain.places import find_nodes_at, find_value
 from proxy.core.explain.signature import write_signature
@@ -53,17 +59,22 @@ def list_violations(check: Check, value: JsonValue, ambiguous: Iterable[Ambiguit
     `ambiguous` are the places the repair engine would not choose at; each gets VAL-012 in place of what the schema
     says there.
     """
-    found = list(islice(_all(check, value), MAX_VIOLATIONS))
+    found: list[Violation] = []
+    for broken in check.list_broken(value):
+        found += islice(_word_keyword(broken, value), MAX_VIOLATIONS - len(found))
+        if len(found) == MAX_VIOLATIONS:
+            break
     if len(found) == MAX_VIOLATIONS or not found:  # a finding beyond the bound may be an error
         found = [replace(violation, severity=Severity.ERROR) for violation in found] or [_REFUSED]
-    unclear = {entry.path: _ambiguous(entry) for entry in islice(ambiguous, MAX_VIOLATIONS)}
-    kept = [violation for violation in found if violation.path not in unclear] + list(unclear.values())
-    return tuple(_settle_leaving_out(check, violation) for violation in relate_fields(check, value, kept))
+    if unclear := {entry.path: _ambiguous(entry) for entry in islice(ambiguous, MAX_VIOLATIONS)}:
+        found = [violation for violation in found if violation.path not in unclear] + list(unclear.values())
+    related = relate_fields(check, value, found)
+    return tuple([_settle_leaving_out(check, each) if _LEAVE_OUT in each.hint else each for each in related])
 
 
 def _settle_leaving_out(check: Check, violation: Violation) -> Violation:
     """The violation with what its hint says of leaving a field out settled: a required one cannot be left out."""
-    if _LEAVE_OUT not in violation.hint or not violation.path or not isinstance(violation.path[-1], str):
+    if not violation.path or not isinstance(violation.path[-1], str):
         return violation
     required = list_required(find_nodes_at(check, violation.path[:-1]))
     said = "" if violation.path[-1] in required else ", or leave it out"
@@ -71,11 +82,6 @@ def _settle_leaving_out(check: Check, violation: Violation) -> Violation:
 
 
 _LEAVE_OUT: Final = ", or leave an optional field out"
-
-
-def _all(check: Check, value: JsonValue) -> Iterator[Violation]:
-    for broken in check.list_broken(value):
-        yield from _word_keyword(broken, value)
 
 
 # How the parser's reason begins -> what to do about it.
@@ -115,35 +121,35 @@ def _word_keyword(broken: BrokenKeyword, root: JsonValue) -> Iterator[Violation]
     """The violations of one broken keyword; `root` is the whole value."""
     value = find_value(root, broken.path)
     word = WORDS.get(broken.keyword, make_other_violation)
-    found = _never_none(_union(broken, value, root) if broken.branches else word(broken, value), broken, value)
-    if not broken.branches and broken.keyword in OWN_WORDS:
-        found = (add_own_words(violation, broken.node) for violation in found)
-    severity = _severity(broken)
-    sensitive = is_sensitive(broken.node)
-    if severity is Severity.ERROR and not sensitive:  # nearly always: nothing has to be changed
-        yield from found
-        return
-    for violation in found:
-        graver = severity if severity is not Severity.ERROR else violation.severity
-        yield replace(violation, severity=graver, sensitive=sensitive or violation.sensitive)
-
-
-def _never_none(found: Iterator[Violation], broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
-    """The violations found, or a plain one: a broken keyword that nobody mentions would let the call pass."""
+    found = iter(_union(broken, value, root) if broken.branches else word(broken, value))
     first = next(found, None)
-    if first is None:
-        yield from make_other_violation(broken, value)
-        return
-    yield first
-    yield from found
+    if first is None:  # a broken keyword that nobody mentions would let the call pass
+        found = iter(make_other_violation(broken, value))
+        first = next(found)
+    severity, sensitive, speaks = _read_marks(broken)
+    for one in chain((first,), found):
+        violation = add_own_words(one, broken.node) if speaks else one
+        if severity is not Severity.ERROR or sensitive:
+            graver = severity if severity is not Severity.ERROR else one.severity
+            yield replace(violation, severity=graver, sensitive=sensitive or one.sensitive)
+        else:
+            yield violation
 
 
-def _severity(broken: BrokenKeyword) -> Severity:
-    """`x-severity: warning` beside a keyword, or `{keyword: severity}` for single keywords (contract section 2)."""
-    written = broken.node.get("x-severity")
-    if isinstance(written, dict):
-        written = written.get(broken.keyword)
-    return Severity(written) if written in ("warning", "info") else Severity.ERROR
+def _read_marks(broken: BrokenKeyword) -> tuple[Severity, bool, bool]:
+    """What a schema says of one of its keywords: how grave it is, `x-severity: warning` or `{keyword: severity}`
+    (contract section 2), whether its values are secret, and whether it has words of its own for a value."""
+    node, keyword, is_union = broken.node, broken.keyword, bool(broken.branches)
+    memo: dict[tuple[int, str, bool], tuple[Severity, bool, bool]] = node.schemas.memos.setdefault("marks", {})
+    marks = memo.get((id(node), keyword, is_union))
+    if marks is None:
+        written = node.get("x-severity")
+        if isinstance(written, dict):
+            written = written.get(keyword)
+        severity = Severity(written) if written in ("warning", "info") else Severity.ERROR
+        speaks = not is_union and keyword in OWN_WORDS and (keyword == "required" or read_own_words(node) != "")
+        marks = memo[id(node), keyword, is_union] = severity, is_sensitive(node), speaks
+    return marks
 
 
 # --- unions ---------------------------------------------------------------------------------------------------------

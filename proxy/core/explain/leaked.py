@@ -20,13 +20,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Set
-from dataclasses import dataclass
 from typing import Final
 
 from proxy.core.check.validation import Check
 from proxy.core.display.preview import clean_text
 from proxy.core.model import codes
 from proxy.core.model.codes import Severity
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer, Violation
 from proxy.core.rules.facts import applies_always, list_declared
 
@@ -59,7 +59,7 @@ _LONGEST: Final = 200_000
 _LONGEST_TAGS: Final = 2_000
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class _Leak:
     """What was found in one text: the markup shown, whether it is certain, and the property that it names."""
 

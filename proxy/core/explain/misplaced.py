@@ -53,7 +53,8 @@ def relate_fields(check: Check, root: JsonValue, found: list[Violation]) -> Iter
         found = list(_tell_wrapper(root, wrapper, found))
     missing = list({v.path: v for v in found if v.code is codes.REQUIRED_MISSING}.values())
     if not missing:
-        yield from (place_unknown(check, root, violation) for violation in found)
+        for violation in found:
+            yield place_unknown(check, root, violation) if violation.code is codes.UNKNOWN_FIELD else violation
         return
     places = _places_of(root, {str(violation.path[-1]) for violation in missing})
     taken: set[Pointer] = set()
@@ -301,9 +302,11 @@ def _wrapper(check: Check, root: JsonValue) -> str:
 
 def _is_schema(check: Check, root: dict[str, JsonValue]) -> bool:
     """Whether the arguments are the tool's own schema, which some models repeat in place of a call."""
-    declared = {name for node in applies_always(check.root) for name in node.properties}
     properties = root.get("properties")
-    if "properties" in declared or not isinstance(properties, dict) or declared.isdisjoint(properties):
+    if not isinstance(properties, dict):
+        return False
+    declared = {name for node in applies_always(check.root) for name in node.properties}
+    if "properties" in declared or declared.isdisjoint(properties):
         return False
     return all(
         isinstance(item, dict) and not {"type", "enum", "anyOf", "description", "$ref"}.isdisjoint(item)

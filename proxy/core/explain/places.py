@@ -7,10 +7,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from proxy.core.check.validation import Check
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import ABSENT, JsonValue, Pointer
 from proxy.core.model.work import Work
 from proxy.core.rules.facts import applies_always
@@ -90,7 +90,7 @@ def is_taken_at(check: Check, path: Pointer, value: JsonValue) -> bool:
     return all(check.accepts_at(node, value) for node in find_nodes_at(check, path))
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Place:
     """One place in a value with every schema that judges it."""
 

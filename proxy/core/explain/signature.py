@@ -9,12 +9,13 @@ names stand alone, and no name is cut while anything else is left to cut. What r
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import field
+from typing import Final, NamedTuple
 
 from proxy.core.display.graphemes import cut, cut_sentences
 from proxy.core.explain.expectation import describe_types, is_sensitive, list_limits, write_literal
 from proxy.core.json.jsontext import dumps
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.model.work import WRITING_SIGNATURE, Work
 from proxy.core.rules.facts import applies_always, list_required, read_facts
@@ -34,7 +35,7 @@ SHORT_ACCEPTS: Final = 400
 _ALL_KEYS: Final = 400
 # `Accepts` lines that a schema remembers: models repeat their mistakes.
 _REMEMBERED: Final = 16
-# A focus that takes more characters to spell holds names that a client has made up: its line is not remembered.
+# What takes more characters to spell holds names that a client has made up: its line is not remembered.
 _LONGEST_KEY: Final = 2000
 
 
@@ -47,7 +48,7 @@ def write_signature(node: Node, depth: int = MAX_DEPTH) -> str:
     return text
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Focus:
     """What an `Accepts` line shows first. `inside` leads to the members that matter, by key (`*` for items);
     `candidates` are keys here that an unknown key may have been meant for, which are shown with their description;
@@ -58,24 +59,38 @@ class Focus:
     asked: set[str] = field(default_factory=set)
     undeclared: set[str] = field(default_factory=set)
 
-    def below(self, step: str | int) -> Focus:
-        """The focus of a member, made where there is none."""
-        return self.inside.setdefault("*" if isinstance(step, int) else step, Focus())
-
-    def spell(self) -> str:
-        """A text that is the same for every focus by which the same is written."""
-        inside = ", ".join(f"{step!r}: {self.inside[step].spell()}" for step in sorted(self.inside))
-        return f"({sorted(self.candidates)}{sorted(self.asked)}{sorted(self.undeclared)}{{{inside}}})"
-
     def at(self, path: Pointer) -> Focus:
         """The focus of a place, made with those above it."""
         focus = self
         for step in path:
-            focus = focus.below(step)
+            focus = focus.inside.setdefault("*" if isinstance(step, int) else step, Focus())
         return focus
 
 
-@dataclass(frozen=True, slots=True)
+class Wanted(NamedTuple):
+    """The places of which a `Focus` is made: those that are shown first, and those of keys that are asked for, that no
+    schema declares, or that an unknown key may have been meant for."""
+
+    shown: tuple[Pointer, ...] = ()
+    asked: tuple[Pointer, ...] = ()
+    undeclared: tuple[Pointer, ...] = ()
+    candidates: tuple[Pointer, ...] = ()
+
+    def make_focus(self) -> Focus:
+        """The focus on these places."""
+        focus = Focus()
+        for path in self.shown:
+            focus.at(path)
+        for path in self.asked:
+            focus.at(path[:-1]).asked.add(str(path[-1]))
+        for path in self.undeclared:
+            focus.at(path[:-1]).undeclared.add(str(path[-1]))
+        for path in self.candidates:
+            focus.at(path[:-1]).candidates.add(str(path[-1]))
+        return focus
+
+
+@value_class
 class _Size:
     """How much is shown: levels of what is not in focus, how many keys of an object, and whether optional keys without
     focus have their types."""
@@ -97,17 +112,16 @@ _ACCEPTS: Final = (
 )
 
 
-def write_accepts(node: Node, focus: Focus) -> tuple[str, ...]:
+def write_accepts(node: Node, wanted: Wanted) -> tuple[str, ...]:
     """What a schema takes, in several sizes, longest first; one where that is short."""
-    memo: dict[tuple[int, str], tuple[str, ...]] = node.schemas.memos.setdefault("accepts", {})
-    key = (id(node), focus.spell())
-    sizes = memo.get(key)
+    memo: dict[tuple[int, Wanted], tuple[str, ...]] = node.schemas.memos.setdefault("accepts", {})
+    sizes = memo.get((id(node), wanted))
     if sizes is None:
-        sizes = _write_sizes(node, focus)
-        if len(key[1]) <= _LONGEST_KEY:
+        sizes = _write_sizes(node, wanted.make_focus())
+        if len(str(wanted)) <= _LONGEST_KEY:
             if len(memo) >= _REMEMBERED:
                 memo.clear()
-            memo[key] = sizes
+            memo[id(node), wanted] = sizes
     return sizes
 
 

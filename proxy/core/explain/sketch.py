@@ -7,14 +7,15 @@ meant; where that is open, a placeholder stands for the property that tells the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import field
 from types import MappingProxyType
 from typing import Final
 
 from proxy.core.check.validation import Check
 from proxy.core.explain.expectation import describe_types, list_choices
 from proxy.core.explain.places import find_nodes_at, find_possible_nodes, find_value
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import ABSENT, JsonValue, Pointer
 from proxy.core.model.work import SKETCHING, TooMuchWorkError, Work
 from proxy.core.rules.branches import list_shared_choices, select_branches
@@ -23,7 +24,7 @@ from proxy.core.rules.proposals import Site
 from proxy.core.schema.nodes import Node
 
 _MAX_DEPTH: Final = 24
-
+_CONTAINERS: Final = (dict, list)
 
 _PLACE: Final = 20
 
@@ -33,6 +34,8 @@ _LONGEST_PLACEHOLDER: Final = 80
 
 
 _ITEMS: Final = 20
+# Drawings that a schema remembers.
+_MOST_DRAWN: Final = 512
 
 
 class _Wrong:
@@ -46,7 +49,7 @@ class _Wrong:
 WRONG: Final = _Wrong()
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Example:
     """An example for an answer. `complete`: it is valid as it stands; else it only shows the shape. `value` is `ABSENT`
     where not even the shape can be shown."""
@@ -76,40 +79,54 @@ class _Sketch:
     def __init__(self, check: Check, work: Work, sent: JsonValue) -> None:
         self.check = check
         self.work = work
-        self.holders = set(_list_holders(sent))  # containers with a wrong value inside, by identity
+        self.holders: set[int] = set()  # containers with a wrong value inside, by identity
+        _find_holders(sent, self.holders)
         self.items: set[int] = set()  # the items that are being drawn, by their schema's identity
+        # What was drawn where nothing was sent, and the work it took, by the schema's identity and the depth.
+        self.drawn: dict[tuple[int, int], tuple[JsonValue, int]] = check.schemas.memos.setdefault("drawings", {})
 
-    def is_accepted(self, node: Node, value: JsonValue) -> bool:
-        if value is WRONG or id(value) in self.holders:
-            return False
-        self.work.look(value)
-        judge = self.check.judges.get(node)
-        return judge(value) if judge is not None else self.check.accepts_at(node, value)
-
-    def good(self, schemas: list[Node], value: JsonValue) -> bool:
-        """Whether every schema of a member accepts what was sent there."""
-        for schema in schemas:  # noqa: SIM110 - all() takes twice as long, and this runs for every member of a call
-            if not self.is_accepted(schema, value):
+    def is_accepted(self, schemas: Iterable[Node], value: JsonValue) -> bool:
+        """Whether every schema of a place accepts a value."""
+        is_wrong = value is WRONG or id(value) in self.holders
+        for schema in schemas:
+            if is_wrong:
+                return False
+            self.work.look(value)
+            judge = self.check.judges.get(schema)
+            if not (judge(value) if judge is not None else self.check.accepts_at(schema, value)):
                 return False
         return True
 
     def draw(self, node: Node, sent: JsonValue, depth: int) -> JsonValue:
         """The sent value where it is good; else the first drawing that is accepted, or else the first of all."""
-        self.work.spend(_PLACE)
-        if sent is not ABSENT and self.is_accepted(node, sent):
-            return sent
+        if sent is not ABSENT and sent is not WRONG:
+            self.work.spend(_PLACE)
+            return sent if self.is_accepted((node,), sent) else self.draw_unsent(node, sent, depth)
+        known = self.drawn.get((id(node), depth)) if not self.items else None
+        if known is None:
+            left = self.work.left
+            self.work.spend(_PLACE)
+            known = self.draw_unsent(node, sent, depth), left - self.work.left
+            if not self.items and len(self.drawn) < _MOST_DRAWN:
+                self.drawn[id(node), depth] = known
+        else:
+            self.work.spend(known[1])
+        return known[0]
+
+    def draw_unsent(self, node: Node, sent: JsonValue, depth: int) -> JsonValue:
+        """The first drawing of a place that is accepted, or else the first of all."""
         first = ABSENT
         for drawing in self.drawings(node, sent, depth) if depth < _MAX_DEPTH else ():
-            if drawing is not ABSENT and self.is_accepted(node, drawing):
+            if drawing is not ABSENT and self.is_accepted((node,), drawing):
                 return drawing
             first = drawing if first is ABSENT else first
         return first
 
     def add(self, value: JsonValue, path: Pointer, expected: str) -> JsonValue:
         """The value with a drawing at a path where an object lacks a key that it may have."""
-        missing = next((index for index in range(len(path)) if find_value(value, path[: index + 1]) is ABSENT), None)
-        if missing is None:
+        if find_value(value, path) is not ABSENT:
             return value
+        missing = next(index for index in range(len(path)) if find_value(value, path[: index + 1]) is ABSENT)
         if missing < len(path) - 1:  # an object above it is not there either: it is drawn with what it needs
             above = path[: missing + 1]
             larger = self.add(value, above, "") if isinstance(above[-1], str) else value
@@ -129,16 +146,15 @@ class _Sketch:
 
     def drawings(self, node: Node, sent: JsonValue, depth: int) -> Iterator[JsonValue]:
         """Drawings of a place, best first."""
-        parts = list(applies_always(node))
+        parts = applies_always(node)
         site = read_facts(node).site
         if site.choices is not None and not site.free_text and "object" not in site.types:
             named = list_choices(site.choices).replace("'", "")
             several = named if len(named) <= _LONGEST_PLACEHOLDER else f"one of the {len(site.choices)} values"
             yield site.choices[0] if len(site.choices) == 1 else f"<{several}>"
             return
-        branches = self.list_nearest(
-            [each for part in parts for each in select_branches(part.any_of or part.one_of, sent)], sent
-        )
+        unions = [part.any_of or part.one_of for part in parts if part.any_of or part.one_of]
+        branches = self.list_nearest([each for union in unions for each in select_branches(union, sent)], sent)
         is_object = "object" in site.types and (not branches or bool(list_declared(parts)))
         if is_object and (list_declared(parts) or site.types == {"object"} or isinstance(sent, dict)):
             yield self.object(parts, sent if isinstance(sent, dict) else {}, depth)
@@ -160,10 +176,15 @@ class _Sketch:
         they are."""
         if not schemas:
             return _strip(sent[:_ITEMS])
-        return [item if self.good(schemas, item) else self.draw(schemas[0], item, depth + 1) for item in sent[:_ITEMS]]
+        return [
+            item if self.is_accepted(schemas, item) else self.draw(schemas[0], item, depth + 1)
+            for item in sent[:_ITEMS]
+        ]
 
     def list_nearest(self, branches: list[Node], sent: JsonValue) -> list[Node]:
         """The branches that declare most of the sent keys."""
+        if not branches:
+            return []
         known = [len(list_declared(applies_always(branch)) & sent.keys()) if isinstance(sent, dict) else 0
                  for branch in branches]  # fmt: skip
         return [branch for branch, count in zip(branches, known, strict=True) if count == max(known)]
@@ -181,7 +202,7 @@ class _Sketch:
                 return {key: f"<{named if len(named) <= _LONGEST_PLACEHOLDER else 'one of the alternatives'}>", **kept}
         return None
 
-    def plain(self, parts: list[Node], site: Site, depth: int) -> Iterator[JsonValue]:
+    def plain(self, parts: tuple[Node, ...], site: Site, depth: int) -> Iterator[JsonValue]:
         if "string" in site.types:
             form = next((str(part.get("format")) for part in parts if part.has("format")), "string")
             yield f"<{form}>"
@@ -208,7 +229,7 @@ class _Sketch:
         self.items.discard(id(node))
         return drawn
 
-    def object(self, parts: list[Node], given: dict[str, JsonValue], depth: int) -> dict[str, JsonValue]:
+    def object(self, parts: tuple[Node, ...], given: dict[str, JsonValue], depth: int) -> dict[str, JsonValue]:
         """Good members as they came; required members are drawn where they are wrong or missing."""
         wanted, known = list_required(parts), list_declared(parts)
         built: dict[str, JsonValue] = {}
@@ -216,7 +237,7 @@ class _Sketch:
             if key in built or (key not in known and key not in wanted):
                 continue
             schemas = list_member_schemas(parts, key, self.work)
-            if key in given and self.good(schemas, given[key]):
+            if key in given and self.is_accepted(schemas, given[key]):
                 built[key] = given[key]
             elif key in wanted or given[key] is WRONG or isinstance(given[key], dict | list):
                 drawn = self.draw(schemas[0], given.get(key, ABSENT), depth + 1) if schemas else "<value>"
@@ -224,16 +245,16 @@ class _Sketch:
         return built
 
 
-def _list_holders(value: JsonValue) -> Iterator[int]:
-    """The containers of a value that hold `WRONG` at any depth, by identity."""
+def _find_holders(value: JsonValue, holders: set[int]) -> bool:
+    """Whether a value holds `WRONG` at any depth; the containers that do are added to `holders`, by identity."""
     members = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     found = False
     for item in members:
-        below = list(_list_holders(item)) if isinstance(item, dict | list) else []
-        found = found or item is WRONG or bool(below)
-        yield from below
+        if item is WRONG or (isinstance(item, _CONTAINERS) and _find_holders(item, holders)):
+            found = True
     if found:
-        yield id(value)
+        holders.add(id(value))
+    return found
 
 
 def _strip(value: JsonValue) -> JsonValue:

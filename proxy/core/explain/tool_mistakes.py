@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Pointer
 
 # Renames of one object's keys, sorted: (name that came, name in the schema).
@@ -56,7 +57,7 @@ class InventedKey:
     instead: Counter[Renames] = field(default_factory=Counter)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ToolMistakes:
     """All that was counted of one tool. `calls` are all its calls, `would_refuse` those that a report-only route would
     have refused; `watched` is the number of seconds since counting began, `since_refusal` the number of seconds without

@@ -7,7 +7,7 @@ secret one: what was sent is shown shortened and masked, or not at all.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from proxy.core.check.validation import BrokenKeyword
@@ -35,7 +35,7 @@ from proxy.core.rules.facts import applies_always, read_facts
 from proxy.core.rules.proposals import NULL_WORDS, Site
 from proxy.core.schema.nodes import Node
 
-Word = Callable[[BrokenKeyword, JsonValue], Iterator[Violation]]
+Word = Callable[[BrokenKeyword, JsonValue], Iterable[Violation]]
 
 
 # Code points of a value, a name or a limit that stands inside a message.
@@ -108,8 +108,8 @@ _OF_SEVERAL: Final = {
 }
 
 
-def _type(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
-    yield make_type_violation(broken.path, value, broken.node)
+def _type(broken: BrokenKeyword, value: JsonValue) -> tuple[Violation]:
+    return (make_type_violation(broken.path, value, broken.node),)
 
 
 def make_type_violation(path: Pointer, value: JsonValue, node: Node) -> Violation:
@@ -159,19 +159,16 @@ _IMPOSSIBLE: Final = (
 )
 
 
-def _choice(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
-    yield make_choice_violation(broken.path, value, broken.node, read_facts(broken.node).site.choices or ())
+def _choice(broken: BrokenKeyword, value: JsonValue) -> tuple[Violation]:
+    return (make_choice_violation(broken.path, value, broken.node, read_facts(broken.node).site.choices or ()),)
 
 
 def make_choice_violation(path: Pointer, value: JsonValue, node: Node, choices: tuple[JsonValue, ...]) -> Violation:
     """VAL-008 for a value that is not listed; VAL-002 for one whose type no listed value has."""
     if isinstance(value, dict | list) or value is None:
         return make_type_violation(path, value, node)
-    meant = (
-        find_nearest(value, [choice for choice in choices[:LOOKED_AT] if isinstance(choice, str)])
-        if isinstance(value, str)
-        else None
-    )
+    texts, listed, is_impossible = _read_choices(node, choices)
+    meant = find_nearest(value, texts) if isinstance(value, str) else None
     exactly = "Send it exactly so." if len(choices) == 1 else "Send one of these, exactly as written."
     if meant is not None and _DIGITS.findall(meant) != _DIGITS.findall(str(value)):
         meant = None  # another quantity is another meaning
@@ -183,20 +180,28 @@ def make_choice_violation(path: Pointer, value: JsonValue, node: Node, choices: 
         and all(part.strip() in choices for part in value.split(","))
     ):
         hint = _OF_SEVERAL["Send one value, not a list."]
-    if takes_nothing(node):
+    if is_impossible:
         hint = _IMPOSSIBLE
     message = f"Invalid enum value {_show_value(value, path, node)}"
-    return Violation(
-        codes.ENUM_MISMATCH, path, message, list_choices(choices, _list_near(value, choices)), hint, value=value
-    )
+    if isinstance(value, str) and len(choices) > _FEW_CHOICES:
+        listed = list_choices(choices, _list_near(value, texts))
+    return Violation(codes.ENUM_MISMATCH, path, message, listed, hint, value=value)
 
 
-def _list_near(value: JsonValue, choices: tuple[JsonValue, ...]) -> list[JsonValue]:
+def _read_choices(node: Node, choices: tuple[JsonValue, ...]) -> tuple[list[str], str, bool]:
+    """The texts among the values that may be sent at a place, all of them in words, and whether none is of a type that
+    it takes."""
+    memo: dict[int, tuple[tuple[JsonValue, ...], list[str], str, bool]] = node.schemas.memos.setdefault("choices", {})
+    known = memo.get(id(node))
+    if known is None or known[0] is not choices:
+        texts = [choice for choice in choices[:LOOKED_AT] if isinstance(choice, str)]
+        known = memo[id(node)] = choices, texts, list_choices(choices), takes_nothing(node)
+    return known[1:]
+
+
+def _list_near(value: str, texts: list[str]) -> list[JsonValue]:
     """Of more choices than are listed those that share a word or the beginning with what was sent."""
-    if not isinstance(value, str) or len(choices) <= _FEW_CHOICES:
-        return []
     words, start = split_words(value), value.casefold()[:3]
-    texts = [choice for choice in choices[:LOOKED_AT] if isinstance(choice, str)]
     return [text for text in texts if words & split_words(text) or text.casefold().startswith(start)][:_FEW_CHOICES]
 
 
@@ -223,24 +228,21 @@ _BOUNDS: Final[dict[str, tuple[ViolationCode, str]]] = {
 }
 
 
-def _word_bound(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
-    code, template = _BOUNDS[broken.keyword]
-    limit = broken.node.get(broken.keyword)
-    if isinstance(limit, bool):  # draft 4 spells exclusiveMinimum as a switch beside minimum
-        limit = broken.node.get("minimum" if "Min" in broken.keyword else "maximum")
-    size = len(value) if isinstance(value, str | list | dict) else 0
-    shown = cut(limit if isinstance(limit, str) else write_bound(limit), _LONG)
-    message = template.format(limit=shown, size=size)
-    yield Violation(
-        code,
-        broken.path,
-        message,
-        describe_expectation(broken.node),
-        _or_leave_out(_bound_hint(broken.keyword, limit, value), value),
-        value=value,
-        keyword=broken.keyword,
-        limit=limit,
-    )
+def _word_bound(broken: BrokenKeyword, value: JsonValue) -> tuple[Violation]:
+    node, keyword = broken.node, broken.keyword
+    memo: dict[tuple[int, str], tuple[JsonValue, str, str]] = node.schemas.memos.setdefault("bound words", {})
+    words = memo.get((id(node), keyword))
+    if words is None:
+        limit = node.get(keyword)
+        if isinstance(limit, bool):  # draft 4 spells exclusiveMinimum as a switch beside minimum
+            limit = node.get("minimum" if "Min" in keyword else "maximum")
+        shown = cut(limit if isinstance(limit, str) else write_bound(limit), _LONG)
+        words = memo[id(node), keyword] = limit, shown, describe_expectation(node)
+    limit, shown, expected = words
+    code, template = _BOUNDS[keyword]
+    message = template.format(limit=shown, size=len(value) if isinstance(value, str | list | dict) else 0)
+    hint = _or_leave_out(_bound_hint(keyword, limit, value), value)
+    return (Violation(code, broken.path, message, expected, hint, value=value, keyword=keyword, limit=limit),)
 
 
 def _word_repeated(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:

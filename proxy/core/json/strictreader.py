@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any, Final
 
@@ -24,11 +24,12 @@ from jiter import LosslessFloat as LosslessFloat
 from jiter import from_json
 from orjson import loads as quick_read
 
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Document, JsonProblem, JsonValue, Pointer
 from proxy.core.model.work import READING
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class TextLimits:
     """Bounds of one JSON text: nesting depth and number of values (repair.md section 1)."""
 

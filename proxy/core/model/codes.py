@@ -7,8 +7,9 @@ the envelope are generated from `ERROR_CODES` and `VIOLATION_CODES`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from proxy.core.model.value_class import value_class
 
 
 class Category(StrEnum):
@@ -46,7 +47,7 @@ class ErrorType(StrEnum):
     ESCALATION = "escalation"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ErrorCode:
     """One way a call can fail. `retryable` says whether another call by the model can succeed."""
 
@@ -58,17 +59,21 @@ class ErrorCode:
     meaning: str
     remedy: str
 
+    __eq__, __hash__ = object.__eq__, object.__hash__  # each is one constant
+
     def __str__(self) -> str:
         return self.name
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ViolationCode:
     """One way a value can break its schema (Acode FR-009..FR-017). `hpd` is the HPD specification's name for it."""
 
     name: str
     hpd: str
     meaning: str
+
+    __eq__, __hash__ = object.__eq__, object.__hash__  # as above
 
     def __str__(self) -> str:
         return self.name

@@ -11,15 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-Headers = tuple[tuple[str, str], ...]
-# Names of header fields in lower case -> as they were sent.
-Spellings = Mapping[str, str]
+from proxy.core.model.value_class import value_class
 
-NO_SPELLINGS: Final[Spellings] = {}
+Headers = tuple[tuple[str, str], ...]
 # RFC 9110 section 7.6.1, RFC 9112 section 6, and the older spellings still on the wire.
 OF_THE_CONNECTION: Final = frozenset(
     {"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"}
@@ -29,7 +26,7 @@ OF_THE_SENDER: Final = OF_THE_CONNECTION | {"content-length", "host"}
 
 
 class FieldNames:
-    """The names of a request's fields, in their order: `lower` in lower case, `spellings` as the client wrote them.
+    """The names of a request's fields, in their order: `lower` in lower case, `spellings` as the client wrote each.
 
     The requests of a client have the same names, so one `FieldNames` serves all of them, and what depends on names
     alone is worked out once: `memos` holds it, each file under a key of its own. `is_shared`: more requests with these
@@ -41,11 +38,14 @@ class FieldNames:
     def __init__(self, names: Iterable[str], *, is_shared: bool = False) -> None:
         sent = tuple(names)
         self.lower = tuple(name.lower() for name in sent)
-        self.spellings: Spellings = dict(zip(self.lower, sent, strict=True))
+        self.spellings: Mapping[str, str] = dict(zip(self.lower, sent, strict=True))
         # Whether each name stands there once.
         self.is_unique = len(self.spellings) == len(sent)
         self.is_shared = is_shared
         self.memos: dict[object, Any] = {}
+
+
+NO_NAMES: Final = FieldNames((), is_shared=True)
 
 
 class Fields(tuple[tuple[str, str], ...]):
@@ -96,7 +96,7 @@ SAMPLED: Final = 0x01
 RANDOM: Final = 0x02
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Parent:
     """The span that sent a request. Its ids are lower-case hexadecimal digits."""
 

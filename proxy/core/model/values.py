@@ -5,11 +5,7 @@ purpose: only `decide` makes a `CheckedCall` (tests/test_architecture.py), and `
 unchecked call cannot be sent. Raw argument values are kept out of every `repr`, so that no traceback or log line can
 show one (Acode FR-066).
 
-Values of which every call makes some are a `@value_class`: frozen for mypy alone. A dataclass that is frozen at run
-time sets each field by a function call of its own: a value of seven fields takes 2.2 us instead of 0.5, and the values
-of a clean call took a sixth of its CPU time. So mypy keeps anybody from changing them (strict, over the whole tree).
-Code that mypy does not see gets values of its own (hooks/api.py) or copies (formatters.py). Values that are made once,
-for a config, are `@dataclass(frozen=True, slots=True)`.
+Values are a `@value_class` (value_class.py): frozen for mypy alone.
 """
 
 from __future__ import annotations
@@ -18,21 +14,12 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import blake2b
-from typing import Any, Final, Literal, TypeVar, dataclass_transform
+from typing import Any, Final, Literal
 
 from proxy.core.model.codes import ErrorCode, Severity, ViolationCode
 from proxy.core.model.fields import Fields as Fields
 from proxy.core.model.fields import Headers as Headers
-
-T = TypeVar("T")
-
-
-@dataclass_transform(frozen_default=True, field_specifiers=(field,))
-def value_class(cls: type[T]) -> type[T]:
-    """Makes a slotted dataclass of a class that mypy takes for a frozen one, compared and hashed by its fields.
-    `dataclasses.replace` makes a changed copy of a value."""
-    return dataclass(slots=True, unsafe_hash=True)(cls)
-
+from proxy.core.model.value_class import value_class as value_class
 
 # A parsed JSON value: dict, list, str, int, bool or None. A number that is not a plain integer is a float, or a
 # `jsontext.LosslessFloat` where a float would be written with other digits. Every reader tests the type anyway.
@@ -104,7 +91,7 @@ class Document:
     repairs: tuple[Repair, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class JsonProblem:
     """Why a text is not acceptable JSON (VAL-004). Line and column count from 1; column counts bytes. `path` is the
     place of a number that JSON allows and no double holds."""
@@ -154,7 +141,7 @@ class RawRequest:
         return headers.by_name.get(name) if type(headers) is Fields else Fields(headers).get(name)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Passthrough:
     """A request that is not a call and is forwarded as it is."""
 
@@ -216,7 +203,7 @@ class Failure:
         return self.code.retryable if self.retryable is None else self.retryable
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Container:
     """A tool that only groups functions and takes no parameters (HPD). `source`: plugin, mcp, frontend or skill.
 
@@ -233,7 +220,7 @@ class Container:
     require_expansion: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ContainerFunction:
     """One function of a container, as shown when the proxy expands it."""
 
@@ -242,7 +229,7 @@ class ContainerFunction:
     schema: Mapping[str, JsonValue] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ContainerMisuse:
     """A call of a container with parameters: the container, and what it was called with.
 
@@ -309,7 +296,7 @@ class Executed(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class UpstreamFault:
     """The failure of an upstream to answer. `token` is the RFC 9209 error type, such as `connection_refused`.
 
@@ -381,7 +368,7 @@ class Attempt:
         return f"{min(self.number, self.limit)}/{self.limit}"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class FeedbackLimits:
     """Bounds of the sentence that a model reads (Acode FR-025, FR-035, FR-052), and the roots for showing file paths.
 

@@ -89,13 +89,13 @@ class Work:
         known = self._sizes.get(id(value))
         if known is not None:
             return known[1]
-        total = 1
+        total = 1 + len(value)
         for item in value.values() if kind is dict else value:
             inner = type(item)
             if inner is str:
-                total += 1 + len(item) // _CHARACTERS
-            else:
-                total += self.size(item) if inner is dict or inner is list else 1
+                total += len(item) // _CHARACTERS
+            elif inner is dict or inner is list:
+                total += self.size(item) - 1
         self._sizes[id(value)] = (value, total)
         return total
 
@@ -103,17 +103,14 @@ class Work:
 _call: Final[ContextVar[Work | None]] = ContextVar("call", default=None)
 
 
-class share_work:  # noqa: N801 - a context manager; each call enters it, and one made of a generator costs more
+class share_work(Work):  # noqa: N801 - a context manager; each call enters it, and one made of a generator costs more
     """Opens the budget of a call, and gives it: whatever is borrowed inside comes out of it."""
 
-    __slots__ = ("_budget", "_token")
-
-    def __init__(self, limit: int = CALL) -> None:
-        self._budget = Work(limit)
+    __slots__ = ("_token",)
 
     def __enter__(self) -> Work:
-        self._token = _call.set(self._budget)
-        return self._budget
+        self._token = _call.set(self)
+        return self
 
     def __exit__(self, *_: object) -> None:
         _call.reset(self._token)

@@ -14,9 +14,10 @@ keys in `keys.py`, unions in `branches.py`; this file knows no spelling of any v
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import field
-from typing import Final
+from functools import lru_cache
+from typing import Any, Final
 
 from proxy.core.check.validation import Check
 from proxy.core.contract.policy import RepairPolicy
@@ -49,7 +50,13 @@ _READ: Final = 5
 _CHOICES: Final = 10
 _OF_KEYS: Final = KEY_RULES | {"drop_unknown"}
 _NULL_TEXT: Final = "null_text"
+_CONTAINERS: Final = (dict, list)
 _Names = frozenset[str]
+
+
+@lru_cache(maxsize=256)
+def _leave_out_last_resorts(rules: _Names) -> _Names:
+    return rules - LAST_RESORTS
 
 
 @value_class
@@ -110,7 +117,7 @@ class _Run:
             return self.fit(root, value, (), rules)
         if self.accepts(root, value):
             return Fit(value, (), True)
-        direct = self.fit(root, value, (), rules - LAST_RESORTS, refused=True)
+        direct = self.fit(root, value, (), _leave_out_last_resorts(rules), refused=True)
         inner = unwrap_call(self, value)
         if inner is None and isinstance(value, dict):
             inner = unwrap_arguments(self, value, ()) or nest_arguments(self, value)
@@ -124,7 +131,7 @@ class _Run:
     def complete_fit(self, fitted: Fit, value: JsonValue) -> Fit:
         """Prevents half a repair: where keys were renamed, every undeclared key that folds to a declared one is renamed
         as well, at any depth, or the call stays as it came."""
-        if not fitted.accepted or not any(made.rule in KEY_RULES for made in fitted.repairs):
+        if not fitted.accepted or KEY_RULES.isdisjoint([made.rule for made in fitted.repairs]):
             return fitted
         renamed, repairs = respell_keys(self.check, fitted.value, self.policy)
         if not repairs:
@@ -143,41 +150,39 @@ class _Run:
         if known is not None:
             return known[1]
         self.work.spend(_FIT)
-        accepted = not refused and self.accepts(node, value)
-        fitted = Fit(value, (), True) if accepted else self.repair_refused(node, value, path, rules)
+        fitted: Fit | None = None
+        if not refused and self.accepts(node, value):
+            fitted = Fit(value, (), True)
+        elif len(path) < _MAX_PATH:
+            fitted = self.parts(node, value, path, rules) if isinstance(value, _CONTAINERS) else None
+            if fitted is None or not fitted.accepted:
+                fitted = self.proposals(node, value, path, rules) or fitted
+        fitted = fitted or Fit(value, (), False)
         self.memo[key] = (value, fitted)
         return fitted
-
-    def repair_refused(self, node: Node, value: JsonValue, path: Pointer, rules: frozenset[str]) -> Fit:
-        """A refused value, repaired as far as the rules reach."""
-        allowed = read_facts(node).allowed
-        rules = rules if allowed is None else rules & allowed
-        if not rules or len(path) >= _MAX_PATH:
-            return Fit(value, (), False)
-        if not isinstance(value, dict | list):
-            return self.proposals(node, value, path, rules) or Fit(value, (), False)
-        inside = self.parts(node, value, path, rules)
-        return inside if inside.accepted else self.proposals(node, value, path, rules) or inside
 
     def proposals(self, node: Node, value: JsonValue, path: Pointer, rules: frozenset[str]) -> Fit | None:
         """The repair of a refused value by the value rules: the one accepted proposal of the best tier that has any.
         Where none is but a text was read as a container, that reading is given unaccepted, for the answer to describe.
         """
+        asked = list_applicable_rules(node, type(value), rules, bool(path) and isinstance(path[-1], str))
+        if asked is None:
+            return None
+        rules, site, tiers = asked
         self.work.spend(_FIT)
-        site, tiers = list_applicable_rules(node, type(value), rules)
-        is_member = bool(path) and isinstance(path[-1], str)
         is_guarded = self.policy.guards_null and (value == "" or path in self.guarded)
         choosing = 0 if site.choices is None else len(site.choices) // _CHOICES
-        reading = len(value) // _READ if isinstance(value, str) else 0
         partial: Fit | None = None
         for tier in tiers:
             found: list[tuple[Rule, Fit]] = []
-            for rule in tier:
-                if rule.propose is None or (rule.member and not is_member) or (is_guarded and rule.name == _NULL_TEXT):
+            for rule, propose in tier:
+                if is_guarded and rule.name == _NULL_TEXT:
                     continue
-                if cost := choosing + reading if rule.nests else choosing:
-                    self.work.spend(cost)
-                candidate = rule.propose(value, site)
+                if rule.nests and isinstance(value, str):
+                    self.work.spend(choosing + len(value) // _READ)
+                elif choosing:
+                    self.work.spend(choosing)
+                candidate = propose(value, site)
                 if candidate is NONE:
                     continue
                 fitted = self.judge_proposal(rule, node, value, candidate, site, path, rules)
@@ -186,7 +191,7 @@ class _Run:
                 elif fitted is not None and rule.reads:
                     partial = partial or fitted
             if found:
-                return self.only(found, path)
+                return found[0][1] if len(found) == 1 else self.only(found, path)
         return partial
 
     def judge_proposal(
@@ -208,9 +213,7 @@ class _Run:
         return None if inner is None else Fit(inner.value, (*made, *inner.repairs), inner.accepted)
 
     def only(self, found: list[tuple[Rule, Fit]], path: Pointer) -> Fit | None:
-        """The one meaning among accepted proposals; None (with a note) where they differ."""
-        if len(found) == 1:
-            return found[0][1]
+        """The one meaning among several accepted proposals; None (with a note) where they differ."""
         meanings = self.meanings([fitted for _, fitted in found])
         if len(meanings) == 1:
             return meanings[0]
@@ -229,12 +232,16 @@ class _Run:
         self.ambiguous[path] = Ambiguity(path, options)
 
     # --- objects and arrays -------------------------------------------------------------------------------------
-    def parts(self, node: Node, value: JsonValue, path: Pointer, rules: frozenset[str]) -> Fit:
-        """Repairs the parts of an object or array.
+    def parts(self, node: Node, value: JsonValue, path: Pointer, rules: frozenset[str]) -> Fit | None:
+        """Repairs the parts of an object or array; None where `x-repair` leaves no rule on.
 
         The value may decide which schemas apply (`if`, dependent schemas). If repairs changed that, they are made again
         from the start under the schemas that apply in the end; if that gives no stable result, nothing counts.
         """
+        allowed = read_facts(node).allowed
+        rules = rules if allowed is None else rules & allowed
+        if not rules:
+            return None
         fitted, used = self.rounds(node, value, path, rules, value)
         if not fitted.accepted:
             return fitted
@@ -302,16 +309,22 @@ class _Run:
         repairs: list[Repair] = []
         changed: dict[str | int, JsonValue] = {}
         members = work.items() if isinstance(work, dict) else enumerate(work)
+        declared = self.pay_declared(nodes, work)
         for step, item in members:
-            schemas = list_member_schemas(nodes, step, self.work)
-            alone = schemas[0] if len(schemas) == 1 else None
-            if alone is not None and self.accepts(alone, item):
-                continue  # the case for nearly every member
+            if declared is not None:  # the case for nearly every object
+                schemas = [declared[step]]
+                judge = self.judges.get(schemas[0])
+                if judge(item) if judge is not None else self.check.accepts_at(schemas[0], item):
+                    continue
+            else:
+                schemas = list_member_schemas(nodes, step, self.work)
+                if len(schemas) == 1 and self.accepts(schemas[0], item):
+                    continue
             place = (*path, step)
             if self.policy.guards_null and (isinstance(work, list) or step not in wanted):
                 self.guarded.add(place)
-            if alone is not None:
-                fitted = self.fit(alone, item, place, rules, refused=True)
+            if len(schemas) == 1:
+                fitted = self.fit(schemas[0], item, place, rules, refused=True)
             else:
                 fitted = self.member(schemas, item, place, rules)
             if not fitted.accepted and isinstance(work, dict) and step not in wanted:
@@ -326,6 +339,17 @@ class _Run:
         if isinstance(work, list):
             return [changed.get(index, item) for index, item in enumerate(work)], tuple(repairs)
         return drop_members({key: changed.get(key, item) for key, item in work.items()}), tuple(repairs)
+
+    def pay_declared(self, nodes: tuple[Node, ...], work: JsonValue) -> Mapping[Any, Node] | None:
+        """The schemas of an object's members where each has one and no more, with the work of judging them paid; else
+        None."""
+        if len(nodes) != 1 or not isinstance(work, dict) or nodes[0].pattern_properties:
+            return None
+        declared = nodes[0].properties
+        if not work.keys() <= declared.keys():
+            return None
+        self.work.spend(2 * len(work) + self.work.size(work) - 1)
+        return declared
 
     def member(self, schemas: list[Node], item: JsonValue, path: Pointer, rules: frozenset[str]) -> Fit:
         """Fits one member to each schema in turn; the result is accepted only if all schemas accept it."""
@@ -343,12 +367,12 @@ class _Run:
     ) -> tuple[JsonValue, tuple[Repair, ...]]:
         """For each union without an accepting branch: the one branch that accepts the value after repair."""
         repairs: tuple[Repair, ...] = ()
-        rules -= ASSUMING  # missing keys distinguish branches, so none is assumed here
         for schema in nodes:
             for branches in (schema.any_of, schema.one_of):
                 if not branches or any(self.accepts(branch, work) for branch in branches):
                     continue
-                chosen = self.branch(nodes[0], branches, work, path, rules)
+                # Missing keys distinguish branches, so none is assumed here.
+                chosen = self.branch(nodes[0], branches, work, path, rules - ASSUMING)
                 if chosen is not None and chosen.value is not work:
                     work, repairs = chosen.value, repairs + chosen.repairs
         return work, repairs

@@ -17,7 +17,7 @@ from proxy.core.model.values import JsonValue, Pointer, Repair
 from proxy.core.model.work import Work
 from proxy.core.rules.branches import Fit
 from proxy.core.rules.facts import applies_always, list_declared, list_member_schemas, list_required
-from proxy.core.rules.keys import TELLING_WORDS, is_plumbing
+from proxy.core.rules.keys import NAMING_KEYS, TELLING_WORDS, is_plumbing
 from proxy.core.rules.members import fold
 from proxy.core.rules.names import split_words
 from proxy.core.rules.proposals import Site, read_inside
@@ -53,6 +53,8 @@ class Run(Protocol):
 def unwrap_arguments(run: Run, value: dict[str, JsonValue], path: Pointer) -> Fit | None:
     """The inner object of `{"arguments": {...}}`, if it is the call's only meaning. `path` holds the wrappers that were
     removed before."""
+    if len(value) > len(run.policy.drop_keys) + len(NAMING_KEYS) + 1:  # more than one key that is no plumbing
+        return None
     known = list_declared(applies_always(run.check.root))
     others = (key for key, item in value.items() if not is_plumbing(key, item, run.policy.drop_keys, run.tool))
     key, rules = next(others, None), run.policy.rules
@@ -166,7 +168,7 @@ def _find_call(value: JsonValue, tool: str, *, folds: bool) -> tuple[Pointer, Js
 def nest_arguments(run: Run, value: dict[str, JsonValue]) -> Fit | None:
     """The arguments under the one key that the tool declares and requires, an object that declares all of them. Not
     where that key's name turns or tells what its members mean (`exclude`, `old`)."""
-    nodes = tuple(applies_always(run.check.root))
+    nodes = applies_always(run.check.root)
     known = list_declared(nodes)
     if "nest_arguments" not in run.policy.rules or len(known) != 1 or known != list_required(nodes) or not value:
         return None

@@ -7,7 +7,7 @@ A value that some branch accepts is not repaired, so this file only sees other v
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from proxy.core.json.jsontext import are_equal
 from proxy.core.model.values import JsonValue, Pointer, Repair, value_class
@@ -15,7 +15,7 @@ from proxy.core.rules.facts import applies_always, list_required, read_facts
 from proxy.core.schema.nodes import Node
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Ambiguity:
     """A place with two or more possible repairs: each with its rule's name and the value it would give."""
 

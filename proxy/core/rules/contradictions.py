@@ -4,7 +4,6 @@ required and refused, and defaults that their own type refuses. A model cannot g
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from decimal import Decimal
 from itertools import islice
 from math import ceil, floor
@@ -12,6 +11,7 @@ from typing import Final
 
 from proxy.core.check.validation import Check
 from proxy.core.json.jsontext import FRACTIONS, format_pointer, is_integral, make_decimal, name_json_type
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue
 from proxy.core.rules.facts import applies_always, read_facts
 from proxy.core.schema.drafts import REFERENCES, is_conditional, list_subschemas
@@ -142,7 +142,7 @@ _EXCLUSIVE: Final = {"minimum": "exclusiveMinimum", "maximum": "exclusiveMaximum
 _ROUNDED: Final = 10**18
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class _Limit:
     """One limit: its number, whether it excludes that number, and how the schema spells it."""
 

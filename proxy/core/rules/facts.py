@@ -15,23 +15,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
 from proxy.core.json.jsontext import JSON_TYPES, name_json_type
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue
 from proxy.core.model.work import TooMuchWorkError, Work
 from proxy.core.rules.names import narrows_something, split_words
 from proxy.core.rules.proposals import Site
-from proxy.core.rules.rules import ANY_TYPE, LISTED, TEXT_RULES, Rule, group_value_rules, list_unknown_switches
+from proxy.core.rules.rules import (
+    ANY_TYPE,
+    LISTED,
+    TEXT_RULES,
+    Propose,
+    Rule,
+    group_value_rules,
+    list_unknown_switches,
+)
 from proxy.core.schema.matching import SearchGivenUp, make_matcher
 from proxy.core.schema.nodes import Node, Schemas
 
 _ALL: Final = frozenset(JSON_TYPES)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Facts:
     """`site` is what the rules see; `allowed` are the rules that `x-repair` leaves on here and below (None: all).
     `null` is what `x-null` says about a null that may mean "not sent": `drop`, `refuse` or nothing."""
@@ -100,10 +109,13 @@ def list_applying(
 ) -> tuple[Node, ...]:
     """Every node that judges this very value: references, `allOf`, the chosen side of `if`, dependent schemas. Raises
     TooMuchWorkError."""
-    always = applies_always(node)
-    if not any(part.condition is not None or part.dependent for part in always):  # the same for every value
-        work.spend(len(always))
-        return always
+    memo: dict[int, tuple[Node, ...] | None] = node.schemas.memos.setdefault("applying", {})
+    if id(node) not in memo:
+        always = applies_always(node)
+        memo[id(node)] = None if any(part.condition is not None or part.dependent for part in always) else always
+    if (same := memo[id(node)]) is not None:  # the same for every value
+        work.spend(len(same))
+        return same
     found: dict[int, Node] = {}
     stack = [node]
     while stack:
@@ -238,13 +250,13 @@ def list_member_schemas(nodes: Iterable[Node], step: str | int, work: Work) -> l
     A key that no schema names is judged by `unevaluatedProperties`, unless a union might name it. Raises
     TooMuchWorkError.
     """
-    nodes = nodes if isinstance(nodes, tuple) else tuple(nodes)
+    nodes = nodes if type(nodes) is tuple else tuple(nodes)
     work.left -= 1 + len(nodes)  # counted in place: most refused members come by here
     if work.left < 0:
         raise TooMuchWorkError
     if len(nodes) == 1:
         node = nodes[0]
-        if isinstance(step, str) and not node.pattern_properties and step in node.properties:
+        if isinstance(step, str) and step in node.properties and not node.pattern_properties:
             return [node.properties[step]]
         if named := _list_named(node, step, work):
             return named
@@ -294,14 +306,17 @@ def list_declared(nodes: Iterable[Node]) -> Set[str]:
 
 def list_required(nodes: Iterable[Node]) -> set[str]:
     """The keys that schemas require."""
+    if type(nodes) is tuple and len(nodes) == 1:
+        return set(nodes[0].required)
     return {key for node in nodes for key in node.required}
 
 
 # --- the rules of a place ---------------------------------------------------------------------------------------------
 _TEXT_RULES: Final = frozenset(TEXT_RULES)
 
-# The facts about a place that the rules see, and the rules that apply there, grouped by tier.
-Asked = tuple[Site, tuple[tuple[Rule, ...], ...]]
+# The names of the rules that are on at a place, the facts that they see, and those that apply there with the functions
+# that propose, grouped by tier.
+Asked = tuple[frozenset[str], Site, tuple[tuple[tuple[Rule, Propose], ...], ...]]
 
 _tiers = lru_cache(maxsize=256)(group_value_rules)
 
@@ -316,17 +331,27 @@ def may_change(rule: Rule, kind: type, site: Site) -> bool:
     return legal and issubclass(kind, rule.takes)
 
 
-def list_applicable_rules(node: Node, kind: type, rules: frozenset[str]) -> Asked:
-    """The rules to try on a refused value of this Python type at a node; computed once for each combination."""
-    memo: dict[tuple[int, type, frozenset[str]], Asked] = node.schemas.memos.setdefault("asked", {})
-    known = memo.get((id(node), kind, rules))
-    if known is None:
+def list_applicable_rules(node: Node, kind: type, rules: frozenset[str], is_member: bool) -> Asked | None:
+    """The rules to try on a refused value of this Python type at a node, a member of an object or another one; None
+    where `x-repair` leaves none on. Computed once for each combination."""
+    memo: dict[tuple[int, type, frozenset[str], bool], Asked | None] = node.schemas.memos.setdefault("asked", {})
+    key = (id(node), kind, rules, is_member)
+    if key not in memo:
+        allowed = read_facts(node).allowed
+        rules = rules if allowed is None else rules & allowed
         site = _with_items(node)
         if classes := rules & _TEXT_RULES:
             site = replace(site, classes=classes)
-        tiers = [tuple(rule for rule in tier if may_change(rule, kind, site)) for tier in _tiers(rules)]
-        known = memo[id(node), kind, rules] = site, tuple(tier for tier in tiers if tier)
-    return known
+        tiers = [
+            tuple(
+                (rule, rule.propose)
+                for rule in tier
+                if rule.propose is not None and (is_member or not rule.member) and may_change(rule, kind, site)
+            )
+            for tier in _tiers(rules)
+        ]
+        memo[key] = (rules, site, tuple(tier for tier in tiers if tier)) if rules else None
+    return memo[key]
 
 
 def _with_items(node: Node) -> Site:

@@ -54,11 +54,14 @@ def rename_one_key(
     other key that the same rule relates to a declared key is renamed too; where that is impossible, none is. Otherwise
     the tool would read only half of a call. Raises TooMuchWorkError.
     """
-    known, wanted = list_declared(nodes), list_required(nodes)
+    known = list_declared(nodes)
     work.spend(len(known) + len(value))
+    if value.keys() <= known:
+        return value, ()
     unknown = [key for key in value if key not in known and not is_patterned(nodes, key, work)]
     if not unknown:
         return value, ()
+    wanted = list_required(nodes)
     work.spend(4 * len(unknown))
     refused = [key for key in unknown if _is_refused(nodes, key, value[key], accepts)]
     if "dotted_keys" in rules and (nested := _nest_dotted(nodes, value, unknown, work)) is not None:
@@ -84,7 +87,7 @@ def rename_keys(value: dict[str, JsonValue], path: Pointer, names: Mapping[str, 
 
 
 # Keys under which clients send the name of the tool once more, beside its arguments.
-_NAMING_KEYS: Final = frozenset({"tool", "action"})
+NAMING_KEYS: Final = frozenset({"tool", "action"})
 _NAMES_A_TOOL: Final = re.compile(r"[A-Za-z0-9]+(?:[ _.-][A-Za-z0-9]+)*")
 
 
@@ -94,7 +97,7 @@ def is_plumbing(key: str, item: JsonValue, drop: frozenset[str], tool: str) -> b
         return True
     if isinstance(item, dict) and item.keys() <= {"name", "description"}:
         item = item.get("name")
-    if key not in _NAMING_KEYS or not isinstance(item, str) or not _NAMES_A_TOOL.fullmatch(item):
+    if key not in NAMING_KEYS or not isinstance(item, str) or not _NAMES_A_TOOL.fullmatch(item):
         return False
     words, said = split_words(tool), split_words(item)
     return said == words or (key == "tool" and said == words[1:] and reads_only(tool))
@@ -254,6 +257,8 @@ def drop_refused(
     """The repair that treats an optional key's refused value as not sent; () where no rule does. A word such as "None"
     is never left out where a default would take its place, and with `keeps_defaults` nothing is."""
     name = "drop_null_optional" if item is None else "empty_optional" if item == "" else ""
+    if not name and "default_optional" not in rules and not (isinstance(item, str) and item in NULL_WORDS):
+        return ()
     for schema in schemas:
         allowed = read_facts(schema).allowed
         rules = rules if allowed is None else rules & allowed

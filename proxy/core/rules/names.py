@@ -118,13 +118,14 @@ def acts_by_argument(root: Node, value: JsonValue) -> bool:
                 if isinstance(item, str):
                     if _says_what_is_done(key) and _is_action(key, item):
                         return True
-                elif isinstance(item, dict | list):
+                elif isinstance(item, _CONTAINERS):
                     found.append(item)
         elif isinstance(current, list):
             found += current
     return False
 
 
+_CONTAINERS: Final = (dict, list)
 _METHOD: Final = ("method",)
 # The last words of arguments that say what is done, and HTTP's methods that do more than read (RFC 9110 section 9.2.1).
 _ACTING: Final = frozenset({("action",), ("operation",), ("op",), ("command",), ("verb",), _METHOD})

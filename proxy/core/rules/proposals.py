@@ -9,7 +9,6 @@ one. The table in `rules.py` says which rule is on when, and the exact condition
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
@@ -27,6 +26,7 @@ from proxy.core.json.jsontext import (
     write_number,
 )
 from proxy.core.json.textrepair import read_document
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonProblem, JsonValue
 from proxy.core.rules.names import split_words
 
@@ -42,7 +42,7 @@ NONE: Final = _None()
 MAX_UNWRAPS: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Site:
     """What the schema allows at one place: the possible types, whether free text is legal there, and the values an
     enum or const leaves (None: no such list). `pinned`: the schema pins each item of an array by a format or a pattern.

@@ -13,10 +13,10 @@ here so that the list is complete.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from proxy.core.json.jsontext import FRACTIONS, JSON_TYPES
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue
 from proxy.core.rules import lists, members, proposals, shapes
 from proxy.core.rules.proposals import Site
@@ -66,7 +66,7 @@ _SPELLINGS: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Rule:
     """One repair rule. `tier`: lower tiers are tried first, and only what they leave unrepaired reaches the next one.
 
@@ -288,6 +288,8 @@ COERCIONS: Final = frozenset(rule.name for rule in _TABLE if rule.kind == "value
 
 # Recorded among the repairs of a call although it is not a rule: a hook of the operator changed the arguments.
 HOOK: Final = "hook"
+# The repairs of a checked call list a model's changes under these names, by who was asked, so that adapters send them.
+CORRECTIONS: Final = frozenset({"validation_feedback", "semantic_retry"})
 
 # Value rules that are tried only where nothing else gives the call a meaning (repair.md: unwrap, then these in order).
 LAST_RESORTS: Final = frozenset(rule.name for rule in _TABLE if rule.last)

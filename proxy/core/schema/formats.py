@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import date
 from functools import cache, partial
 from ipaddress import IPv4Address, IPv6Address
@@ -20,6 +19,7 @@ from types import ModuleType
 from typing import Final
 from unicodedata import bidirectional, normalize
 
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue
 from proxy.core.schema.drafts import Draft
 from proxy.core.schema.matching import is_pattern
@@ -46,8 +46,9 @@ _IPV6: Final = re.compile(r"[0-9A-Fa-f:.]+")
 # RFC 5322 3.2.3 and 3.2.4, narrowed by RFC 5321 4.1.2 and widened by RFC 6531.
 _ATEXT: Final = r"A-Za-z0-9!#$%&'*+/=?^_`{|}~\-"
 _LOCAL: Final = re.compile(rf'[{_ATEXT}]+(?:\.[{_ATEXT}]+)*|"(?:[ !#-\[\]-~]|\\[ -~])*"')
-_WIDE: Final = r"\u0080-\U0010ffff"
-_IDN_LOCAL: Final = re.compile(rf'[{_ATEXT}{_WIDE}]+(?:\.[{_ATEXT}{_WIDE}]+)*|"(?:[ !#-\[\]-~{_WIDE}]|\\[ -~])*"')
+# By what it does not take: a class that lists 1.1 million characters takes 7 ms of each start.
+_WIDE_ATEXT: Final = r"[^\x00-\x20\"(),.:;<>@\[\\\]\x7f]"
+_IDN_LOCAL: Final = re.compile(rf'{_WIDE_ATEXT}+(?:\.{_WIDE_ATEXT}+)*|"(?:[^\x00-\x1f"\\\x7f]|\\[ -~])*"')
 
 # RFC 3986 appendix A; RFC 3987 2.2 for the additional characters of an IRI.
 _UNRESERVED: Final = r"A-Za-z0-9._~!$&'()*+,;=\-"
@@ -62,7 +63,7 @@ _AUTHORITY: Final = re.compile(r"(?:(?P<user>[^@]*)@)?(?P<host>\[[^\]]*\]|[^:@\[
 _FUTURE: Final = re.compile(rf"[vV][0-9A-Fa-f]+\.[{_UNRESERVED}:]+")
 
 _TEMPLATE: Final = re.compile(
-    r"(?:[!#$&-;=?-\[\]_a-z~\u00a0-\ud7ff\uf900-\ufdcf\ufdf0-\uffef\ue000-\uf8ff\U00010000-\U0010fffd]|%[0-9A-Fa-f]{2}"
+    r"(?:[^\x00-\x20\"%<>\\^`{|}\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufff0-\uffff\U0010fffe\U0010ffff]|%[0-9A-Fa-f]{2}"
     r"|\{[+#./;?&=,!@|]?(?P<names>[^{}]+)\})*"
 )
 _EXPRESSION: Final = re.compile(r"\{[+#./;?&=,!@|]?([^{}]*)\}")
@@ -290,7 +291,7 @@ _WIDE_CLOCK: Final = re.compile(_WIDE_TIME + _WIDE_ZONE)
 _WIDE_MOMENT: Final = re.compile(rf"([0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}})[Tt ]{_WIDE_TIME}{_WIDE_ZONE}")
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Formats:
     """Whether formats are asserted, and the mode of those that are adjusted (format, mode)."""
 

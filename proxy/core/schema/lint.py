@@ -11,10 +11,10 @@ Only places that hold schemas are examined: what stands in `enum`, `const`, `def
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from proxy.core.json.jsontext import dumps, format_pointer
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.schema.dialects import ENTRY_WORDS, TYPE_NAMES, is_parameter_list, normalise
 from proxy.core.schema.drafts import KNOWN_BY, Draft, knows, list_subschemas
@@ -52,7 +52,7 @@ _SEVERITIES: Final = ("error", "warning", "info")
 _LONGEST_SAMPLE: Final = 160
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Finding:
     """Something that a schema says in vain: its document and place, what is wrong, and what to write instead.
 

@@ -9,6 +9,9 @@ searches of one call share a `SearchBudget`. A search that runs into either rais
 refused wherever the pattern stands, even under `not`. `regex` itself measures the processor time; no clock is read
 here. A search starts with the first of `LIMITS` and is repeated with the next one where that is too short; the budget
 is charged for the limit that sufficed.
+
+The patterns of our own files and of meta-schemas (`trust_patterns`) are no stranger's: `re` matches them, so that a
+config whose tools have no patterns does without RE2 and the C++ library below it (2 MB).
 """
 
 from __future__ import annotations
@@ -109,7 +112,7 @@ class Matcher:
     _linear: Any
     _backtracking: Any
 
-    def __init__(self, pattern: str) -> None:
+    def __init__(self, pattern: str, *, is_ours: bool = False) -> None:
         self.pattern = pattern
         self.size = 0
         try:
@@ -120,7 +123,10 @@ class Matcher:
             raise SchemaError(f"{_cut(pattern)} is not a regular expression: {error}") from None
         self._length = read.length
         self.linear = read.linear is not None
-        if read.linear is not None:
+        if is_ours:
+            matched = re.compile(read.backtracking).search
+            self.search = lambda text: matched(text) is not None
+        elif read.linear is not None:
             self.search = self._compile_linear(read, read.linear)
         else:
             self.search = self._compile_backtracking(read)
@@ -187,14 +193,26 @@ class Matcher:
         raise SearchGivenUp(self.pattern, text)
 
 
-_matchers: Final[WeakValueDictionary[str, Matcher]] = WeakValueDictionary()
+_matchers: Final[WeakValueDictionary[tuple[str, bool], Matcher]] = WeakValueDictionary()
+_trusts: Final[ContextVar[bool]] = ContextVar("trusts", default=False)
+
+
+@contextmanager
+def trust_patterns() -> Iterator[None]:
+    """Inside, new patterns are those of our own schemas and of meta-schemas."""
+    token = _trusts.set(True)
+    try:
+        yield
+    finally:
+        _trusts.reset(token)
 
 
 def make_matcher(pattern: str) -> Matcher:
     """The matcher of an ECMA-262 pattern. Raises SchemaError for an invalid pattern, or one beyond the bounds."""
-    found = _matchers.get(pattern)
+    key = (pattern, _trusts.get())
+    found = _matchers.get(key)
     if found is None:
-        found = _matchers[pattern] = Matcher(pattern)
+        found = _matchers[key] = Matcher(pattern, is_ours=key[1])
     return found
 
 

@@ -12,12 +12,13 @@ to one place give the same object.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from proxy.core.json.jsontext import LosslessFloat, format_pointer, parse_pointer
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.schema.drafts import (
     KNOWN_BY,
@@ -67,7 +68,7 @@ _DIGITS: Final = 4_000
 _BITS: Final = 13_288
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class _Place:
     """The place of a schema: its document's key, its path in it, its base URI and its draft.
 

@@ -11,8 +11,9 @@ and what authors used to other dialects plainly mean: `\A`, `\Z`, `\z`, `(?i)`, 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+from proxy.core.model.value_class import value_class
 
 # A longer pattern is not read: reading takes about a microsecond for each character.
 MAX_LENGTH: Final = 50_000
@@ -76,7 +77,7 @@ class PatternTooLargeError(PatternError):
     """A text beyond the bounds of the reader; the message says which."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Pattern:
     """A regular expression in the engines' spellings. `linear` is its text for RE2, None where it needs backtracking;
     `backtracking` is its text for `regex`. `length`, where it is not None, bounds the number of characters of the

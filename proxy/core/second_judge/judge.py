@@ -1,7 +1,8 @@
 """The second opinion on one value: picks a library for a schema, asks it, and reports its verdict.
 
-Other rooms call `judge_value`; `run_job` does the same with bytes, for a child process (`proxy/offload`). A
-hostile schema or value can take any time here, so no code on the way of a call ever asks within its own process.
+Other rooms call `judge_value`; `run_job` does the same with bytes, for a child process (`proxy/offload`), which alone
+loads this file: the proxy knows `question.py`. A hostile schema or value can take any time here, so no code on the way
+of a call ever asks within its own process.
 
 fastjsonschema is asked about schemas whose keywords it reads as we do (`CompiledJudge`): those of drafts 4 to 7, and
 those of 2019-09 and 2020-12 in which every keyword means what it means in draft 7. jsonschema is asked about all others
@@ -15,61 +16,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from enum import StrEnum
+from dataclasses import asdict
 from functools import lru_cache
 from typing import Any, Final
 
 from proxy.core.json.jsontext import dumps, format_pointer, make_decimal, parse
 from proxy.core.model.values import JsonProblem, JsonValue
-from proxy.core.schema.drafts import META_SCHEMA, META_SCHEMAS, Draft, find_draft, find_published_draft
+from proxy.core.schema.drafts import META_SCHEMA, Draft, find_draft, find_published_draft
 from proxy.core.schema.formats import KEYWORD, Formats
 from proxy.core.schema.matching import make_matcher, start_search_budget
-from proxy.core.schema.nodes import Schemas
+from proxy.core.second_judge.question import Opinion, Question, SecondVerdict
 from proxy.core.second_judge.reference import CannotTellError, Fault, ReferenceJudge, make_exact
 
 # The number of judges that one process keeps: those for the schemas used last.
 _KEPT: Final = 128
-# The job's name for the pool.
-JOB: Final = "proxy.core.second_judge.judge:run_job"
-
-
-class SecondVerdict(StrEnum):
-    """The kinds of verdict on a value."""
-
-    VALID = "valid"
-    INVALID = "invalid"
-    CANNOT_TELL = "cannot_tell"
-
-
-@dataclass(frozen=True, slots=True)
-class Opinion:
-    """A verdict, who gave it, and the place: the keyword as a JSON Pointer into the schema where it is known, or the
-    reason why there is no verdict. It holds no part of the value."""
-
-    verdict: SecondVerdict
-    judge: str = ""
-    place: str = ""
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A schema as the second judge gets it, in bytes: the document, its URI, the documents it may refer to, and how
-    formats are asserted."""
-
-    text: bytes
-
-
-def make_question(schemas: Schemas, *, formats: Formats) -> Question:
-    """The question about a compiled schema."""
-    documents = {
-        uri: schemas.documents[uri]
-        for uri in sorted(schemas.reached)
-        if uri != schemas.base and not uri.startswith(META_SCHEMAS)
-    }
-    schema, asserted = schemas.documents[schemas.base], formats.as_json()
-    return Question(dumps({"base": schemas.base, "documents": documents, "formats": asserted, "schema": schema}))
 
 
 def judge_value(question: Question, value: JsonValue) -> Opinion:
@@ -133,12 +93,6 @@ def run_job(text: bytes, question: bytes) -> bytes:
     else:
         opinion = judge_value(Question(question), value)
     return dumps(asdict(opinion))
-
-
-def unpack_opinion(result: bytes) -> Opinion:
-    """The opinion that `run_job` wrote."""
-    read: JsonValue = parse(result)
-    return Opinion(SecondVerdict(read["verdict"]), read["judge"], read["place"], read["reason"])
 
 
 # --- fastjsonschema ---------------------------------------------------------------------------------------------------

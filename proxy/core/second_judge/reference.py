@@ -7,13 +7,13 @@ jsonschema and its registry of references (`referencing`) are loaded on first us
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.core.json.jsontext import FRACTIONS, dumps, find_at_pointer, make_decimal, make_plain
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.schema.drafts import Draft, find_published_draft
 from proxy.core.schema.formats import KEYWORD, Formats
@@ -45,7 +45,7 @@ class CannotTellError(Exception):
     """The judge does not read this keyword, pattern or number in the meaning of the schema."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Fault:
     """One fault: what is wrong, and where. `path` leads to the value, `place` to the keyword in the schema."""
 

@@ -11,7 +11,7 @@ them, as `warnings`. Answers that cannot be read, or that have a `success` of th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from proxy.core.contract.policy import AnswerPolicy
@@ -21,6 +21,7 @@ from proxy.core.explain.explain import list_violations
 from proxy.core.json.contentcoding import Undecodable, decode, is_coded
 from proxy.core.json.jsontext import parse
 from proxy.core.model import codes
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Failure, FeedbackLimits, JsonProblem, JsonValue, UpstreamReply, Violation
 
 # Other successful answers have no body, or only a part of one (RFC 9110 section 15.3).
@@ -37,7 +38,7 @@ _OF_ITS_BYTES: Final = frozenset(
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class JsonAnswer:
     """A whole JSON answer: its text without content coding, and its value."""
 

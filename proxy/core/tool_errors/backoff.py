@@ -13,7 +13,6 @@ retry non-idempotent requests", so the rules ask who can know that the tool does
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -21,6 +20,7 @@ from proxy.core.contract.policy import ResendPolicy
 from proxy.core.model import codes
 from proxy.core.model.codes import Category
 from proxy.core.model.fields import read_seconds
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Executed, Failure, Headers, UpstreamFault, UpstreamReply
 
 Answer = UpstreamReply | UpstreamFault
@@ -73,7 +73,7 @@ def _may_pass(answer: Answer) -> bool:
     return isinstance(answer, UpstreamFault) or is_server_error(answer.status)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ResendRule:
     """One way to know that sending again does no harm. `when` describes it for the docs."""
 
@@ -138,7 +138,7 @@ def add_idempotency_key(headers: Headers, policy: ResendPolicy, mint: Callable[[
 
 
 # --- the budget -------------------------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
+@value_class
 class BudgetPolicy:
     """The resends that an upstream gets: `ratio` of its requests, and `per_second` whatever its traffic.
 
@@ -157,7 +157,7 @@ class BudgetPolicy:
 _SAVED: Final = 10.0
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Budget:
     """A token bucket: requests and time fill it, resends draw from it. `at` is the time of the last change."""
 

@@ -12,14 +12,15 @@ upstream.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import UpstreamFault, UpstreamReply
 from proxy.core.tool_errors.backoff import UPSTREAM_FAULTS, BudgetPolicy, is_server_error
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class BreakerPolicy:
     """The conditions under which a breaker opens. Times are in seconds.
 
@@ -36,7 +37,7 @@ class BreakerPolicy:
     probes: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ConcurrencyPolicy:
     """How many calls an upstream gets at a time. Up to `queue` further ones wait, each for at most `wait` seconds."""
 
@@ -50,7 +51,7 @@ class ConcurrencyPolicy:
         return self.limit if self.queue is None else self.queue
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class GuardPolicy:
     """The guards in front of one upstream; None means no breaker, or no limit."""
 
@@ -60,7 +61,7 @@ class GuardPolicy:
 
 
 # --- the states -------------------------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
+@value_class
 class Closed:
     """Calls go through. The window has two halves: the current one since `begun`, and the one `before` it."""
 
@@ -73,7 +74,7 @@ class Closed:
     failures_before: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Open:
     """Nothing goes through until `until`, on the monotonic clock."""
 
@@ -81,7 +82,7 @@ class Open:
     until: float
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class HalfOpen:
     """Probes go through: how many are under way, and how many succeeded."""
 

@@ -15,13 +15,14 @@ What a tool says is never quoted as it is: its words are masked, freed of secret
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from proxy.core.check.validation import Check
 from proxy.core.display.secrets import find_sensitive_names
 from proxy.core.json.jsontext import find_at_pointer
 from proxy.core.model.codes import TYPE_MISMATCH
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import FeedbackLimits, JsonValue, Pointer, Violation
 from proxy.core.tool_errors.dialects import DIALECTS
 from proxy.core.tool_errors.error_body import ErrorBody, find_code_of_words, find_expected_type, open_body
@@ -63,7 +64,7 @@ _SENTENCES: Final = re.compile(r"(?<=[.;!?])\s+|\n")
 _MOST_SENTENCES: Final = 200
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Complaint:
     """A tool's complaint about the arguments that it was sent.
 

@@ -11,10 +11,10 @@ text's length. A pattern begins with fixed words wherever its framework allows i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from proxy.core.model import codes
+from proxy.core.model.value_class import value_class
 from proxy.core.tool_errors.readers import Reader, make_items_reader, make_map_reader, make_phrase_reader
 
 # --- Go ---------------------------------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ SENTENCE: Final[Reader] = make_phrase_reader(
 
 
 # --- the table --------------------------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
+@value_class
 class Dialect:
     """One form of complaint. `samples` are the files that show it.
 

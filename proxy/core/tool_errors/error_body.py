@@ -21,6 +21,7 @@ from typing import Final
 from proxy.core.json.jsontext import parse
 from proxy.core.model import codes
 from proxy.core.model.codes import ViolationCode
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonProblem, JsonValue
 
 # The bytes that are read; an error names its cause early.
@@ -51,7 +52,7 @@ _SPOKEN: Final = frozenset([
 _TAG: Final = re.compile(r"<[^<>]{0,300}>")
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ErrorBody:
     """The content of an error body. `texts` are its words, in order; `values` are all objects and lists in it,
     outermost first. `prose` is False for an HTML page, whose words are not sentences about the call."""

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
 from proxy.core.display.graphemes import cut, escape
-from proxy.core.display.preview import MASK, clean_text, is_secret_name, is_secret_path
-from proxy.core.display.secrets import repeats_value
+from proxy.core.display.preview import MASK, clean_text, is_secret_path
+from proxy.core.display.secrets import is_secret_name, repeats_value
 from proxy.core.explain.expectation import describe_expectation
 from proxy.core.explain.places import list_members
 from proxy.core.json.jsontext import dumps, name_json_type
 from proxy.core.model import codes
 from proxy.core.model.codes import ViolationCode
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import ABSENT, Absent, FeedbackLimits, JsonValue, Pointer, Violation
 from proxy.core.schema.nodes import Node
 from proxy.core.tool_errors.dialects import Dialect
@@ -40,7 +40,7 @@ _MOST_VALUES: Final = 50_000
 _NAME: Final = re.compile(r"[\w$@:.\[\]-]{1,64}")
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Tool:
     """What claims are compared with: the arguments, how they may be shown, and the secret texts among them.
 
@@ -93,7 +93,7 @@ def list_secrets(sent: JsonValue, limits: FeedbackLimits) -> tuple[str, ...] | N
 
 
 # --- from claims to violations --------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
+@value_class
 class _Finding:
     claim: Claim
     code: ViolationCode | None

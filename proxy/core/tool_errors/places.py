@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
@@ -18,6 +17,7 @@ from proxy.core.check.validation import Check
 from proxy.core.display.suggestions import fold_name
 from proxy.core.explain.places import find_child, list_members
 from proxy.core.json.jsontext import FRACTIONS, name_json_type, write_number
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import ABSENT, JsonValue, Pointer
 from proxy.core.rules.facts import applies_always
 from proxy.core.schema.nodes import Node
@@ -73,7 +73,7 @@ def rename_url_places(answer: JsonValue, named: Mapping[tuple[str, str], str]) -
     return changed
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Located:
     """The place of a claim. `known`: it is one of the sent arguments or of the schema."""
 

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from typing import Final
 
 from proxy.core.model.codes import ViolationCode
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue
 from proxy.core.tool_errors.error_body import ErrorBody, find_code_of_kind
 
@@ -33,7 +33,7 @@ _MOST_MATCHES: Final = 40
 _DEEPEST_MAP: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Claim:
     """One complaint about one place, in the framework's terms.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -18,8 +19,8 @@ from proxy.extensions.access.metadata import name_metadata
 from proxy.extensions.access.pins.pins_section import find_withheld
 from proxy.extensions.access.tokens.issuer_keys import MAX_ANSWER, IssuerKeys
 from proxy.extensions.access.tokens.signed_tokens import SignedTokens
+from proxy.extensions.outgoing.outgoing_client import OutgoingClient
 from proxy.interfaces import RouteAccess, Services, UpstreamRequest
-from proxy.outgoing import OutgoingClient
 from proxy.routing import name_routes
 from proxy.telemetry.logs import Log
 from proxy.telemetry.metric_table import Label, MetricRow
@@ -106,10 +107,10 @@ class AccessServices:
             self._lost.setdefault((reason,), 0.0)
         return FileAudit(Path(where), self._base.clock.wall, self._log, self._lost)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Writes the decisions that are queued."""
         for audit in self._audits.values():
-            audit.close()
+            await asyncio.to_thread(audit.close)
 
 
 async def fetch(url: str) -> bytes | str:

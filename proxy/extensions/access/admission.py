@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from proxy.core.contract.definitions import Hints
 from proxy.core.json.jsontext import dumps
 from proxy.core.model import codes
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import CheckedCall, Failure, Headers, JsonValue, ToolCall
 from proxy.extensions.access.audit import Audit
 from proxy.extensions.access.core.access_rules import (
@@ -32,7 +33,7 @@ _ONE: Final = "This route asks for one bearer token."
 _NOT_ITS: Final = "the issuer is not one of this route"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class RouteAdmission:
     """Implements `RouteAccess`. `tokens` None: the route takes no signed token. `allow` None: who is admitted may call
     anything. `metadata`: the address of the route's metadata (RFC 9728), '' where it has none.
@@ -117,7 +118,7 @@ class RouteAdmission:
         return Admitted(caller.token, calls=AllowedCalls(self.route, caller, rules, self.audit), caller=caller.key)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class AllowedCalls:
     """Implements `CallAccess`: what the `rules` that fit a caller allow."""
 

@@ -15,9 +15,9 @@ from proxy.core.model.values import JsonValue
 from proxy.extensions.console.calls_page import MOST_ENTRIES, USUAL_SORT
 from proxy.extensions.console.event_stream import follow_workers
 from proxy.extensions.console.overview_page import MOST_CHANGES
+from proxy.extensions.workers.pages import NOBODY, Answer, ask_all, gather_pages, group_rows, make_target
+from proxy.extensions.workers.supervisor import WorkerPool
 from proxy.server.admin.page import EventPage, Page, PageRequest, refuse_question
-from proxy.server.workers.pages import NOBODY, Answer, ask_all, gather_pages, group_rows, make_target
-from proxy.server.workers.supervisor import WorkerPool
 from proxy.telemetry.recent.ring import SORTS
 
 _BAR: Final = 15

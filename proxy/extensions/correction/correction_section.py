@@ -16,7 +16,6 @@ from proxy.config.files.source import Files
 from proxy.config.mistakes import join_words, suggest_word
 from proxy.config.model import Address, Config, RouteEntry, UpstreamConfig
 from proxy.config.sections.units import read_seconds, read_size, read_switch
-from proxy.core.contract.correction import Layer
 from proxy.core.display.placeholders import find_placeholders
 from proxy.core.json.jsontext import make_decimal
 from proxy.core.model.values import JsonValue, Pointer
@@ -29,6 +28,7 @@ from proxy.extensions.correction.core.settings import (
     DebugStore,
     TrajectoryLimits,
 )
+from proxy.extensions.correction.core.words import Layer
 
 Written = Mapping[str, JsonValue]
 

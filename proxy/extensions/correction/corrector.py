@@ -15,7 +15,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from proxy.core.contract.correction import Asked, BudgetKind, Layer
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.display.secrets import mask_credentials
 from proxy.core.json.jsontext import dumps, format_pointer
@@ -33,6 +32,7 @@ from proxy.core.tool_errors.backoff import compute_pause
 from proxy.extensions.correction import changes, questions, verdicts
 from proxy.extensions.correction.core.correction_policy import Scope, find_policy
 from proxy.extensions.correction.core.settings import CorrectionSettings
+from proxy.extensions.correction.core.words import Asked, BudgetKind, CorrectionQuestion, Layer
 from proxy.extensions.correction.endpoint import Answered, Budgets, Endpoint
 from proxy.extensions.correction.failing_job import find_failing_elsewhere
 from proxy.extensions.correction.questions import find_forms
@@ -40,7 +40,7 @@ from proxy.extensions.correction.record import CorrectionRecorder, DebugLog
 from proxy.extensions.correction.rules import Action, asks, may_go_again, may_have_run
 from proxy.extensions.correction.trajectory import GatheredStream, Trajectories, Trajectory
 from proxy.extensions.correction.verdicts import ModelVerdict, Unusable, Usage
-from proxy.interfaces import CallRoute, CorrectionQuestion, Services, Stumble, TryCall
+from proxy.interfaces import CallRoute, Services, Stumble, TryCall
 
 # The most bytes of JSON for one character of a prompt.
 _ESCAPED: Final = 6
@@ -245,7 +245,7 @@ class ModelCorrector:
             meant = body if isinstance(body, Asked) else Asked.UNUSABLE
         outcome = Asked.DELIVERED if isinstance(meant, ToolCall) else meant
         question = CorrectionQuestion(
-            layer, outcome, seconds, run.independent, None, usage.prompt, usage.completion, answer.format
+            layer, outcome, seconds, run.independent, None, usage.prompt, usage.completion, answer.format, started
         )  # fmt: skip
         read = verdict if isinstance(verdict, ModelVerdict) else None
         run.recorder.note_answer(run.call, question, read, _count_changes(meant, layer))

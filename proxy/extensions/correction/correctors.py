@@ -6,16 +6,16 @@ from dataclasses import replace
 from functools import partial
 
 from proxy.config.model import Config
-from proxy.core.contract.correction import BudgetKind
 from proxy.core.model.values import UpstreamFault, UpstreamReply
 from proxy.extensions.correction.core.settings import CorrectionSettings, DebugStore
+from proxy.extensions.correction.core.words import BudgetKind
 from proxy.extensions.correction.correction_section import find_correction
 from proxy.extensions.correction.corrector import ModelCorrector
 from proxy.extensions.correction.endpoint import Endpoint
 from proxy.extensions.correction.record import DebugLog
 from proxy.extensions.correction.trajectory import Trajectories
+from proxy.extensions.outgoing.outgoing_client import OutgoingClient
 from proxy.interfaces import GuardedUpstream, Services, UpstreamRequest
-from proxy.outgoing import OutgoingClient
 from proxy.server.setup.upstreams import make_settings
 from proxy.telemetry.logs import Log
 from proxy.telemetry.metrics import Metrics
@@ -44,7 +44,7 @@ class Corrections:
         )
         return replace(services, corrector=corrector)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Does nothing: nothing is queued."""
 
     def _store(self, settings: CorrectionSettings) -> DebugLog | None:

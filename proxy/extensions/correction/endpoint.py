@@ -19,15 +19,16 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from proxy.core.contract.attempts import hash_conversation
-from proxy.core.contract.correction import AnswerFormat, Asked, BudgetKind
 from proxy.core.json.contentcoding import Undecodable, decode, is_coded
 from proxy.core.json.jsontext import dumps
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Conversation, Headers, JsonValue, Rung, UpstreamFault, UpstreamReply
 from proxy.extensions.correction.core.settings import CorrectionBudget, CorrectionSettings
+from proxy.extensions.correction.core.words import AnswerFormat, Asked, BudgetKind
 from proxy.extensions.correction.questions import NO_FORM, Form
 from proxy.interfaces import Services, UpstreamRequest
 
@@ -54,7 +55,7 @@ _SEARCHED: Final = 8 * 1024
 _MOST_REFUSED: Final = 1000
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Answered:
     """The result of one question: the body of the answer or the outcome without one, and the form asked for."""
 

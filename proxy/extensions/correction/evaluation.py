@@ -10,17 +10,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
+from proxy.core.model.value_class import value_class
+
 BUNDLED: Final = "evaluation.jsonl"
 _NEEDED: Final = ("id", "tool", "schema", "sent", "expected")
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class EvaluatedCall:
     """One call, and the arguments that would be right."""
 

@@ -13,23 +13,24 @@ a form is asked without it (`Endpoint`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from importlib.resources import files
 from typing import Final
 
-from proxy.core.contract.correction import AnswerFormat, Layer
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.display.graphemes import cut, replace_surrogates
 from proxy.core.display.secrets import mask_credentials
 from proxy.core.envelope.feedback import write_feedback
 from proxy.core.explain.signature import write_signature
 from proxy.core.json.jsontext import dumps
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Failure, JsonValue, ToolCall, ToolResult
 from proxy.core.rules.facts import read_facts
 from proxy.core.schema.dialects import bundle_schema
 from proxy.core.schema.strictmode import is_strict
 from proxy.extensions.correction.core.settings import make_messages
+from proxy.extensions.correction.core.words import AnswerFormat, Layer
 from proxy.extensions.correction.rules import find_status
 
 # The most characters of arguments and of a schema that are sent: a model cannot use more.
@@ -86,7 +87,7 @@ _LONGEST: Final = 16 * 1024
 _NAME: Final = "correction"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Form:
     """One value of `response_format`, and what it is called in logs."""
 

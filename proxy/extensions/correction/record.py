@@ -24,13 +24,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from proxy.core.contract.correction import Asked, Layer
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import Failure, JsonValue, ToolCall
 from proxy.extensions.correction.core.settings import DebugStore
+from proxy.extensions.correction.core.words import Asked, CorrectionQuestion, Layer
 from proxy.extensions.correction.rules import find_status, is_type_error
 from proxy.extensions.correction.verdicts import ModelVerdict
-from proxy.interfaces import CallRecord, CorrectionQuestion, Event
+from proxy.interfaces import CallRecord, Event
 
 # The outcome of a question until its proposed call has run.
 _PROPOSED: Final = "proposed"
@@ -42,10 +42,11 @@ class CorrectionRecorder:
     def __init__(self, record: CallRecord, now: Callable[[], float]) -> None:
         self._record = record
         self._now = now
+        self._questions: list[CorrectionQuestion] = []
 
     def count(self, layer: Layer) -> int:
         """How many questions of a layer were asked about this call."""
-        return sum(question.layer is layer for question in self._record.questions)
+        return sum(question.layer is layer for question in self._questions)
 
     def note_start(self, layer: Layer, call: ToolCall, failure: Failure, independent: bool) -> None:
         """Records that a question is asked."""
@@ -64,7 +65,7 @@ class CorrectionRecorder:
         self, call: ToolCall, question: CorrectionQuestion, verdict: ModelVerdict | None, parameters: int
     ) -> None:
         """Records the answer to a question, or that there is none. `parameters`: how many would change."""
-        self._record.questions = (*self._record.questions, question)
+        self.note_skipped(question)
         proposed = question.outcome is Asked.DELIVERED
         if question.layer is Layer.SEMANTIC_RETRY:
             self._add_event(
@@ -79,13 +80,15 @@ class CorrectionRecorder:
 
     def note_skipped(self, question: CorrectionQuestion) -> None:
         """Records a question that could not be asked."""
-        self._record.questions = (*self._record.questions, question)
+        self._questions.append(question)
+        self._record.questions = tuple(self._questions)
 
     def note_result(self, call: ToolCall, delivered: bool) -> None:
         """Records the outcome of the last question: its proposed call has run."""
-        last = self._record.questions[-1]
+        last = self._questions[-1]
         if not delivered:
-            self._record.questions = (*self._record.questions[:-1], replace(last, outcome=Asked.REFUSED))
+            self._questions[-1] = replace(last, outcome=Asked.REFUSED)
+            self._record.questions = tuple(self._questions)
         if last.layer is Layer.VALIDATION_FEEDBACK:
             if delivered:
                 self._add_event("validation_feedback_success", last.layer, call)

@@ -15,12 +15,12 @@ from enum import StrEnum
 from typing import Final
 
 from proxy.core.contract import attempts as contract
-from proxy.core.contract.correction import Layer
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.model import codes
 from proxy.core.model.codes import STATUS_OF_CATEGORY, Category
 from proxy.core.model.values import Executed, Failure
 from proxy.extensions.correction.core.correction_policy import find_policy
+from proxy.extensions.correction.core.words import Layer
 
 
 class Why(StrEnum):

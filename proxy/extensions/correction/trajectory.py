@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from proxy.core.display.graphemes import cut, replace_surrogates
@@ -17,6 +17,7 @@ from proxy.core.display.secrets import mask_credentials
 from proxy.core.json.contentcoding import Undecodable, decode, is_coded
 from proxy.core.json.eventtext import read_events
 from proxy.core.json.jsontext import dumps, parse
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import (
     CheckedCall,
     Conversation,
@@ -34,7 +35,7 @@ from proxy.extensions.correction.core.settings import TrajectoryLimits
 _LOOKED_AT: Final = 64 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class TrajectoryStep:
     """One delivered call: its arguments and its result, each without secrets."""
 
@@ -43,7 +44,7 @@ class TrajectoryStep:
     result: JsonValue
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Trajectory:
     """What is known of a conversation, oldest step first. `query` is '' where the user's request is unknown."""
 

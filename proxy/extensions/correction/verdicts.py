@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Final
 
-from proxy.core.contract.correction import Layer
 from proxy.core.json.jsontext import are_equal, parse
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonProblem, JsonValue
+from proxy.extensions.correction.core.words import Layer
 from proxy.extensions.correction.rules import MATRIX, Action
 
 
@@ -32,7 +33,7 @@ class Unusable(StrEnum):
     SHAPE = "shape"  # an object, but of neither seed
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ModelVerdict:
     """A model's verdict: `whole` holds all arguments, or `changes` holds those to change; both are None where it gives
     none.
@@ -77,7 +78,7 @@ def read_content(body: bytes) -> str | Unusable:
     return content if isinstance(content, str) and content.strip() else Unusable.NOT_JSON
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Usage:
     """How many tokens a question and its answer took, by the endpoint's own count; 0 where it does not say."""
 

@@ -8,7 +8,6 @@ the rung that `rung` names. Reading this page changes nothing.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs
 
@@ -17,6 +16,7 @@ from proxy.adapters.ladder import make_conversation
 from proxy.config.mistakes import suggest_remark
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.decide import decide
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Conversation
 from proxy.extensions.guidance.core.prompt import ToolState, write_guidance
 from proxy.extensions.guidance.guidance_section import find_guidance
@@ -35,7 +35,7 @@ _TEXT: Final = "text/plain; charset=utf-8"
 _NAMED: Final = ("header", "meta", "body", "trace", "session")
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class _Served:
     """The policy of a tool on the first route that serves it, and where that route looks for a conversation id."""
 

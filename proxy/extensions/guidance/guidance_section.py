@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Literal
 
 from proxy.config.context import Context, read_named_text
@@ -13,12 +13,13 @@ from proxy.config.mistakes import join_words, suggest_word
 from proxy.config.model import Config, UpstreamConfig
 from proxy.config.sections.units import read_switch
 from proxy.core.display.placeholders import find_placeholders
+from proxy.core.model.value_class import value_class
 from proxy.extensions.guidance.core.prompt import NEEDED, PLACEHOLDERS
 
 _TEMPLATE: Final = ("guidance", "template")
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Guidance:
     """The text that agents read before they call: at most `max_chars` characters, with or without the state of the
     conversation (Compozy, `enable_dynamic_prompt_state`). `serve`: the path at which agents fetch it, '' for none.

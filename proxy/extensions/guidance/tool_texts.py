@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from proxy.config.model import Config
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.decide import decide
+from proxy.core.model.value_class import value_class
 from proxy.extensions.guidance.core.prompt import write_call_lines, write_guidance
 from proxy.extensions.guidance.guidance_section import find_guidance
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class PromptTexts:
     """Implements `ToolTexts`: the whole text, or each tool's own part of it."""
 

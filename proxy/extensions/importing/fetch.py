@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 from urllib.parse import urlsplit
 
 from proxy.config.files.source import MAX_FILE_BYTES
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Headers, UpstreamFault
 from proxy.extensions.importing.harvest import ImportProblem
+from proxy.extensions.outgoing.outgoing_client import TOO_LARGE, OutgoingClient
 from proxy.interfaces import UpstreamRequest
-from proxy.outgoing import TOO_LARGE, OutgoingClient
 from proxy.upstream import UpstreamSettings
 
 _NAME: Final = "source"  # the upstream's name, which messages leave out
@@ -28,7 +29,7 @@ def is_url(source: str) -> bool:
     return _URL.match(source) is not None
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class FetchedAnswer:
     """An answer. Header names are in lower case; a repeated header keeps its last value."""
 

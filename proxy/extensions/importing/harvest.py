@@ -9,12 +9,13 @@ change at the source.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Literal
 
 from proxy.core.check.validation import SchemaError, compile_check
 from proxy.core.contract.request_rules import RequestForm
 from proxy.core.json.jsontext import TextLimits, dumps, parse
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonProblem, JsonValue
 from proxy.core.rules.contradictions import describe_gaps
 from proxy.core.schema.dialects import normalise
@@ -32,7 +33,7 @@ class ImportProblem(Exception):  # noqa: N818 - a problem of the user's input, n
         return f"{self.message}  ({self.hint})" if self.hint else self.message
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class FoundTool:
     """A tool whose arguments can be judged. `origin` is its name at the source: `POST /book`, or an MCP tool's name.
 
@@ -58,7 +59,7 @@ def describe_unguarded(tool: FoundTool) -> str:
         return ""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class RelayedPath:
     """A path that is passed on unjudged, and why."""
 
@@ -67,7 +68,7 @@ class RelayedPath:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class LeftOut:
     """A tool or operation that gets no route. `name` is its name at the source; `why` and `hint` give the reason and a
     remedy; `method` and `path` are set if a route can refuse it with that reason."""
@@ -88,7 +89,7 @@ def flatten_text(text: str) -> str:
 Kind = Literal["openapi", "mcp"]
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Harvest:
     """One source. `upstream` is the URL for the config; `path` is the path of an MCP endpoint, else ''; `about` is one
     line about the source; `seen` names everything at the source, including what was left out or not asked for;
@@ -115,7 +116,7 @@ _ABOUT: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Recorded:
     """One source at the time of the import. `tools`: name -> (name at the source, schema); `seen`: all names at the
     source."""

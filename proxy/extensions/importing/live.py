@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final, Literal
 
 from proxy.core.json.jsontext import are_equal, dumps, format_pointer
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Headers, JsonValue, Pointer
 from proxy.extensions import find_source, load_place
 from proxy.extensions.importing.harvest import (
@@ -23,7 +24,7 @@ from proxy.extensions.importing.harvest import (
 _SHOWN: Final = 60  # characters of a value in a line of text
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class DescriptionChange:
     """One change of a schema, at `path`. `before` is None for what was added, `after` for what was removed."""
 
@@ -39,7 +40,7 @@ class DescriptionChange:
         return f"{self.kind:<8} {place}: {_shorten(self.after if self.kind == 'added' else self.before)}"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class SourceDrift:
     """The changes of one source. `changed`: tool -> the changes of its schema; `gone`: tools that the source no longer
     has -> the reason, or ''; `new`: tools that it had not before; `same`: the number of unchanged tools; `unguarded`:

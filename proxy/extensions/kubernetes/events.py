@@ -10,10 +10,11 @@ import http.client
 import json
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
+
+from proxy.core.model.value_class import value_class
 
 # Where a pod finds its service account (Kubernetes, "Accessing the Kubernetes API from a Pod").
 ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -27,7 +28,7 @@ class EventRefused(Exception):  # noqa: N818 - it says what happened
     """An Event that was not written; says why and what to do."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class PodEvents:
     """Writes Events of one pod. `host` and `port` are those of the API server; `account` is the folder with token,
     namespace and certificate of the authority."""

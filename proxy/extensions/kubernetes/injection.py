@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from proxy.core.model.value_class import value_class
 from proxy.extensions.kubernetes.services import Workload, find_unserved, redirect_service
 from proxy.extensions.kubernetes.sidecar import CONTAINER, PORT_NAME, PROBES_NAME, VOLUMES, Manifest, Sidecar
 from proxy.extensions.kubernetes.undo import Record, forget_version, set_annotation, take_back
@@ -48,7 +49,7 @@ _SUFFIX: Final = "-toolcall-proxy"
 _PREFIX: Final = "toolcall-proxy/"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class InjectionChoice:
     """What is injected, and under which names: `only` are `kind/name` or `namespace/kind/name` in lower case (empty:
     all), `namespace` is that of manifests which name none, `config_map` the name of one ConfigMap for all workloads
@@ -59,7 +60,7 @@ class InjectionChoice:
     config_map: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Injected:
     """Manifests with the sidecar, the ConfigMaps that they need as (namespace, name), and what the operator should know
     of them."""
@@ -70,7 +71,9 @@ class Injected:
 
 
 def inject_all(
-    manifests: Iterable[Manifest], sidecar: Sidecar, choice: InjectionChoice = InjectionChoice()
+    manifests: Iterable[Manifest],
+    sidecar: Sidecar,
+    choice: InjectionChoice = InjectionChoice(),  # noqa: B008 - a value, and none changes it
 ) -> Injected:
     """Injects every workload, or those of the choice. Raises InjectionError with all obstacles.
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
 import yaml
 
+from proxy.core.model.value_class import value_class
 from proxy.extensions.kubernetes.sidecar import Manifest
 from proxy.extensions.kubernetes.workloads import InjectionError, Path
 
@@ -21,7 +21,7 @@ _SEPARATOR: Final = re.compile(r"^---(?=[ \t\r\n]|$)[^\n]*\n?", re.MULTILINE)
 _LISTS: Final = ("List", "ResourceList")
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ManifestDocument:
     """One document of a stream: its text, its value (None for an empty one), and where it begins: the file's name and
     the number of lines before it."""

@@ -7,12 +7,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from proxy.config.model import Config
+from proxy.core.model.value_class import value_class
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Pod:
     """What a pod's manifest says of the proxy in it: the container ports of calls, of probes and of the operator, and
     the upstream that the readiness probe of the tool's container names ('' for none)."""

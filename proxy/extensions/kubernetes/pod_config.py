@@ -10,17 +10,19 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import ceil
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from proxy.config.files.masking import is_schema_place, may_hold_secret
 from proxy.config.files.secrets import Substitution, Unresolved
 from proxy.config.files.source import ConfigSource, Files
 from proxy.config.files.structure import describe_section
-from proxy.config.load import Loaded, is_schema_place, may_hold_secret
+from proxy.config.load import Loaded
 from proxy.config.model import Config
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.extensions.kubernetes.pod_addresses import find_pod_mistakes
 from proxy.extensions.kubernetes.sidecar import SECRET_FOLDER, Manifest, Sidecar
@@ -39,7 +41,7 @@ _TOKEN_VARIABLE: Final = "TOOLCALL_PROXY_ADMIN_TOKEN"  # noqa: S105 - the name o
 _TOKEN_FILE: Final = re.compile(r"\$\{file:([^}]+)\}")
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Given:
     """What the command line gives a pod beside the config: the image, the upstream that is the tool (None: the only
     one), the Secret, and variables (None: the key of that name in the Secret)."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from proxy.core.model.value_class import value_class
 from proxy.extensions.kubernetes.sidecar import PROBES_NAME, Manifest, Sidecar
 from proxy.extensions.kubernetes.undo import forget_version, set_annotation, take_back
 from proxy.extensions.kubernetes.workloads import (
@@ -25,7 +25,7 @@ from proxy.extensions.kubernetes.workloads import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Workload:
     """A workload of the stream: its name as `kind/name`, its namespace ('' where it names none), its pod's template,
     and the names by which its port of calls was known. `injected`: whether it has the sidecar; `by_this_run`: whether

@@ -6,8 +6,10 @@ The chart renders the same, and a test compares them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
+
+from proxy.core.model.value_class import value_class
 
 Manifest = dict[str, Any]
 
@@ -31,7 +33,7 @@ _READABLE: Final = 0o444
 _TOKEN_LASTS: Final = 3607
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Sidecar:
     """The sidecar of a pod: its image, its config's ports and times (seconds), the tool behind it, and what the pod
     gives it.

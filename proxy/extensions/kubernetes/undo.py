@@ -12,6 +12,7 @@ from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from proxy.core.model.value_class import value_class
 from proxy.extensions.kubernetes.sidecar import CONTAINER, VOLUMES, Manifest
 from proxy.extensions.kubernetes.workloads import (
     BEFORE,
@@ -131,7 +132,7 @@ def _drop_empty(mapping: Manifest, key: str) -> None:
         del mapping[key]
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class TakenBack:
     """Manifests without the sidecar, those of Services first, each with its number in the stream; the ConfigMaps that
     nothing uses any more, as `namespace/name`; and the notes for the operator."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from proxy.core.model.value_class import value_class
 from proxy.extensions.kubernetes.sidecar import CONTAINER, Manifest
 
 # Where the pod's template stands in each kind of workload.
@@ -34,7 +35,7 @@ CHECKSUM: Final = "checksum/static"
 Path = tuple[str | int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Obstacle:
     """What stands against an injection: the number of the manifest, the place in it, and a sentence with the remedy."""
 

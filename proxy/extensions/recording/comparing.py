@@ -16,6 +16,7 @@ from typing import Final, Literal
 from proxy.adapters.base import CallShape
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.json.jsontext import parse_pointer
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.rules.schema_places import nodes_at
 from proxy.extensions.recording.core.fates import CHANGES, Change, Fate, compare_fates
@@ -33,7 +34,7 @@ LINE_CHANGES: Final[tuple[LineChange, ...]] = (*CHANGES, "no_route", "cannot_tel
 ServedTools = Mapping[tuple[str, str], tuple[CallShape, ToolPolicy]]
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class LineComparison:
     """The change of a line's fate: `path` and `code` of an error or repair, and `before` and `after`, each forward or
     refuse."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from operator import attrgetter
 from typing import Any, Final
 
@@ -23,9 +23,9 @@ from proxy.adapters.base import CallShape
 from proxy.core.contract import attempts as contract
 from proxy.core.contract.policy import Mode, ToolPolicy
 from proxy.core.decide import decide
-from proxy.core.display.standins import stand_in
 from proxy.core.explain.advice import add_advice
 from proxy.core.json.jsontext import dumps, format_pointer, parse
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import (
     Conversation,
     Decision,
@@ -40,6 +40,7 @@ from proxy.core.model.values import (
     ToolResult,
 )
 from proxy.extensions.recording.core.fates import Fate, reduce_decision
+from proxy.extensions.recording.core.standins import stand_in
 from proxy.interfaces import CallRecord
 
 _HEADERS: Final = (("content-type", "application/json"), ("x-conversation-id", "replay"))
@@ -83,7 +84,7 @@ def describe_call(record: CallRecord, at: str, config: str) -> dict[str, JsonVal
     return {"at": at, **dict(zip(RECORD_FIELDS, _read_record_fields(record), strict=True)), "config": config}
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class RecordedLine:
     """The content of a line. `sent` is None where the arguments are lost."""
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from proxy.config.context import Context
 from proxy.config.files.source import Files
 from proxy.config.model import Config, UpstreamConfig
 from proxy.config.sections.units import read_size
+from proxy.core.model.value_class import value_class
 
 _SIZES: Final = ("longest", "max_size")
 _OUTCOMES: Final = ("refused", "repaired", "failed", "delivered")
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class RecordConfig:
     """Recorded calls: the file (an absolute path), whether arguments are whole or stand-ins, the recorded share of
     calls by outcome, and bounds in bytes. `keep`: how many older files are kept, packed."""

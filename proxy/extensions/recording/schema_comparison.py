@@ -30,7 +30,7 @@ from proxy.extensions.recording.line import decide_sent, explain_refusal
 from proxy.extensions.recording.record_file import read_last_lines
 from proxy.extensions.recording.record_section import RecordConfig, find_record
 from proxy.routing import Route
-from proxy.server.admin.api import list_current_tools, list_learned_tools
+from proxy.server.admin.api import list_current_tools
 from proxy.server.admin.console_data import ConsoleData
 from proxy.server.admin.page import Page, PageRequest, make_json_page, refuse_question
 from proxy.server.lifecycle import Serving
@@ -51,12 +51,20 @@ async def make_comparison_page(serving: Serving, question: PageRequest) -> Page:
     """Shows what happens to arguments (`text`), or to earlier calls (`over`), under an edited `schema`."""
     body, data = question.body, serving.console
     route, tool = str(body.get("route", "")), str(body.get("tool", ""))
-    policy = list_current_tools(serving).get((route, tool)) or list_learned_tools(serving, route).get(tool)
+    policy = list_current_tools(serving).get((route, tool)) or _find_learned(serving, route, tool)
     if data is None or policy is None:
         return refuse_question(f"no tool {tool[:128]!r} is served on the route {route[:128]!r}", 404)
     binding = serving.handler.snapshot.bindings[route]
     async with serving.comparing:
         return await compare_schema(data, find_record(serving.config), binding.route, policy, question)
+
+
+def _find_learned(serving: Serving, route: str, tool: str) -> ToolPolicy | None:
+    """A tool that the upstream of a route lists."""
+    binding = serving.handler.snapshot.bindings.get(route)
+    if binding is None or binding.route.learn is None:
+        return None
+    return binding.catalogues.get_latest(binding.route.learn).get(tool)
 
 
 async def compare_schema(

@@ -21,13 +21,13 @@ from proxy.core.contract.policy import AttemptsPolicy, ToolPolicy
 from proxy.core.json.jsontext import make_decimal
 from proxy.core.model.values import JsonValue
 from proxy.extensions import PageRow, list_added_pages, load_place
-from proxy.server.admin import dry_run
 from proxy.server.admin.attempts_page import list_attempts
 from proxy.server.admin.page import EventPage, Page, PageRequest, make_json_page, refuse_question
 from proxy.telemetry.logs import LEVELS
 
 if TYPE_CHECKING:
     from proxy.server.lifecycle import Serving
+    from proxy.telemetry.metrics import Metrics
 
 _LONGEST_DRAIN: Final = 3600.0
 _LONGEST_NAME: Final = 1000
@@ -57,8 +57,15 @@ async def _upstream_ready(serving: Serving, question: PageRequest) -> Page:
 
 
 async def _metrics(serving: Serving, _: PageRequest) -> Page:
-    content_type, text = serving.metrics.page()
+    write_page = await asyncio.to_thread(_load_metrics_page)  # calls do not wait for the first scrape's imports
+    content_type, text = write_page(serving.metrics)
     return Page(text, content_type=content_type)
+
+
+def _load_metrics_page() -> Callable[[Metrics], tuple[str, bytes]]:
+    from proxy.telemetry.metrics_page import write_page
+
+    return write_page
 
 
 # --- what is served ---------------------------------------------------------------------------------------------------
@@ -246,22 +253,6 @@ async def _show_drain(serving: Serving, _: PageRequest) -> Page:
     )
 
 
-def list_learned_tools(serving: Serving, route: str) -> Mapping[str, ToolPolicy]:
-    """Returns the tools that the upstream of a route lists; nothing for a route whose tools the config names."""
-    binding = serving.handler.snapshot.bindings.get(route)
-    if binding is None or binding.route.learn is None:
-        return {}
-    return binding.catalogues.get_latest(binding.route.learn)
-
-
-async def _validate(serving: Serving, question: PageRequest) -> Page:
-    snapshot = serving.handler.snapshot
-    found = dry_run.read_question(snapshot, question.body)
-    if isinstance(found, str):
-        return refuse_question(found)
-    return make_json_page(await dry_run.judge_question(*found, snapshot.services))
-
-
 async def _level(serving: Serving, _: PageRequest) -> Page:
     return make_json_page({"level": serving.log.level})
 
@@ -298,7 +289,6 @@ PAGES: Final[Mapping[str, Mapping[str, Callable[[Serving, PageRequest], Awaitabl
     "/-/attempts/reset": {"POST": _reset_attempts},
     "/-/reload": {"POST": _reload},
     "/-/drain": {"GET": _show_drain, "POST": _drain},
-    "/-/validate": {"POST": _validate},
     "/-/log-level": {"GET": _level, "POST": _set_level},
 }
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from proxy.config.model import AdminConfig
+from proxy.core.model.value_class import value_class
 from proxy.interfaces import CallRecord
 from proxy.telemetry.recent.kept_values import KeptValues
 from proxy.telemetry.recent.mistake_counts import MistakeCounts
@@ -18,7 +18,7 @@ from proxy.telemetry.recent.ring import KEPT_WRONG, RecentCalls
 from proxy.telemetry.recent.timeline import ChangeLog, Counts, RequestBars
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ConsoleData:
     """Implements `Observer`: the data that the console's pages show.
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from proxy.core.json.jsontext import dumps
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue
 from proxy.server.admin.operator_access import Role
 
@@ -15,7 +15,7 @@ _JSON: Final = "application/json"
 READERS: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class PageRequest:
     """A request to a page of the operator's port.
 
@@ -41,7 +41,7 @@ class PageRequest:
         return "text/event-stream" in self.accept
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Page:
     """A complete answer. `headers` are added to the usual headers and replace those of the same name."""
 
@@ -51,7 +51,7 @@ class Page:
     headers: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class EventPage:
     """An answer that is a stream of server-sent events. Each item of `events` holds whole events."""
 

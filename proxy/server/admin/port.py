@@ -14,9 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from functools import partial
 from pathlib import Path
-from typing import Final
-
-from aiohttp import web
+from typing import TYPE_CHECKING, Final
 
 from proxy.config.files.secrets import reveal_again
 from proxy.config.files.source import read_file
@@ -35,14 +33,17 @@ from proxy.server.http.headers import read_fields, split_target
 from proxy.server.listener import Listener
 from proxy.server.ports import Port, open_port
 
-# The largest body in bytes. The largest one needed is a whole call, sent to /-/validate.
+if TYPE_CHECKING:
+    from aiohttp import web
+
+# The largest body in bytes. The largest one needed is a whole call, asked about in a dry run.
 MAX_BODY: Final = 4 * 1024 * 1024
 _BODY_TIME: Final = 10.0
 _API: Final = "/-/"
 _UI: Final = "/ui/"
 # A reader may POST to these paths because they change nothing.
 _HARMLESS: Final = frozenset(
-    {"/-/validate", "/-/conversations/find"} | {path for path, page in list_added_pages() if page.is_harmless}
+    {"/-/conversations/find"} | {path for path, page in list_added_pages() if page.is_harmless}
 )
 # Seconds that the answer to a wrong token waits, so that guessing is slow.
 _WRONG_TOKEN_WAIT: Final = 0.1

@@ -11,19 +11,23 @@ import math
 import re
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from aiohttp import HttpVersion11, web
+from aiohttp import HttpVersion11
 from aiohttp.streams import StreamReader
+from aiohttp.web_protocol import RequestPayloadError
 
 from proxy.core.json.contentcoding import Undecodable, decode, is_coded, is_known
 from proxy.core.model import codes
-from proxy.core.model.fields import NO_SPELLINGS, FieldNames
+from proxy.core.model.fields import FieldNames
 from proxy.core.model.values import Fields, RawRequest, value_class
 from proxy.routing import Route
 from proxy.server.http.checks import BadRequest
 from proxy.server.http.memory import FULL, BodyMemory
 from proxy.server.http.request_head import RequestHead
+
+if TYPE_CHECKING:
+    from aiohttp import web
 
 # RFC 6839 section 3.1; one media type, as RFC 9110 section 8.3.1 has it, and no list of them.
 _OTHER_JSON: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9a-z]+/[!#$%&'*+\-.^_`|~0-9a-z]+\+json")
@@ -31,7 +35,7 @@ _OTHER_JSON: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9a-z]+/[!#$%&'*+\-.^_`|~0-9
 
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 # What reading a body raises where it broke off or is not framed as HTTP wants it.
-BROKEN: Final = (web.RequestPayloadError, ConnectionError)
+BROKEN: Final = (RequestPayloadError, ConnectionError)
 # The longest time for a body in seconds, where the route's calls have no limit.
 _LONGEST_UPLOAD: Final = 300.0
 _LATE: Final = BadRequest(codes.BAD_REQUEST, "The body did not arrive in time.", 408)
@@ -148,9 +152,8 @@ def replace_body(raw: RawRequest, body: Body) -> RawRequest:
     headers = raw.headers
     if body.decoded:
         rest = [field for field in headers if field[0] != "content-encoding"]
-        sent = headers.names if isinstance(headers, Fields) else None
-        spellings = NO_SPELLINGS if sent is None else sent.spellings
-        names = FieldNames(spellings.get(name, name) for name, _ in rest)
+        sent = headers.names.spellings if isinstance(headers, Fields) and headers.names is not None else {}
+        names = FieldNames(sent.get(name, name) for name, _ in rest)
         headers = Fields.with_names(names, [value for _, value in rest])
     return RawRequest(raw.method, raw.path, raw.query, headers, body.data, raw.params, raw.peer)
 

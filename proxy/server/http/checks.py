@@ -12,18 +12,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from aiohttp import HttpVersion10, HttpVersion11
 from aiohttp.http_exceptions import BadHttpMethod, InvalidHeader, InvalidURLError, LineTooLong
 
 from proxy.core.model.codes import BAD_REQUEST, EXPECTATION_FAILED, HEADERS_TOO_LARGE, ErrorCode
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Fields
 from proxy.server.http.request_head import RequestHead
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class BadRequest:
     """Why a request is refused before its body is parsed, in words for its sender. `status` overrides the status of
     `code`."""

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from aiohttp import web
+from aiohttp.web_response import StreamResponse
 
 from proxy.call.fast_start import SentCall, WaitingCall
 from proxy.core.envelope.headers import make_repair_headers
@@ -26,8 +26,11 @@ from proxy.server.http.framing import KnownHeads, Response, write_response
 from proxy.server.http.request_head import ParsedRequest
 from proxy.server.http.responses import make_delivery_headers
 
+if TYPE_CHECKING:
+    from aiohttp import web
+
 _known: Final = KnownHeads()
-Answered = Response | Coroutine[Any, Any, web.StreamResponse]
+Answered = Response | Coroutine[Any, Any, StreamResponse]
 
 
 class FastClient(Protocol):
@@ -107,9 +110,9 @@ class FastCall:
             self._client.hand_over()
             return
         self._release()
+        self._client.answer(data)  # first, so that the client waits for nothing that is written down of its call
         self._handler.end(self)
         self.note_end()
-        self._client.answer(data)
 
     def _write_answer(self) -> bytes | None:
         if not isinstance(self.call, SentCall) or self.call_route is None:
@@ -125,8 +128,8 @@ class FastCall:
         except ValueError:  # a control character: the task refuses it
             return None
         record = self.record
-        record.response_bytes = len(body)
-        record.stages["answer"] = self._handler.now() - started
+        record.response_bytes, record.ended = len(body), self._handler.now()
+        record.stages["answer"] = record.ended - started
         return data
 
     def _write(self, delivered: Delivered, body: bytes, cors: Headers) -> bytes:

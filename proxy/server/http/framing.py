@@ -19,11 +19,13 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
-from aiohttp import HttpVersion11, web
+from aiohttp import HttpVersion11
+from aiohttp.web_response import StreamResponse
 
 from proxy.core.model.fields import Headers
 
 if TYPE_CHECKING:
+    from aiohttp import web
     from aiohttp.abc import AbstractStreamWriter
 
 SERVER: Final = "toolcall-proxy"
@@ -48,7 +50,7 @@ _PHRASES: Final = {status.value: status.phrase for status in HTTPStatus}
 _RESET: Final = struct.pack("ii", 1, 0)
 
 
-class _OwnHead(web.StreamResponse):
+class _OwnHead(StreamResponse):
     """What both responses tell aiohttp. `lasts`: the connection goes on; `sent_to`: the request whose client has the
     head."""
 
@@ -245,7 +247,7 @@ class KnownHeads:
             return None
         before, behind, dated = known
         date = "" if dated else f"{make_date_row(int(time.time()))}\r\n"
-        rows = "".join([f"{name}: {value}\r\n" for name, value in added])
+        rows = "".join([f"{name}: {value}\r\n" for name, value in added]) if added else ""
         head = f"{before}{rows}X-Request-ID: {request_id}{behind}{len(body)}\r\n{date}\r\n"
         return head.encode("utf-8", "surrogateescape") + body
 

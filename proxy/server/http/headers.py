@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from itertools import compress
 from operator import itemgetter
-from typing import Final
+from typing import Any, Final
 
 from proxy.core.model.fields import OF_THE_CONNECTION, FieldNames
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Fields, Headers
 from proxy.server.http.request_head import RequestHead
 
@@ -75,8 +76,6 @@ _SAID_PREFIXES: Final = (_SAID_OF_THE_CLIENT, *_PATHS)
 _NEVER_FORWARDED: Final = HOP_BY_HOP | _OWN_REQUEST | _SAID
 _NEVER_RETURNED: Final = HOP_BY_HOP | _OWN_REPLY
 
-# Addresses of clients that are remembered with what this hop thinks of them.
-_MOST_CALLERS: Final = 1024
 # Names of requests that are remembered, and their characters in one request.
 _MOST_NAMES: Final = 512
 _LONGEST_NAMES: Final = 1024
@@ -147,7 +146,7 @@ def make_reply_headers(headers: Headers) -> list[tuple[str, str]]:
     return kept
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Changes:
     """What a route does to the headers of its requests: `set` replaces, `remove` drops. Names in lower case."""
 
@@ -160,7 +159,7 @@ class Changes:
         return _NEVER_FORWARDED | self.remove | {name for name, _ in self.set}
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Hop:
     """This process as a hop: its pseudonym in `Via`, and the networks whose word about earlier hops is believed."""
 
@@ -281,25 +280,16 @@ def _find_method_override(names: Collection[str]) -> str:
     return plain or next((name for name in names if "_" in name and name.replace("_", "-") in _METHODS), "")
 
 
-class Callers:
-    """A cache of the callers of a hop: nearly all requests come from a few."""
-
-    def __init__(self, hop: Hop) -> None:
-        self._hop = hop
-        self._is_trusted: dict[tuple[str, bool], Caller] = {}
-
-    def find(self, request: RequestHead) -> Caller:
-        """Returns the caller at the other end of a request's connection."""
-        peer, secure = request.protocol.peername, request.protocol.ssl_context is not None
+def find_caller(hop: Hop, request: RequestHead) -> Caller:
+    """The caller at the other end of a request's connection, which keeps it."""
+    connection: Any = request.protocol
+    caller: Caller | None = connection.caller
+    if caller is None:
+        peer, secure = connection.peername, connection.ssl_context is not None
         # A unix socket's other end is not an address: its client may have given it any name, with a line end in it.
         address = str(peer[0]) if isinstance(peer, (tuple, list)) else ""
-        caller = self._is_trusted.get((address, secure))
-        if caller is None:
-            if len(self._is_trusted) >= _MOST_CALLERS:
-                self._is_trusted.clear()
-            caller = Caller.of(self._hop, address, "https" if secure else "http")
-            self._is_trusted[address, secure] = caller
-        return caller
+        caller = connection.caller = Caller.of(hop, address, "https" if secure else "http")
+    return caller
 
 
 def _all(headers: Headers, name: str) -> list[str]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from aiohttp import web
 from aiohttp.streams import EmptyStreamReader, StreamReader
+from aiohttp.web_request import BaseRequest
+
+if TYPE_CHECKING:
+    from aiohttp import web
 
 
 class ParsedRequest:
@@ -24,4 +27,4 @@ class ParsedRequest:
         self.protocol = protocol
 
 
-RequestHead = web.BaseRequest | ParsedRequest
+RequestHead = BaseRequest | ParsedRequest

@@ -10,9 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import Final
-
-from aiohttp import web
+from typing import TYPE_CHECKING, Final
 
 from proxy.core.envelope import render_failure
 from proxy.core.envelope.headers import make_correction_headers, make_repair_headers, make_warning_headers
@@ -39,6 +37,9 @@ from proxy.server.http.framing import SERVER, Response, ResponseStream
 from proxy.server.http.headers import make_reply_headers
 from proxy.upstream import ReplyBroken
 from proxy.upstream.faults import close_body
+
+if TYPE_CHECKING:
+    from aiohttp import web
 
 NAME: Final = SERVER
 _SERVER: Final = ("Server", NAME)

@@ -13,9 +13,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from base64 import b64encode
-from typing import Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
-from aiohttp import HttpVersion11, web
+from aiohttp import HttpVersion11
 
 from proxy.core.model.codes import UPSTREAM_BAD_ANSWER
 from proxy.core.model.values import Executed, Fields, Headers, UpstreamFault, UpstreamReply
@@ -25,6 +25,9 @@ from proxy.server.http.framing import ResponseStream, write
 from proxy.server.http.headers import list_nominated, make_reply_headers
 from proxy.server.http.request_head import RequestHead
 from proxy.upstream import ReplyBroken
+
+if TYPE_CHECKING:
+    from aiohttp import web
 
 # RFC 6455 section 1.3.
 _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"

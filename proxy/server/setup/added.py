@@ -3,7 +3,6 @@ services that calls use."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Protocol
@@ -47,8 +46,8 @@ class ServiceExtender(Protocol):
     def extend(self, config: Config, services: Services) -> Services:
         """The services with what the config asks for."""
 
-    def close(self) -> None:
-        """Writes what is queued, and ends. May block for seconds, in a thread."""
+    async def close(self) -> None:
+        """Finishes what is queued, within seconds, and ends."""
 
 
 # How an extension makes it: from the services as they are without it, the log, and the metrics that it may add its rows
@@ -81,7 +80,7 @@ class ExtensionServices:
     async def close(self) -> None:
         """Ends each."""
         for each in self._made.values():
-            await asyncio.to_thread(each.close)
+            await each.close()
 
 
 def _list_policies(config: Config) -> Iterator[Policy]:

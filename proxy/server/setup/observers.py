@@ -1,41 +1,56 @@
-"""Observers of finished calls that a config turns on: traces (`Tracing`), and those of extensions.
+"""Observers of finished calls that a config turns on, all of them extensions'; one of them traces (`Tracing`).
 
 `telemetry.traces` is `auto`, `otlp` or `off`; `auto` does what the standard variables `OTEL_*` ask for, as an operator
-who sets them expects. OpenTelemetry is imported only if traces are on: off, they cost nothing.
+who sets them expects. Off, traces cost nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from proxy.config.model import Config
-from proxy.config.sections.top_level import has_otel
-from proxy.extensions import EXTENSIONS, load_place
-from proxy.interfaces import Clock, Observer, Pacing
+from proxy.core.model.value_class import value_class
+from proxy.extensions import EXTENSIONS, find_tracer, load_place
+from proxy.interfaces import Clock, Observer, Pacing, Trace
 from proxy.routing import RouteTable
 from proxy.server.handler import BeginTrace
-from proxy.server.identity import random_bits
 from proxy.telemetry.logs import Log
 from proxy.telemetry.metrics import Metrics
-
-if TYPE_CHECKING:
-    from proxy.telemetry.otlp import Traces
 
 # The longest time that a collector may delay the end of a drain or of the process.
 FLUSH: Final = 3.0
 _ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-_PROTOCOLS: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
-_SPOKEN: Final = "http/protobuf"
 
 
-@dataclass(frozen=True, slots=True)
+class Tracer(Observer, Protocol):
+    """Traces requests: an observer that begins the trace of each, as an extension makes it."""
+
+    def begin(self, traceparent: str | None, tracestate: str | None) -> Trace:
+        """Starts the trace of a request."""
+
+    async def flush(self, within: float) -> None:
+        """Exports what is queued, within so many seconds."""
+
+    async def close(self, within: float) -> None:
+        """Exports what is queued and ends, within so many seconds."""
+
+
+# How an extension makes its tracer: from the environment, the log, the metrics that it may add its rows to, and the
+# clock. None, with a log line, where it cannot be made.
+MakeTracer = Callable[[Mapping[str, str], Log, Metrics, Clock], Tracer | None]
+
+
+@value_class
 class Tracing:
     """The traces of a running proxy. While traces are off, every method does nothing."""
 
-    traces: Traces | None = None
-    observers: tuple[Observer, ...] = field(default=())
+    traces: Tracer | None = None
+
+    @property
+    def observers(self) -> tuple[Observer, ...]:
+        """The observers of finished requests."""
+        return () if self.traces is None else (self.traces,)
 
     @property
     def begin(self) -> BeginTrace | None:
@@ -62,27 +77,16 @@ def is_tracing_wanted(setting: str, environ: Mapping[str, str]) -> bool:
     return setting == "otlp" or asked
 
 
-def find_tracing_fault(environ: Mapping[str, str]) -> str | None:
-    """Returns why requested traces cannot be made, or None."""
-    if not has_otel():
-        return "the extra is not installed: pip install '.[otel]' in a clone"
-    protocol = next((environ[name] for name in _PROTOCOLS if environ.get(name)), _SPOKEN)
-    if protocol != _SPOKEN:
-        return f"OTEL_EXPORTER_OTLP_PROTOCOL asks for {protocol!r}: say {_SPOKEN}, and its port (usually 4318)"
-    return None
-
-
 def begin_tracing(setting: str, environ: Mapping[str, str], log: Log, metrics: Metrics, clock: Clock) -> Tracing:
     """Makes traces as config and environment want them. If they cannot be made, the log says why and calls go on."""
     if not is_tracing_wanted(setting, environ):
         return Tracing()
-    if (why := find_tracing_fault(environ)) is not None:
-        log.event("Traces are off", "error", reason=why)
+    row = find_tracer()
+    if not row.is_installed:
+        log.event("Traces are off", "error", reason=f"`traces` {row.absence}")
         return Tracing()
-    from proxy.telemetry.otlp import make_traces
-
-    traces = make_traces(clock, random_bits, metrics.knows, metrics.spans(), log.event)
-    return Tracing() if traces is None else Tracing(traces, (traces,))
+    make: MakeTracer = load_place(row.tracer)
+    return Tracing(make(environ, log, metrics, clock))
 
 
 class ConfiguredObserver(Protocol):

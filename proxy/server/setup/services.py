@@ -1,27 +1,22 @@
-"""The services that calls use, as the config wants them: state store, second judge, hooks, corrections, escalations.
+"""The services that calls use, as the config wants them: state store, second judge, hooks.
 
-What a service remembers outlives a reload. The rooms of hooks, corrections and escalations are loaded for the first
-config that has some.
+What a service remembers outlives a reload. The room of hooks is loaded for the first config that has some.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING
 
 from proxy.call.judging import Elsewhere
 from proxy.config.load import Loaded
 from proxy.config.mistakes import ConfigError, Mistake
-from proxy.config.model import HookEntry, OnEscalation, SecondJudging, StateConfig
+from proxy.config.model import HookEntry, SecondJudging, StateConfig
 from proxy.config.watch import find_warnings
 from proxy.core.contract.policy import ToolPolicy
-from proxy.core.model.values import Headers, JsonValue, ToolResult, UpstreamFault
-from proxy.core.second_judge.judge import Opinion
+from proxy.core.second_judge.question import Opinion
 from proxy.formatters import Formatters
 from proxy.interfaces import (
-    CallRecord,
     Clock,
     ConnectedStore,
     SecondJudge,
@@ -31,18 +26,12 @@ from proxy.interfaces import (
 from proxy.offload.pool import OffloadPool
 from proxy.second_opinion import DISAGREED, GAVE_UP, MEMORY, SecondOpinion
 from proxy.server.identity import SystemPacing
-from proxy.state import make_store
+from proxy.state import StoreChange, make_store
 from proxy.telemetry.logs import Log
 from proxy.telemetry.metrics import Metrics
-from proxy.upstream.settings import UpstreamSettings
 
 if TYPE_CHECKING:
-    from proxy.escalation import Delivery, Post
     from proxy.hooks import HookChain, HookLoadError
-    from proxy.state.fallback import StoreChange
-
-# How long one post may take, in seconds.
-_POST: Final = 10.0
 
 
 def make_services(loaded: Loaded, shared: SharedStore, log: Log, clock: Clock) -> Services:
@@ -165,60 +154,3 @@ def warn_of_addresses(log: Log, calls: int, by_address: int) -> None:
     """Most clients send no conversation id: the operator may not know what that costs."""
     remedy = "send a conversation id (docs/contract.md, Conversations); without one, attempts and caps do little"
     log.event("Most calls carry no conversation id", "warning", calls=calls, by_address=by_address, remedy=remedy)
-
-
-# --- escalations ------------------------------------------------------------------------------------------------------
-class Escalations:
-    """Tells the webhook of the config that is served. Its room is loaded for the first config that has one.
-
-    Notices that still wait when the webhook changes go to the new one; without one they are said to be lost."""
-
-    def __init__(self, log: Log) -> None:
-        self._log = log
-        self._told: OnEscalation | None = None
-        self._delivery: Delivery | None = None
-
-    def extend(self, wanted: OnEscalation | None, services: Services) -> Services:
-        """The services that tell of escalations, where the config wants that."""
-        if wanted is None:
-            if self._delivery is not None:
-                self._delivery.give_up()
-            return services
-        from proxy.escalation import Delivery, make_notice
-
-        if self._delivery is None:
-            post = _webhook(wanted.webhook)
-            self._delivery = Delivery(post, wanted.secret, services.clock, services.pacing, self._note_end)
-        elif wanted != self._told:
-            self._delivery.aim(_webhook(wanted.webhook), wanted.secret)
-        self._told = wanted
-        delivery, wall = self._delivery, services.clock.wall
-
-        def tell(result: ToolResult, record: CallRecord) -> None:
-            delivery.put(make_notice(result, record.route, record.request_id, wall()))
-
-        return replace(services, escalated=tell)
-
-    async def wait_settled(self, seconds: float) -> None:
-        """Returns when what is queued was told, or after so many seconds."""
-        if self._delivery is not None:
-            await self._delivery.wait_settled(seconds)
-
-    def _note_end(self, message_id: str, what: str, status: int) -> None:
-        level = "info" if what == "delivered" else "warning"
-        self._log.event("Escalation notice", level, id=message_id, result=what, status=status)
-
-
-def _webhook(url: str) -> Post:
-    """Posts to a URL. No redirect is followed: where a notice may go is the operator's to say."""
-    from proxy.outgoing import OutgoingClient, post_json
-
-    parts = urlsplit(url)
-    client = OutgoingClient(UpstreamSettings("on_escalation", f"{parts.scheme}://{parts.netloc}"))
-    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-
-    async def post(notice: JsonValue, headers: Headers) -> int:
-        reply = await post_json(client, target, notice, headers=headers, seconds=_POST)
-        return 0 if isinstance(reply, UpstreamFault) else reply.status
-
-    return post

@@ -8,12 +8,13 @@ the model read is composed only when somebody opens the call.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.display.preview import MASK, make_hider
+from proxy.core.display.secrets import mask_credentials, may_hold_secret
 from proxy.core.display.standins import describe_value
 from proxy.core.display.suggestions import is_same_name
 from proxy.core.envelope.feedback import write_feedback
@@ -22,6 +23,7 @@ from proxy.core.explain.advice import add_advice
 from proxy.core.explain.places import find_value
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.codes import CALL_NOT_ALLOWED, Severity
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import (
     ABSENT,
     Absent,
@@ -43,31 +45,40 @@ _LONGEST: Final = 200
 # The most texts and numbers of the sent arguments that are masked in kept texts.
 _MOST_LEAVES: Final = 256
 _SHORTEST_LEAF: Final = 3
+_NO_LEAVES: Final = (bool, Absent)
 # The outcomes of calls whose failure is worded by the tool.
 _OF_THE_TOOL: Final = frozenset({"tool_error", "upstream_error"})
 # Details of a failure that quote the upstream, which may quote the call.
 _QUOTING: Final = frozenset({"original_error", "answer_errors", "errors", "hint"})
 _NO_ARGUMENTS: Final = Document(b"", None)
+_USUAL: Final = FeedbackLimits()
 
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class KeptFailure:
-    """The errors and repairs of one call without values, and the proxy's own answer to it, if it gave one. `replaced`
-    are a model's answers before that in which the call stood, as the entry shows them."""
+    """The errors and repairs of one call without values, and the proxy's own answer to it, if it gave one. `got` says
+    of each error what type the value had; `replaced` are a model's answers before that in which the call stood, as the
+    entry shows them."""
 
-    errors: tuple[Row, ...]
+    violations: tuple[Violation, ...]
+    got: tuple[str, ...]
     repairs: tuple[Row, ...]
     answer: ToolResult | None
     policy: ToolPolicy | None
     replaced: tuple[Row, ...] = ()
 
     @property
+    def errors(self) -> list[Row]:
+        """The errors as rows, in the order of the call's own list."""
+        return [_describe_error(*pair) for pair in zip(self.violations, self.got, strict=True)]
+
+    @property
     def length(self) -> int:
         """The characters of what a client may have made long: each error's words, and the keys on the way to it."""
         length = 0
-        for each in () if self.answer is None else self.answer.failure.violations:
+        for each in self.violations:
             length += len(each.message) + len(each.hint)
             length += sum([len(step) for step in each.path if isinstance(step, str)])
         return length + (len(dumps(self.replaced)) if self.replaced else 0)
@@ -75,11 +86,11 @@ class KeptFailure:
     def fields(self) -> Row:
         """The fields that an entry shows."""
         found: Row = {}
-        if self.errors:
-            found["errors"] = [dict(each) for each in self.errors]
+        if self.violations:
+            found["errors"] = self.errors
         if self.repairs:
             found["repairs"] = [dict(each) for each in self.repairs]
-        if not self.errors and self.answer is not None:
+        if not self.violations and self.answer is not None:
             found["reason"] = self.answer.failure.message[:_LONGEST]
             if self.answer.history:
                 found["earlier"] = [line[:_LONGEST] for line in self.answer.history[-MOST_LISTED:]]
@@ -100,12 +111,17 @@ def keep_failure(record: CallRecord) -> KeptFailure:
     came = list_errors(record)[:MOST_LISTED]
     replaced = tuple([_keep_replaced(each) for each in record.replaced])
     if not came and record.result is None:  # a repaired call
-        return KeptFailure((), repairs, None, record.policy, replaced)
-    limits = FeedbackLimits() if record.policy is None else record.policy.feedback
+        return KeptFailure((), (), repairs, None, record.policy, replaced)
+    limits = _USUAL if record.policy is None else record.policy.feedback
     leaves = _list_leaves(sent)
-    mask = _mask_violation if record.outcome not in _OF_THE_TOOL else _mask_words
-    violations = tuple([mask(each, limits, leaves) for each in came])
-    errors = tuple([_describe_error(*pair) for pair in zip(violations, came, strict=True)])
+    if record.outcome in _OF_THE_TOOL:
+        violations = tuple([_mask_words(each) for each in came])
+    else:
+        texts = " ".join([text for each in came for text in (each.message, each.hint)])
+        mask = mask_credentials if may_hold_secret(texts) else str
+        quoted = [leaf for leaf in leaves if leaf in texts or "*" in leaf]  # a mask may complete one that holds a star
+        violations = tuple([_mask_violation(each, limits, quoted, mask) for each in came])
+    got = tuple([describe_value(each.value) for each in came])
     answer = None if record.result is None else _mask_result(record.result, violations, leaves)
     if answer is not None and record.code == MASK:  # the tool has named its error after a value
         answer = replace(answer, failure=replace(answer.failure, code=replace(answer.failure.code, name=MASK)))
@@ -116,7 +132,7 @@ def keep_failure(record: CallRecord) -> KeptFailure:
         details = dict.fromkeys(answer.failure.details, MASK) if by_hook else answer.failure.details
         failure = replace(answer.failure, message=MASK, hint=MASK if answer.failure.hint else "", details=details)
         answer = replace(answer, failure=failure, history=(MASK,) * len(answer.history))
-    return KeptFailure(errors, repairs, answer, record.policy, replaced)
+    return KeptFailure(violations, got, repairs, answer, record.policy, replaced)
 
 
 def _keep_replaced(answer: ReplacedAnswer) -> Row:
@@ -152,10 +168,10 @@ def _find_sent(record: CallRecord) -> JsonValue:
     return call.arguments.value if call is not None and isinstance(call.arguments, Document) else ABSENT
 
 
-def _describe_error(kept: Violation, came: Violation) -> Row:
+def _describe_error(kept: Violation, got: str) -> Row:
     found = {
-        "path": show_path(came.path), "code": came.code.name, "expected": kept.expected[:_LONGEST],
-        "got": describe_value(came.value), "message": kept.message[:_LONGEST],
+        "path": show_path(kept.path), "code": kept.code.name, "expected": kept.expected[:_LONGEST],
+        "got": got, "message": kept.message[:_LONGEST],
     }  # fmt: skip
     if kept.hint:
         found["hint"] = kept.hint[:_LONGEST]
@@ -200,11 +216,13 @@ def _list_leaves(value: JsonValue) -> tuple[str, ...]:
     while stack and looked_at < _MOST_LEAVES:
         item = stack.pop()
         looked_at += 1
-        if isinstance(item, dict):
+        if isinstance(item, str):
+            found.add(item)
+        elif isinstance(item, dict):
             stack += item.values()
         elif isinstance(item, list):
             stack += item[:_MOST_LEAVES]
-        elif item is not None and not isinstance(item, bool | Absent):
+        elif item is not None and not isinstance(item, _NO_LEAVES):
             found.add(str(item))
     return tuple(sorted([text for text in found if len(text) >= _SHORTEST_LEAF], key=len, reverse=True))
 
@@ -216,11 +234,13 @@ def _hide(text: str, leaves: Sequence[str]) -> str:
     return text
 
 
-def _mask_violation(violation: Violation, limits: FeedbackLimits, leaves: Sequence[str]) -> Violation:
+def _mask_violation(
+    violation: Violation, limits: FeedbackLimits, leaves: Sequence[str], mask: Callable[[str], str]
+) -> Violation:
     value = violation.value
-    hiding = make_hider(value, limits, path=violation.path, sensitive=True)
-    message = _hide(hiding.hide(violation.message[:4096]), leaves)
-    hint = _hide(hiding.hide(violation.hint[:4096]), leaves) if violation.hint else ""
+    hider = make_hider(value, limits, path=violation.path, sensitive=True)
+    message = _hide(mask(hider.hide_value(violation.message[:4096])), leaves)
+    hint = _hide(mask(hider.hide_value(violation.hint[:4096])), leaves) if violation.hint else ""
     shown = value if value is None or isinstance(value, Absent | bool) else MASK
     return Violation(  # `replace` takes several times as long
         violation.code, violation.path, message, violation.expected, hint, violation.severity, shown,
@@ -228,7 +248,7 @@ def _mask_violation(violation: Violation, limits: FeedbackLimits, leaves: Sequen
     )  # fmt: skip
 
 
-def _mask_words(violation: Violation, _limits: FeedbackLimits, _leaves: Sequence[str]) -> Violation:
+def _mask_words(violation: Violation) -> Violation:
     """A violation that the tool found: its words may quote what was sent in any form, and are masked whole."""
     shown = MASK if violation.expected else ""
     hint = MASK if violation.hint else ""
@@ -243,7 +263,7 @@ def _mask_result(result: ToolResult, violations: tuple[Violation, ...], leaves: 
         _hide(failure.message[:4096], leaves),
         violations,
         _hide(failure.hint[:4096], leaves),
-        dict(_mask_details(failure.details.items(), leaves)),
+        dict(_mask_details(failure.details.items(), leaves)) if failure.details else {},
         failure.status,
         failure.retryable,
         container=None if failure.container is None else replace(failure.container, attempted=None, arguments=ABSENT),

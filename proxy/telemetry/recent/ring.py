@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any, AnyStr, Final, Generic, NamedTuple
@@ -22,6 +22,7 @@ from typing import Any, AnyStr, Final, Generic, NamedTuple
 from proxy.core.contract.attempts import hash_conversation
 from proxy.core.envelope.view import show_name
 from proxy.core.json.jsontext import dumps
+from proxy.core.model.value_class import value_class
 from proxy.interfaces import CallRecord
 from proxy.telemetry.logs import build_fields, read_fields, round_milliseconds
 from proxy.telemetry.metric_table import WRONG
@@ -63,7 +64,7 @@ class KeptCall(NamedTuple):
     failure: KeptFailure | None
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class CallFilter:
     """Which entries are wanted: the one list of filters, which the operator's port and `calls` read too (`SEVERAL`,
     `SINGLE`). An empty field lets everything through; `code` is an error code or that of a violation,

@@ -10,16 +10,19 @@ llhttp receives the head up to its empty line and not a byte more; the bytes of 
 after the end of an answer are always noticed, also where llhttp would start a new message or skip a line break. A
 parser serves one answer: no pause or error reaches the next one, and the reference cycle between parser and reader
 ends with it.
+
+Most services answer call after call with the same head, at least within a second: `ReadHeads` keeps what was read of
+the latest ones.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Headers
 from proxy.upstream.http1.faults import (
     ENDLESS_INTERIM,
@@ -37,12 +40,15 @@ _START_LENGTH: Final = 9
 _BLANK: Final = b" \t"
 _TIMEOUT_HINT: Final = re.compile(rb"(?:^|[,;\s])timeout=(\d{1,9})\b", re.IGNORECASE)
 _KNOWN: Final = frozenset([b"content-length", b"transfer-encoding", b"keep-alive"])
+# Heads that an upstream's `ReadHeads` keeps, and the longest one, in bytes.
+_MOST_HEADS: Final = 64
+_LONGEST_HEAD: Final = 2048
 # Bytes of framing that a chunked answer may spend per byte of body: a one-byte chunk costs five. An upstream that
 # spends more keeps us reading for nothing.
 _CHUNK_OVERHEAD: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class AnswerLimits:
     """How much an upstream may send before the body of its answer.
 
@@ -53,6 +59,33 @@ class AnswerLimits:
     head: int = 32 * 1024
     fields: int = 128
     interim: int = 16
+
+
+class ReadHead(NamedTuple):
+    """What was read of the head of a final answer whose length it says."""
+
+    status: int
+    headers: Headers
+    length: int
+    keep_alive: bool
+    idle: float | None
+    old: bool
+
+
+class ReadHeads:
+    """What was read of the latest heads, by their bytes. All readers that share it have the same limits."""
+
+    def __init__(self) -> None:
+        self._heads: dict[bytes, ReadHead] = {}
+        self.find: Final = self._heads.get
+
+    def keep(self, head: bytes, read: ReadHead) -> None:
+        """Keeps what was read of a head, unless it is long or belongs to one client."""
+        if len(head) > _LONGEST_HEAD or b"\nset-cookie" in head.lower():
+            return
+        if len(self._heads) >= _MOST_HEADS:
+            self._heads.clear()
+        self._heads[head] = read
 
 
 class AnswerReader:
@@ -78,10 +111,13 @@ class AnswerReader:
     _coding: bytes | None = None
     _interim = _overhead = _seen = 0
 
-    def __init__(self, method: str, limits: AnswerLimits, upgrade: bool = False) -> None:
+    def __init__(
+        self, method: str, limits: AnswerLimits, upgrade: bool = False, heads: ReadHeads | None = None
+    ) -> None:
         self._method = method
         self._limits = limits
         self._upgrade = upgrade
+        self._heads = heads
 
     def _new_head(self) -> None:
         self._parser = HttpResponseParser(self)
@@ -97,7 +133,7 @@ class AnswerReader:
         if not self.begun:
             self.begun = True
             self._parts = []
-            self._new_head()
+            data = self._begin(data)
         while not self.has_head and data:
             data = self._read_head(data)
         if data:
@@ -125,6 +161,19 @@ class AnswerReader:
         self._parser = None
 
     # --- the head -----------------------------------------------------------------------------------------------------
+    def _begin(self, data: bytes) -> bytes:
+        """Begins with the first bytes; gives those behind the head, where it is whole and a known one."""
+        if self._heads is not None:
+            end = data.find(_END) + 4
+            known = self._heads.find(data[:end])
+            if known is not None:
+                self.status, self.headers, self.length, self.keep_alive, self.idle, self._old = known
+                self.has_head = True
+                self._frame()
+                return data[end:]
+        self._new_head()
+        return data
+
     def _read_head(self, data: bytes) -> bytes:
         """Reads more of the head; gives the bytes after its empty line, if `data` reaches it."""
         if self._seen < _START_LENGTH and (self._seen or not data.startswith(_STARTS[0])):
@@ -133,6 +182,7 @@ class AnswerReader:
         end = (tail + data).find(_END) + 4 - len(tail) if tail else data.find(_END) + 4
         ended = end > 3 - len(tail)
         piece, rest = (data[:end], data[end:]) if ended else (data, b"")
+        starts = not self._seen
         self._seen += len(piece)
         if self._seen > self._limits.head:
             raise ExchangeError(HEAD_TOO_LARGE)
@@ -144,7 +194,16 @@ class AnswerReader:
             return b""
         self._tail = b""
         self._end_head()
+        if starts and self.has_head:
+            self._keep_head(piece)
         return rest
+
+    def _keep_head(self, head: bytes) -> None:
+        """Keeps what was read of the head of a final answer, where the length of the body stands in it."""
+        if self._heads is not None and self.length is not None and not self._chunked and not self.switched:
+            self._heads.keep(
+                head, ReadHead(self.status, self.headers, self.length, self.keep_alive, self.idle, self._old)
+            )
 
     def _check_start(self, data: bytes) -> None:
         """Refuses starts that llhttp accepts: line breaks before the answer, RTSP, ICE, HTTP/0.9 and 2.0."""

@@ -21,12 +21,13 @@ import asyncio
 import math
 import re
 from collections.abc import AsyncIterator, Callable
+from itertools import compress
 from typing import Final
 
-from proxy.core.model.fields import NO_SPELLINGS, OF_THE_SENDER, Spellings
+from proxy.core.model.fields import NO_NAMES, OF_THE_SENDER, FieldNames
 from proxy.core.model.values import CheckedCall, Headers, UpstreamFault, UpstreamReply
 from proxy.interfaces import UpstreamRequest
-from proxy.upstream.http1.answer import AnswerLimits, AnswerReader
+from proxy.upstream.http1.answer import AnswerLimits, AnswerReader, ReadHeads
 from proxy.upstream.http1.connection import UpstreamConnection
 from proxy.upstream.http1.dial import Dialer, read_origin
 from proxy.upstream.http1.faults import BODY_BROKE, UNAVAILABLE, UNSENDABLE, ExchangeError
@@ -39,6 +40,12 @@ _LENGTH_ANYWAY: Final = frozenset(["POST", "PUT", "PATCH"])
 _METHOD: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110 section 5.6.2: a token
 _TARGET: Final = re.compile(r"[/*][!-~]*")  # origin-form or `*`: no space, no control, ASCII
 
+# The most layouts of heads that are kept for the names of a client's headers: routes have few that differ.
+_MOST_LAYOUTS: Final = 64
+# The rows of the headers of a request, each with a place for its value; and which of the headers they are, where some
+# are left out.
+Layout = tuple[str, tuple[bool, ...] | None]
+
 CHUNKED: Final = -1
 LAST_CHUNK: Final = b"0\r\n\r\n"
 
@@ -50,36 +57,53 @@ def write_head(
     headers: Headers,
     length: int,
     upgrade: str = "",
-    spellings: Spellings = NO_SPELLINGS,
+    client: FieldNames = NO_NAMES,
 ) -> bytes:
     """The bytes of a request up to its body.
 
     `length` is the body's in bytes, or `CHUNKED`. A `host` among `headers` replaces `authority`. `upgrade` is the
-    protocol to ask for. `spellings`: how the client wrote the names of headers.
-    Raises Broken(UNSENDABLE) where a line would break.
+    protocol to ask for. `client`: the names of the client's headers, which stand as it wrote them.
+    Raises ExchangeError(UNSENDABLE) where a line would break.
     """
     if not _TARGET.fullmatch(target) or not (method in _LENGTH_ANYWAY or _METHOD.fullmatch(method)):
         raise ExchangeError(UNSENDABLE)
-    lines: list[str] = []
-    spell = spellings.get
-    for name, value in headers:  # each call comes here: CPython 3.11 calls a comprehension, a loop it only goes round
-        if name not in OF_THE_SENDER:
-            lines.append(f"{spell(name, name)}: {value}")
-    if len(lines) < len(headers):
+    names, values = zip(*headers, strict=True) if headers else ((), ())
+    layouts: dict[tuple[str, ...], Layout] = client.memos.setdefault(_lay_out, {})
+    rows, sent = layouts.get(names) or _learn_layout(layouts, names, client)
+    if sent is not None:
         authority = next((value for name, value in headers if name == "host"), authority)
-    if length == CHUNKED:
-        lines.append("transfer-encoding: chunked")
-    elif length or method in _LENGTH_ANYWAY:
-        lines.append(f"content-length: {length}")
-    if upgrade:
-        lines += ("connection: upgrade", f"upgrade: {upgrade}")
-    said = authority + "".join(lines)  # searched before the line breaks are added, which is faster than counting them
+        values = tuple(compress(values, sent))
+    said = authority + "".join(values) + upgrade
     if "\n" in said or "\r" in said or "\0" in said:
         raise ExchangeError(UNSENDABLE)
-    lines += ("", "")
-    rest = "\r\n".join(lines)
+    framing = ""
+    if length == CHUNKED:
+        framing = "transfer-encoding: chunked\r\n"
+    elif length or method in _LENGTH_ANYWAY:
+        framing = f"content-length: {length}\r\n"
+    if upgrade:
+        framing += f"connection: upgrade\r\nupgrade: {upgrade}\r\n"
     # surrogateescape: bytes of a client's header that are not UTF-8 go out as they came.
-    return f"{method} {target} HTTP/1.1\r\nhost: {authority}\r\n{rest}".encode("utf-8", "surrogateescape")
+    head = f"{method} {target} HTTP/1.1\r\nhost: {authority}\r\n{rows % values}{framing}\r\n"
+    return head.encode("utf-8", "surrogateescape")
+
+
+def _learn_layout(layouts: dict[tuple[str, ...], Layout], names: tuple[str, ...], client: FieldNames) -> Layout:
+    """The layout of headers with these names, kept for the next request."""
+    layout = _lay_out(names, client)
+    if len(layouts) >= _MOST_LAYOUTS:
+        layouts.clear()
+    layouts[names] = layout
+    return layout
+
+
+def _lay_out(names: tuple[str, ...], client: FieldNames) -> Layout:
+    """The rows of headers with these names. Raises ExchangeError(UNSENDABLE) where a name would break one."""
+    sent = tuple([name not in OF_THE_SENDER for name in names])
+    spelt = [client.spellings.get(name, name).replace("%", "%%") for name in compress(names, sent)]
+    if re.search("[\r\n\0]", "".join(spelt)):
+        raise ExchangeError(UNSENDABLE)
+    return "".join([f"{name}: %s\r\n" for name in spelt]), None if all(sent) else sent
 
 
 def read_upgrade(headers: Headers) -> str:
@@ -110,6 +134,7 @@ class Http1Upstream:
     ) -> None:
         self._settings = settings
         self._limits = limits
+        self._heads = ReadHeads()
         self._loop = asyncio.get_running_loop()
         self._origin = read_origin(settings.url, settings.socket)
         dialer = Dialer(self._origin, settings.tls, server_name or settings.server_name)
@@ -126,7 +151,7 @@ class Http1Upstream:
             head = self._write_head(request)
             now = self._loop.time()
             due = now + request.timeout
-            reader = AnswerReader(request.method, self._limits)
+            reader = AnswerReader(request.method, self._limits, heads=self._heads)
             # The usual case takes one await: an idle connection exists, and the answer comes whole.
             connection = self._pool.take_idle(now)
             if connection is None or not connection.begin(reader, head, body, keep, due):
@@ -158,7 +183,8 @@ class Http1Upstream:
         connection = self._pool.take_idle(now)
         if connection is None:
             return None
-        reader, keep = AnswerReader(request.method, self._limits), self._settings.buffer
+        keep = self._settings.buffer
+        reader = AnswerReader(request.method, self._limits, heads=self._heads)
         if not connection.begin(reader, head, request.body, keep, now + request.timeout, on_ready):
             return None
         request.note_passed()
@@ -185,7 +211,7 @@ class Http1Upstream:
             origin.authority,
             request.headers,
             len(request.body),
-            spellings=request.spellings,
+            client=request.client_names,
         )
 
     def _take_whole(self, connection: UpstreamConnection, reader: AnswerReader) -> UpstreamReply | None:
@@ -213,10 +239,10 @@ class Http1Upstream:
                 request.headers,
                 length,
                 upgrade,
-                spellings=request.spellings,
+                client=request.client_names,
             )
             due = self._loop.time() + request.timeout
-            reader = AnswerReader(request.method, self._limits, bool(upgrade))
+            reader = AnswerReader(request.method, self._limits, bool(upgrade), self._heads)
             if body is None:
                 connection = await self._begin(reader, head, request.body, _AT_ONCE, due)
                 request.note_passed()

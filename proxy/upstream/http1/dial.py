@@ -10,18 +10,18 @@ import ipaddress
 import socket
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
+from proxy.core.model.value_class import value_class
 from proxy.upstream.http1.connection import UpstreamConnection
 from proxy.upstream.http1.faults import CONNECT_ERRORS, ExchangeError, connect_fault
 
 _PORTS: Final = {"http": 80, "https": 443}
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Origin:
     """`host` and `port` to connect to, or the path of a unix `socket`; `authority` is the Host header.
 

@@ -126,7 +126,7 @@ def test_text_waits_only_while_it_may_be_markup() -> None:
     assert [1, 1, 0, 2, 0, 0, 0] == [len(held.take(event)) for event in words[:7]]
     assert held.is_holding
     assert 4 == len(held.take(chat_words([" the tag"])[1]))
-    assert held.is_off
+    assert not held.is_holding
 
 
 def test_the_shapes_are_those_of_the_dialects() -> None:

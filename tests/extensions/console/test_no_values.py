@@ -13,8 +13,8 @@ import pytest
 
 from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
+from proxy.extensions.console.dry_run import make_dry_services
 from proxy.interfaces import Services
-from proxy.server.admin.dry_run import make_dry_services
 from tests.extensions.console.test_kept_calls import OK, REMINDERS
 from tests.serving.proxied import proxied
 from tests.serving.wire import JSON_TYPE, answer, exchange, replies, tool

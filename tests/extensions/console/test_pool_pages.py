@@ -9,8 +9,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from proxy.extensions.console.pool_pages import join_calls, merge_calls, merge_upstreams
+from proxy.extensions.workers.supervisor import WorkerPool
 from proxy.server.admin.page import EventPage, Page, PageRequest, Readers
-from proxy.server.workers.supervisor import WorkerPool
 
 
 def test_changes_of_all_workers_stand_in_the_order_of_time_and_the_last_twenty_of_a_breaker_are_shown() -> None:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from proxy.extensions.correction.core.words import CorrectionQuestion
 from proxy.interfaces import CallRecord
 from tests.serving.proxied import Proxied, proxied
 from tests.serving.wire import JSON_TYPE, Script, Seen, Tool, answer, replies, tool
@@ -69,7 +70,11 @@ class Rig:
 
     def outcomes(self) -> list[tuple[str, str]]:
         """(layer, outcome) of the last request's questions."""
-        return [(question.layer.value, question.outcome.value) for question in self.record.questions]
+        return [(question.layer.value, question.outcome.value) for question in self.questions()]
+
+    def questions(self) -> list[CorrectionQuestion]:
+        """The last request's questions."""
+        return [question for question in self.record.questions if isinstance(question, CorrectionQuestion)]
 
 
 class _Keeper:

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from proxy.core.contract.correction import BudgetKind
 from proxy.core.model.values import Conversation, Rung
 from proxy.extensions.correction.core.settings import CorrectionBudget
+from proxy.extensions.correction.core.words import BudgetKind
 from proxy.extensions.correction.endpoint import Budgets
 from proxy.interfaces import Services
 from proxy.server.identity import SystemPacing

@@ -11,8 +11,8 @@ from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
 from proxy.config.model import Config
 from proxy.config.sections.units import read_seconds, read_size, read_switch
-from proxy.core.contract.correction import CORRECTIONS, Layer
 from proxy.core.display.placeholders import find_placeholders
+from proxy.core.rules.rules import CORRECTIONS
 from proxy.extensions.correction.core.correction_policy import CorrectionPolicy, Scope, find_policy
 from proxy.extensions.correction.core.settings import (
     NEEDED,
@@ -23,6 +23,7 @@ from proxy.extensions.correction.core.settings import (
     TrajectoryLimits,
     make_messages,
 )
+from proxy.extensions.correction.core.words import Layer
 from proxy.extensions.correction.correction_section import find_correction
 from proxy.extensions.correction.questions import load_prompt
 from tests.config.test_published_schema import SCHEMA, default
@@ -192,7 +193,7 @@ def test_what_is_filled_in_is_not_looked_through_again() -> None:
 
 
 def test_corrections_are_named_by_their_layer() -> None:
-    assert {"validation_feedback", "semantic_retry"} == CORRECTIONS
+    assert {layer.value for layer in Layer} == CORRECTIONS
 
 
 def test_a_dump_masks_what_the_endpoint_is_sent_under_the_name_of_a_secret_at_any_depth(tmp_path: Path) -> None:

@@ -12,13 +12,14 @@ import yaml
 from proxy.__main__ import main
 from proxy.config.files.other_names import OTHER_NAMES
 from proxy.config.load import load
-from proxy.core.contract.correction import Asked
 from proxy.extensions.correction.core.correction_policy import find_policy
 from proxy.extensions.correction.core.settings import PLACEHOLDERS
+from proxy.extensions.correction.core.words import Asked
+from proxy.extensions.correction.correction_metrics import EVENTS
 from proxy.extensions.correction.correction_section import find_correction
 from proxy.extensions.correction.evaluation import read_bundled_cases, read_cases
 from proxy.extensions.correction.rules import ACTIVATION, Why
-from proxy.telemetry.metric_table import CORRECTION_EVENTS, METRICS
+from proxy.telemetry.metric_table import list_metrics
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "correction.md").read_text()
@@ -51,9 +52,9 @@ def test_every_placeholder_is_explained_as_the_code_has_it() -> None:
 
 
 def test_every_event_and_metric_is_named() -> None:
-    assert set(CORRECTION_EVENTS) == first_cells(r"`((?:validation_feedback_|contextual_re_resolution\.)\w+)`")
+    assert set(EVENTS) == first_cells(r"`((?:validation_feedback_|contextual_re_resolution\.)\w+)`")
     for name in re.findall(r"`(toolproxy_\w+)`", PAGE):
-        assert name in METRICS
+        assert name in list_metrics()
 
 
 def test_every_variable_of_the_seeds_has_a_key() -> None:

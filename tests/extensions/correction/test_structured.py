@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from proxy.core.contract.correction import AnswerFormat, Layer
+from proxy.extensions.correction.core.words import AnswerFormat, Layer
 from proxy.extensions.correction.questions import NO_FORM, find_forms
 from tests.collected_schemas import policy, real_tools
 from tests.extensions.correction.model import completion, rig, says
@@ -46,7 +46,7 @@ async def test_the_answer_is_asked_for_in_the_form_of_the_tools_schema() -> None
         takes({"can_fix": True, "analysis": "a", "corrected_payload": {"unit": "rankine"}}),
         takes({"unit": "kelvin"}),
     ]
-    assert AnswerFormat.STRICT is it.record.questions[0].format
+    assert AnswerFormat.STRICT is it.questions()[0].format
     fields = json.loads(next(line for line in it.proxy.log.getvalue().splitlines() if "correction.questions" in line))
     question = fields["correction.questions"][0]
     assert (True, True) == (question["forced_json_mode"], question["structured_output_strict"])
@@ -59,7 +59,7 @@ async def test_an_endpoint_that_does_not_know_the_form_is_asked_without_it_and_n
     assert ["json_schema", "json_object", None, None] == [
         asked.get("response_format", {}).get("type") for asked in it.asked()
     ]
-    assert ([200, 200], AnswerFormat.TEXT) == ([each.status for each in seen], it.record.questions[0].format)
+    assert ([200, 200], AnswerFormat.TEXT) == ([each.status for each in seen], it.questions()[0].format)
 
 
 @pytest.mark.parametrize("status", ["400 Bad Request", "401 Unauthorized", "500 Internal Server Error"])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.contract.correction import Layer
+from proxy.extensions.correction.core.words import Layer
 from proxy.extensions.correction.rules import Action
 from proxy.extensions.correction.verdicts import (
     ModelVerdict,

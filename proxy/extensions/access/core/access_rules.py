@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import fnmatchcase
 from typing import Final
 
 from proxy.core.contract.definitions import USUAL_HINTS, Hints
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import ABSENT, CheckedCall, Document, JsonValue, ToolCall
 from proxy.extensions.access.core.paths import UnclearPathError, list_readings
 from proxy.extensions.access.core.settings import AccessRule
@@ -20,7 +21,7 @@ from proxy.extensions.access.core.settings import AccessRule
 _NOTHING: Final[Mapping[str, JsonValue]] = {}
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Identity:
     """Who calls, as far as it was proven: the name of a static `token`, the `issuer` of a signed one (its name in the
     config) with its `claims`, and the names in the client's `certificate`. '' and empty where nothing was shown."""

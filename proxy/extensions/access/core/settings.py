@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from proxy.core.check.validation import Check
 from proxy.core.contract.definitions import Hints
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue
 
 # The signature algorithms that may be used, each with the kind of key and the curve that it needs (RFC 7518 section
@@ -27,7 +28,7 @@ ALGORITHMS: Final[Mapping[str, tuple[str, str]]] = {
 USUAL_ALGORITHMS: Final = ("RS256", "ES256")
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class IssuerSettings:
     """One issuer of tokens. `issuer` is its `iss`, `audience` what `aud` has to name one of, `jwks` the address of its
     keys ('': found by OpenID discovery), `required` claims that have to be there. Times in seconds: `leeway` for
@@ -44,7 +45,7 @@ class IssuerSettings:
     max_age: float = 86_400.0
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class AccessSettings:
     """The section `access`. `url`: where clients reach the proxy, '' where nothing says it. `audit`: the file of
     decisions, 'log' for the log, '' for none."""
@@ -54,7 +55,7 @@ class AccessSettings:
     audit: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class JwtSettings:
     """Whose tokens a route takes; `issuers` empty: those of all issuers. `forward`: the token goes on."""
 
@@ -67,7 +68,7 @@ class JwtSettings:
         return not self.forward
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class AccessRule:
     """Allows calls of `tools` (patterns of names, `fnmatch` in exact case) to the callers that all of its conditions
     name: `scopes` that a token has all of, `claims` with one of their values each, `tokens` of `auth.bearer`,

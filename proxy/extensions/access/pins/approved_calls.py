@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from proxy.core.contract.definitions import Hints, refuse_unapproved
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import CheckedCall, Failure, ToolCall
 from proxy.extensions.access.audit import Audit
 from proxy.extensions.access.core.access_rules import Identity
 from proxy.interfaces import CallAccess
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class WithheldTools:
     """The operations of a route that are not as approved. `hides`: they are not shown either."""
 
@@ -19,7 +18,7 @@ class WithheldTools:
     hides: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ApprovedCalls:
     """Implements `CallAccess`: calls of approved operations, as far as `others` allow them (None: all)."""
 

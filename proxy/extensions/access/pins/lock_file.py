@@ -7,7 +7,7 @@ digest of each (SHA-256 over canonical JSON), so that a file that was edited by 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import sha256
 from typing import Final, Literal
 
@@ -16,6 +16,7 @@ from proxy.core.contract.definitions import DEFINED, hash_definition
 from proxy.core.contract.listed_schema import BadSchemaError, parse_schema
 from proxy.core.display.graphemes import cut
 from proxy.core.json.jsontext import TextLimits, dumps, parse, write_canonical
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonProblem, JsonValue, Pointer
 from proxy.extensions.access.pins.hidden_text import find_hidden
 from proxy.extensions.importing.harvest import flatten_text
@@ -99,7 +100,7 @@ def _list_problems(route: str, tools: JsonValue) -> Iterator[tuple[Pointer, str]
             yield (*at, name), f"tool {name!r} of route {route!r} does not have the digest that stands beside it"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class RouteOperations:
     """The HTTP operations of a route as the config gives them, by name: the definitions of those on a plain route, and
     the requests of those that an MCP route lists."""
@@ -112,7 +113,7 @@ NO_OPERATIONS: Final = RouteOperations({}, {})
 
 
 # --- one route --------------------------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
+@value_class
 class PinnedRoute:
     """Implements `PinnedTools`."""
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from proxy.config.load import Loaded
 from proxy.config.model import Config, Listen, RouteEntry, StateConfig
 from proxy.core.contract.definitions import DEFINED
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Headers
 from proxy.extensions import find_source, load_place
 from proxy.extensions.access.pins.hidden_text import find_hidden
@@ -32,7 +33,7 @@ from proxy.server import start_serving
 _SOURCE: Final = "mcp"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class PinChange:
     """One difference between what is approved and what is listed: new, changed or gone."""
 
@@ -73,7 +74,7 @@ async def ask_servers(loaded: Loaded, names: frozenset[str], headers: Headers) -
     shown = tuple(map(_show_all, config.routes))
     plain = replace(
         config, routes=shown, listen=Listen(host="127.0.0.1", port=0), admin=None, sections={}, hooks=(), workers=1,
-        state=StateConfig(), on_escalation=None,
+        state=StateConfig(),
     )  # fmt: skip
     serving = await start_serving(replace(loaded, config=plain), log_to=io.StringIO(), environ={})
     found: dict[str, dict[str, Definition]] = {}

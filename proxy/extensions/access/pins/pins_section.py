@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, get_args
 
 from proxy.config.context import Context, read_named_text
@@ -11,6 +11,7 @@ from proxy.config.files.secrets import reveal
 from proxy.config.files.source import Files
 from proxy.config.model import Config, UpstreamConfig
 from proxy.core.contract.policy import Mode
+from proxy.core.model.value_class import value_class
 from proxy.extensions.access.pins.approved_calls import WithheldTools
 from proxy.extensions.access.pins.lock_file import FILE, Changed, LockProblem, PinnedRoute, Pins, read_lock
 from proxy.extensions.access.pins.pinned_operations import find_operations
@@ -19,7 +20,7 @@ _CHANGED: Final[Changed] = "hide"
 _WRITE: Final = "paths start at the config file's folder; `toolcall-proxy pin CONFIG` writes it"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class PinConfig:
     """The approved definitions by route, and what becomes of any other."""
 

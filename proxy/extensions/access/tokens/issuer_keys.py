@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from jwt import PyJWK
 from jwt.exceptions import PyJWTError
 
 from proxy.core.json.jsontext import parse
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue
 from proxy.extensions.access.core.settings import ALGORITHMS, IssuerSettings
 from proxy.interfaces import Clock
@@ -30,7 +30,7 @@ DISCOVERY: Final = "/.well-known/openid-configuration"
 Fetch = Callable[[str], Awaitable[bytes | str]]
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class KeysUnavailable:
     """An issuer's keys cannot be fetched now: `seconds` until they are asked for again."""
 

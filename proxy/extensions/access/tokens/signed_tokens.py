@@ -10,12 +10,12 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import jwt
 from jwt import PyJWK
 
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue
 from proxy.extensions.access.core.settings import IssuerSettings
 from proxy.extensions.access.tokens.issuer_keys import IssuerKeys, KeysUnavailable
@@ -36,14 +36,14 @@ _OPTIONS: Final[Any] = {
 _UNVERIFIED: Final[Any] = {**_OPTIONS, "verify_signature": False}
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class TokenRefused:
     """Why a token does not count: said to its client as `error_description` (RFC 6750 section 3), without any of it."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class TokenAccepted:
     """A token that counts: its issuer's name in the config, and its claims."""
 
@@ -54,7 +54,7 @@ class TokenAccepted:
 Judgement = TokenAccepted | TokenRefused | KeysUnavailable
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class _Known:
     accepted: TokenAccepted
     ends: float

@@ -11,7 +11,6 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -19,6 +18,7 @@ from urllib.parse import urlsplit
 
 from proxy.core.json.jsontext import are_equal, parse
 from proxy.core.json.textrepair import repair_text
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonProblem
 from proxy.core.rules.rules import TEXT_RULES
 from proxy.extensions.chat.cli.evaluated_answers import Calls, EvaluatedAnswer, list_bundled_turns, read_turns
@@ -28,7 +28,7 @@ WAYS: Final = ("as it comes", "plain JSON repair", "standard", "lenient")
 _LEVELS: Final = WAYS[2:]
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class AnswerResult:
     """One turn in one way. `right`: its calls are those expected, or it stayed as it was where none are; `wrong`: it
     was changed into calls that are not right; `same`: not a byte of the answer changed."""

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+from proxy.core.model.value_class import value_class
 
 Calls = tuple[tuple[str, Any], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class EvaluatedAnswer:
     """One turn. `tools` are name -> schema; `message` is the assistant's message of Chat Completions. `expected` are
     name and arguments of each call that is right; None where the turn has to stay as it is."""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from proxy.config.combinations import WrittenRoute
 from proxy.config.context import Context
 from proxy.config.files.secrets import reveal
 from proxy.config.sections.units import read_seconds, read_size
+from proxy.core.model.value_class import value_class
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ModelSettings:
     """How a route reads what passes. `max_request` and `max_answer` in bytes: longer ones are relayed unread.
     `text_calls`: what becomes a call that stands in the text of an answer: nothing, what has a model's markup, or a

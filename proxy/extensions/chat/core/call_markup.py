@@ -12,17 +12,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from proxy.core.json.jsontext import dumps
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Document, JsonProblem
 
 # Reads a text as the route reads arguments, with the repairs of its level.
 ReadText = Callable[[bytes], Document | JsonProblem]
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class TextCall:
     """A call as it stands in a text: the name, and the arguments as JSON text."""
 
@@ -30,7 +30,7 @@ class TextCall:
     arguments: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class CallMarkup:
     """One way to write calls. `sign`: how its markup begins. `opening` and `closing` stand around all calls, `call` is
     one of them. Its groups: `object` holds name and arguments, or `name` stands beside `json` or `pairs`; without one
@@ -45,7 +45,7 @@ class CallMarkup:
     pair: re.Pattern[str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class FoundText:
     """The calls in a text, and the text before them."""
 

@@ -8,9 +8,9 @@ those of tools. Of arguments it sees whether they can be an object that is JSON 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
-from dataclasses import dataclass
 from typing import Final
 
+from proxy.core.model.value_class import value_class
 from proxy.extensions.chat.core.call_markup import LONGEST, SIGNS, has_sign_at, is_example
 
 # A walk: waits (yields) for more text at its end, gives the place behind what it took, and raises _Differs.
@@ -193,7 +193,7 @@ def _take_string(coming: _Coming, at: int, *, names_tool: bool) -> _Walk:
 
 
 # --- shapes -----------------------------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
+@value_class
 class Shape:
     """The parts of a text with calls: what stands before, a call, how another one begins, and what stands behind."""
 

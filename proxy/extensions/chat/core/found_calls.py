@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from proxy.core.json.jsonspan import find_span
 from proxy.core.json.jsontext import dumps
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.extensions.chat.core.model_request import Api
 
@@ -19,7 +20,7 @@ _PARTS: Final = {Api.CHAT: "choices", Api.RESPONSES: "output", Api.MESSAGES: "co
 _SEPARATORS: Final = re.compile(r"[\s_.\-/:]+")
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class FoundCall:
     """One call of an answer. `text` holds its arguments as JSON text. `name_at` and `arguments_at` are the places in
     the answer; `is_encoded`: the API wants the arguments as a string that holds JSON. `was_plain`: they came as JSON
@@ -34,7 +35,7 @@ class FoundCall:
     was_plain: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class CallChange:
     """What becomes of one call: another name ('' for the same), other arguments (None for the same)."""
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any, Final
 
 from proxy.core.contract.listed_schema import Unparsed
 from proxy.core.json.jsontext import TRUSTED, dumps, parse
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonProblem, JsonValue
 from proxy.extensions.mcp.core.listed_tools import ListedTool, Listing
 
@@ -37,7 +38,7 @@ API_PATHS: Final = (
 _ANY_OBJECT: Final[dict[str, JsonValue]] = {"type": "object"}
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ModelRequest:
     """A request that names tools. `body` is its JSON value; `streams`: the answer comes as server-sent events. `whole`
     is the text of a request of which `body` is a part only (whole_bodies.py), else empty; `size` in bytes."""

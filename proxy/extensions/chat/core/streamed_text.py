@@ -7,10 +7,11 @@ they pass where it was none, and once the answer has ended its calls take their 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from proxy.core.json.jsontext import dumps
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.extensions.chat.core.call_prefix import TextWatch
 from proxy.extensions.chat.core.events import change_event, read_event, write_event
@@ -27,7 +28,7 @@ _FINISH: Final[Pointer] = ("choices", 0, "finish_reason")
 _BEGINNINGS: Final = ("content_block_start", "response.output_item.added", "response.content_part.added")
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class TextEvent:
     """An event: its bytes, its data, the text that it adds (None for none), and whether the answer's text ends."""
 
@@ -39,7 +40,7 @@ class TextEvent:
 
 class HeldText:
     """The text of one answer. `watch` says where calls may begin in it (None: nothing is held). `size` bytes of events
-    are held, behind `passed` characters of the text. `is_off`: nothing is held any more."""
+    are held, behind `passed` characters of the text."""
 
     def __init__(self, api: Api, watch: TextWatch | None) -> None:
         self.passed = 0
@@ -48,11 +49,6 @@ class HeldText:
         self._api = api
         self._held: list[TextEvent] = []
         self._part_at = 0  # where the text of the last part of the answer begins
-
-    @property
-    def is_off(self) -> bool:
-        """Whether nothing is held any more."""
-        return self._watch is None
 
     @property
     def text(self) -> str:

@@ -10,11 +10,12 @@ write_large_calls                calls in the place of their markup in the text
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from proxy.core.json.jsonspan import replace_value, replace_values
 from proxy.core.json.jsontext import DEFAULT_LIMITS, TRUSTED, TextLimits, dumps, join_frame, parse, split_frame
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonProblem, JsonValue, Pointer
 from proxy.extensions.chat.core.call_markup import LONGEST
 from proxy.extensions.chat.core.found_calls import FoundCall, find_calls, is_answer
@@ -68,7 +69,7 @@ def extend_request(payload: bytes, _shared: bytes = b"") -> bytes:
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
+@value_class
 class ReadAnswer:
     """What an answer says: its calls, or the text with which it ends where it has none, and its usage. `is_answer`: it
     is one of the API at all. `value` is its JSON value, None where it was read in a child."""

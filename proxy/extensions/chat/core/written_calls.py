@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from proxy.core.json.jsonspan import find_span, replace_value
 from proxy.core.json.jsontext import dumps
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.extensions.chat.core.model_request import Api
 
@@ -17,7 +18,7 @@ from proxy.extensions.chat.core.model_request import Api
 ENDS: Final = ("stop", "end_turn", "completed", None)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class AnswerText:
     """A text of an answer that may hold calls: the place of what holds it, and the place of the text itself."""
 
@@ -26,7 +27,7 @@ class AnswerText:
     text: str = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class NewCall:
     """A call as it is put into an answer. `arguments` is JSON text."""
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from proxy.core.envelope.feedback import write_feedback
 from proxy.core.explain.advice import add_advice
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Attempt, FeedbackLimits, JsonValue, Repair, ToolResult
 from proxy.extensions.chat.config.model_section import ModelSettings
 from proxy.extensions.chat.core.model_request import ModelRequest
@@ -16,7 +17,7 @@ from proxy.extensions.chat.core.whole_bodies import ReadAnswer
 from proxy.extensions.chat.server.call_judge import JudgedCall
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class JudgedAnswer:
     """One answer: its bytes and what they say, its calls, and the bytes that go on for it."""
 
@@ -36,7 +37,7 @@ class JudgedAnswer:
         return tuple(repair for call in self.calls for repair in call.repairs)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class CountedAnswer:
     """One answer to a request: its calls, and the tokens that it reports."""
 
@@ -44,7 +45,7 @@ class CountedAnswer:
     tokens: int
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Spending:
     """What the answers to one request took so far: each of them, the sum of the `usage` that they report, and the
     tokens of the latest one. `again` are the tokens of those after the first. An answer that reports none counts as one
@@ -86,14 +87,14 @@ class Spending:
         return self.answers <= retries and self.again + self.latest <= settings.retry_tokens
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class LostAnswer:
     """An answer to another question that came to nothing, with what it says of its tokens all the same."""
 
     usage: JsonValue = None
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class FinalAnswer:
     """What came of a request: the answer that goes on, and what it took."""
 

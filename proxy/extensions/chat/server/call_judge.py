@@ -7,7 +7,7 @@ of a tool whose schema cannot be used is not judged, and passes as it is.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, Literal
 
 from proxy.call.judging import Here
@@ -15,6 +15,7 @@ from proxy.core.contract.policy import BroughtTools, ToolPolicy
 from proxy.core.decide import is_ready, prepare
 from proxy.core.explain.explain import explain_unknown_tool
 from proxy.core.json.textrepair import read_document
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import (
     CheckedCall,
     Conversation,
@@ -39,7 +40,7 @@ ENCODED: Final = "arguments_text"
 WRITTEN: Final = "text_call"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class JudgedCall:
     """One call with what was found. Exactly one of `checked` and `failure` is set, unless the tool's schema cannot be
     used: then neither is, and `unusable` says why. `tool` is the tool's own name, or the one that was called where

@@ -15,10 +15,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, UpstreamReply
 from proxy.extensions.chat.core.call_prefix import TextWatch
 from proxy.extensions.chat.core.events import COMMENT, EventSplitter
@@ -45,7 +45,7 @@ FindInText = Callable[[str], Awaitable[tuple[str, list[JudgedCall]] | None]]
 AskOn = Callable[[list[JudgedCall], dict[str, JsonValue]], Awaitable["JudgedStream | LostAnswer"]]
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class StreamSteps:
     """What happens to an answer: its calls are judged, looked for in its text where `watch` (None: nowhere) sees that
     they may begin, and the model is asked again for better ones (None: not), for which it has `deadline` seconds.

@@ -8,11 +8,12 @@ be repaired.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from proxy.adapters.ladder import find_conversation
 from proxy.core.json.jsontext import dumps, parse
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import (
     Conversation,
     JsonValue,
@@ -59,7 +60,7 @@ from proxy.upstream import ReplyBroken
 from proxy.upstream.faults import close_body
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ModelExchange:
     """One request with what answers it. `note` is told of the answer that goes on, `count_unread` why one was not
     read."""

@@ -11,7 +11,7 @@ where the node is not a part of that schema.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from proxy.core.check.validation import Check
@@ -19,6 +19,7 @@ from proxy.core.display.graphemes import cut, escape
 from proxy.core.explain.tool_mistakes import CountedMistake, InventedKey, Renames, ToolMistakes
 from proxy.core.json.jsontext import format_pointer
 from proxy.core.model import codes
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.rules.schema_places import nodes_at
 from proxy.core.schema.nodes import Node
@@ -30,7 +31,7 @@ _HALF: Final = 0.50
 _REPORT: Final = "report"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Improvement:
     """One change that is worth making: the rule that found it, the place, why in words, the calls it rests on, and,
     where it is one of the schema, the whole changed schema with the number of counted calls that it lets pass."""
@@ -43,7 +44,7 @@ class Improvement:
     schema: JsonValue = field(default=None, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ImprovementRule:
     """A rule: its name, the least number of calls that it needs, and what finds improvements."""
 

@@ -16,7 +16,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median, quantiles
 from tempfile import TemporaryDirectory
@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from proxy.cli.options import HelpText
+from proxy.core.model.value_class import value_class
 from proxy.extensions import find_evaluations, load_place
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ exit codes: 0 measured, 2 the arguments, the file of cases or the endpoint's add
 """
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class EvaluationResult:
     """The result of one case in one mode. `right`: the tool received only right arguments, or nothing where no
     arguments are right; `wrong`: it received arguments that are not right."""

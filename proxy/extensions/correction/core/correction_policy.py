@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Protocol
 
-from proxy.core.contract.correction import Layer
+from proxy.core.model.value_class import value_class
+from proxy.extensions.correction.core.words import Layer
 
 POLICY_KEY: Final = "correct"
 
@@ -19,7 +19,7 @@ class Scope(StrEnum):
     ANY = "any"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class CorrectionPolicy:
     """Which corrections one tool's calls may get. `max_attempts`: questions per layer and call.
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
-from proxy.core.contract.correction import Layer
 from proxy.core.display.placeholders import fill_placeholders
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Headers, JsonValue
+from proxy.extensions.correction.core.words import Layer
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class CorrectionBudget:
     """How many questions may be asked at most, of one call, in one conversation, and in one hour, and how many tokens
     they and their answers may cost in an hour; None: any number."""
@@ -23,7 +24,7 @@ class CorrectionBudget:
     tokens_per_hour: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class TrajectoryLimits:
     """How much is remembered of a conversation: its last `steps` results of at most `max_chars` code points each, for
     `ttl` seconds after the last one, of the last `conversations`."""
@@ -34,7 +35,7 @@ class TrajectoryLimits:
     ttl: float = 1800.0
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class DebugStore:
     """The file that keeps whole prompts and answers, and its size in bytes; the older half is in `<file>.1`."""
 
@@ -42,7 +43,7 @@ class DebugStore:
     max_size: int = 10 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class CorrectionSettings:
     """The model endpoint and how it is asked. Times in seconds, sizes in bytes.
 

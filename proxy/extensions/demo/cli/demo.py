@@ -9,13 +9,14 @@ import os
 import shlex
 import signal
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from proxy.cli.operator_console import make_link, open_console
 from proxy.cli.options import HelpText
+from proxy.core.model.value_class import value_class
 
 if TYPE_CHECKING:
     from proxy.config.load import Loaded
@@ -37,7 +38,7 @@ examples:
 """
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Sample:
     """One call to paste: its request, and a remark about what it demonstrates."""
 

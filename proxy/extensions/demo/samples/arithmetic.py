@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
+from proxy.core.model.value_class import value_class
 from proxy.extensions.demo.samples.messages import (
     Field,
     SampleAnswer,
@@ -18,7 +18,7 @@ from proxy.extensions.demo.samples.messages import (
 FIELDS: Final = {"a": Field("float64"), "b": Field("float64")}
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Function:
     """One function of the container."""
 

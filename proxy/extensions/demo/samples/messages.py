@@ -14,11 +14,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
+from proxy.core.model.value_class import value_class
 
-@dataclass(frozen=True, slots=True)
+
+@value_class
 class Field:
     """One field of a request: its Go type (float64, int or string) and whether it must be there."""
 
@@ -79,7 +81,7 @@ def _refuse_unreadable(reason: str) -> SampleError:
 _STATUS: Final = {"INPUT_ERROR": 400, "NOT_FOUND": 404, "AUTH_ERROR": 401, "RATE_LIMIT": 429, "SERVICE_ERROR": 503}
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class SampleAnswer:
     """An HTTP answer: status and JSON body."""
 
@@ -87,7 +89,7 @@ class SampleAnswer:
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class SampleError:
     """Why a tool fails (GoMind ToolError). `status`, where given, replaces the status of the category."""
 

@@ -8,13 +8,13 @@ demonstration, not for planning a journey.
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cache
 from importlib.resources import files
 from math import asin, cos, radians, sin, sqrt
 from typing import Final
 
+from proxy.core.model.value_class import value_class
 from proxy.extensions.demo.samples.messages import (
     Field,
     SampleAnswer,
@@ -36,7 +36,7 @@ FIELDS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class City:
     """A city with its twelve monthly mean temperatures in degrees Celsius."""
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Final
 
 from proxy.core.contract.policy import ToolPolicy
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue
 from proxy.core.rules.facts import read_facts
 from proxy.core.schema.dialects import bundle_schema
@@ -21,7 +22,7 @@ from proxy.core.schema.nodes import Schemas
 from proxy.extensions.guidance.core.vendorschema import make_gemini_schema, make_strict_schema
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Exported:
     """Tool definitions for one vendor. `losses` read `tool: what is lost`; `left_out` names tools that cannot be
     exported, `names` those that were."""
@@ -32,7 +33,7 @@ class Exported:
     names: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class _Part:
     """The parts of one exported tool: a name the vendor accepts, a description, the adapted schema, the policy."""
 
@@ -53,7 +54,7 @@ class Strictness(Enum):
     )
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class _Vendor:
     """One vendor. `names` describes the allowed tool names. `adapt` gives the schema in the dialect, and its losses;
     `make_output` what its structured outputs take, None where it has none."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import islice
 from typing import Final
 
@@ -29,6 +29,7 @@ from proxy.core.display.placeholders import fill_placeholders
 from proxy.core.explain.examples import make_full_example, make_minimal_example
 from proxy.core.explain.signature import write_signature
 from proxy.core.json.jsontext import are_equal, dumps, make_decimal, name_json_type
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import (
     ABSENT,
     Conversation,
@@ -83,7 +84,7 @@ NEEDED: Final = frozenset({"header", "tools"})
 _ALONE: Final = re.compile(r"^[ \t]*\{\{\s*([^{}]*?)\s*\}\}[ \t]*(?:\r?\n|\Z)(?:[ \t]*\r?\n)?", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ToolState:
     """The state of a conversation with one tool: calls used (None where they are not counted) and their limit, failed
     attempts and their limit, what the last of those got wrong, and the container that has to be expanded first."""
@@ -223,7 +224,7 @@ _KINDS: Final = ("number", "missing", "boolean", "choice", "unknown", "array", "
 _UNKNOWN: Final = "anything_else"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Wrong:
     """A wrong call: what is wrong with it, in words, and the code of its first violation, or '' where it is
     repaired."""
@@ -233,7 +234,7 @@ class Wrong:
     code: str
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Lesson:
     """What a tool accepts, by example. Both fields may be empty: not every schema yields an example."""
 

@@ -31,6 +31,7 @@ from proxy.core.model.values import (
     Conversation,
     Document,
     Failure,
+    Fields,
     Headers,
     HttpReply,
     JsonProblem,
@@ -123,17 +124,17 @@ def decode_message(
         return Passthrough()
     name, arguments = found.param("name"), found.param("arguments")
     call_id = find_call_id(request, ("id",), {"id": found.id}, fresh_id)
-    named = ToolCall(
+    document = _NO_ARGUMENTS
+    if arguments is not ABSENT:
+        start, end = find_span(request.body, _ARGUMENTS)
+        document = _read_arguments(request.body[start:end], arguments, shape)
+    return ToolCall(
         name if isinstance(name, str) else "",
-        _NO_ARGUMENTS,
+        document,
         call_id,
         _find_conversation(found, request, shape),
         resend_id=_find_resend_id(found, request, call_id),
     )
-    if arguments is ABSENT:
-        return named
-    start, end = find_span(request.body, _ARGUMENTS)
-    return replace(named, arguments=_read_arguments(request.body[start:end], arguments, shape))
 
 
 def _read_arguments(text: bytes, value: JsonValue, shape: CallShape) -> Document:
@@ -175,13 +176,13 @@ def _find_resend_id(found: Message, request: RawRequest, call_id: str) -> str | 
 
 def _find_conversation(found: Message, request: RawRequest, shape: CallShape) -> Conversation:
     """The conversation of a message. `_meta` may hold a trace; session ids have no meaning since 2026-07-28."""
-    headers = request.headers
-    if found.modern:
-        headers = tuple(field for field in headers if field[0] != SESSION_HEADER)
+    headers: Headers = request.headers
+    if found.modern and request.header(SESSION_HEADER) is not None:
+        headers = tuple([field for field in headers if field[0] != SESSION_HEADER])
     traced = found.meta.get("traceparent")
     if isinstance(traced, str) and request.header("traceparent") is None:
         headers = (*headers, ("traceparent", traced))
-    seen = request if headers is request.headers else replace(request, headers=headers)
+    seen = request if headers is request.headers else replace(request, headers=Fields(headers))
     return find_conversation(seen, shape.ladder, found.params)
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from proxy.core.contract.definitions import hash_definition, read_hints
 from proxy.core.contract.listed_schema import Unparsed
 from proxy.core.json.eventtext import read_events
 from proxy.core.json.jsontext import TextLimits, dumps, join_frame, parse, split_frame
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import ABSENT, JsonValue, RawRequest
 from proxy.extensions.mcp.adapters.mcpmessage import (
     LIST,
@@ -51,7 +52,7 @@ _ACCEPT: Final = "application/json, text/event-stream"
 _META_PREFIX: Final = "io.modelcontextprotocol/"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ToolsPage:
     """One page of a list. `cursor` leads to the next page, None at the end; `ttl` in seconds, None where the server
     gives none. `digest` differs for pages read from different bytes."""

@@ -16,7 +16,7 @@ import base64
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from proxy.core.json.jsontext import (
@@ -30,6 +30,7 @@ from proxy.core.json.jsontext import (
     write_number,
 )
 from proxy.core.json.strictreader import KnownText, outline
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import ABSENT, Headers, JsonProblem, JsonValue, Pointer, RawRequest
 
 CALL: Final = "tools/call"
@@ -48,7 +49,7 @@ _MODERN: Final = "2026-07-28"
 _REVISION: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Message:
     """One message. `id` is `ABSENT` for a notification, and where no answer could repeat it; `params` may be any value.
 
@@ -81,7 +82,7 @@ class Message:
         return found if isinstance(found, dict) else {}
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class MessageBatch:
     """Several messages in one body (revision 2025-03-26). `may_pass` says that none of them calls a tool,
     `lists` that one of them asks for the list of tools."""
@@ -197,7 +198,7 @@ _CODED: Final = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL)
 _DEEPEST: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Mirror:
     """A parameter that a header repeats: its place in the arguments, and the header's name in lower case."""
 

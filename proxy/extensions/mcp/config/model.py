@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import ClassVar, Final
 
 from proxy.config.model import HeaderChanges, Policy, RouteEntry, ToolConfig, find_default
 from proxy.config.sections.units import read_switch
 from proxy.core.contract.policy import ToolPolicy
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import ABSENT, Container, JsonValue
 from proxy.extensions.mcp.core.listed_tools import LearnPolicy, Overlay, Unjudged
 from proxy.extensions.mcp.core.served_tools import ServedTools, ShownNames
@@ -20,7 +21,7 @@ _SHARED: Final = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Command:
     """An MCP server that the proxy starts and that speaks stdio. `environment` is added to the few usual variables, or
     with `pass_all` to the proxy's whole environment.
@@ -43,7 +44,7 @@ class Command:
     described: ClassVar[str] = "a process of this proxy"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ServerEntry:
     """One of several MCP servers behind one route: its name, its upstream, the path of its endpoint, the prefix of its
     tools' names, and whether it gets the clients' credentials."""
@@ -56,7 +57,7 @@ class ServerEntry:
     headers: HeaderChanges = field(default_factory=HeaderChanges)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class JoinedServers:
     """Several MCP servers as one upstream. Without `always` only names that two servers have get a prefix; `wait` is
     how long `initialize` and a list wait for one server, in seconds."""
@@ -78,7 +79,7 @@ class JoinedServers:
         return tuple(entry.name for entry in self.entries)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ServedOperations:
     """HTTP operations as the tools of one MCP server: the upstream that serves them, and each as `tools/list` shows it,
     by name."""
@@ -95,7 +96,7 @@ class ServedOperations:
         return (self.upstream,)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class McpConfig:
     """What a route does with the tools that its MCP server lists. Implements `ListedRoute` (config/model.py).
 

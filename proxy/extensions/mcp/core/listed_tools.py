@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, Literal
 
 from proxy.core.check.validation import Check
@@ -26,6 +26,7 @@ from proxy.core.contract.listed_schema import (
 from proxy.core.contract.policy import CallCap, ListedSchema, ListRules, ToolPolicy
 from proxy.core.display.secrets import find_sensitive_names
 from proxy.core.json.jsontext import JSON_TYPES, dumps
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import ABSENT, Container, ContainerFunction, JsonValue
 from proxy.core.schema.formats import USUAL, Formats
 from proxy.extensions.mcp.core.served_tools import ListedTool as ListedTool
@@ -39,7 +40,7 @@ EXPENSIVE: Final = "expensive"
 Unjudged = Literal["refuse", "forward"]
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Overlay:
     """What the operator says of one listed tool. A `policy` with a check brings its own schema; else `patch` (RFC 7396)
     is laid over the listed one. `judged` False: its calls go on unjudged."""
@@ -49,7 +50,7 @@ class Overlay:
     judged: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class LearnPolicy:
     """How a route treats the tools it learns of. `template` is the policy of a tool without an overlay.
 

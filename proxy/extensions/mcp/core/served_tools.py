@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from proxy.core.contract.definitions import Hints
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import ABSENT, JsonValue
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ListedTool:
     """A tool as its server lists it. `schema` and `output` are JSON Schemas (see `parse_schema`), `ABSENT` where there
     is none; `digest` tells two tools of one name apart. `hints`: what its server says of it. `definition`: what
@@ -54,7 +55,7 @@ class Listing:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ServedTools:
     """Which of the listed tools are served, by patterns of listed names (`fnmatch`, in exact case)."""
 
@@ -73,7 +74,7 @@ class ServedTools:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ShownNames:
     """The names that clients see. `renamed` maps the listed name of each renamed tool to the shown one, and `listed`
     maps it back."""

@@ -10,10 +10,11 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue
 from proxy.extensions.importing.harvest import ImportProblem, LeftOut
 from proxy.extensions.mcp.importing.client_entries import (
@@ -30,7 +31,7 @@ from proxy.extensions.mcp.importing.clients import CLIENTS, ClientFormat, find_s
 BACKUP: Final = ".before-toolcall-proxy"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ClientFile:
     """A client's config: its bytes and value, and its servers, which stand at `place`."""
 
@@ -51,7 +52,7 @@ class ClientFile:
         return replace_entries(self.text, self.place, entries, str(self.path), is_toml=self.is_toml)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ClientEdit:
     """The text of a client's config after an edit, the servers whose entries differ, and those that were left."""
 

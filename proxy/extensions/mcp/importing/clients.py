@@ -14,17 +14,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue
 
 # The keys under which a client's config may hold its servers.
 _PLACES: Final[tuple[tuple[str, ...], ...]] = (("mcpServers",), ("servers",), ("mcp", "servers"), ("mcp_servers",))
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ClientFormat:
     """One client. `url_key`: where the URL of a server stands, '' where it takes none; `typed`: its entries say `type`.
     `user_file` is below the user's home (`home`) or the folder of desktop applications (`apps`), or in the folder that

@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 from proxy.core.json.jsontext import dumps
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue
 from proxy.extensions.importing.files import escape_variables, write_yaml
 from proxy.extensions.importing.harvest import LeftOut, flatten_text
@@ -37,7 +37,7 @@ _HEAD: Final = """\
 """
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class McpServers:
     """The servers of a client's config: upstreams and routes by name, and what was left out."""
 

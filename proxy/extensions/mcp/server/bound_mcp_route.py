@@ -12,13 +12,14 @@ import codecs
 import math
 from base64 import b64encode
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from proxy.core.contract.definitions import Hints
 from proxy.core.contract.policy import ToolPolicy, ToolServer, UnknownTool
 from proxy.core.contract.request_rules import OperationRule
 from proxy.core.model.codes import UPSTREAM_BAD_ANSWER, UPSTREAM_REJECTED_ARGUMENTS
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import (
     CheckedCall,
     Executed,
@@ -49,7 +50,7 @@ from proxy.server.bound_route import RouteRequest
 from proxy.upstream.faults import ReplyBroken, close_body
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class _ListedCalls:
     """Implements `CallAccess` by what the newest list says of a tool. The container of all tools and the search in it
     show what the caller may see."""
@@ -81,7 +82,7 @@ class _ListedCalls:
         return None if call.tool in self.own else self.calls.refuse_answer(call, self.find_hints(call.tool))
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class McpRouteRequest:
     """Implements `CallRoute` for one decoded call. `catalogue` is None where no list of tools was learned. `names`:
     what the client calls the tools; the server gets its own names. `passed_on` is called once the server has the
@@ -157,14 +158,14 @@ class McpRouteRequest:
         listed = self.names.find(tool) or tool
         was_changed = body is not raw.body
         renamed = body if listed == tool else replace_tool_name(body, listed)
-        sent = binding.make_outgoing(raw, self.call_route.hop_fields, tool, renamed)
+        sent = binding.make_outgoing(raw, self.call_route.hop_fields, tool, renamed, math.inf, self.passed_on)
         headers = sent.headers
         if self.modern and was_changed:
             wanted = self.catalogue.mirrors(tool) if self.catalogue is not None else ()
             headers = update_headers(headers, listed, wanted, checked.value)
         elif listed != tool:
             headers = rename_in_headers(headers, listed)
-        return replace(sent, headers=headers, silence=math.inf, passed_on=self.passed_on)
+        return sent if headers is sent.headers else replace(sent, headers=headers)
 
     def find_complaint(self, checked: CheckedCall, reply: UpstreamReply) -> Failure | None:
         """Returns the failure where a result with `isError` rejects the arguments. Always None where the tools are

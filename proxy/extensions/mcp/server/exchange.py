@@ -16,8 +16,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-
-from aiohttp import web
+from typing import TYPE_CHECKING
 
 from proxy.call.context import open_context
 from proxy.call.judging import Here
@@ -75,6 +74,9 @@ from proxy.interfaces import Clock
 from proxy.server.bound_route import RouteRequest
 from proxy.server.http.responses import answer_fault, deliver, make_refusal, make_response
 from proxy.server.listed_request import ListedRequest, PassedOn, Reports
+
+if TYPE_CHECKING:
+    from aiohttp import web
 
 _JSON = (("Content-Type", "application/json"),)
 _LISTING_BATCH = "A batch must not list tools here: send tools/list in a request of its own."
@@ -165,7 +167,7 @@ class Exchange:
             asking.find_hints,
         )
         store = LateStore(mcp_request.services.store)
-        story = run_call(call, call_route, replace(mcp_request.services, store=store), record)
+        story = run_call(call, call_route, mcp_request.services.with_store(store), record)
         outcome = await story if message.modern else await self._detached.run(story)
         if isinstance(outcome, Delivered):
             policy = tools.policies.get(record.tool)
@@ -210,13 +212,16 @@ class Exchange:
             reply = self._detached.outlives(reply)
         promise = watch_promise(tools.catalogue, asking, mcp_request.record) if not outcome.failed else None
         reply = watch_answer(reply, verdict, *(() if promise is None else (promise,)))
-        if isinstance(reply.body, bytes):  # the verdict is known already; a stream's is known only at its end
+        streams = not isinstance(reply.body, bytes)
+        if not streams:  # the verdict is known already; a stream's is known only at its end
             await verdict.settle()
         try:
             reply = rewrite_challenge(self._watch_reply(reply, asking), mcp_request.call_route)
-            return await self._answer(mcp_request, replace(outcome, reply=reply))
+            delivered = outcome if reply is outcome.reply else replace(outcome, reply=reply)
+            return await self._answer(mcp_request, delivered)
         finally:
-            await self._detached.run_to_end(verdict.settle())
+            if streams:
+                await self._detached.run_to_end(verdict.settle())
 
     async def _deliver_result(
         self, mcp_request: ListedRequest, outcome: Delivered, asking: Asking, verdict: ResultVerdict

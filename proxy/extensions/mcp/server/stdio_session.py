@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from proxy.core.json.jsontext import TextLimits, dumps, parse
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import ABSENT, JsonValue
 from proxy.extensions.mcp.adapters.mcp import make_result_message
 from proxy.extensions.mcp.adapters.mcplist import read_page
@@ -80,7 +81,7 @@ class Line:
         return bool(self.message.method) and self.message.id is not ABSENT
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class _Problem:
     """Why a message got no answer: the code and text of the JSON-RPC error, whether the session is over, and whether
     the server may have done what was asked."""

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from proxy.core.json.jsontext import TextLimits, dumps
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import (
     ABSENT,
     CheckedCall,
@@ -43,7 +44,7 @@ from proxy.extensions.mcp.upstream.own_answers import (
 from proxy.interfaces import GuardedUpstream, UpstreamRequest
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class OperationsSettings:
     """What the config says of such a server. `tools` are the operations by name, as `tools/list` shows them."""
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from proxy.adapters.base import CallShape
 from proxy.core.check.validation import Check
 from proxy.core.contract.request_rules import QueryPolicy, WrittenRequest
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import ABSENT, JsonValue, RawRequest, Violation
 from proxy.extensions.operations.adapters.http_request import raw_segments, rewrite_request, write_request
 from proxy.extensions.operations.core.channels import find_unwritable
@@ -14,7 +13,7 @@ from proxy.extensions.operations.core.http.operations import RequestTemplate
 from proxy.extensions.operations.core.http_operation import HttpOperation, bind_arguments
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class BoundOperation(HttpOperation):
     """Implements `OperationRule`."""
 

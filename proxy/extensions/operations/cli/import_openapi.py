@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from proxy.extensions.importing.cli.import_ import EXIT_PROBLEM, add_import_arguments, import_source, show_operations
 
 if TYPE_CHECKING:
     from proxy.extensions.importing.harvest import Harvest
+
+RELAYS_NOTHING: Final = "--relay and --as mcp cannot stand together: an MCP client calls tools and nothing else"
 
 
 def register(kinds: Any) -> None:
@@ -35,8 +37,7 @@ def register(kinds: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Reads the description and writes the config; gives the exit code."""
     if args.serve_as == "mcp" and args.relay:
-        problem = "--relay and --as mcp cannot stand together: an MCP client calls tools and nothing else"
-        print(f"import: {problem}", file=sys.stderr)
+        print(f"import: {RELAYS_NOTHING}", file=sys.stderr)
         return EXIT_PROBLEM
     return import_source(args, lambda: _read_openapi(args))
 

@@ -20,8 +20,12 @@ def make_config_file(args: argparse.Namespace, kept: ExitStack) -> Path | None:
     from proxy.extensions.importing.cli.import_ import describe_harvest, show_operations
     from proxy.extensions.importing.files import CONFIG, make_files, write_files
     from proxy.extensions.importing.harvest import ImportProblem
+    from proxy.extensions.operations.cli.import_openapi import RELAYS_NOTHING
     from proxy.extensions.operations.importing.openapi import Choice, read_openapi
 
+    if args.relay and args.serve_as == "mcp":
+        print(f"serve: {RELAYS_NOTHING}", file=sys.stderr)
+        return None
     try:
         choice = Choice(relay=args.relay, upstream=args.upstream or "", as_mcp=args.serve_as == "mcp")
         with show_operations() as advance:

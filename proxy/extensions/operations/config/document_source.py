@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 from proxy.config.schema_sources import SourceProblem
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue
 from proxy.extensions.operations.core.http.operations import RequestTemplate
 from proxy.extensions.operations.core.openapi import import_operation, list_servers
 from proxy.extensions.operations.core.openapi_schema import OpenApiError
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class FoundOperation:
     """Implements `FoundSchema`. `base` is the path of the description's first server."""
 

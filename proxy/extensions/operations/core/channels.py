@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from proxy.core.contract.spellings import leaves_segment
@@ -23,6 +23,7 @@ from proxy.core.display.preview import clean_text
 from proxy.core.explain.explain import list_violations
 from proxy.core.model import codes
 from proxy.core.model.codes import Severity
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import ABSENT, JsonValue, Pointer, Violation
 from proxy.extensions.operations.core.http.names import (
     find_meant,
@@ -51,7 +52,7 @@ _SHOWN: Final = 60  # characters of a name in a message
 _MOST_UNKNOWN: Final = 100  # undeclared names that are told
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class JudgedChannels(Channels):
     """Implements `ChannelJudge`."""
 

@@ -12,12 +12,13 @@ and writes them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from proxy.core.check.validation import Check
 from proxy.core.contract.request_rules import QueryPolicy
 from proxy.core.json.jsontext import JSON_TYPES
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue
 from proxy.core.rules.facts import applies_always, read_facts
 from proxy.core.schema.matching import SearchGivenUp, make_matcher
@@ -26,7 +27,7 @@ from proxy.extensions.operations.core.http.operations import RequestTemplate
 from proxy.extensions.operations.core.http.parameters import Parameter
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class JudgedParameter:
     """A declared parameter with its compiled schema. `key`: the name the route's path has for it."""
 
@@ -35,7 +36,7 @@ class JudgedParameter:
     key: str
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Channels:
     """The judged parameters of one route's requests. `free`: names of the query that nothing judges, such as those of
     credentials. `judges_query` False: the query is not looked at. `strict`: undeclared names are refused."""
@@ -61,7 +62,7 @@ class Channels:
 _ALL: Final = frozenset(JSON_TYPES)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class HttpArgument:
     """One parameter among the arguments of a tool: its name there, and the schemas that judge it there."""
 
@@ -78,7 +79,7 @@ class HttpArgument:
         return readings[0]
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class HttpOperation:
     """How the calls of one tool stand in HTTP requests.
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
 
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.extensions.operations.core.http.body import find_body
 from proxy.extensions.operations.core.http.operations import RequestTemplate, merge_arguments
@@ -37,7 +37,7 @@ _WHOLE_SEGMENTS: Final = re.compile(r"(?:/(?:[^/{}?#]*|\{[^/{}]+\}))+")
 _IN_PATH: Final = re.compile(r"\{([^{}]+)\}")
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ImportedOperation:
     """One operation as a tool: the schema of all its arguments, and how they become a request. `path` is as the
     description has it. `notes` says what was read differently from how it is written."""
@@ -50,9 +50,9 @@ class ImportedOperation:
     request: RequestTemplate
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ListedOperation:
-    """One operation of a description. `name` is its operationId or ''; `in_path` are the names in its path.
+    """One operation of a description. `name` is its operationId or ''.
 
     `parameters`: those outside of a body, such as `status (query)`. `elsewhere`: the operation has servers of its own.
     """
@@ -61,13 +61,11 @@ class ListedOperation:
     method: str
     path: str
     summary: str
-    in_path: tuple[str, ...]
     parameters: tuple[str, ...]
-    takes_body: bool
     elsewhere: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class _Operation:
     name: str
     method: str
@@ -196,9 +194,7 @@ def _listed_operation(document: JsonValue, operation: _Operation) -> ListedOpera
         operation.method.upper(),
         operation.path,
         str(operation.value.get("summary") or operation.value.get("description") or ""),
-        tuple(_IN_PATH.findall(operation.path)),
         tuple(dict.fromkeys(f"{name} ({where})" for where, name in places if where not in in_body)),
-        "requestBody" in operation.value or any(where in in_body for where, _ in places),
         bool(own) and own != list_servers(document),
     )
 

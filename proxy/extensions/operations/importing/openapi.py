@@ -19,6 +19,7 @@ from proxy.config.files.source import MAX_FILE_BYTES, read_file
 from proxy.config.files.yaml12 import MAX_DEPTH, MAX_NODES, YamlError, read_yaml
 from proxy.core.check.validation import SchemaError, compile_check
 from proxy.core.json.jsontext import TextLimits, format_pointer, parse
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Headers, JsonProblem, JsonValue
 from proxy.core.schema.dialects import normalise
 from proxy.extensions.importing.fetch import fetch_description, is_url
@@ -42,7 +43,7 @@ _RELAY_HINT: Final = "--relay passes it on unjudged"
 _LIMITS: Final = TextLimits(depth=MAX_DEPTH, nodes=MAX_NODES)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Choice:
     """The user's options. `only`: patterns (`*` for anything) of names or `METHOD /path`; `relay`: relay what cannot be
     judged; `upstream`: where the tools run, '' where the description says it; `as_mcp`: serve them as the tools of an

@@ -8,9 +8,10 @@ import os
 import sys
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, Generic, TypeVar
+
+from proxy.core.model.value_class import value_class
 
 if TYPE_CHECKING:
     from proxy.extensions.recording.comparing import ServedTools
@@ -21,7 +22,7 @@ _GZIP: Final = b"\x1f\x8b"
 _TRIED: Final = 100
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ReplayInput:
     """The lines of the input, and the file behind them with its size in bytes, for the progress bar."""
 

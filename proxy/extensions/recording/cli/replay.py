@@ -11,11 +11,11 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from proxy.cli.options import HelpText
+from proxy.core.model.value_class import value_class
 from proxy.extensions.recording.cli.recorded_input import RecordedLines, ReplayInput, load_tools, open_input
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _read_switches(words: list[str]) -> dict[str, bool] | str:
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
+@value_class
 class RecordedCall:
     """One call to judge. `identity` is the line's `id`, whatever JSON it is."""
 

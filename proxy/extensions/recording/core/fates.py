@@ -6,11 +6,12 @@ compare_fates     how a second Fate of the same call differs from the first
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Literal
 
 from proxy.core.json.jsontext import format_pointer
 from proxy.core.model.codes import Severity
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Decision, Forward
 
 Change = Literal["same", "newly_accepted", "newly_refused", "other_arguments", "other_answer"]
@@ -19,7 +20,7 @@ CHANGES: Final[tuple[Change, ...]] = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Fate:
     """What became of a call. `errors` are (code, path); `words` are what the model reads of each; `code` is that of the
     failure, where no place is to blame."""

@@ -9,9 +9,9 @@ import pytest
 from redis.crc import key_slot
 
 from tests.extensions.access.rates.test_rates import OK, SCHEMA, statuses
+from tests.extensions.redis.server import Server, server
 from tests.serving.proxied import proxied
 from tests.serving.wire import replies, tool
-from tests.state.server import Server, server
 
 ROUTES = f"""
   - path: /limited

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from proxy.core.check.validation import Check
@@ -22,6 +22,7 @@ from proxy.core.decide import is_ready, prepare
 from proxy.core.display.preview import clean_text
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model import codes
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Executed, Failure, Forward, ToolCall, UpstreamFault, UpstreamReply
 from proxy.core.rules.contradictions import describe_gaps
 from proxy.core.tool_errors.classify import make_fault_failure
@@ -37,7 +38,7 @@ from proxy.extensions.mcp.core.listed_tools import (
 from proxy.extensions.mcp.core.tool_search import DESCRIBE
 from proxy.extensions.mcp.server.lists.catalogue import Catalogue, get_catalogues
 from proxy.extensions.mcp.server.lists.learner import Asked, Key, Known, Learner, ListRefused, Unlearned
-from proxy.interfaces import GuardedUpstream, JoinsServers, JudgesElsewhere
+from proxy.interfaces import GuardedUpstream, JudgesElsewhere
 from proxy.server.bound_route import RouteRequest
 from proxy.server.listed_request import Reports
 
@@ -50,7 +51,7 @@ CREDENTIALS: Final = frozenset({"authorization", "cookie", "x-api-key", "api-key
 _LONGEST: Final = 300.0
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Tools:
     """The tools by which a call is judged. `catalogue` is None where no list could be learned."""
 
@@ -66,7 +67,7 @@ class Tools:
         return frozenset((tools.container.name, *tools.own))
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Asking:
     """One client's view of one upstream: which list applies to it, and how that list is requested."""
 
@@ -117,8 +118,7 @@ class Asking:
 
     def list_servers(self) -> tuple[ToolServer, ...]:
         """Returns the servers that have the tools, where they are several."""
-        upstream = self.upstream
-        return upstream.list_servers() if isinstance(upstream, JoinsServers) else ()
+        return self.upstream.list_servers()
 
     async def tools(self, call: ToolCall) -> Tools | Failure | UpstreamReply:
         """Returns the tools to judge a call by, the upstream's own answer where it refuses this client, or the reason

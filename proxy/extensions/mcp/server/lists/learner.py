@@ -16,12 +16,13 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 from weakref import WeakValueDictionary
 
 from proxy.core.json.contentcoding import Undecodable, decode, is_coded
 from proxy.core.json.eventtext import read_events
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, UpstreamFault, UpstreamReply
 from proxy.extensions.mcp.adapters.mcplist import MAX_LIST, MAX_PAGES, ToolsPage, find_answer, make_listing
 from proxy.extensions.mcp.core.listed_tools import Listing
@@ -51,7 +52,7 @@ Asked = UpstreamReply | UpstreamFault
 Ask = Callable[[str | None, str], Awaitable[Asked]]
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Key:
     """Identifies a list: the upstream, the path and query requested there, and a hash of the credentials sent."""
 
@@ -60,7 +61,7 @@ class Key:
     credentials: str
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Known:
     """A list, when it was learned, and until when its server calls it fresh. Seconds on the monotonic clock."""
 
@@ -69,7 +70,7 @@ class Known:
     fresh_until: float
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ListRefused:
     """The upstream refuses this client. `reply` is its own answer (401, 403, an unknown session) with its whole
     body."""
@@ -78,7 +79,7 @@ class ListRefused:
     request_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Unlearned:
     """No list could be learned; `reason` says why."""
 

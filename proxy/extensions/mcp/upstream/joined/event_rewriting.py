@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from proxy.core.json.jsonspan import replace_value
 from proxy.core.json.jsontext import TextLimits, dumps, parse
 from proxy.core.model.codes import UPSTREAM_BAD_ANSWER
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import ABSENT, Executed, JsonProblem, JsonValue, Pointer, UpstreamFault, UpstreamReply
 from proxy.extensions.mcp.adapters.mcpmessage import find_missing_capability
 from proxy.extensions.mcp.upstream.joined.introduction import for_client
@@ -27,7 +28,7 @@ _ID: Final[Pointer] = ("id",)
 MOST: Final = 16 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ServerEvent:
     """One event: its id (None: without one), its other lines, and its data."""
 
@@ -187,7 +188,7 @@ class RewrittenStream:
 # --- as the client reads them -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class AnswerRewriting:
     """What changes in an answer: its id, where the request had one of our own (`own`, else ''), and `resultType`, where
     the server is of an old revision and the client is not (`completes`)."""

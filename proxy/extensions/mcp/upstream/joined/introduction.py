@@ -5,11 +5,12 @@ headers a server gets, and what a server may refuse.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from proxy.core.contract.policy import ToolServer
 from proxy.core.json.jsonspan import replace_value
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Headers, JsonValue
 from proxy.extensions.mcp.adapters.mcpmessage import (
     METHOD_HEADER,
@@ -22,7 +23,7 @@ from proxy.extensions.mcp.adapters.mcpmessage import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class JoinedServer:
     """One of the servers. `upstream` is the connection to it, `target` the path of its endpoint; `prefix` stands before
     the names of its tools and prompts. The client's credentials go on to it only with `credentials`."""
@@ -36,7 +37,7 @@ class JoinedServer:
     credentials: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class JoinedSettings:
     """All servers of one route. Times in seconds.
 
@@ -70,7 +71,7 @@ _OWN: Final = frozenset(
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Introduction:
     """How a client introduces itself to servers: its revision ('' for a client of the new ones), its capabilities, and
     who it is."""

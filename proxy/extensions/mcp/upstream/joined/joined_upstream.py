@@ -18,7 +18,7 @@ from typing import Final
 from proxy.core.contract.policy import ToolServer
 from proxy.core.json.jsonspan import replace_value
 from proxy.core.json.jsontext import dumps, parse
-from proxy.core.model.fields import NO_SPELLINGS
+from proxy.core.model.fields import NO_NAMES
 from proxy.core.model.values import (
     ABSENT,
     CheckedCall,
@@ -132,7 +132,7 @@ class JoinedUpstream:
         await self._clients.close()
 
     async def _exchange(self, request: UpstreamRequest, body: bytes, checked: CheckedCall | None) -> Answer:
-        request = replace(request, spellings=NO_SPELLINGS)
+        request = replace(request, client_names=NO_NAMES)
         match request.method:
             case "POST":
                 return await self._post(request, body, checked)

@@ -16,10 +16,11 @@ import hashlib
 import re
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from proxy.core.json.jsontext import dumps
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue
 
 # The most bare names; later names get prefixes.
@@ -111,7 +112,7 @@ _MOST_BYTES: Final = 64 * 1024 * 1024
 _MOST_LISTS: Final = 64
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ListedPage:
     """One page of one server's list. `ttl` in milliseconds, None where the server does not say."""
 

@@ -12,14 +12,15 @@ import re
 import signal
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from proxy.core.display.secrets import mask_credentials
+from proxy.core.model.value_class import value_class
 from proxy.extensions.mcp.upstream.stdio.reaper import Reaper, end_group
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class StdioSettings:
     """One command. Times in seconds, sizes in bytes.
 

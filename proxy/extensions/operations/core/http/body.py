@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from proxy.core.json.jsontext import find_at_pointer
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.extensions.operations.core.http.parameters import Parameter, list_properties, list_schema_types
 from proxy.extensions.operations.core.openapi_schema import MAX_HOPS, OpenApiError, Translator, find_local
@@ -23,7 +23,7 @@ _JSON_TYPE: Final = re.compile(r"(?:application/json|[\w.-]+/[\w.-]+\+json|appli
 _LEAVE_IT: Final = "only JSON and form bodies are judged: relay the operation, or write a schema for the tool by hand"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class DescribedBody:
     """A body: its media type ('' without a body), the schema of a JSON body (None without one), the fields of a form,
     and what its other fields are judged by: none are taken where the form says nothing of them."""

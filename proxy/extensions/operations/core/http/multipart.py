@@ -7,9 +7,9 @@ with `filename="..."` for a file. Contents stay as they came.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
+from proxy.core.model.value_class import value_class
 from proxy.extensions.operations.core.http.names import Pairs
 
 # One parameter of a media type (RFC 9110 section 5.6.6). Blanks around `=` are no part of it.
@@ -25,7 +25,7 @@ _MOST_PARTS: Final = 1000
 _KNOWN: Final = frozenset({"content-disposition", "content-type"})
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Part:
     """One part: its name, its file's name (None where it is not a file), its type, and where its content stands."""
 

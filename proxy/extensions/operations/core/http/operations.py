@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue
 from proxy.extensions.operations.core.http.body import FORM, MULTIPART, DescribedBody
 from proxy.extensions.operations.core.http.entries import is_clear_from_path, name_body, write_parameter
@@ -36,7 +37,7 @@ _MOST_PARTS: Final = 200
 _OPEN: Final[tuple[JsonValue, ...]] = (True, {})
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class RequestTemplate:
     """How the arguments of a tool become an HTTP request. `path` has its parameters in braces.
 
@@ -89,7 +90,7 @@ class RequestTemplate:
         return made
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class MergedArguments:
     """One schema for all arguments of an operation, its parameters under the names that they have there."""
 

@@ -7,11 +7,12 @@ it `collectionFormat`). The names that a security scheme puts into the query are
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Literal, cast
 
 from proxy.core.json.jsontext import find_at_pointer
 from proxy.core.model.fields import OF_THE_SENDER
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.extensions.operations.core.openapi_schema import MAX_HOPS, OpenApiError, Translator, find_local
 
@@ -50,7 +51,7 @@ NO_ARGUMENTS: Final = OF_THE_SENDER | {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Parameter:
     """One declared parameter. `argument` is its name among the arguments of its tool, '' for its own.
 

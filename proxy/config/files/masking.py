@@ -1,0 +1,116 @@
+"""What of a config is never shown: where secrets stand, and the config as a dump shows it."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from proxy.config.files.secrets import restore_written
+from proxy.config.files.structure import Structure
+from proxy.config.sections.access import may_be_token
+from proxy.core.display.secrets import is_secret_name
+from proxy.core.model.values import JsonValue, Pointer
+
+# Parts of a secret as the file has it: a reference, which is shown, its default, and the word before a credential.
+_REFERENCE: Final = re.compile(r"(\$\{[^}]*\})")
+_DEFAULT: Final = re.compile(r":-.*\}", re.DOTALL)
+_SCHEME: Final = re.compile(r"[A-Za-z]+ ")
+# The authority up to its last @; a dump shows only `${...}` references within it.
+_USERINFO: Final = re.compile(r"(?<=://)(?P<user>[^:@/]*)(?::(?P<password>.*))?@")
+_WHOLE_REFERENCE: Final = re.compile(r"\$\{[^{}]*\}")
+
+
+def is_schema_place(path: Pointer) -> bool:
+    """Whether a path lies in a schema, where `$` is plain text: it occurs in patterns."""
+    if path[2:4] == ("mcp", "tools"):
+        return len(path) == 6 and path[5] in ("schema", "overlay")
+    if path[2:3] == ("parameters",):
+        return path[:1] == ("routes",) and len(path) == 5 and path[4] == "schema"
+    if path[-1:] == ("arguments",) and path[-3:-2] == ("allow",):
+        return path[:1] in (("defaults",), ("routes",))
+    if len(path) == 3:
+        return path[0] in ("tools", "routes") and path[2] in ("schema", "response_schema")
+    return path[-1:] == ("schema",) and path[2:4] == ("container", "functions")
+
+
+def may_hold_secret(path: Pointer) -> bool:
+    """Whether a value is never shown: header values, URLs of upstreams and of the store, tokens of the operator's port,
+    settings of hooks, and values under secret names in the model endpoint's request."""
+    in_headers = "headers" in path[:-2] and path[-2] == "set"
+    return (
+        in_headers
+        or path in (("admin", "token"), ("admin", "readers"), ("state", "url"), ("state", "sentinel", "password"))
+        or may_be_token(path)
+        or (path[:1] == ("hooks",) and path[2:3] == ("settings",))
+        or (path[:1] == ("upstreams",) and (path[2:] == ("url",) or path[2:3] == ("env",)))
+        or (path[:2] == ("correction", "body") and any(map(_names_secret, path[2:])))
+    )
+
+
+def redact_config(structure: Structure) -> JsonValue:
+    """The config as written, for dumps: `${...}` unresolved, header values that stand in the file masked."""
+    return _mask(restore_written(structure.value), ())
+
+
+def _mask(value: JsonValue, path: Pointer) -> JsonValue:
+    if isinstance(value, dict):
+        return {key: _mask(item, (*path, key)) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_mask(item, (*path, index)) for index, item in enumerate(value)]
+    if path == ("state", "url") and isinstance(value, str):
+        return mask_url(value)
+    if isinstance(value, str) and path[-1:] == ("webhook",):
+        return mask_beyond_host(value)
+    if isinstance(value, str) and path[-2:-1] == ("command",) and path[-1] != 0:
+        return "***"
+    if isinstance(value, str) and "command" in path[-2:]:
+        return f"{value.split()[0]} ***" if value.split()[1:] else value
+    if isinstance(value, str) and "://" in value and "${" not in value:
+        value = mask_url(value)
+    if isinstance(value, str) and path[-1:] != ("url",):
+        named = not _is_in_schema(path) and bool(path) and _names_secret(path[-1])
+        return _mask_around_references(value) if named or may_hold_secret(path) else value
+    if isinstance(value, int | float) and not isinstance(value, bool) and may_hold_secret(path):
+        return "***"
+    return value
+
+
+def _mask_around_references(written: str) -> str:
+    """A secret as the file has it: its references, without the defaults in them, and a word such as `Bearer` alone."""
+    if "${" not in written:
+        return "***"
+    parts = _REFERENCE.split(written)
+    around = [part if not part or _SCHEME.fullmatch(part) else "***" for part in parts[::2]]
+    references = [_DEFAULT.sub(":-***}", part) for part in parts[1::2]]
+    return around[0] + "".join(map("".join, zip(references, around[1:], strict=True)))
+
+
+def _is_in_schema(path: Pointer) -> bool:
+    """Whether a place is inside a schema, where keys are names of properties."""
+    return any(is_schema_place(path[:length]) for length in range(3, len(path) + 1)) or path[:1] == ("documents",)
+
+
+def _names_secret(step: str | int) -> bool:
+    return isinstance(step, str) and is_secret_name(step)
+
+
+def mask_url(written: str) -> str:
+    """A url as it is written in the config, without a user or password that stands there in full."""
+    found = _USERINFO.search(written)
+    if found is None:
+        return written
+    user, password = found["user"], found["password"]
+    shown = user if password is not None or _WHOLE_REFERENCE.fullmatch(user) else "***"
+    if password is not None:
+        shown += ":" + (password if _WHOLE_REFERENCE.fullmatch(password) else "***")
+    return f"{written[: found.start()]}{shown}{written[found.end() - 1 :]}"
+
+
+def mask_beyond_host(written: str) -> str:
+    """A URL as it is written in the config, of which only scheme, host and port are shown: those of webhooks are
+    secrets as a whole."""
+    found = re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*://(?:[^/?#]*@)?([^/?#]*)", written)
+    if found is None or "${" in written:
+        return written if "${" in written else "***"
+    scheme = written.partition("://")[0]
+    return f"{scheme}://{found[1]}/***" if written[found.end() :].strip("/") else f"{scheme}://{found[1]}"

@@ -1,0 +1,138 @@
+"""Reads the keys of `state:` that belong to `backend: redis`, with the URL of the store.
+
+    redis://[user:password@]host[:port][/database]          one server; `rediss` with TLS
+    redis+sentinel://[...@]host[:port],host[:port].../service[/database]
+    redis+cluster://[...@]host[:port],host[:port]...
+    redis+unix:///path/of/socket[?database=n]
+
+`valkey` may replace `redis` everywhere (`valkeys` for `rediss`). User and password are percent-encoded (RFC 3986
+section 3.2.1). A mistake never shows the URL, which may hold a password.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import Any, Final
+from urllib.parse import parse_qsl, unquote
+
+from proxy.config.context import Context
+from proxy.config.files.masking import mask_url
+from proxy.config.files.secrets import reveal
+from proxy.config.files.source import Files
+from proxy.config.model import UpstreamTls
+from proxy.config.sections.network import read_upstream_tls
+from proxy.config.sections.units import read_seconds
+from proxy.core.model.values import JsonValue
+from proxy.extensions.redis.settings import RedisSettings
+
+_SCHEME: Final = re.compile(r"(redis|valkey)(s?)(?:\+(sentinel|cluster|unix))?")
+_HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?")
+_PORTS: Final[Mapping[str, int]] = {"sentinel": 26379}
+_PORT: Final = 6379
+_FORM: Final = "write redis://host:port, redis+sentinel://host,host/service or redis+cluster://host,host"
+
+
+class UrlError(ValueError):
+    """A mistake in a URL; the message does not quote it."""
+
+
+def parse_url(url: str) -> RedisSettings:
+    """The store's address and credentials, and TLS where it uses it. Raises UrlError."""
+    head, found, rest = url.partition("://")
+    scheme = _SCHEME.fullmatch(head)
+    if not found or scheme is None:
+        raise UrlError("the url does not begin with redis://, rediss:// or one of their kinds")
+    kind = scheme[3] or ""
+    rest, _, query = rest.partition("?")
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    if set(options) - {"database"} or (options and kind != "unix"):
+        raise UrlError("the url has a query that means nothing here")
+    userinfo, _, place = rest.rpartition("@")
+    user, _, password = userinfo.partition(":")
+    authority, *path = place.split("/")
+    tls = UpstreamTls() if scheme[2] and kind != "unix" else None
+    shared = RedisSettings(username=unquote(user), password=unquote(password), tls=tls)
+    if kind == "unix":
+        if authority or not path or not any(path):
+            raise UrlError("the url of a unix socket is redis+unix:///path/of/socket")
+        socket = "/" + unquote("/".join(path))
+        return replace(shared, hosts=(), unix_socket=socket, database=_read_database(options.get("database", "")))
+    shared = replace(shared, hosts=tuple(_read_host(one, _PORTS.get(kind, _PORT)) for one in authority.split(",")))
+    return _add_path(shared, kind, [unquote(part) for part in path])
+
+
+def _add_path(shared: RedisSettings, kind: str, path: list[str]) -> RedisSettings:
+    """Adds what stands after the hosts: a service, a database, or nothing."""
+    if kind == "sentinel":
+        if not path or not path[0] or len(path) > 2:
+            raise UrlError("the url of sentinels ends with the service's name: redis+sentinel://host,host/service")
+        return replace(shared, topology="sentinel", service=path[0], database=_read_database("".join(path[1:])))
+    if kind == "cluster":
+        if any(path):
+            raise UrlError("a cluster has no databases: the url ends with its hosts")
+        return replace(shared, topology="cluster")
+    if len(shared.hosts) > 1:
+        raise UrlError("several hosts are a cluster or sentinels: write redis+cluster:// or redis+sentinel://")
+    if len(path) > 1:
+        raise UrlError("the url ends with the number of a database")
+    return replace(shared, database=_read_database("".join(path)))
+
+
+def _read_host(text: str, port: int) -> tuple[str, int]:
+    found = _HOST.fullmatch(text)
+    if found is None:
+        raise UrlError("the url's host or port cannot be read")
+    number = int(found[2]) if found[2] else port
+    if not 0 < number <= 65535:
+        raise UrlError(f"{number} is not a port")
+    return found[1].strip("[]"), number
+
+
+def _read_database(text: str) -> int:
+    if text and not re.fullmatch(r"[0-9]{1,4}", text):
+        raise UrlError("the database is a number")
+    return int(text or 0)
+
+
+# --- the section ------------------------------------------------------------------------------------------------------
+def read_settings(context: Context, files: Files, written: Mapping[str, JsonValue]) -> RedisSettings | None:
+    """Reads the keys of `state` that say where the store is and how it is reached; None where that is not known."""
+    if find_spec("redis") is None:
+        hint = "install it: pip install '.[redis]' in a clone"
+        context.mistake(("state", "backend"), "the client library `redis` is not installed", hint)
+    if "url" not in written:
+        if not context.structure.is_hurt(("state", "url")):
+            context.mistake(("state", "backend"), "`backend: redis` needs a url", "add `url: ${REDIS_URL}`")
+        return None
+    try:
+        shared = parse_url(reveal(written["url"]))
+    except UrlError as error:
+        context.mistake(("state", "url"), str(error), _FORM)
+        return None
+    _check(context, shared, written)
+    timeouts, sentinel = written.get("timeouts", {}), written.get("sentinel", {})
+    more: dict[str, Any] = {f"{key}_timeout": read_seconds(value) for key, value in timeouts.items()}
+    more |= {f"sentinel_{key}": reveal(value) for key, value in sentinel.items()}
+    if "prefix" in written:
+        more["prefix"] = reveal(written["prefix"])
+    if "tls" in written:  # the same keys as an upstream's; `_check` compares them with the URL's scheme
+        more["tls"] = read_upstream_tls(context, files, ("state", "tls"), written["tls"], "https:") or UpstreamTls()
+    return replace(shared, **more)
+
+
+def _check(context: Context, shared: RedisSettings, written: Mapping[str, JsonValue]) -> None:
+    if "tls" in written and shared.tls is None:
+        context.mistake(("state", "tls"), "`tls` has no effect on this url", "write rediss://, or drop it", key=True)
+    if "sentinel" in written and shared.topology != "sentinel":
+        hint = "it is for redis+sentinel:// urls"
+        context.mistake(("state", "sentinel"), "`sentinel` has no effect on this url", hint, key=True)
+    for key in ("connect", "operation"):
+        if read_seconds(written.get("timeouts", {}).get(key, 1)) <= 0:
+            context.mistake(("state", "timeouts", key), "a timeout of 0 lets nothing through", "such as 50ms")
+    for path in (("state", "url"), ("state", "sentinel", "password")):
+        text = context.structure.entry(*path)
+        if isinstance(text, str) and text == reveal(text) and (path[-1] == "password" or mask_url(text) != text):
+            context.notes.append(f"{'.'.join(path)}: a password stands in the config file; better write ${{NAME}}")

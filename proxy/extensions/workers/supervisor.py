@@ -1,0 +1,171 @@
+"""Several processes behind one port (`workers`): the kernel spreads connections over them (SO_REUSEPORT).
+
+Each worker is an ordinary proxy with an operator's port of its own on loopback, protected by a token that only the
+worker and the supervisor know. The supervisor serves no calls. It starts workers, replaces one that dies, passes
+signals on, and answers the real operator's port with the workers' pages (`pages.py`); metrics are summed
+(`merged.py`).
+
+    start.start_workers    opens the shared port, the workers, the operator's port
+    WorkerPool             keeps the processes running
+      Worker               one process; it prints the address of its operator's port on standard output
+    pages.make_pool_pages  the operator's pages, made of those of the workers
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from proxy.config.load import Loaded
+from proxy.core.json.jsontext import dumps
+from proxy.core.model.values import JsonValue, UpstreamReply
+from proxy.extensions.workers.merged import merge_pages
+from proxy.interfaces import Upstream, UpstreamRequest
+from proxy.server.admin.operator_access import Role, readers_token
+from proxy.server.admin.page import Page, Readers
+from proxy.server.ports import Port
+from proxy.telemetry.logs import Log
+from proxy.upstream import UpstreamSettings
+from proxy.upstream.http1 import Http1Upstream
+
+# How long to wait before a dead worker is replaced, in seconds, so that workers that die at once do not use up a core.
+AGAIN_AFTER: Final = 1.0
+STARTS_WITHIN: Final = 60.0
+_ANSWERS_WITHIN: Final = 10.0
+# The longest page of a worker in bytes. The metrics of many tools and the latest calls are far shorter.
+_LONGEST_PAGE: Final = 64 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class Worker:
+    """One worker process. `port` is its own operator's port; `page` holds its metrics as last read."""
+
+    process: asyncio.subprocess.Process
+    port: Upstream
+    page: bytes = b""
+
+
+@dataclass(slots=True)
+class WorkerPool:
+    """The running workers. `gone` holds the metrics of workers that died. `reserved` is the socket that keeps the
+    workers' port reserved; `ports` are the operator's port and the probes' port of this process."""
+
+    loaded: Loaded
+    command: Sequence[str]
+    log: Log
+    token: str
+    workers: list[Worker] = field(default_factory=list)
+    gone: bytes = b""
+    ending: bool = False
+    readers: Readers = field(default_factory=Readers)
+    reserved: socket.socket | None = None
+    ports: list[Port] = field(default_factory=list)
+    _watching: list[asyncio.Task[None]] = field(default_factory=list)
+
+    async def start(self) -> None:
+        """Starts as many workers as the config says. Raises OSError where a worker does not start."""
+        for _ in range(self.loaded.config.workers):
+            self.workers.append(await self._start_worker())
+
+    def watch(self) -> None:
+        """Begins to replace each worker that dies."""
+        self._watching = [asyncio.create_task(self._keep(index)) for index in range(len(self.workers))]
+
+    @property
+    def url(self) -> str:
+        """The address of the workers."""
+        scheme = "https" if self.loaded.config.listen.tls else "http"
+        return f"{scheme}://{self.command[self.command.index('--listen') + 1]}"
+
+    @property
+    def admin_url(self) -> str | None:
+        """The address of the operator's port, or None without one."""
+        return self.ports[0].url if self.ports else None
+
+    @property
+    def probes_url(self) -> str | None:
+        """The address of the probes' port, or None without one."""
+        return self.ports[1].url if len(self.ports) > 1 else None
+
+    def signal(self, number: signal.Signals) -> None:
+        """Passes a signal on to every worker. A signal that ends them also ends this process."""
+        self.ending = self.ending or number is not signal.SIGHUP
+        self.readers.ending = self.ending
+        for worker in self.workers:
+            if worker.process.returncode is None:
+                worker.process.send_signal(number)
+
+    async def wait_ended(self) -> int:
+        """Waits until all workers have ended, then closes the ports. Returns the highest exit code."""
+        await asyncio.gather(*self._watching)
+        await self.stop()
+        return max(abs(worker.process.returncode or 0) for worker in self.workers)
+
+    async def stop(self) -> None:
+        """Kills the workers that still run and closes the ports."""
+        self.ending = self.readers.ending = True
+        for task in self._watching:
+            task.cancel()
+        for worker in self.workers:
+            if worker.process.returncode is None:
+                worker.process.kill()
+            await worker.process.wait()
+            await worker.port.close()
+        for port in self.ports:
+            await port.close()
+            await port.listener.shutdown(1.0)
+        if self.reserved is not None:
+            self.reserved.close()
+        await asyncio.to_thread(self.log.close)
+
+    async def ask(
+        self, worker: Worker, method: str, path: str, body: JsonValue = None, role: Role = "operator"
+    ) -> Page | None:
+        """Returns a worker's answer to a request in the given role, or None where the worker does not answer."""
+        data = dumps(body) if body is not None else b""
+        token = ("authorization", f"Bearer {self.token if role == 'operator' else readers_token(self.token)}")
+        reply = await worker.port.relay(UpstreamRequest("worker", method, path, (token,), data, _ANSWERS_WITHIN), None)
+        if not isinstance(reply, UpstreamReply) or not isinstance(reply.body, bytes):
+            return None
+        kind = next((value for name, value in reply.headers if name.lower() == "content-type"), "")
+        return Page(reply.body, reply.status, kind)
+
+    async def _start_worker(self) -> Worker:
+        """Starts a process and waits until it serves. Raises OSError where it does not start."""
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(*self.command, stdin=pipe, stdout=pipe, start_new_session=True)
+        if process.stdin is None or process.stdout is None:
+            raise OSError("a worker without pipes")
+        process.stdin.write(f"{self.token}\n".encode())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STARTS_WITHIN):
+                async for line in process.stdout:
+                    said, _, where = line.decode().strip().partition(" on ")
+                    if said == "admin":
+                        return Worker(process, Http1Upstream(UpstreamSettings("worker", where, buffer=_LONGEST_PAGE)))
+        if process.returncode is None:
+            process.kill()
+        raise OSError(f"a worker did not start (exit code {await process.wait()})")
+
+    async def _keep(self, index: int) -> None:
+        """Replaces the worker whenever it dies, until the pool ends."""
+        while True:
+            worker = self.workers[index]
+            status = await worker.process.wait()
+            if self.ending:
+                return
+            self.gone = merge_pages((), (self.gone, worker.page))[1]
+            self.log.event("worker died", "error", worker=index, exit_code=status)
+            while not self.ending:
+                await asyncio.sleep(AGAIN_AFTER)
+                try:
+                    self.workers[index] = await self._start_worker()
+                    await worker.port.close()
+                    break
+                except OSError as error:
+                    self.log.event("worker does not start", "error", worker=index, reason=str(error))
