@@ -130,8 +130,6 @@ LONG_FILES: Final[dict[str, str]] = {
     "proxy/core/model/values.py": "the nouns of the house in one place, most of it their docstrings",
     "proxy/server/handler.py": "one request's stages in the order in which they run",
     "proxy/interfaces.py": "the seams of the story, all on one page",
-    "proxy/core/display/preview.py": "every way in which a value is shown, after the same cleaning",
-    "proxy/core/repair/engine.py": "one recursion over value and schema: each step calls the next on the same state",
     "proxy/core/schema/nodes.py": "one view over five drafts: what a node is and where a reference leads",
     "proxy/core/schema/patterns.py": "one pass over a pattern, and how two engines spell what it finds",
     "proxy/extensions/__init__.py": "one table of what joins the main job, and what a row may hold",

@@ -23,6 +23,7 @@ from proxy.core.display.secrets import (
     MASK,
     SHORTEST_SECRET,
     is_secret_name,
+    mask_beginning,
     mask_credentials,
     may_hold_secret,
     shorten_paths,
@@ -31,17 +32,9 @@ from proxy.core.json.jsontext import LosslessFloat, write_number
 from proxy.core.model.values import Absent, FeedbackLimits, JsonValue, Pointer, value_class
 
 __all__ = [
-    "MASK",
-    "DisplayedValue",
-    "Hider",
-    "clean_text",
-    "display_value",
-    "hide",
-    "is_secret_path",
-    "make_hider",
-    "sanitise_value",
-    "write_preview",
-]
+    "MASK", "DisplayedValue", "Hider", "clean_text", "display_value", "hide", "is_secret_path",
+    "make_hider", "sanitise_value", "write_preview",
+]  # fmt: skip
 
 # The sizes in which a container is tried, largest first: (depth, entries of one container, code points of one string).
 _SHAPES: Final = ((4, 12, 60), (3, 6, 30), (2, 4, 20), (1, 3, 12), (1, 1, 8))
@@ -55,9 +48,7 @@ _LONGEST_NUMBER: Final = 64
 # How many entries are searched for texts that a message may quote: messages quote scalars and short containers.
 _HIDDEN_ENTRIES: Final = 8
 _HIDDEN_VALUES: Final = 32
-# A secret that is not found whole is looked for by its beginning of this length. Shorter secrets are not hidden,
-# because they also stand in ordinary words.
-_SHOWN_BEGINNING: Final = 8
+# Shorter secrets are not hidden, because they also stand in ordinary words.
 _TOO_SHORT: Final = 3
 
 _DEFAULT: Final = FeedbackLimits()
@@ -72,10 +63,6 @@ def is_secret_path(path: Pointer, limits: FeedbackLimits) -> bool:
         if isinstance(step, str) and (step in limits.secret_names or is_secret_name(step)):
             return True
     return False
-
-
-def _secret(name: str, limits: FeedbackLimits) -> bool:
-    return name in limits.secret_names or is_secret_name(name)
 
 
 # --- text -----------------------------------------------------------------------------------------------------------
@@ -140,7 +127,7 @@ def _show_object(value: dict[str, JsonValue], depth: int, entries: int, width: i
         return "{...}"
     parts = []
     for key, item in _first(value, entries):
-        shown = f'"{MASK}"' if item is not None and _secret(key, limits) else None
+        shown = f'"{MASK}"' if item is not None and is_secret_path((key,), limits) else None
         parts.append(_quote_text(key, width, limits) + ": " + (shown or _show(item, depth - 1, entries, width, limits)))
     if len(value) > entries:
         parts.append(f"... (+{len(value) - entries} more)")
@@ -343,7 +330,7 @@ class Hider:
         """`text` with what it quotes of the value masked and shortened, whatever else it holds."""
         for raw, secret in self.leaves:
             if secret:
-                text = _without_beginning(text.replace(raw, MASK), raw)
+                text = mask_beginning(text.replace(raw, MASK), raw)
             elif raw in text:
                 text = text.replace(raw, shorten_paths(mask_credentials(raw), self.roots))
         return text
@@ -390,17 +377,6 @@ def hide(
     return make_hider(value, limits, path=path, sensitive=sensitive).hide(text)
 
 
-def _without_beginning(text: str, raw: str) -> str:
-    """`text` without the beginning of a secret that a message has cut short."""
-    at = text.find(raw[:_SHOWN_BEGINNING]) if len(raw) > _SHOWN_BEGINNING else -1
-    if at < 0:
-        return text
-    end = at
-    while end < len(text) and end - at < len(raw) and text[end] == raw[end - at]:
-        end += 1
-    return text[:at] + MASK + text[end:]
-
-
 def _leaves(value: JsonValue, secret: bool, limits: FeedbackLimits) -> list[tuple[str, bool]]:
     """Texts inside a container and whether each is a secret. The longest come first, so that no part of one
     survives."""
@@ -411,7 +387,7 @@ def _leaves(value: JsonValue, secret: bool, limits: FeedbackLimits) -> list[tupl
         item, hidden = stack.pop()
         looked_at += 1
         if isinstance(item, dict):
-            stack += [(inner, hidden or _secret(key, limits)) for key, inner in _first(item, _HIDDEN_ENTRIES)]
+            stack += [(inner, hidden or is_secret_path((key,), limits)) for key, inner in _first(item, _HIDDEN_ENTRIES)]
         elif isinstance(item, list | tuple):
             stack += [(inner, hidden) for inner in item[:_HIDDEN_ENTRIES]]
         elif isinstance(item, str):

@@ -185,6 +185,21 @@ def _mask_match(found: re.Match[str]) -> str:
     return f"{key}{around}{MASK}{around}"
 
 
+# A secret that is not found whole is looked for by its beginning of this length.
+_SHOWN_BEGINNING: Final = 8
+
+
+def mask_beginning(text: str, raw: str) -> str:
+    """`text` without the beginning of a secret that a message has cut short."""
+    at = text.find(raw[:_SHOWN_BEGINNING]) if len(raw) > _SHOWN_BEGINNING else -1
+    if at < 0:
+        return text
+    end = at
+    while end < len(text) and end - at < len(raw) and text[end] == raw[end - at]:
+        end += 1
+    return text[:at] + MASK + text[end:]
+
+
 # --- file paths -------------------------------------------------------------------------------------------------------
 # One step of a path inside a longer text. A path there has two steps or more, so a single `/word` (a JSON Pointer, a
 # command) stays.

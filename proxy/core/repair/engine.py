@@ -14,9 +14,8 @@ keys in `keys.py`, unions in `branches.py`; this file knows no spelling of any v
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import field
-from functools import lru_cache
 from typing import Any, Final
 
 from proxy.core.check.validation import Check
@@ -26,7 +25,7 @@ from proxy.core.model.values import ABSENT, JsonValue, Pointer, Repair, value_cl
 from proxy.core.model.work import REPAIRING, TooMuchWorkError, Work, borrow_work
 from proxy.core.repair.respell import respell_integers, respell_keys
 from proxy.core.repair.wrappers import WRAPPER_RULES, nest_arguments, unwrap_arguments, unwrap_call
-from proxy.core.rules.branches import Ambiguity, Fit, drop_duplicates, select_branches
+from proxy.core.rules.branches import Ambiguity, Fit, drop_duplicates, is_settled, select_branches
 from proxy.core.rules.facts import (
     list_applicable_rules,
     list_applying,
@@ -36,7 +35,7 @@ from proxy.core.rules.facts import (
 )
 from proxy.core.rules.keys import KEY_RULES, drop_members, drop_refused, fill_defaults, rename_one_key
 from proxy.core.rules.proposals import NONE, Site, read_inside
-from proxy.core.rules.rules import ASSUMING, LAST_RESORTS, Rule
+from proxy.core.rules.rules import ASSUMING, Rule, leave_out_last_resorts
 from proxy.core.schema.nodes import Node
 
 _MAX_PATH: Final = 64
@@ -52,11 +51,6 @@ _OF_KEYS: Final = KEY_RULES | {"drop_unknown"}
 _NULL_TEXT: Final = "null_text"
 _CONTAINERS: Final = (dict, list)
 _Names = frozenset[str]
-
-
-@lru_cache(maxsize=256)
-def _leave_out_last_resorts(rules: _Names) -> _Names:
-    return rules - LAST_RESORTS
 
 
 @value_class
@@ -117,7 +111,7 @@ class _Run:
             return self.fit(root, value, (), rules)
         if self.accepts(root, value):
             return Fit(value, (), True)
-        direct = self.fit(root, value, (), _leave_out_last_resorts(rules), refused=True)
+        direct = self.fit(root, value, (), leave_out_last_resorts(rules), refused=True)
         inner = unwrap_call(self, value)
         if inner is None and isinstance(value, dict):
             inner = unwrap_arguments(self, value, ()) or nest_arguments(self, value)
@@ -245,11 +239,11 @@ class _Run:
         fitted, used = self.rounds(node, value, path, rules, value)
         if not fitted.accepted:
             return fitted
-        final = _identities(self.applying(node, fitted.value))
+        final = frozenset(map(id, self.applying(node, fitted.value)))
         if final == used:
             return fitted
         again, _ = self.rounds(node, value, path, rules, fitted.value)
-        settled = again.accepted and _identities(self.applying(node, again.value)) == final
+        settled = again.accepted and frozenset(map(id, self.applying(node, again.value))) == final
         return again if settled else Fit(value, (), False)
 
     def rounds(
@@ -262,7 +256,7 @@ class _Run:
         work = value
         repairs: tuple[Repair, ...] = ()
         nodes = self.applying(node, judged)
-        used = _identities(nodes)
+        used = frozenset(map(id, nodes))
         for _ in range(_MAX_ROUNDS):
             before = work
             for step in (self.keys, self.children, self.unions, self.defaults):
@@ -272,11 +266,11 @@ class _Run:
                     return Fit(work, repairs, True), used
             if work is before or not isinstance(work, dict | list):
                 break
-            if _is_settled(nodes, before, work) and self.takes_changed(nodes, before, work):
+            if is_settled(nodes, before, work) and self.takes_changed(nodes, before, work):
                 break
             if judged is value and not isinstance(work, list):
                 nodes = self.applying(node, work)
-                used |= _identities(nodes)
+                used |= frozenset(map(id, nodes))
         return Fit(work, repairs, False), used
 
     def takes_changed(self, nodes: tuple[Node, ...], before: JsonValue, work: JsonValue) -> bool:
@@ -308,6 +302,7 @@ class _Run:
         wanted = list_required(nodes)
         repairs: list[Repair] = []
         changed: dict[str | int, JsonValue] = {}
+        is_shorter = False
         members = work.items() if isinstance(work, dict) else enumerate(work)
         declared = self.pay_declared(nodes, work)
         for step, item in members:
@@ -330,7 +325,7 @@ class _Run:
             if not fitted.accepted and isinstance(work, dict) and step not in wanted:
                 kept = self.policy.keeps_defaults
                 if made := drop_refused(schemas, item, place, rules, self.accepts, keeps_defaults=kept):
-                    fitted = Fit(ABSENT, made, True)
+                    fitted, is_shorter = Fit(ABSENT, made, True), True
             if fitted.value is not item:
                 changed[step] = fitted.value
                 repairs.extend(fitted.repairs)
@@ -338,7 +333,8 @@ class _Run:
             return work, ()
         if isinstance(work, list):
             return [changed.get(index, item) for index, item in enumerate(work)], tuple(repairs)
-        return drop_members({key: changed.get(key, item) for key, item in work.items()}), tuple(repairs)
+        merged = {**work, **changed}
+        return drop_members(merged) if is_shorter else merged, tuple(repairs)
 
     def pay_declared(self, nodes: tuple[Node, ...], work: JsonValue) -> Mapping[Any, Node] | None:
         """The schemas of an object's members where each has one and no more, with the work of judging them paid; else
@@ -401,16 +397,3 @@ class _Run:
         if not isinstance(work, dict):
             return work, ()
         return fill_defaults(nodes, work, path, rules, self.accepts)
-
-
-def _is_settled(nodes: tuple[Node, ...], before: JsonValue, work: JsonValue) -> bool:
-    """Whether further changes are only possible within single members: no key was added, removed or renamed, and no
-    schema depends on the values of several members (a union's branch, an `if`)."""
-    for node in nodes:
-        if node.any_of or node.one_of or node.condition is not None or node.dependent:
-            return False
-    return before.keys() == work.keys() if isinstance(work, dict) else isinstance(before, list)
-
-
-def _identities(nodes: Iterable[Node]) -> frozenset[int]:
-    return frozenset(map(id, nodes))

@@ -147,10 +147,16 @@ def _is_item(value: dict[str, JsonValue], site: Site) -> bool:
     return not all(isinstance(part, dict) and not part.keys().isdisjoint(site.item_keys) for part in value.values())
 
 
+_LETTER: Final = re.compile(r"\w")
+_PIECES: Final = re.compile(r"[^\W_]+")
+# Where a word of a camelCase name begins.
+_CAMEL: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
 def _is_many(text: str, site: Site) -> bool:
     """Whether a text may be several values, a spelling of one, one end of a pair, or none."""
     bare = text.strip()
-    if bare in NULL_WORDS or bare.lower() in _NO_ITEM or (re.search(r"\w", bare) is None and bare != "*"):
+    if bare in NULL_WORDS or bare.lower() in _NO_ITEM or (_LETTER.search(bare) is None and bare != "*"):
         return bare not in site.item_choices
     if site.item_choices or site.pinned:
         return False  # the schema lists or pins the items, so the judge decides
@@ -163,7 +169,8 @@ def _is_one(text: str, site: Site) -> bool:
         return False
     if _SPAN.fullmatch(text) and not _LANGUAGE.fullmatch(text):
         return False
-    if not _JOINING.isdisjoint(re.findall(r"[^\W_]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text).lower())[1:-1]):
+    parted = text if text.islower() else _CAMEL.sub(" ", text).lower()
+    if not _JOINING.isdisjoint(_PIECES.findall(parted)[1:-1]):
         return False
     parts = text.lower().split("-")
     if len(parts) == 2:

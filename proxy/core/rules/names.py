@@ -114,12 +114,10 @@ def acts_by_argument(root: Node, value: JsonValue) -> bool:
     found = [value]
     for current in found:  # grows meanwhile
         if isinstance(current, dict):
-            for key, item in current.items():
-                if isinstance(item, str):
-                    if _says_what_is_done(key) and _is_action(key, item):
-                        return True
-                elif isinstance(item, _CONTAINERS):
-                    found.append(item)
+            for key in filter(_says_what_is_done, current):
+                if isinstance(current[key], str) and _is_action(key, current[key]):
+                    return True
+            found += [item for item in current.values() if isinstance(item, _CONTAINERS)]
         elif isinstance(current, list):
             found += current
     return False

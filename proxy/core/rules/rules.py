@@ -13,6 +13,7 @@ here so that the list is complete.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Final, Literal
 
 from proxy.core.json.jsontext import FRACTIONS, JSON_TYPES
@@ -293,6 +294,13 @@ CORRECTIONS: Final = frozenset({"validation_feedback", "semantic_retry"})
 
 # Value rules that are tried only where nothing else gives the call a meaning (repair.md: unwrap, then these in order).
 LAST_RESORTS: Final = frozenset(rule.name for rule in _TABLE if rule.last)
+
+
+@lru_cache(maxsize=256)
+def leave_out_last_resorts(rules: frozenset[str]) -> frozenset[str]:
+    """The rules without those; the same object each time, which is quicker to look up by."""
+    return rules - LAST_RESORTS
+
 
 # Text classes in the order in which they are tried.
 TEXT_RULES: Final = tuple(rule.name for rule in _TABLE if rule.kind == "text")
