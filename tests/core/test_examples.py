@@ -26,6 +26,7 @@ from proxy.core.model.values import (
     ToolCall,
     ToolResult,
 )
+from proxy.core.model.work import share_work
 from tests.core.repairing import obj
 
 INT: JsonValue = {"type": "integer"}
@@ -351,3 +352,11 @@ def test_what_was_drawn_before_changes_no_later_example(members: int, is_afforda
     anew = make_example(compile_check(schema))
     assert [anew, anew] == [make_example(check), make_example(check)]
     assert is_affordable == (anew.value is not ABSENT)
+
+
+def test_an_example_that_ran_out_of_work_is_nobody_elses() -> None:
+    schema: JsonValue = {"anyOf": [{"type": "integer"}, {"type": "string", "pattern": "^(?!.*integer)"}]}
+    check = compile_check(schema)
+    with share_work(0):
+        assert Example("<integer>", False) == make_example(check)
+    assert Example("<string>", True) == make_example(check) == make_example(compile_check(schema))

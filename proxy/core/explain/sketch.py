@@ -77,8 +77,10 @@ class _Sketch:
         self.holders: set[int] = set()  # containers with a wrong value inside, by identity
         _find_holders(sent, self.holders)
         self.items: set[int] = set()  # the items that are being drawn, by their schema's identity
-        # What was drawn where nothing was sent, and the work it took, by the schema's identity and the depth.
-        self.drawn: dict[tuple[int, int], tuple[JsonValue, int]] = check.schemas.memos.setdefault("drawings", {})
+        # What was drawn where nothing was sent, and the work it took, by the schema's identity and the depth. Where a
+        # search may be given up for want of work, what is drawn depends on the call, and no other call gets it.
+        kept = check.schemas.memos if check.linear else {}
+        self.drawn: dict[tuple[int, int], tuple[JsonValue, int]] = kept.setdefault("drawings", {})
 
     def is_accepted(self, schemas: Iterable[Node], value: JsonValue) -> bool:
         """Whether every schema of a place accepts a value."""
