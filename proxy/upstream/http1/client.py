@@ -40,11 +40,14 @@ _LENGTH_ANYWAY: Final = frozenset(["POST", "PUT", "PATCH"])
 _METHOD: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110 section 5.6.2: a token
 _TARGET: Final = re.compile(r"[/*][!-~]*")  # origin-form or `*`: no space, no control, ASCII
 
-# The most layouts of heads that are kept for the names of a client's headers: routes have few that differ.
-_MOST_LAYOUTS: Final = 64
 # The rows of the headers of a request, each with a place for its value; and which of the headers they are, where some
 # are left out.
 Layout = tuple[str, tuple[bool, ...] | None]
+# Layouts that are remembered, by a client's names and the names that are sent: routes have few that differ, but a
+# client may leave out others with each request (`Connection`). And the characters of one.
+_MOST_LAYOUTS: Final = 512
+_LONGEST_LAYOUT: Final = 2048
+layouts: dict[tuple[FieldNames, tuple[str, ...]], Layout] = {}
 
 CHUNKED: Final = -1
 LAST_CHUNK: Final = b"0\r\n\r\n"
@@ -68,8 +71,7 @@ def write_head(
     if not _TARGET.fullmatch(target) or not (method in _LENGTH_ANYWAY or _METHOD.fullmatch(method)):
         raise ExchangeError(UNSENDABLE)
     names, values = zip(*headers, strict=True) if headers else ((), ())
-    layouts: dict[tuple[str, ...], Layout] = client.memos.setdefault(_lay_out, {})
-    rows, sent = layouts.get(names) or _learn_layout(layouts, names, client)
+    rows, sent = layouts.get((client, names)) or _learn_layout(client, names)
     if sent is not None:
         authority = next((value for name, value in headers if name == "host"), authority)
         values = tuple(compress(values, sent))
@@ -88,12 +90,13 @@ def write_head(
     return head.encode("utf-8", "surrogateescape")
 
 
-def _learn_layout(layouts: dict[tuple[str, ...], Layout], names: tuple[str, ...], client: FieldNames) -> Layout:
+def _learn_layout(client: FieldNames, names: tuple[str, ...]) -> Layout:
     """The layout of headers with these names, kept for the next request."""
     layout = _lay_out(names, client)
-    if len(layouts) >= _MOST_LAYOUTS:
-        layouts.clear()
-    layouts[names] = layout
+    if client.is_shared and len(layout[0]) <= _LONGEST_LAYOUT:
+        if len(layouts) >= _MOST_LAYOUTS:
+            layouts.clear()
+        layouts[client, names] = layout
     return layout
 
 
