@@ -6,19 +6,23 @@ Nothing is timed: each case takes minutes without its bound, and the test ends o
 from __future__ import annotations
 
 import gc
+import tracemalloc
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from proxy.core.check.validation import Check, SchemaError, compile_check
-from proxy.core.contract.policy import ToolPolicy
+from proxy.core.contract.policy import ToolPolicy, UnknownKeys
 from proxy.core.decide import decide
+from proxy.core.envelope import render_failure
+from proxy.core.explain.advice import add_advice
 from proxy.core.json.jsontext import LosslessFloat, dumps
-from proxy.core.model.values import JsonValue, Reject
+from proxy.core.model.values import JsonValue, Reject, ToolResult
 from proxy.core.model.work import MATCHING
 from proxy.core.schema.matching import LIMITS, SearchGivenUp, make_matcher
-from tests.core.repairing import call
+from tests.core.repairing import call, policy
 
 # CPython hashes an int by its remainder: all multiples of this one have one hash.
 MODULUS = 2**61 - 1
@@ -205,3 +209,44 @@ def test_a_report_on_many_properties_is_written_where_a_value_breaks_one() -> No
         (broken.keyword, broken.path, broken.node.get("title")) for broken in check.list_broken({"k9": "x", "k7": "x"})
     ]
     assert 2 == count_functions(check) - before
+
+
+# Calls with a long text that holds a word again and again.
+LONG_CALLS: dict[str, Callable[[str], JsonValue]] = {
+    "a key": lambda word: {f"{word}_word_" * 5_000: 1},
+    "the tail of a declared key": lambda word: {"unit" + "_" * 50_000 + f"_{word}": "kW", "UNIT" + "_" * 50_000: "kW"},
+    "an action": lambda word: {"action": f"get_{word}_" * 5_000},
+    "a word of a list": lambda word: {"unit": f"kilo_{word}_" * 5_000},
+    "the name of the tool": lambda word: {"amount": 1, "tool": f"get {word} " * 5_000},
+    "a text that may be a list": lambda word: {"amount": 1, "parts": f"{word}_word," * 5_000},
+}
+
+
+@pytest.mark.parametrize("make", LONG_CALLS.values(), ids=LONG_CALLS)
+def test_of_a_long_text_nothing_stays_behind_its_call(make: Callable[[str], JsonValue]) -> None:
+    properties: JsonValue = {
+        "amount": {"type": "integer"},
+        "action": {"type": "integer"},
+        "unit": {"enum": ["kW", "MW"]},
+        "parts": {"type": "array", "items": {"type": "integer"}},
+    }
+    schema: JsonValue = {
+        "type": "object", "properties": properties, "required": ["amount"], "additionalProperties": False,
+    }  # fmt: skip
+    under = policy(schema, "lenient", unknown_keys=UnknownKeys.REFUSE)
+
+    def refuse(sent: JsonValue) -> None:
+        asked = call(dumps(sent))
+        decision = decide(asked, under)
+        assert isinstance(decision, Reject)
+        assert render_failure(add_advice(ToolResult(asked, decision.failure), under), "auto", "category").body
+
+    refuse(make("first"))  # what the schema alone gives is worked out by the first call
+    gc.collect()
+    tracemalloc.start()
+    try:
+        refuse(make("kept"))
+        gc.collect()
+        assert 20_000 > tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()

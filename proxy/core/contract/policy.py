@@ -318,14 +318,16 @@ class ToolPolicy:
     def select_repairs(self, *, acts: bool = False) -> RepairPolicy:
         """The repair policy as it holds for what a call does: by what the tool is known to do (`reads`, `changes`),
         else by its name. `acts`: an argument of the call names an action that changes something."""
-        return _select_repairs(self.repair, self.tool, self.reads, acts or self.changes, self.finalising)
+        changes = acts or self.changes or changes_something(self.tool)
+        reads = self.reads or reads_only(self.tool)
+        creates = self.finalising or creates_only(self.tool)  # a final output is new, too
+        return _select_repairs(self.repair, changes, reads, creates)
 
 
 @lru_cache(maxsize=4096)
-def _select_repairs(repair: RepairPolicy, tool: str, reads: bool, changes: bool, finalising: bool) -> RepairPolicy:
-    if changes or changes_something(tool):
+def _select_repairs(repair: RepairPolicy, changes: bool, reads: bool, creates: bool) -> RepairPolicy:
+    if changes:
         return repair.for_changes()
-    if reads or reads_only(tool):
+    if reads:
         return repair
-    creates = finalising or creates_only(tool)  # a final output is new, too
     return repair.for_creation() if creates else repair.for_other_tools()

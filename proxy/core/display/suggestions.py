@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from functools import lru_cache
 from itertools import islice
 from typing import Final
 
 from proxy.core.display.preview import clean_text, write_preview
 from proxy.core.model import codes
+from proxy.core.model.short_texts import remember_short
 from proxy.core.model.values import Failure
 from proxy.core.model.work import afford_work
 
@@ -29,8 +29,6 @@ _SOME: Final = 20
 # What comparing two names costs, in units of work.
 _COMPARING: Final = 5
 _LONGEST_NAME: Final = 100
-# Names that are remembered are no longer than this.
-_SHORT: Final = 64
 # A shorter text is the beginning of too many words.
 _SHORTEST: Final = 3
 
@@ -66,14 +64,10 @@ def _differ_in(words: frozenset[str], one: str, other: str) -> bool:
     return split_words(one).isdisjoint(words) != split_words(other).isdisjoint(words)
 
 
+@remember_short
 def split_words(name: str) -> frozenset[str]:
     """The words of a name in lower case: `maxPrice`, `max_price` and `max price` hold the same two."""
-    return _split_words(name) if len(name) <= _SHORT else _split_words.__wrapped__(name)
-
-
-@lru_cache(maxsize=4096)  # the names of a schema, in every refusal
-def _split_words(name: str) -> frozenset[str]:
-    return frozenset([word.lower() for word in _WORD.findall(name)])
+    return frozenset(map(str.lower, _WORD.findall(name)))
 
 
 def is_same_name(one: str, other: str) -> bool:
@@ -84,13 +78,9 @@ def is_same_name(one: str, other: str) -> bool:
     )
 
 
+@remember_short
 def fold_name(name: str) -> str:
     """A name without case and word separators: `getWeather`, `get-weather` and `get_weather` fold to the same."""
-    return _fold_name(name) if len(name) <= _SHORT else _fold_name.__wrapped__(name)
-
-
-@lru_cache(maxsize=4096)  # the names of a schema, in every refusal
-def _fold_name(name: str) -> str:
     folded = name.casefold()
     return folded if folded.isalnum() else "".join(filter(str.isalnum, folded))
 
@@ -178,11 +168,7 @@ def _list_near(name: str, known: list[str]) -> list[str]:
     return near[:_LISTED] if len(near) >= _FEW else [*near, *sorted(set(known) - set(near))][:_SOME]
 
 
+@remember_short
 def quote_name(name: str) -> str:
     """A name for use in a sentence: in single quotes, on one line, cut short, without credentials."""
-    return _quote_name(name) if len(name) <= _SHORT else _quote_name.__wrapped__(name)
-
-
-@lru_cache(maxsize=1024)  # the names of tools, in every refusal
-def _quote_name(name: str) -> str:
     return "'" + write_preview(clean_text(name, _LONGEST_NAME))[1:-1].replace('\\"', '"') + "'"

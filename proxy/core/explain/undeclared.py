@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import lru_cache
 from itertools import islice
 from typing import Final
 
@@ -32,6 +31,7 @@ from proxy.core.explain.places import (
 from proxy.core.json.jsontext import format_pointer
 from proxy.core.model import codes
 from proxy.core.model.codes import Severity
+from proxy.core.model.short_texts import remember_short
 from proxy.core.model.values import ABSENT, JsonValue, Pointer, Violation
 from proxy.core.model.work import EXPLAINING, TooMuchWorkError, Work, afford_work, borrow_work
 from proxy.core.rules.facts import applies_always
@@ -143,13 +143,14 @@ def _list_fields(names: Iterable[str]) -> str:
 
 def _explain_unknown(name: str, unsent: Mapping[str, Node], near: list[str]) -> str:
     """What to do about an unknown key: it may carry what was asked for, under another name than the tool's."""
-    same = [key for key in near if split_words(key) == split_words(name)]
+    words = split_words(name)
+    same = [key for key in near if split_words(key) == words]
     meant = same[0] if len(same) == 1 else find_nearest(name, list(unsent)[:LOOKED_AT])
     if meant is not None:
         takes = cut(describe_expectation(unsent[meant]), 160)
         return f"Did you mean '{cut(meant, 60)}'" + (f" ({takes})?" if takes != "any value" else "?")
     leave = "leave it out"
-    if not _ACTING.isdisjoint(split_words(name)):
+    if not _ACTING.isdisjoint(words):
         leave += " only if the call means the same without it"
     if not unsent:
         return f"There is no such field: {leave}."
@@ -249,13 +250,9 @@ def _score(words: frozenset[str], name: str, key: str, node: Node) -> int:
     return shared if shared and not turns_meaning(name, key) else 0
 
 
+@remember_short
 def _words(name: str) -> frozenset[str]:
-    return _stem_words(split_words(name))
-
-
-@lru_cache(maxsize=4096)
-def _stem_words(words: frozenset[str]) -> frozenset[str]:
-    return frozenset(map(_stem, words)) - _GENERIC
+    return frozenset(map(_stem, split_words(name))) - _GENERIC
 
 
 def _stem(word: str) -> str:

@@ -175,7 +175,8 @@ def _meanings(
     missing = wanted - value.keys()
     if "key_word" in rules and len(unknown) == len(missing) == 1:
         sent, target = unknown[0], min(missing)
-        kin = {name for name in known if split_words(name)[-1:] == split_words(sent)[-1:]}
+        last = split_words(sent)[-1:]
+        kin = {name for name in known if split_words(name)[-1:] == last}
         parts = [
             part for node in nodes if target in node.properties for part in applies_always(node.properties[target])
         ]

@@ -13,10 +13,10 @@ may name something else, so no rule folds its case.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Final
 
+from proxy.core.model.short_texts import remember_short
 from proxy.core.model.values import JsonValue
 from proxy.core.schema.nodes import Node
 
@@ -50,6 +50,8 @@ _REMOVES: Final = frozenset([
     "burn", "shred", "clean", "cleanup", "empty", "trash", "unlink", "decommission", "delist", "refund", "rollback",
     "forget", "unpin", "unpublish", "unshare", "unfollow", "unset", "dismiss", "abort", "exclude",
 ])  # fmt: skip
+_CHANGING: Final = _CHANGES | _REMOVES
+_DOING_MORE: Final = _CHANGING | _CREATES
 # Words behind which a name tells a second thing that the tool does: `get_or_create`.
 _THEN: Final = frozenset({"and", "or", "then"})
 _NARROWS: Final = frozenset(
@@ -68,36 +70,41 @@ _ALONE: Final = frozenset({"m", "cal", "Cal", "gal", "Gal"})
 _PIECES: Final = re.compile(r"[^\s_/.-]+")
 
 
-@lru_cache(maxsize=4096)
+@remember_short
 def split_words(name: str) -> tuple[str, ...]:
     """The words of a name in small letters: `startDate_2` has start, date and 2."""
-    return tuple(word.lower() for word in _WORD.findall(name))
+    return tuple(map(str.lower, _WORD.findall(name)))
 
 
-@lru_cache(maxsize=4096)
+@remember_short
 def changes_something(name: str) -> bool:
     """Whether the name of a tool or an action contains a verb that changes or removes something."""
-    return not (_CHANGES | _REMOVES).isdisjoint(split_words(name))
+    return not _CHANGING.isdisjoint(split_words(name))
 
 
-@lru_cache(maxsize=4096)
+@remember_short
 def reads_only(name: str) -> bool:
     """Whether the name of a tool says that it reads, and no word of it that it does anything else."""
     words = split_words(name)
-    if not words or changes_something(name) or not _CREATES.isdisjoint(words) or not _PARTICLES.isdisjoint(words[1:2]):
+    if (
+        not words
+        or not _CHANGING.isdisjoint(words)
+        or not _CREATES.isdisjoint(words)
+        or not _PARTICLES.isdisjoint(words[1:2])
+    ):
         return False
     after = [word for before, word in pairwise(words) if before in _THEN]
     return (words[0] in _READS or words[-1] in _READS_AT_THE_END) and _READS.issuperset(after)
 
 
-@lru_cache(maxsize=4096)
+@remember_short
 def creates_only(name: str) -> bool:
     """Whether the name of a tool says that it creates something, and no word of it that it does anything else."""
     words = split_words(name)
-    return bool(words) and words[0] in _CREATES and not changes_something(name) and _THEN.isdisjoint(words)
+    return bool(words) and words[0] in _CREATES and _CHANGING.isdisjoint(words) and _THEN.isdisjoint(words)
 
 
-@lru_cache(maxsize=4096)
+@remember_short
 def narrows_something(name: str) -> bool:
     """Whether the name of a property says that it narrows down what a call affects; without it, all is affected."""
     return not _NARROWS.isdisjoint(split_words(name))
@@ -130,7 +137,7 @@ _ACTING: Final = frozenset({("action",), ("operation",), ("op",), ("command",), 
 _WRITING: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 
-@lru_cache(maxsize=4096)
+@remember_short
 def _says_what_is_done(key: str) -> bool:
     return split_words(key)[-1:] in _ACTING
 
@@ -154,7 +161,7 @@ def _actions(root: Node) -> dict[str, frozenset[str]]:
     return found
 
 
-@lru_cache(maxsize=4096)
+@remember_short
 def is_case_meaning(name: str) -> bool:
     """Whether a name is a quantity or a unit's symbol, so that another case may be another unit."""
     name = name.strip()
@@ -163,7 +170,7 @@ def is_case_meaning(name: str) -> bool:
     return name in _ALONE or _QUANTITY.fullmatch(name) is not None or _PREFIXED.fullmatch(name) is not None
 
 
-@lru_cache(maxsize=4096)
+@remember_short
 def is_same_case(one: str, other: str) -> bool:
     """Whether no unit's symbol in either of two names that fold alike has another case in the other: `power_mW` and
     `power_MW` differ. A capital that only begins a word of a camelCase name is no other case: `timeoutMs` is
