@@ -63,7 +63,12 @@ class Formatters:
 
 def _own(failure: Failure) -> Failure:
     """A copy of the failure for formatters: what they write into it does not reach the answer."""
-    return replace(failure, violations=tuple(replace(violation) for violation in failure.violations))
+    misuse = failure.container
+    if misuse is not None:
+        functions = tuple(map(replace, misuse.container.functions))
+        misuse = replace(misuse, container=replace(misuse.container, functions=functions))
+    violations = tuple(map(replace, failure.violations))
+    return replace(failure, violations=violations, details=dict(failure.details), container=misuse)
 
 
 def _any_installed() -> bool:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from proxy.core.model import codes
-from proxy.core.model.values import Failure, Violation
+from proxy.core.model.values import Container, ContainerFunction, ContainerMisuse, Failure, Violation
 from proxy.formatters import GROUP, Formatter, Formatters
 
 FAILURE = Failure(codes.INVALID_ARGUMENTS, "broken")
@@ -64,6 +64,35 @@ def test_what_a_formatter_writes_into_a_failure_is_no_part_of_the_answer() -> No
     failure = replace(FAILURE, violations=(Violation(codes.TYPE_MISMATCH, ("a",), "wrong"),))
     Formatters({"weather": meddling}, lambda name, error: None).lines("weather", failure)  # noqa: ARG005
     assert ("broken", "wrong") == (failure.message, failure.violations[0].message)
+
+
+def test_a_formatter_changes_nothing_that_later_answers_share() -> None:
+    container = Container("math", functions=(ContainerFunction("add"),))
+    reported: list[str] = []
+    places: dict[str, Callable[[Failure], object]] = {
+        "code": lambda failure: failure.code,
+        "code of an error": lambda failure: failure.violations[0].code,
+        "container": lambda failure: failure.container and failure.container.container,
+        "function": lambda failure: failure.container and failure.container.container.functions[0],
+    }
+    for place, find in places.items():
+
+        def meddling(failure: Failure, find: Callable[[Failure], object] = find) -> list[str]:
+            failure.details["hint"] = "all is well"  # type: ignore[index]
+            setattr(find(failure), "name", "meddled")  # noqa: B010 - mypy sees what is frozen
+            return []
+
+        failure = replace(
+            FAILURE,
+            violations=(Violation(codes.TYPE_MISMATCH, ("a",), "wrong"),),
+            container=ContainerMisuse(container, {}),
+        )
+        Formatters({place: meddling}, lambda name, error: reported.append(name)).lines(place, failure)  # noqa: ARG005
+        assert {} == failure.details
+    assert ["INVALID_ARGUMENTS", "VAL-002", "math", "add"] == [
+        codes.INVALID_ARGUMENTS.name, codes.TYPE_MISMATCH.name, container.name, container.functions[0].name,
+    ]  # fmt: skip
+    assert ["code", "code of an error"] == reported
 
 
 def test_a_formatter_is_found_in_the_entry_points_of_an_installed_package(

@@ -7,9 +7,8 @@ the envelope are generated from `ERROR_CODES` and `VIOLATION_CODES`.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
-
-from proxy.core.model.value_class import value_class
 
 
 class Category(StrEnum):
@@ -47,7 +46,8 @@ class ErrorType(StrEnum):
     ESCALATION = "escalation"
 
 
-@value_class
+# Each code is one constant, compared as such. Code that mypy does not see gets it too: it is frozen at run time.
+@dataclass(frozen=True, slots=True, eq=False)
 class ErrorCode:
     """One way a call can fail. `retryable` says whether another call by the model can succeed."""
 
@@ -59,21 +59,17 @@ class ErrorCode:
     meaning: str
     remedy: str
 
-    __eq__, __hash__ = object.__eq__, object.__hash__  # each is one constant
-
     def __str__(self) -> str:
         return self.name
 
 
-@value_class
+@dataclass(frozen=True, slots=True, eq=False)  # as above
 class ViolationCode:
     """One way a value can break its schema (Acode FR-009..FR-017). `hpd` is the HPD specification's name for it."""
 
     name: str
     hpd: str
     meaning: str
-
-    __eq__, __hash__ = object.__eq__, object.__hash__  # as above
 
     def __str__(self) -> str:
         return self.name
