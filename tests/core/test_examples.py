@@ -6,6 +6,7 @@ import pytest
 
 from proxy.core.check.validation import compile_check
 from proxy.core.contract.policy import ToolPolicy
+from proxy.core.decide import decide
 from proxy.core.explain.advice import add_advice
 from proxy.core.explain.examples import make_minimal_example
 from proxy.core.explain.expectation import describe_expectation, list_choices, write_literal
@@ -22,12 +23,13 @@ from proxy.core.model.values import (
     Failure,
     FeedbackLimits,
     JsonValue,
+    Reject,
     Rung,
     ToolCall,
     ToolResult,
 )
 from proxy.core.model.work import share_work
-from tests.core.repairing import obj
+from tests.core.repairing import call, obj, policy
 
 INT: JsonValue = {"type": "integer"}
 STR: JsonValue = {"type": "string"}
@@ -360,3 +362,12 @@ def test_an_example_that_ran_out_of_work_is_nobody_elses() -> None:
     with share_work(0):
         assert Example("<integer>", False) == make_example(check)
     assert Example("<string>", True) == make_example(check) == make_example(compile_check(schema))
+
+
+def test_arguments_that_cannot_be_read_are_refused_where_a_number_is_the_only_example() -> None:
+    schema: JsonValue = {"const": 5}
+    asked = call("{")
+    decision = decide(asked, policy(schema))
+    assert isinstance(decision, Reject)
+    advised = add_advice(ToolResult(asked, decision.failure), policy(schema))
+    assert ("5", True) == (advised.example, advised.example_complete)

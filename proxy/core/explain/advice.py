@@ -51,7 +51,8 @@ def add_advice(result: ToolResult, policy: ToolPolicy | None) -> ToolResult:
     safe, text = _show_safely(shown.value, limits)
     complete = shown.complete and are_equal(safe, shown.value) and not ('"<' in text and _holds_placeholder(safe))
     # What was refused is no example, nor is what leaves out a key that may have been meant for another.
-    if shown.value is ABSENT or are_equal(safe, sent) or (complete and any(map(_is_open, found))):
+    is_refused = sent is not ABSENT and are_equal(safe, sent)
+    if shown.value is ABSENT or is_refused or (complete and any(map(_is_open, found))):
         text, complete = "", False
     return ToolResult(  # `replace` takes several times as long
         result.call, result.failure, result.attempt, result.escalated, result.repeated, result.history, accepts, text,
