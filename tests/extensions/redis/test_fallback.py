@@ -17,23 +17,9 @@ from proxy.extensions.redis.remote import MissedChanges, SeenEpisode, SlotCount,
 from proxy.interfaces import Rate, RateExceeded
 from proxy.state import StoreChange
 from proxy.state.memory import MemoryStore
+from tests.state.test_rates import TestClock
 
 R = TypeVar("R")
-
-
-class TestClock:
-    """Time that moves only when told to."""
-
-    __test__ = False
-
-    def __init__(self) -> None:
-        self.seconds = 1000.0
-
-    def now(self) -> float:
-        return self.seconds
-
-    def wall(self) -> float:
-        return self.seconds
 
 
 class Played:

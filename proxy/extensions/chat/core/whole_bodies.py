@@ -35,7 +35,8 @@ _READ: Final = ("model", "stream", "n", "tools", "tool_choice", "parallel_tool_c
 
 # --- requests ---------------------------------------------------------------------------------------------------------
 def reduce_request(payload: bytes, _shared: bytes = b"") -> bytes:
-    """A request without its messages; of items only the tools that they bring. Nothing is left of what is no JSON."""
+    """A request without its messages: of its `input` items, the tools that they bring stay. Gives b"" for bytes that
+    are not JSON, and `null` for JSON that is no object."""
     body = parse(payload, TRUSTED)
     if not isinstance(body, dict):
         return b"" if isinstance(body, JsonProblem) else b"null"
