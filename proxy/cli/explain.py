@@ -105,7 +105,7 @@ def _add_keywords(check: Check, code: str) -> str:
 def _write_keywords(node: Node) -> str:
     """The keywords of a node that hold no subschemas, as shortened JSON."""
     from proxy.core.json.jsontext import dumps
-    from proxy.core.schema.nodes import LISTS, MAPS, SINGLE
+    from proxy.core.schema.drafts import LISTS, MAPS, SINGLE
 
     elsewhere = {*LISTS, *MAPS, *SINGLE, "description", "title"}
     own = {keyword: item for keyword, item in node.keywords.items() if keyword not in elsewhere}

@@ -6,16 +6,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
-from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
 from proxy.core.check.validation import Check
 from proxy.core.explain.examples import make_full_example, make_minimal_example
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import JsonValue
-from proxy.core.second_judge.question import JOB, Opinion, SecondVerdict, make_question, unpack_opinion
-from proxy.offload.pool import Done, GaveUp, OffloadPool, Shared
-from proxy.second_opinion import MEMORY, SECONDS
+from proxy.core.schema.nodes import Node
+from proxy.core.second_judge.question import JOB, Opinion, SecondVerdict, unpack_opinion
+from proxy.offload.pool import Done, OffloadPool
+from proxy.second_opinion import MEMORY, SECONDS, share_question
 
 if TYPE_CHECKING:
     from proxy.config.load import Loaded
@@ -33,30 +33,22 @@ class SecondOpinions:
 
     def __init__(self) -> None:
         self._runner = asyncio.Runner()
-        self._pool: OffloadPool | None = None
+        self._pool = OffloadPool(size=1, memory=MEMORY)
 
     def __enter__(self) -> SecondOpinions:
         return self
 
-    def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
-        if self._pool is not None:
-            self._runner.run(self._pool.close())
+    def __exit__(self, *_: object) -> None:
+        self._runner.run(self._pool.close())
         self._runner.close()
 
     def ask(self, check: Check, value: JsonValue) -> Opinion:
         """Asks the second judge whether a value fits the schema of a check."""
-        question = Shared(make_question(check.schemas, formats=check.formats).text)
-        answer = self._runner.run(self._run(dumps(value), question))
+        asking = self._pool.run(JOB, dumps(value), share_question(check), seconds=SECONDS)
+        answer = self._runner.run(asking)
         if isinstance(answer, Done):
             return unpack_opinion(answer.result)
         return Opinion(SecondVerdict.CANNOT_TELL, reason=answer.limit.value)
-
-    async def _run(self, text: bytes, question: Shared) -> Done | GaveUp:
-        if self._pool is None:
-            self._pool = OffloadPool(size=1, memory=MEMORY)
-        return await self._pool.run(JOB, text, question, seconds=SECONDS)
 
     def find_difference(self, check: Check, value: JsonValue) -> Opinion | None:
         """The second judge's opinion where it differs from the check's verdict; otherwise None."""
@@ -93,7 +85,7 @@ def make_values(check: Check) -> Iterator[JsonValue]:
     """Values worth judging twice: the schema's own examples and defaults, examples made from it, and copies of those
     with one property changed."""
     root = check.root
-    yield from _list_given(root.get("examples"), root.get("default"))
+    yield from _list_given(root)
     made: list[JsonValue] = []
     with suppress(RecursionError):
         made = [make_minimal_example(check), make_full_example(check, _MOST)]
@@ -103,10 +95,11 @@ def make_values(check: Check) -> Iterator[JsonValue]:
         yield from _ODD
         return
     for key, node in list(root.properties.items())[:_MOST]:
-        for item in (*_list_given(node.get("examples"), node.get("default")), *_ODD):
+        for item in (*_list_given(node), *_ODD):
             yield {**full, key: item}
         yield {name: item for name, item in full.items() if name != key}
 
 
-def _list_given(examples: JsonValue, default: JsonValue) -> list[JsonValue]:
+def _list_given(node: Node) -> list[JsonValue]:
+    examples, default = node.get("examples"), node.get("default")
     return [*(examples if isinstance(examples, list) else ()), *(() if default is None else (default,))]

@@ -37,12 +37,11 @@ from proxy.core.json.jsontext import dumps, find_at_pointer, format_pointer, par
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.rules.contradictions import list_refused_defaults, list_unsatisfiable
-from proxy.core.schema.dialects import find_definition, normalise
+from proxy.core.schema.dialects import find_definition, normalise, suggest_remedy
 from proxy.core.schema.drafts import is_conditional
 from proxy.core.schema.formats import Formats
 from proxy.core.schema.lint import Finding, lint
 from proxy.core.schema.nodes import Schemas
-from proxy.core.schema.remedies import suggest_remedy
 from proxy.extensions import find_schema_source, load_place
 
 # The most remarks about one schema that are told.

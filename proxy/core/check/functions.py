@@ -18,7 +18,8 @@ from typing import Final
 from proxy.core.check.program import Program
 from proxy.core.check.shapes import SHAPES
 from proxy.core.check.writer import LAST, ShapeRow, Spot, Writer
-from proxy.core.schema.nodes import Draft, Node
+from proxy.core.schema.drafts import Draft
+from proxy.core.schema.nodes import Node
 
 # The kinds of collector: `k` collects keys, `i` indexes, both into the set `s`; and the keyword that asks each.
 COLLECTORS: Final = {"k": "unevaluatedProperties", "i": "unevaluatedItems"}

@@ -25,7 +25,8 @@ from itertools import chain, combinations
 from typing import Final
 
 from proxy.core.model.value_class import value_class
-from proxy.core.schema.nodes import Node, SchemaError, Schemas
+from proxy.core.schema.drafts import SchemaError
+from proxy.core.schema.nodes import Node, Schemas
 
 # The largest size of a referred node that is written in place instead of called.
 SMALL: Final = 12

@@ -13,7 +13,8 @@ from typing import Final
 from proxy.core.check.graph import Pin, are_exclusive, find_discriminator, follow_reference, list_types
 from proxy.core.check.writer import ShapeRow, Spot, Writer
 from proxy.core.json.jsontext import make_decimal
-from proxy.core.schema.nodes import Draft, Node
+from proxy.core.schema.drafts import Draft
+from proxy.core.schema.nodes import Node
 
 # Up to this many optional keys are counted one by one; more are compared as a set.
 _COUNTED: Final = 8

@@ -26,7 +26,6 @@ from typing import Any, Final
 from orjson import dumps as write_shortest
 
 from proxy.core.json import fast_json
-from proxy.core.json.fast_json import read_number as read_number
 from proxy.core.json.strictreader import DEFAULT_LIMITS, KnownText, LosslessFloat, TextLimits, read_strictly
 from proxy.core.model.values import ABSENT, JsonProblem, JsonValue, Pointer
 
