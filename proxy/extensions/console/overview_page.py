@@ -22,11 +22,11 @@ from proxy.core.model.codes import VIOLATION_CODES
 from proxy.core.model.values import JsonValue
 from proxy.core.rules.rules import LEVEL_MEANINGS
 from proxy.extensions.console.core.tool_mistakes import CountedMistake
+from proxy.extensions.console.kept_calls import CallFilter, read_figures, select_calls
 from proxy.extensions.console.page_counts import ConsoleCounts, find_counts, make_stamp
 from proxy.server.admin.console_data import ConsoleData
 from proxy.server.admin.page import Page, PageRequest, make_json_page, refuse_question
 from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.recent.ring import CallFilter, read_figures
 
 WINDOWS: Final = {"1m": 60.0, "5m": 300.0, "15m": 900.0, "1h": 3600.0}
 _P95: Final = 0.95
@@ -90,7 +90,7 @@ class _Times:
 
 def _read_times(data: ConsoleData, seconds: float) -> _Times:
     times = _Times()
-    for figures in map(read_figures, data.recent.select(CallFilter(since=data.wall() - seconds))):
+    for figures in map(read_figures, select_calls(data.recent, CallFilter(since=data.wall() - seconds))):
         times.by_tool[figures.route, figures.tool].append(figures.took)
         if figures.own is not None:
             times.own.append(figures.own)
@@ -271,7 +271,7 @@ def _show_address(upstream: UpstreamConfig) -> str:
 def _read_upstream_times(data: ConsoleData) -> Mapping[str, list[float]]:
     """Returns the durations of each upstream in ms, of the kept calls of the last 15 minutes."""
     found: defaultdict[str, list[float]] = defaultdict(list)
-    for figures in map(read_figures, data.recent.select(CallFilter(since=data.wall() - _WINDOW))):
+    for figures in map(read_figures, select_calls(data.recent, CallFilter(since=data.wall() - _WINDOW))):
         if figures.upstream:
             found[figures.upstream].append(figures.upstream_took)
     return found
