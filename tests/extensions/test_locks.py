@@ -43,7 +43,7 @@ TRIED: Final = (
 PLAIN: Final = """\
 version: 1
 listen: 127.0.0.1:0
-admin: {listen: 127.0.0.1:0}
+admin: {listen: 127.0.0.1:0, console: off}
 upstreams: {tools: {url: http://127.0.0.1:9}}
 routes:
   - {path: /tools/weather, upstream: tools, tool: weather, schema: {properties: {lat: {type: number}}}}
