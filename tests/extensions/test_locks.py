@@ -25,8 +25,8 @@ COPIED: Final = (
     "CONTRIBUTING.md", "Dockerfile", "LICENSE", "config.example.yaml", "pyproject.toml", "requirements.lock",
     "requirements-dev.lock", ".gitignore", ".dockerignore",
 )  # fmt: skip
-# The tests that are run on the rest: what decides, reads the config, lists the verbs, and serves calls end to end. Rules of
-# the architecture look at one file or at imports alone, so that no part of a tree that keeps them can break one.
+# The tests that are run on the rest: what decides, reads the config, lists the verbs, and serves calls end to end. The
+# rules of the architecture look at one file or at imports alone, so that no part of a tree that keeps them breaks one.
 TRIED: Final = (
     "tests/core/test_decide.py", "tests/core/test_envelope.py", "tests/config",
     "tests/cli", "tests/scenarios", "tests/serving/test_calls.py", "tests/serving/test_operator.py",
