@@ -17,8 +17,8 @@ from proxy.telemetry.metrics_page import write_page
 
 COUNTS = st.sampled_from([0, 7])
 QUESTIONS = st.builds(
-    CorrectionQuestion, st.sampled_from(list(Layer)), st.sampled_from(list(QuestionOutcome)), st.sampled_from([0.0, 0.5]),
-    st.booleans(), st.none() | st.sampled_from(list(BudgetKind)), COUNTS, COUNTS,
+    CorrectionQuestion, st.sampled_from(list(Layer)), st.sampled_from(list(QuestionOutcome)),
+    st.sampled_from([0.0, 0.5]), st.booleans(), st.none() | st.sampled_from(list(BudgetKind)), COUNTS, COUNTS,
 )  # fmt: skip
 CALLS = st.fixed_dictionaries(
     {
