@@ -1,5 +1,4 @@
-"""Arguments on their way to a model and back: secrets are masked and restored, and places that did not fail stay.
-Pure.
+"""Arguments on their way to a model and back: secrets are masked and restored, and places that did not fail stay. Pure.
 
     hide_secrets(value)          the arguments for the prompt, with every secret masked
     restore_secrets(answer, ...) the answer with the original values wherever it repeats shown ones
