@@ -190,7 +190,8 @@ class Http1Upstream:
         reader = AnswerReader(request.method, self._limits, heads=self._heads)
         if not connection.begin(reader, head, request.body, keep, now + request.timeout, on_ready):
             return None
-        request.note_passed()
+        if request.passed_on is not None:
+            request.passed_on()
         return Http1Exchange(self, connection, request)
 
     def take_started(self, connection: UpstreamConnection) -> UpstreamReply | None:
@@ -248,7 +249,8 @@ class Http1Upstream:
             reader = AnswerReader(request.method, self._limits, bool(upgrade), self._heads)
             if body is None:
                 connection = await self._begin(reader, head, request.body, _AT_ONCE, due)
-                request.note_passed()
+                if request.passed_on is not None:
+                    request.passed_on()
                 return await self._reply(connection, request)
             connection = await self._begin(reader, head, b"", _AT_ONCE, due)
             return await self._uploading(connection, body, request)
