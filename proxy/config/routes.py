@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, Protocol
 
 from proxy.adapters.base import CallShape
 from proxy.config.combinations import PARAMETER, WrittenRoute, check_route
 from proxy.config.context import Context
 from proxy.config.files.secrets import reveal
 from proxy.config.mistakes import join_words, suggest_word
-from proxy.config.model import LeftOutEntry, ListedRoute, Policy, RelayedBy, RouteEntry, ToolConfig
+from proxy.config.model import LeftOutEntry, ListedRoute, Policy, RelayedBy, RouteEntry, ToolConfig, UpstreamConfig
 from proxy.config.policies import Written, make_repair_policy, merge_layers, read_pointer, read_policy
-from proxy.config.route_kinds import RouteKindReader, load_route_kind
 from proxy.config.sections.access import check_auth
 from proxy.config.sections.top_level import NO_UPSTREAM, read_headers
 from proxy.config.sections.units import read_switch
@@ -27,6 +26,26 @@ _EMPTY: Final = "empty_arguments"
 _JUDGING: Final = (QueryPolicy.JUDGE, QueryPolicy.STRICT)
 
 
+class RouteKindReader(Protocol):
+    """Reads what a route of an extension's protocol says beyond the keys of every route."""
+
+    def read(self, route: WrittenRoute, read_tools: Callable[[WrittenRoute], dict[str, ToolConfig]]) -> ListedRoute:
+        """What the route does with its tools; `read_tools` reads those of the catalogue that it names."""
+
+    def name_tools(self, route: WrittenRoute, known: tuple[str, ...]) -> Iterator[tuple[str, Pointer]]:
+        """The tools of the catalogue that the route names, each with the place of its name."""
+
+    def complete_upstreams(
+        self, upstreams: Mapping[str, UpstreamConfig], routes: tuple[RouteEntry, ...], written: Mapping[str, JsonValue]
+    ) -> dict[str, UpstreamConfig]:
+        """The upstreams as the routes need them, and those that stand for others."""
+
+    def make_metadata_routes(
+        self, routes: tuple[RouteEntry, ...], upstreams: Mapping[str, UpstreamConfig]
+    ) -> tuple[RouteEntry, ...]:
+        """Routes that the config does not name, beside its own."""
+
+
 class Routes:
     """Reads all routes; reports mistakes, and leaves out routes that cannot be served."""
 
@@ -34,7 +53,6 @@ class Routes:
         self._context = context
         self._catalogue = catalogue
         self._upstreams = context.names("upstreams")
-        self.used_upstreams: set[str] = set()
         self.kinds: dict[str, RouteKindReader] = {}
         """What reads the routes of an extension's protocol, which is imported for the first of them."""
         self.left_out: tuple[LeftOutEntry, ...] = ()
@@ -122,9 +140,10 @@ class Routes:
             self._context.mistake((*route.at, "protocol"), f"the protocol {route.protocol!r} {row.absence}")
             return None
         if route.protocol not in self.kinds:
-            self.kinds[route.protocol] = load_route_kind(route.protocol, self._context, self._catalogue)
+            kind = row.route_kinds[route.protocol]
+            self.kinds[route.protocol] = load_place(kind.reader)(self._context, self._catalogue)
         listed = self.kinds[route.protocol].read(route, self._read_tools)
-        self.used_upstreams.update(listed.parts)
+        self._context.used_upstreams.update(listed.parts)
         return listed
 
     def _read_relay(self, route: WrittenRoute) -> RelayedBy | None:
@@ -180,7 +199,7 @@ class Routes:
     def _check_upstream(self, route: WrittenRoute) -> None:
         known = f"known: {join_words(self._upstreams)}" if self._upstreams else "add it under `upstreams`"
         at = (*route.at, "upstream")
-        self.used_upstreams.add(route.upstream)
+        self._context.used_upstreams.add(route.upstream)
         if "servers" in route.entry:
             return
         if not route.upstream:

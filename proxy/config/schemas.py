@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import quote, unquote
 
 from proxy.config.files.references import Collector, SchemaDocument, find_references, is_below
@@ -30,7 +30,6 @@ from proxy.config.schema_mistakes import (
     is_openapi_place,
     word_error,
 )
-from proxy.config.schema_sources import FoundSchema, ReadSource, SourceProblem
 from proxy.core.check.validation import Check, SchemaError, compile_check
 from proxy.core.contract.request_rules import RequestForm
 from proxy.core.json.jsontext import dumps, find_at_pointer, format_pointer, parse_pointer
@@ -51,6 +50,42 @@ _MOST_NOTES: Final = 10
 _BASE: Final = "file:///"
 
 
+# --- schemas in documents that are no JSON Schema, which an extension finds -------------------------------------------
+@value_class
+class SourceProblem:
+    """Why nothing can be taken out of a document, and what to do."""
+
+    message: str
+    hint: str = ""
+
+
+class FoundSchema(Protocol):
+    """A tool's schema in a document, with what else the document says of the tool."""
+
+    @property
+    def schema(self) -> JsonValue:
+        """The JSON Schema of its arguments."""
+
+    @property
+    def description(self) -> str:
+        """What the tool does."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was read differently from how it is written."""
+
+    def place_request(self) -> RequestForm:
+        """How its arguments become an HTTP request at the document's first server."""
+
+
+class ReadSource(Protocol):
+    """Takes one tool out of a parsed document."""
+
+    def __call__(self, document: JsonValue, name: str, provided: frozenset[str], /) -> FoundSchema | SourceProblem:
+        """The tool called `name`. `provided`: headers that the route sets itself, which are not arguments."""
+
+
+# --- the loader -------------------------------------------------------------------------------------------------------
 class SchemaLoader:
     """Reads and compiles schemas. A mistake goes to `report`, and the method gives None."""
 
@@ -135,7 +170,7 @@ class SchemaLoader:
         check_entries(find_at_pointer(written, inner), place)
         value, notes = normalise(find_at_pointer(written, inner))
         documents = self._make_collector(self._folder, place).collect(
-            SchemaDocument(value, _make_source_at(place), _BASE, self._folder)
+            SchemaDocument(value, place.source.at(place.path), _BASE, self._folder)
         )
         return ReadSchema(value, place, _BASE, documents, "", (*said, *notes))
 
@@ -204,19 +239,22 @@ class SchemaLoader:
         schema_id = hash_value({"schema": read.value, "documents": documents})[:12]
         if (made := self._made.get((schema_id, formats))) is not None:
             return made
-        mistakes = [
-            mistake
-            for uri, document in read.documents.items()
-            for mistake in _check_document(
-                document.value,
-                {read.uri: read.value, **documents},
-                uri,
-                SchemaPlace(document.source, (), read.place.where),
-            )
-        ]
+        mistakes = []
+        for uri, document in read.documents.items():
+            others = {key: value for key, value in {read.uri: read.value, **documents}.items() if key != uri}
+            try:
+                compile_check(document.value, documents=others, base=uri)
+            except SchemaError as error:
+                place = SchemaPlace(document.source, (), read.place.where)
+                mistakes.append(describe_unusable(error, document.value, place))
         if mistakes:
             raise ConfigError(mistakes)
-        check = _check(read, documents, formats)
+        try:
+            check = compile_check(read.value, documents=documents, base=read.uri, formats=formats)
+        except SchemaError as error:
+            raise ConfigError([describe_unusable(error, read.value, read.place)]) from None
+        if mistakes := list(check_switches(check, read)):
+            raise ConfigError(mistakes)
         notes = read.notes
         if not check.linear:
             notes = (*notes, "a pattern needs backtracking: it is matched with a bounded number of steps")
@@ -270,28 +308,6 @@ def _sort_keys(value: JsonValue) -> JsonValue:
     return reveal(value) if isinstance(value, str) else value
 
 
-def _check(read: ReadSchema, documents: Mapping[str, JsonValue], formats: Formats) -> Check:
-    try:
-        check = compile_check(read.value, documents=documents, base=read.uri, formats=formats)
-    except SchemaError as error:
-        raise ConfigError([describe_unusable(error, read.value, read.place)]) from None
-    if mistakes := list(check_switches(check, read)):
-        raise ConfigError(mistakes)
-    return check
-
-
-def _check_document(
-    value: JsonValue, documents: Mapping[str, JsonValue], uri: str, place: SchemaPlace
-) -> list[Mistake]:
-    """The mistakes in a document that a schema refers to."""
-    others = {key: other for key, other in documents.items() if key != uri}
-    try:
-        compile_check(value, documents=others, base=uri)
-    except SchemaError as error:
-        return [describe_unusable(error, value, place)]
-    return []
-
-
 def _replace_at(value: JsonValue, steps: Pointer, part: JsonValue) -> JsonValue:
     """A copy of a document with another value at a path."""
     if not steps:
@@ -300,22 +316,3 @@ def _replace_at(value: JsonValue, steps: Pointer, part: JsonValue) -> JsonValue:
     changed = value.copy()
     changed[first] = _replace_at(value[first], tuple(rest), part)
     return changed
-
-
-def _make_source_at(place: SchemaPlace) -> ConfigSource:
-    """A source whose paths start at a place, for a schema written inside the config."""
-    return ConfigSource(
-        place.source.file, find_at_pointer(place.source.value, place.path), _Below(place.source, place.path)
-    )
-
-
-@value_class
-class _Below:
-    source: ConfigSource
-    path: Pointer
-
-    def at(self, path: Pointer) -> tuple[int, int]:
-        return self.source.places.at((*self.path, *path))
-
-    def key_at(self, path: Pointer) -> tuple[int, int]:
-        return self.source.places.key_at((*self.path, *path))

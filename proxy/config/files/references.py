@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
-from proxy.config.files.source import ConfigSource, Files
+from proxy.config.files.source import ConfigSource, Files, describe_failure
 from proxy.config.mistakes import ConfigError
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
@@ -92,9 +92,8 @@ class Collector:
         try:
             source = self._files.source(file, show_path(file, self._root))
         except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
             hint = "paths start at the folder of the file that refers; nothing is ever fetched"
-            message = f"$ref {reference!r} cannot be read: {reason}"
+            message = f"$ref {reference!r} cannot be read: {describe_failure(error)}"
             raise ConfigError([document.source.mistake(path, self._where, message, hint)]) from None
         return SchemaDocument(normalise(source.value)[0], source, target, file.parent)
 

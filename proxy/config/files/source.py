@@ -10,13 +10,13 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Final, Protocol
 
 from proxy.config.files.yaml12 import MAX_DEPTH, MAX_NODES, YamlError, YamlNode, read_yaml
 from proxy.config.mistakes import ConfigError, Mistake
-from proxy.core.json.jsontext import TextLimits, parse
+from proxy.core.json.jsontext import TextLimits, find_at_pointer, parse
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonProblem, JsonValue, Pointer
 
@@ -41,15 +41,21 @@ class Places(Protocol):
 
 @value_class
 class ConfigSource:
-    """One document: the file's name as shown, its value and the places in it."""
+    """One document: the file's name as shown, its value and the places in the file, in which the value is at `base`."""
 
     file: str
     value: JsonValue = field(repr=False)
     places: Places = field(repr=False)
+    base: Pointer = ()
+
+    def at(self, path: Pointer) -> ConfigSource:
+        """The value at a path as a source of its own."""
+        return replace(self, value=find_at_pointer(self.value, path), base=(*self.base, *path))
 
     def mistake(self, path: Pointer, where: str, message: str, hint: str = "", *, key: bool = False) -> Mistake:
         """A mistake about the value at `path`, or about its key."""
-        line, column = self.places.key_at(path) if key else self.places.at(path)
+        find_place = self.places.key_at if key else self.places.at
+        line, column = find_place((*self.base, *path))
         return Mistake(self.file, line, column, where, message, hint)
 
 
@@ -113,6 +119,13 @@ def read_file(path: Path) -> bytes:
     if len(content) > MAX_FILE_BYTES:
         raise ValueError(f"larger than {MAX_FILE_BYTES // 1024 // 1024} MiB")
     return content
+
+
+def describe_failure(error: OSError | ValueError) -> str:
+    """Why a file cannot be read, in words."""
+    if isinstance(error, UnicodeDecodeError):
+        return "not UTF-8 text"
+    return getattr(error, "strerror", None) or str(error)
 
 
 class Files:

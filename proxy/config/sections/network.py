@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from proxy.config.context import Context
 from proxy.config.files.secrets import reveal
-from proxy.config.files.source import Files
+from proxy.config.files.source import Files, describe_failure
 from proxy.config.model import Listen, Network, ServerTls, Trusted, UpstreamTls
 from proxy.config.sections.units import read_address, read_seconds, read_switch
 from proxy.core.model.values import JsonValue, Pointer
@@ -121,9 +121,8 @@ def _find_paths(
             if name == "key" or b"PRIVATE KEY" in files.text(path):
                 files.secret(path)
         except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
             hint = "paths start at the config file's folder"
-            context.mistake((*at, name), f"cannot read {written[name]}: {reason}", hint)
+            context.mistake((*at, name), f"cannot read {written[name]}: {describe_failure(error)}", hint)
         else:
             found[name] = path
     return found

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from proxy.config.context import Context
 from proxy.config.files.secrets import reveal, reveal_all
-from proxy.config.files.source import ConfigSource, Files
+from proxy.config.files.source import ConfigSource, Files, describe_failure
 from proxy.config.mistakes import ConfigError
 from proxy.config.model import (
     Address,
@@ -189,14 +189,13 @@ def read_documents(context: Context, files: Files) -> dict[str, ConfigSource]:
     """The registered schema documents by URI."""
     found: dict[str, ConfigSource] = {}
     for uri, name in context.mapping("documents").items():
-        path = ("documents", uri)
         try:
             found[uri] = files.source(context.folder / reveal(name), reveal(name))
         except ConfigError as error:
             context.mistakes.extend(error.mistakes)
         except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            context.mistake(path, f"cannot read {name}: {reason}", "paths start at the config file's folder")
+            reason, hint = describe_failure(error), "paths start at the config file's folder"
+            context.mistake(("documents", uri), f"cannot read {name}: {reason}", hint)
     return found
 
 

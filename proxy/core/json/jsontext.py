@@ -213,10 +213,7 @@ def read_decimal(text: str) -> Decimal:
 
 def is_integral(number: Decimal) -> bool:
     """Whether an exact number has no fraction, without building a huge integer for a huge exponent."""
-    _, digits, exponent = number.as_tuple()
-    if not isinstance(exponent, int):
-        return False
-    return exponent >= 0 or not any(digits[exponent:])
+    return number.is_finite() and number == number.to_integral_value()
 
 
 def make_plain(value: JsonValue) -> JsonValue:

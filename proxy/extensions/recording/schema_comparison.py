@@ -34,7 +34,7 @@ from proxy.server.admin.api import list_current_tools
 from proxy.server.admin.console_data import ConsoleData
 from proxy.server.admin.page import Page, PageRequest, make_json_page, refuse_question
 from proxy.server.lifecycle import Serving
-from proxy.telemetry.recent.ring import CallFilter
+from proxy.telemetry.recent.ring import read_value
 
 MOST_CALLS: Final = 500
 LONGEST_SCHEMA: Final = 256 * 1024
@@ -145,9 +145,9 @@ async def compare_kept(
     """Counts what the edited policy changes for the kept calls of a tool, or returns why they cannot be compared."""
     if data.recent.values is None:
         return _NO_VALUES
-    wanted = CallFilter(tool=frozenset({policy.tool}), route=frozenset({route.name}))
-    found = ComparisonCounts()
-    for kept in list(data.recent.select(wanted, MOST_CALLS)):
+    key, found = (route.name, policy.tool), ComparisonCounts()
+    of_tool = [kept for kept in data.recent.newest() if (read_value(kept, "route"), read_value(kept, "tool")) == key]
+    for kept in of_tool[:MOST_CALLS]:
         values = data.recent.values.read(kept.seq)
         marks = _MARKS if data.values == "preview" else (MASK,)  # what is secret is masked in both
         if values is None or _holds_mark(parse(values[0]), marks):

@@ -1,6 +1,6 @@
-"""Counts the calls of models, the tokens of asking again, and answers that were relayed unread.
+"""Counts the calls of models, the tokens of asking again, and unread answers.
 
-Names of models come from requests that a model server answered: the first `MOST_MODELS` have series of their own.
+The names of models come from answered requests; the first `MOST_MODELS` have series of their own.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class ModelMetrics:
         self._models: set[str] = set()
 
     def count_answer(self, route: str, model: str, found: FinalAnswer) -> None:
-        """Counts the calls of the answer that went on, and the tokens of those before it."""
+        """Counts the calls of the client's answer, and the tokens of those before it."""
         name = self._name_model(model)
         for call in found.answer.calls:
             tool = call.tool if self._reports.knows(route, call.tool) else OTHER
