@@ -13,7 +13,6 @@ from typing import Self
 
 from proxy.adapters import ADAPTERS, find_adapter
 from proxy.adapters.base import CallShape
-from proxy.call.dry_upstream import Nowhere
 from proxy.call.run import run_call
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.json.jsontext import format_pointer, parse
@@ -32,6 +31,7 @@ from proxy.core.model.values import (
     ToolResult,
 )
 from proxy.interfaces import CallRecord, Services
+from proxy.routing.dry_run import Nowhere
 from proxy.state import make_store
 
 

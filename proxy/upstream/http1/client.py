@@ -171,7 +171,8 @@ class Http1Upstream:
         reader = AnswerReader(request.method, self._limits, heads=self._heads)
         if not connection.begin(reader, head, request.body, keep, now + request.timeout, on_ready):
             return None
-        request.note_passed()
+        if request.passed_on is not None:
+            request.passed_on()
         return Http1Exchange(self, connection, request)
 
     async def await_started(
@@ -208,7 +209,8 @@ class Http1Upstream:
             reader = AnswerReader(request.method, self._limits, bool(upgrade), self._heads)
             connection = await self._begin(reader, head, request.body if body is None else b"", _AT_ONCE, due)
             if body is None:
-                request.note_passed()
+                if request.passed_on is not None:
+                    request.passed_on()
                 return await self._reply(connection, request)
             # The answer may come while the body is still being sent.
             connection.alarm.at(math.inf)

@@ -48,7 +48,7 @@ from proxy.extensions.mcp.server.lists.catalogue import Catalogue, get_catalogue
 from proxy.extensions.mcp.server.lists.learner import Asked, Key, Known, Learner, ListRefused, Unlearned
 from proxy.interfaces import GuardedUpstream, JudgesElsewhere
 from proxy.server.bound_route import RouteRequest
-from proxy.server.listed_request import Reports
+from proxy.server.listed_routes import Reports
 
 if TYPE_CHECKING:
     from proxy.extensions.mcp.upstream.joined import JoinedUpstream
