@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import suppress
-from types import TracebackType
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Final
 
 from proxy.core.check.validation import Check
@@ -28,42 +27,31 @@ _MOST: Final = 40
 _SHOWN: Final = 200
 
 
-class SecondOpinions:
+class SecondOpinions(ExitStack):
     """Asks the second judge about values, in a child process that is killed where it takes too long."""
 
     def __init__(self) -> None:
-        self._runner = asyncio.Runner()
+        super().__init__()
+        self._runner = self.enter_context(asyncio.Runner())
         self._pool: OffloadPool | None = None
 
-    def __enter__(self) -> SecondOpinions:
-        return self
-
-    def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
-        if self._pool is not None:
-            self._runner.run(self._pool.close())
-        self._runner.close()
-
-    def ask(self, check: Check, value: JsonValue) -> Opinion:
-        """Asks the second judge whether a value fits the schema of a check."""
-        question = Shared(make_question(check.schemas, formats=check.formats).text)
-        answer = self._runner.run(self._run(dumps(value), question))
-        if isinstance(answer, Done):
-            return unpack_opinion(answer.result)
-        return Opinion(SecondVerdict.CANNOT_TELL, reason=answer.limit.value)
-
-    async def _run(self, text: bytes, question: Shared) -> Done | GaveUp:
-        if self._pool is None:
-            self._pool = OffloadPool(size=1, memory=MEMORY)
-        return await self._pool.run(JOB, text, question, seconds=SECONDS)
-
     def find_difference(self, check: Check, value: JsonValue) -> Opinion | None:
-        """The second judge's opinion where it differs from the check's verdict; otherwise None."""
-        opinion = self.ask(check, value)
+        """The second judge's opinion where it differs from the check's verdict; None where both agree or it cannot
+        tell."""
+        question = Shared(make_question(check.schemas, formats=check.formats).text)
+        answer = self._runner.run(self._ask(dumps(value), question))
+        if not isinstance(answer, Done):
+            return None
+        opinion = unpack_opinion(answer.result)
         if opinion.verdict is SecondVerdict.CANNOT_TELL:
             return None
         return opinion if (opinion.verdict is SecondVerdict.VALID) is not check.accepts(value) else None
+
+    async def _ask(self, text: bytes, question: Shared) -> Done | GaveUp:
+        if self._pool is None:
+            self._pool = pool = OffloadPool(size=1, memory=MEMORY)
+            self.callback(lambda: self._runner.run(pool.close()))
+        return await self._pool.run(JOB, text, question, seconds=SECONDS)
 
 
 def compare_judges(loaded: Loaded) -> list[str]:
