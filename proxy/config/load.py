@@ -27,18 +27,10 @@ from proxy.config.sections.network import read_listen, read_trusted
 from proxy.config.sections.top_level import (
     check_addresses,
     read_admin,
-    read_documents,
-    read_drain,
     read_headers,
-    read_hooks,
-    read_memory,
-    read_reload,
-    read_second_judge,
+    read_single_keys,
     read_state,
-    read_telemetry,
-    read_unknown_keywords,
     read_upstreams,
-    read_workers,
 )
 from proxy.config.tools import ToolReader, check_policy
 from proxy.core.contract.policy import Block, ByAddress, Mode
@@ -108,12 +100,10 @@ def _read_config(context: Context, files: Files) -> Config:
     listen, admin = read_listen(context, files), read_admin(context)
     check_addresses(context, listen.address, admin)
     upstreams = read_upstreams(context, files)
-    registered = read_documents(context, files)
-    schemas = SchemaLoader(files, context.folder, registered, context.mistakes.append, read_unknown_keywords(context))
     defaults = context.mapping("defaults")
     read_headers(context, ("defaults", "headers"), defaults.get("headers", {}))
     check_auth(context, ("defaults", "auth"), defaults.get("auth"))
-    catalogue = ToolReader(context, schemas, merge_layers(name_scope(defaults, "defaults")))
+    catalogue = ToolReader(context, SchemaLoader(context, files), merge_layers(name_scope(defaults, "defaults")))
     check_policy(context, ("defaults",), defaults, catalogue.known_to_caps)
     catalogue.check()
     routes = Routes(context, catalogue)
@@ -132,16 +122,10 @@ def _read_config(context: Context, files: Files) -> Config:
         admin=admin,
         trusted=read_trusted(context),
         state=read_state(context, files),
-        telemetry=read_telemetry(context),
-        hooks=read_hooks(context),
-        reload=read_reload(context),
-        second_judge=read_second_judge(context),
-        workers=read_workers(context),
         notes=tuple(dict.fromkeys(context.notes)),
-        written=redact_config(context.structure),
+        written=redact_config(context.structure.value),
         sections=sections,
-        memory=read_memory(context),
-        **read_drain(context),
+        **read_single_keys(context),
     )
     _check_workers(context, config)
     return config

@@ -8,16 +8,17 @@ outside of it, the file's own folder is the schema folder. `references.py` finds
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, Protocol
 from urllib.parse import quote, unquote
 
+from proxy.config.context import Context
 from proxy.config.files.references import Collector, SchemaDocument, find_references, is_below
 from proxy.config.files.secrets import reveal
-from proxy.config.files.source import ConfigSource, Files
-from proxy.config.mistakes import ConfigError, Mistake
+from proxy.config.files.source import ConfigSource, Files, describe_failure
+from proxy.config.mistakes import ConfigError
 from proxy.config.model import ToolSchema, UnknownKeywords
 from proxy.config.schema_mistakes import (
     ReadSchema,
@@ -86,21 +87,14 @@ class ReadSource(Protocol):
 
 # --- the loader -------------------------------------------------------------------------------------------------------
 class SchemaLoader:
-    """Reads and compiles schemas. A mistake goes to `report`, and the method gives None."""
+    """Reads and compiles schemas. A mistake goes to the context, and the method gives None."""
 
-    def __init__(
-        self,
-        files: Files,
-        folder: Path,
-        registered: Mapping[str, ConfigSource],
-        report: Callable[[Mistake], None],
-        unknown_keywords: UnknownKeywords = "misspelt",
-    ) -> None:
+    def __init__(self, context: Context, files: Files) -> None:
         self._files = files
-        self._unknown_keywords = unknown_keywords
-        self._folder = folder
-        self._registered = registered
-        self._report = report
+        self._unknown_keywords: UnknownKeywords = context.mapping("schemas").get("unknown_keywords", "misspelt")
+        self._folder = context.folder
+        self._registered = _read_documents(context, files)
+        self._mistakes = context.mistakes
         self._made: dict[tuple[str, Formats], ToolSchema] = {}
 
     def load(
@@ -111,8 +105,7 @@ class SchemaLoader:
         try:
             return self._compile(self._read(written, place, provided), formats)
         except ConfigError as error:
-            for mistake in error.mistakes:
-                self._report(mistake)
+            self._mistakes.extend(error.mistakes)
             return None
 
     def request(self, written: JsonValue, place: SchemaPlace, provided: frozenset[str]) -> RequestForm | None:
@@ -133,7 +126,7 @@ class SchemaLoader:
             check = compile_check(normalise(schema)[0], formats=formats)
         except SchemaError as error:
             message = f"the schema of {what} does not compile: {word_error(error)}"
-            self._report(place.mistake(message, suggest_remedy(schema, error.path)))
+            self._mistakes.append(place.mistake(message, suggest_remedy(schema, error.path)))
             return None
         read = ReadSchema(schema, place, check.schemas.base)
         try:
@@ -141,8 +134,7 @@ class SchemaLoader:
                 raise ConfigError(mistakes)
             return check, () if schema is True else tuple(self._examine(check, read))
         except ConfigError as error:
-            for mistake in error.mistakes:
-                self._report(mistake)
+            self._mistakes.extend(error.mistakes)
             return None
 
     def check_overlay(self, patch: JsonValue, place: SchemaPlace) -> None:
@@ -154,7 +146,7 @@ class SchemaLoader:
         read = ReadSchema(patch, place, _BASE)
         for finding in map(self._weigh, lint(schemas)):
             if finding.is_grave and finding.is_keyword and self._counts(finding):
-                self._report(describe_finding(finding, read))
+                self._mistakes.append(describe_finding(finding, read))
 
     # --- reading ------------------------------------------------------------------------------------------------------
     def _read(self, written: JsonValue, place: SchemaPlace, provided: frozenset[str]) -> ReadSchema:
@@ -168,9 +160,8 @@ class SchemaLoader:
         place = replace(place, path=(*place.path, *inner))
         check_entries(find_at_pointer(written, inner), place)
         value, notes = normalise(find_at_pointer(written, inner))
-        documents = self._make_collector(self._folder, place).collect(
-            SchemaDocument(value, place.source.at(place.path), _BASE, self._folder)
-        )
+        start = SchemaDocument(value, place.source.at(place.path), _BASE, self._folder)
+        documents = Collector(self._files, self._registered, self._folder, place.where).collect(start)
         return ReadSchema(value, place, _BASE, documents, "", (*said, *notes))
 
     def _read_file(self, written: str, place: SchemaPlace) -> ReadSchema:
@@ -185,7 +176,7 @@ class SchemaLoader:
         check_entries(find_at_pointer(source.value, steps), SchemaPlace(source, steps, place.where))
         part, notes = normalise(find_at_pointer(source.value, steps))
         file = SchemaDocument(_replace_at(source.value, steps, part), source, uri, path.parent)
-        documents = dict(self._make_collector(root, place).collect(file))
+        documents = Collector(self._files, self._registered, root, place.where).collect(file)
         read = ReadSchema(part, SchemaPlace(source, steps, place.where), uri, documents, "", (*said, *notes))
         if not steps or not any(target == uri for target, _, _ in find_references(part, uri)):
             return read
@@ -195,9 +186,6 @@ class SchemaLoader:
             if isinstance(holder, dict) and "$schema" in holder:
                 reference.setdefault("$schema", holder["$schema"])
         return replace(read, value=reference, uri=_BASE + "?part", documents={**documents, uri: file})
-
-    def _make_collector(self, root: Path, place: SchemaPlace) -> Collector:
-        return Collector(self._files, self._registered, root, place.where)
 
     def _read_source(self, path: Path, name: str, place: SchemaPlace) -> ConfigSource:
         try:
@@ -286,6 +274,20 @@ class SchemaLoader:
         if self._unknown_keywords == "note":
             return replace(finding, is_grave=False)
         return replace(finding, is_grave=True) if finding.is_keyword and self._unknown_keywords == "refuse" else finding
+
+
+def _read_documents(context: Context, files: Files) -> dict[str, ConfigSource]:
+    """The registered schema documents by URI."""
+    found: dict[str, ConfigSource] = {}
+    for uri, name in context.mapping("documents").items():
+        try:
+            found[uri] = files.source(context.folder / reveal(name), reveal(name))
+        except ConfigError as error:
+            context.mistakes.extend(error.mistakes)
+        except (OSError, ValueError) as error:
+            reason, hint = describe_failure(error), "paths start at the config file's folder"
+            context.mistake(("documents", uri), f"cannot read {name}: {reason}", hint)
+    return found
 
 
 def _without_nulls(patch: JsonValue) -> JsonValue:

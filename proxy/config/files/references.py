@@ -89,8 +89,9 @@ class Collector:
         if not is_below(file, self._root):
             hint = "only files below the schema folder are read; register others under `documents`"
             raise ConfigError([document.source.mistake(path, self._where, f"$ref {reference!r} leaves it", hint)])
+        shown = file.relative_to(self._root) if file.is_relative_to(self._root) else file
         try:
-            source = self._files.source(file, show_path(file, self._root))
+            source = self._files.source(file, shown.as_posix())
         except (OSError, ValueError) as error:
             hint = "paths start at the folder of the file that refers; nothing is ever fetched"
             message = f"$ref {reference!r} cannot be read: {describe_failure(error)}"
@@ -101,8 +102,3 @@ class Collector:
 def is_below(path: Path, folder: Path) -> bool:
     """Whether a path lies below a folder, with symbolic links followed."""
     return path.resolve().is_relative_to(folder.resolve())
-
-
-def show_path(path: Path, root: Path) -> str:
-    """A file's name in messages: relative to the schema folder if it lies below it."""
-    return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.as_posix()

@@ -237,7 +237,7 @@ class Http1Upstream:
                 connection = await self._pool.take(within)
             if connection.begin(reader, head, body, keep, due):
                 return connection
-            if connection.is_unused:
+            if not connection.exchanges:
                 raise ExchangeError(connection.fault or UNAVAILABLE)
 
     async def _reply(self, connection: UpstreamConnection, request: UpstreamRequest) -> UpstreamReply:

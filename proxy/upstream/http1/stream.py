@@ -103,7 +103,7 @@ class Upload:
         self._idle_timeout = idle_timeout
         self._task = connection.loop.create_task(self._run())
         self._task.add_done_callback(self._note_end)
-        connection.set_upload(self._task.cancel)
+        connection.stop_upload = self._task.cancel
 
     @property
     def error(self) -> BaseException | None:
@@ -118,7 +118,7 @@ class Upload:
                     connection.write(encode_chunk(piece))
                     await connection.drain(self._idle_timeout)
             connection.write(LAST_CHUNK)
-            connection.set_upload(None)
+            connection.stop_upload = None
         except ExchangeError:
             return  # the exchange has the fault already
         if not connection.reader.has_head:
