@@ -281,11 +281,13 @@ def _describe_ladder(policy: Policy) -> str:
 
 def _note_lookalikes(context: Context, routes: tuple[RouteEntry, ...]) -> None:
     """Notes passthrough templates that other spellings of a judged path fall into."""
-    judged = JudgedPaths.of(routes)
+    judged = JudgedPaths(routes)
     for route in routes:
         if route.kind != "passthrough" or "{" not in route.path:
             continue
-        reach = judged.within_reach(route.path, route.upstream, route.upstream_path, frozenset(route.methods))
+        reach = judged.list_reached(
+            route.path.split("/"), route.upstream, route.upstream_path, frozenset(route.methods)
+        )
         if reach:
             told = "such requests are refused" if route.lookalikes == "refuse" else "they go on unjudged"
             context.notes.append(
