@@ -34,7 +34,7 @@ class PageRow:
 @value_class
 class RouteKind:
     """What a protocol of routes consists of: an `Adapter` (adapters/base.py), a `RouteKindReader` of their keys
-    (config/route_kinds.py), a `RouteHandler` (server/listed_routes.py), and the `LearnedLists` of one route; `methods`
+    (config/routes.py), a `RouteHandler` (server/listed_routes.py), and the `LearnedLists` of one route; `methods`
     are those of its requests."""
 
     methods: tuple[str, ...]
@@ -103,15 +103,15 @@ class Extension:
     """One row: the folder's `name`, what the extension `adds` in one sentence, and the other extensions that it `uses`.
 
     `verbs`: verb -> a module with `register(subparsers)` and `run(args) -> exit code`, as in `proxy/cli/`.
-    `sections`: top-level key of the config -> a `ReadSection` (config/context.py). The keys' schema is the
-        `config.schema.json` in the extension's folder.
+    `sections`: top-level key of the config -> its reader (`read_sections` of config/context.py). The keys' schema is
+        the `config.schema.json` in the extension's folder.
     `policy_keys`: key of a policy (of `defaults`, a tool, a route) -> a function of the key's merged value.
     `limit_keys`: key of a policy's `limits` -> a function of the key's merged value.
     `limiter`: makes the `CallLimiter` (interfaces.py) of calls, from the services, for the first config that has one of
         `limit_keys`.
     `callers`: those of its policy keys by which a route asks who calls (`Services.access` of such a route).
     `summary`: a function of the config; gives the lines that `check` adds to what a config serves.
-    `check`: a `CheckKeys` (config/context.py), called for a config in which one of `keys` is written.
+    `check`: its check (`check_added_keys` of config/context.py), called for a config in which one of `keys` is written.
     `pages`: path below the operator's port -> what answers it. A path that ends in a slash takes all below it.
     `observer`: makes a `ConfiguredObserver` (server/setup/observers.py) for the first config with one of `sections`.
     `page_counts`: makes the `PageCounts` (server/admin/console_data.py) of its pages, where `admin.console` is on.
@@ -144,7 +144,7 @@ class Extension:
     `tool_keys`: key of a tool -> a function `(context, path, written) -> RequestForm | None`.
     `route_keys`: key of a route -> a function `(catalogue, route, formats, query policy) -> ChannelJudge`.
     `relays`: key of a relayed route -> what happens to its requests.
-    `schema_sources`: key of a `schema` that is no JSON Schema -> a `ReadSource` (config/schema_sources.py).
+    `schema_sources`: key of a `schema` that is no JSON Schema -> a `ReadSource` (config/schemas.py).
     `other_keys`: its keys of the config at other places, which the readers above read.
     `evaluations`: side of `evaluate` -> a function `(args) -> exit code` that measures it.
     `metrics`: the rows of its metrics, for docs; the extension itself adds them to `Metrics`.

@@ -23,14 +23,14 @@ from proxy.server.admin.console_data import make_console_data
 from proxy.server.admin.page import Readers
 from proxy.server.handler import Handler, Snapshot
 from proxy.server.http.headers import Hop
-from proxy.server.http.memory import find_room
+from proxy.server.http.request_head import make_id
 from proxy.server.http.responses import NAME
-from proxy.server.identity import make_id, make_pseudonym
-from proxy.server.listed_request import PassedOn, Reports
-from proxy.server.listed_routes import ListedRoutes
+from proxy.server.identity import make_pseudonym
+from proxy.server.listed_routes import ListedRoutes, PassedOn, Reports
 from proxy.server.ports import Port, renew
 from proxy.server.reload import Compiled, Reloaded, Reloader, list_served
 from proxy.server.setup.added import ExtensionServices, list_unpinned, make_answers, make_tool_texts
+from proxy.server.setup.memory import find_room
 from proxy.server.setup.observers import ExtensionObservers, begin_tracing
 from proxy.server.setup.services import SecondJudges, warn_of_addresses
 from proxy.server.setup.upstreams import Pools, await_gone, find_trouble
