@@ -171,8 +171,9 @@ class Http1Upstream:
         reader = AnswerReader(request.method, self._limits, heads=self._heads)
         if not connection.begin(reader, head, request.body, keep, now + request.timeout, on_ready):
             return None
-        request.note_passed()
-        return Http1Exchange(self, connection, request)
+        if request.passed_on is not None:
+            request.passed_on()
+        return Http1Exchange(self, connection, reader, request)
 
     async def await_started(
         self, connection: UpstreamConnection, request: UpstreamRequest
@@ -264,17 +265,20 @@ class Http1Upstream:
 class Http1Exchange:
     """Implements `interfaces.StartedExchange`: a request that has gone out on an idle connection."""
 
-    __slots__ = ("_connection", "_reply", "_request", "_upstream")
+    __slots__ = ("_connection", "_reader", "_reply", "_request", "_upstream")
 
-    def __init__(self, upstream: Http1Upstream, connection: UpstreamConnection, request: UpstreamRequest) -> None:
+    def __init__(
+        self, upstream: Http1Upstream, connection: UpstreamConnection, reader: AnswerReader, request: UpstreamRequest
+    ) -> None:
         self._upstream = upstream
         self._connection = connection
+        self._reader = reader
         self._request = request
         self._reply: UpstreamReply | None = None
 
     def take(self) -> UpstreamReply | None:
         """The answer, where it is whole; None where it streams, or something is wrong."""
-        self._reply = self._upstream.take_whole(self._connection, self._connection.reader)
+        self._reply = self._upstream.take_whole(self._connection, self._reader)
         return self._reply
 
     async def wait(self) -> UpstreamReply | UpstreamFault:
