@@ -71,20 +71,16 @@ class ReadHead(NamedTuple):
     old: bool
 
 
-class ReadHeads:
+class ReadHeads(dict[bytes, ReadHead]):
     """What was read of the latest heads, by their bytes. All readers that share it have the same limits."""
-
-    def __init__(self) -> None:
-        self._heads: dict[bytes, ReadHead] = {}
-        self.find: Final = self._heads.get
 
     def keep(self, head: bytes, read: ReadHead) -> None:
         """Keeps what was read of a head, unless it is long or belongs to one client."""
         if len(head) > _LONGEST_HEAD or b"\nset-cookie" in head.lower():
             return
-        if len(self._heads) >= _MOST_HEADS:
-            self._heads.clear()
-        self._heads[head] = read
+        if len(self) >= _MOST_HEADS:
+            self.clear()
+        self[head] = read
 
 
 class AnswerReader:
@@ -133,7 +129,7 @@ class AnswerReader:
             self.begun = True
             self._parts = []
             end = data.find(_END) + 4
-            known = self._heads.find(data[:end])
+            known = self._heads.get(data[:end])
             if known is None:
                 self._new_head()
             else:

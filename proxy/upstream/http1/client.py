@@ -32,7 +32,7 @@ from proxy.upstream.http1.answer import AnswerLimits, AnswerReader, ReadHeads
 from proxy.upstream.http1.connection import UpstreamConnection
 from proxy.upstream.http1.dial import Dialer, UpstreamSettings, read_origin
 from proxy.upstream.http1.pool import Pool
-from proxy.upstream.http1.stream import AnswerStream, Tunnel, Upload
+from proxy.upstream.http1.stream import AnswerStream, Tunnel, start_upload
 
 # Methods whose missing body is stated as length 0 (RFC 9110 section 8.6).
 _LENGTH_ANYWAY: Final = frozenset(["POST", "PUT", "PATCH"])
@@ -213,12 +213,12 @@ class Http1Upstream:
                 return await self._reply(connection, request)
             # The answer may come while the body is still being sent.
             connection.alarm.at(math.inf)
-            upload = Upload(connection, body, request.timeout, self._settings.idle_timeout)
+            upload = start_upload(connection, body, request.timeout, self._settings.idle_timeout)
             try:
                 return await self._reply(connection, request)
             except ExchangeError:
-                if upload.error is not None:
-                    raise upload.error from None
+                if upload.done() and not upload.cancelled() and (error := upload.exception()) is not None:
+                    raise error from None
                 raise
         except ExchangeError as broken:
             return broken.fault.of(self._settings.name)
