@@ -264,8 +264,7 @@ def add_a_tool_error_dialect(copy: Copy) -> None:
     copy.insert(
         "proxy/core/tool_errors/dialects.py",
         '    Dialect("fastapi",',
-        '    Dialect("teapot", make_items_reader(needs=("spout", "brew"), place=("spout",), words=("brew",)), '
-        '("teapot.json",)),\n',
+        '    Dialect("teapot", make_items_reader(needs=("spout", "brew"), place=("spout",), words=("brew",))),\n',
     )
     program = """
 from proxy.core.check.validation import compile_check

@@ -12,7 +12,6 @@ from contextlib import ExitStack
 
 from proxy.adapters import ADAPTERS, find_adapter
 from proxy.adapters.base import CallShape
-from proxy.call.dry_upstream import Nowhere
 from proxy.call.run import run_call
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.json.jsontext import format_pointer, parse
@@ -31,6 +30,7 @@ from proxy.core.model.values import (
     ToolResult,
 )
 from proxy.interfaces import CallRecord, Services
+from proxy.routing.dry_run import Nowhere
 from proxy.state import make_store
 
 

@@ -89,7 +89,7 @@ def _add_keywords(check: Check, code: str) -> str:
     """The code, with the keywords of the schema that hold no subschemas appended to each comment that names a place in
     it, as shortened JSON."""
     from proxy.core.json.jsontext import dumps
-    from proxy.core.schema.nodes import LISTS, MAPS, SINGLE
+    from proxy.core.schema.drafts import LISTS, MAPS, SINGLE
 
     elsewhere = {*LISTS, *MAPS, *SINGLE, "description", "title"}
     said: dict[str, str] = {}

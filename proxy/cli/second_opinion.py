@@ -5,16 +5,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from proxy.core.check.validation import Check
 from proxy.core.explain.examples import make_full_example, make_minimal_example
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import JsonValue
-from proxy.core.second_judge.question import JOB, Opinion, SecondVerdict, make_question, unpack_opinion
-from proxy.offload.pool import Done, GaveUp, OffloadPool, Shared
-from proxy.second_opinion import MEMORY, SECONDS
+from proxy.core.second_judge.question import JOB, Opinion, SecondVerdict, unpack_opinion
+from proxy.offload.pool import Done, OffloadPool
+from proxy.second_opinion import MEMORY, SECONDS, share_question
 
 if TYPE_CHECKING:
     from proxy.config.load import Loaded
@@ -27,31 +27,30 @@ _MOST: Final = 40
 _SHOWN: Final = 200
 
 
-class SecondOpinions(ExitStack):
+class SecondOpinions:
     """Asks the second judge about values, in a child process that is killed where it takes too long."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self._runner = self.enter_context(asyncio.Runner())
-        self._pool: OffloadPool | None = None
+        self._runner = asyncio.Runner()
+        self._pool = OffloadPool(size=1, memory=MEMORY)
+
+    def __enter__(self) -> SecondOpinions:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._runner.run(self._pool.close())
+        self._runner.close()
 
     def find_difference(self, check: Check, value: JsonValue) -> Opinion | None:
         """The second judge's opinion where it differs from the check's verdict; None where both agree or it cannot
         tell."""
-        question = Shared(make_question(check.schemas, formats=check.formats).text)
-        answer = self._runner.run(self._ask(dumps(value), question))
+        answer = self._runner.run(self._pool.run(JOB, dumps(value), share_question(check), seconds=SECONDS))
         if not isinstance(answer, Done):
             return None
         opinion = unpack_opinion(answer.result)
         if opinion.verdict is SecondVerdict.CANNOT_TELL:
             return None
         return opinion if (opinion.verdict is SecondVerdict.VALID) is not check.accepts(value) else None
-
-    async def _ask(self, text: bytes, question: Shared) -> Done | GaveUp:
-        if self._pool is None:
-            self._pool = pool = OffloadPool(size=1, memory=MEMORY)
-            self.callback(lambda: self._runner.run(pool.close()))
-        return await self._pool.run(JOB, text, question, seconds=SECONDS)
 
 
 def compare_judges(loaded: Loaded) -> list[str]:

@@ -114,6 +114,7 @@ class Extension:
     `check`: its check (`check_added_keys` of config/context.py), called for a config in which one of `keys` is written.
     `pages`: path below the operator's port -> what answers it. A path that ends in a slash takes all below it.
     `observer`: makes a `ConfiguredObserver` (server/setup/observers.py) for the first config with one of `sections`.
+    `page_counts`: makes the `PageCounts` (server/admin/console_data.py) of its pages, where `admin.console` is on.
     `workers`: a coroutine function `(loaded, listen, more=words of a worker's command line, held=socket)` that starts
         as many workers as the config says, and gives what stands above them: the addresses of a `Serving`
         (server/lifecycle.py), with `signal` and `wait_ended`.
@@ -162,6 +163,7 @@ class Extension:
     check: str = ""
     pages: Mapping[str, PageRow] = field(default_factory=dict)
     observer: str = ""
+    page_counts: str = ""
     workers: str = ""
     tracer: str = ""
     tracer_library: str = ""
@@ -345,6 +347,7 @@ EXTENSIONS: Final = (
         uses=("workers",),
         adds="the operator's pages: whether the proxy works, what happened to calls, what to change in a schema",
         verbs={"calls": "console.cli.calls"},
+        page_counts="console.page_counts:ConsoleCounts",
         pages={
             "/ui/": PageRow("console.pages:make_file_page"),
             "/-/overview": PageRow("console.pages:make_overview", pooled="console.pool_pages:join_overviews"),
@@ -479,6 +482,11 @@ def list_installed() -> list[Extension]:
 def list_added_pages() -> list[tuple[str, PageRow]]:
     """The pages of all installed extensions, with their paths."""
     return [page for row in list_installed() for page in row.pages.items()]
+
+
+def find_page_counts() -> str:
+    """What counts finished calls for the pages of the operator's port; '' where no extension does."""
+    return next((row.page_counts for row in list_installed() if row.page_counts), "")
 
 
 def list_summaries(keys: Set[str]) -> list[str]:

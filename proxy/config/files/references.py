@@ -15,7 +15,7 @@ from proxy.config.mistakes import ConfigError
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.schema.dialects import normalise
-from proxy.core.schema.nodes import list_subschemas
+from proxy.core.schema.drafts import list_subschemas
 
 
 @value_class

@@ -45,11 +45,11 @@ def find_failing(payload: bytes, shared: bytes) -> bytes:
 
 
 def write_failing_job(text: bytes, value: JsonValue, violations: Sequence[Violation]) -> bytes:
-    """What `find_failing` takes: the arguments, and what was found wrong with them before."""
+    """The payload of `find_failing`: the arguments and their violations."""
     return join_frame({"told": [describe_violation(violation, value) for violation in violations]}, text)
 
 
 def read_failing(result: bytes) -> list[tuple[str, ...]]:
     """The places that `find_failing` names."""
-    told: Any = parse(result, TRUSTED)
-    return [tuple(place) for place in told]
+    places: Any = parse(result, TRUSTED)
+    return [tuple(place) for place in places]

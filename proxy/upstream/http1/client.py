@@ -209,7 +209,8 @@ class Http1Upstream:
             reader = AnswerReader(request.method, self._limits, bool(upgrade), self._heads)
             connection = await self._begin(reader, head, request.body if body is None else b"", _AT_ONCE, due)
             if body is None:
-                request.note_passed()
+                if request.passed_on is not None:
+                    request.passed_on()
                 return await self._reply(connection, request)
             # The answer may come while the body is still being sent.
             connection.alarm.at(math.inf)

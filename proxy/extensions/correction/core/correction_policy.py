@@ -1,4 +1,4 @@
-"""Which corrections the calls of one tool may get: what the policy key `correct` says."""
+"""The corrections that the calls of one tool may get: the policy key `correct`."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ class CorrectionPolicy:
 class _HasAdded(Protocol):
     @property
     def added(self) -> Mapping[str, Any]:
-        """What extensions' keys say, by key."""
+        """The values of the extensions' keys, by key."""
 
 
 _OFF: Final = CorrectionPolicy()
 
 
 def find_policy(policy: _HasAdded) -> CorrectionPolicy:
-    """What a policy says of corrections; everything is off where it says nothing."""
+    """The corrections that a policy allows; by default everything is off."""
     found: CorrectionPolicy = policy.added.get(POLICY_KEY, _OFF)
     return found

@@ -13,9 +13,9 @@ from proxy.core.model.values import Document, Failure, JsonValue, ToolCall, Viol
 
 
 def list_failing_places(check: Check, arguments: JsonValue, violations: Sequence[Violation]) -> list[tuple[str, ...]]:
-    """The places of the violations, in text, and those where the arguments break the schema by themselves: what a
-    repair rule would have mended is not among the violations, but may be corrected too. What the hints of either ask a
-    model to rename or to move belongs to them."""
+    """The places of the violations, in text, and those where the unrepaired arguments break the schema: a place that a
+    repair rule can mend has no violation, but may be corrected too. The list includes the members that the hints of
+    either ask a model to rename or move."""
     found = list(violations)
     if not check.accepts(arguments):
         found += list_violations(check, arguments, ())

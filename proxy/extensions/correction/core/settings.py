@@ -75,7 +75,7 @@ class CorrectionSettings:
 
 
 # --- prompts ----------------------------------------------------------------------------------------------------------
-# What may stand in `{{ }}` in a prompt. Values come as text or as JSON, without secrets.
+# The names that a prompt may have in `{{ }}`. Values come as text or as JSON, without secrets.
 PLACEHOLDERS: Final[Mapping[str, str]] = {
     "tool": "the tool's name",
     "description": "what the tool does",
@@ -100,12 +100,11 @@ _DIVIDER: Final = re.compile(r"^---[ \t]*\r?\n", re.MULTILINE)
 
 
 def make_messages(prompt: str, values: Mapping[str, str]) -> list[dict[str, str]]:
-    """The chat messages of a prompt. What is filled in is text: nothing in it is looked through for placeholders."""
+    """The chat messages of a prompt. Values are filled in as text: placeholders inside them stay as they are."""
     system, divider, user = _divide_prompt(prompt)
-    told = fill_placeholders(user, values).strip()
     first = fill_placeholders(system, values).strip()
-    said = [{"role": "system", "content": first}] if divider and first else []
-    return [*said, {"role": "user", "content": told}]
+    system_messages = [{"role": "system", "content": first}] if divider and first else []
+    return [*system_messages, {"role": "user", "content": fill_placeholders(user, values).strip()}]
 
 
 def _divide_prompt(prompt: str) -> tuple[str, bool, str]:

@@ -99,8 +99,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _find_contradiction(args: argparse.Namespace) -> str:
     """The contradiction among the arguments, or ''."""
-    said = [word for word, value in (("--config", args.config), ("--url", args.url), ("--", args.command)) if value]
-    if len(said) != 1:
+    sources = [word for word, value in (("--config", args.config), ("--url", args.url), ("--", args.command)) if value]
+    if len(sources) != 1:
         return "which server?  (-- COMMAND ARGUMENT ..., --url URL or --config FILE: one of them)"
     if args.timeout and args.config is not None:
         return "--timeout goes with --url and a command; a config says `timeout`"

@@ -24,7 +24,7 @@ _ANSWERS: Final = ("response_schema", "response_mode")
 
 
 def check_route_keys(context: Context, route: WrittenRoute) -> Iterator[Finding]:
-    """Everything that contradicts itself among one route's keys about MCP."""
+    """The contradictions among one route's keys about MCP."""
     for check in (_check_mcp, _check_process, _check_servers, _check_operations):
         yield from check(context, route)
 

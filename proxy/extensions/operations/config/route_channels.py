@@ -14,8 +14,7 @@ from proxy.config.tools import ToolReader
 from proxy.core.check.validation import SchemaError, compile_check
 from proxy.core.contract.request_rules import QueryPolicy
 from proxy.core.model.values import JsonValue
-from proxy.core.schema.dialects import normalise
-from proxy.core.schema.remedies import suggest_remedy
+from proxy.core.schema.dialects import normalise, suggest_remedy
 from proxy.extensions.operations.core.channels import JudgedChannels
 from proxy.extensions.operations.core.http.parameters import (
     Parameter,
