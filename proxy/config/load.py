@@ -111,7 +111,10 @@ def _read_config(context: Context, files: Files) -> Config:
     sections = read_sections(context, files, upstreams)
     check_added_keys(context, entries)
     upstreams, metadata_routes = _complete_upstreams(context, upstreams, entries, routes)
-    _note_unused(context, catalogue)
+    unused = [name for name in context.names("upstreams") if name not in context.used_upstreams]
+    context.notes.extend(f"upstream {name!r} is used by no route" for name in unused)
+    uncalled = [name for name in catalogue.names if name not in catalogue.used]
+    context.notes.extend(f"tool {name!r} can be called by no route" for name in uncalled)
     _note_routes(context, entries)
     config = Config(
         routes=entries,
@@ -177,15 +180,6 @@ def _is_counted(tool: ToolConfig) -> bool:
     judged = tool.policy.mode is Mode.ENFORCE and (tool.schema is not None or tool.container is not None)
     has_rates = tool.policy.limits is not None and bool(tool.policy.limits.rates)
     return judged or has_rates or tool.policy.caps.of(tool.name).limit is not None
-
-
-def _note_unused(context: Context, catalogue: ToolReader) -> None:
-    for name in context.names("upstreams"):
-        if name not in context.used_upstreams:
-            context.notes.append(f"upstream {name!r} is used by no route")
-    for name in catalogue.names:
-        if name not in catalogue.used:
-            context.notes.append(f"tool {name!r} can be called by no route")
 
 
 def _note_routes(context: Context, routes: tuple[RouteEntry, ...]) -> None:
