@@ -106,11 +106,6 @@ class UpstreamRequest:
     passed_on: Callable[[], None] | None = field(default=None, repr=False, compare=False)
     answer_only: bool = False
 
-    def note_passed(self) -> None:
-        """Tells who wants to know it that the service has the request."""
-        if self.passed_on is not None:
-            self.passed_on()
-
 
 class Upstream(Protocol):
     """Sends requests to one named upstream's URL. Maps every exception of its client to an `UpstreamFault`."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from proxy.cli.check_formats import WRITERS, CheckReport
-from proxy.cli.options import HelpText, add_header_option
+from proxy.cli.options import add_header_option
 
 if TYPE_CHECKING:
     from proxy.config.load import Loaded
@@ -54,7 +54,6 @@ def register(subparsers: Any) -> None:
         description="Reads a config with all the files it names, compiles every schema, and says what is wrong or what "
         "would be served.",
         epilog=_EPILOG,
-        formatter_class=HelpText,
     )
     config = parser.add_mutually_exclusive_group(required=True)
     config.add_argument("path", nargs="?", metavar="CONFIG", help="the config file, such as config.yaml")
@@ -80,7 +79,6 @@ def register(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Checks the config of `args` and prints what was found; gives the exit code, which no format changes."""
-
     if args.format in ("sarif", "github") and args.digest:
         print("check: --digest is printed as text or with --format json", file=sys.stderr)
         return EXIT_MISTAKES
@@ -107,8 +105,11 @@ def _read(report: CheckReport, args: argparse.Namespace) -> Loaded | None:
 
     try:
         loaded = load(report.path, os.environ, config_only=args.config_only)
-        if loaded.config.hooks and not args.config_only and (mistakes := _check_hooks(loaded)):
-            raise ConfigError(mistakes)
+        if loaded.config.hooks and not args.config_only:
+            from proxy.server import check_hooks  # the serving code is needed only for hooks
+
+            if mistakes := check_hooks(loaded):
+                raise ConfigError(mistakes)
     except ConfigError as error:
         report.mistakes = tuple(_make_relative(mistake, report.path) for mistake in error.mistakes)
         report.exit_code = EXIT_MISTAKES
@@ -160,13 +161,6 @@ def _check_live(report: CheckReport, args: argparse.Namespace) -> int:
     return int(load_place(row.live)(report, args))
 
 
-def _check_hooks(loaded: Loaded) -> list[Mistake]:
-    """The mistakes of the hooks; imports the serving code only where there are hooks."""
-    from proxy.server import check_hooks
-
-    return check_hooks(loaded)
-
-
 def summarize(loaded: Loaded, name: str) -> list[str]:
     """What a config serves, in lines: routes with their tools and where they lead, then what is worth knowing."""
     from proxy.extensions import list_summaries, load_place
@@ -180,7 +174,8 @@ def summarize(loaded: Loaded, name: str) -> list[str]:
         listed = route.learn is not None and not route.operations
         judged = "what its server lists" if listed else ", ".join(route.tools or route.operations) or "anything"
         methods = ",".join(sorted(route.methods))
-        lines.append(f"  {methods:<6} {route.path:<{width}}  {route.kind:<11}  {judged} -> {_describe_goal(route)}")
+        goal = f"{route.upstream}{route.upstream_path}" if route.upstream else "answered here"
+        lines.append(f"  {methods:<6} {route.path:<{width}}  {route.kind:<11}  {judged} -> {goal}")
     lines += [
         f"  {','.join(left.methods):<6} {left.path:<{width}}  {'refused':<11}  {left.why}"
         for left in loaded.config.left_out
@@ -222,10 +217,6 @@ def show_served(loaded: Loaded) -> dict[str, Any]:
             {"path": left.path, "methods": list(left.methods), "why": left.why} for left in loaded.config.left_out
         ],
     }
-
-
-def _describe_goal(route: Any) -> str:
-    return f"{route.upstream}{route.upstream_path}" if route.upstream else "answered here"
 
 
 def _count(number: int, word: str) -> str:

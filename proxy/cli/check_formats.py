@@ -1,4 +1,5 @@
-"""What `check` found, for programs: one JSON object, SARIF 2.1.0, or workflow commands of GitHub Actions.
+"""What `check` found, for programs: one JSON object, SARIF 2.1.0, or workflow commands of GitHub Actions; and how other
+verbs say in JSON that a config cannot be used.
 
 `CheckReport` holds everything found. Each writer takes one and gives the whole text for standard output.
 `schemas/verbs/check.schema.json` describes the JSON object.
@@ -7,7 +8,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -99,6 +101,17 @@ def show_mistake(mistake: Mistake) -> dict[str, Any]:
     return {name: getattr(mistake, name) for name in names}
 
 
+def print_unusable(form: str, message: str, mistakes: Iterable[Mistake] = ()) -> int:
+    """Prints why nothing can be done and gives the exit code: `message` to stderr, or for the format `json` an object
+    with it and the mistakes of the config to stdout."""
+    if form == "json":
+        told = {"message": message, "mistakes": [show_mistake(mistake) for mistake in mistakes]}
+        print(json.dumps({"error": told}, ensure_ascii=False))
+    else:
+        print(message, file=sys.stderr)
+    return 2
+
+
 # --- SARIF ------------------------------------------------------------------------------------------------------------
 def write_sarif(report: CheckReport) -> str:
     """The report as a SARIF 2.1.0 log with one run. A `problem` is a notification of the run."""
@@ -122,9 +135,10 @@ def write_sarif(report: CheckReport) -> str:
 
 def _write_result(found: _Finding, index: int) -> dict[str, Any]:
     region = {"startLine": found.line, "startColumn": found.column}
-    location: dict[str, Any] = {
-        "physicalLocation": {"artifactLocation": {"uri": _write_uri(found.file)}, "region": region}
-    }
+    # A colon of a relative path is encoded too, since it would end a scheme.
+    path = Path(found.file)
+    uri = path.as_uri() if path.is_absolute() else quote(path.as_posix(), safe="/")
+    location: dict[str, Any] = {"physicalLocation": {"artifactLocation": {"uri": uri}, "region": region}}
     if found.where:
         location["logicalLocations"] = [{"fullyQualifiedName": found.where}]
     return {
@@ -134,13 +148,6 @@ def _write_result(found: _Finding, index: int) -> dict[str, Any]:
         "message": {"text": found.message},
         "locations": [location],
     }
-
-
-def _write_uri(file: str) -> str:
-    """A file's path as a URI reference: an absolute path as `file://`, a relative one percent-encoded. A colon is
-    encoded too, since it would end a scheme."""
-    path = Path(file)
-    return path.as_uri() if path.is_absolute() else quote(path.as_posix(), safe="/")
 
 
 # --- workflow commands ------------------------------------------------------------------------------------------------

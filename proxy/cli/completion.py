@@ -7,8 +7,6 @@ import sys
 from collections.abc import Iterator
 from typing import Any, Final
 
-from proxy.cli.options import HelpText
-
 EXIT_NO_LIBRARY: Final = 2
 SHELLS: Final = ("bash", "zsh", "fish")
 # Words in help texts that stand for a file or a folder, whose names a shell completes itself.
@@ -34,7 +32,6 @@ def register(subparsers: Any) -> None:
         help="print a script by which bash, zsh or fish completes the command line",
         description="Prints a completion script for bash, zsh or fish: verbs, options, their choices, and files.",
         epilog=EPILOG,
-        formatter_class=HelpText,
     )
     verb.add_argument("shell", metavar="SHELL", choices=SHELLS, help=", ".join(SHELLS))
 

@@ -6,7 +6,7 @@ import argparse
 import os
 import re
 import sys
-from typing import Final
+from typing import Any, Final
 
 # argparse's own width where the terminal's is unknown.
 _USUAL: Final = 80
@@ -23,6 +23,13 @@ class HelpText(argparse.RawDescriptionHelpFormatter):
     def __init__(self, prog: str) -> None:
         super().__init__(prog, width=_find_columns() - 2)
         self._action_max_length = _LONGEST_VERB
+
+
+class CommandParser(argparse.ArgumentParser):
+    """argparse's parser with that layout. The parsers of its verbs are of the same class."""
+
+    def __init__(self, **keywords: Any) -> None:
+        super().__init__(**{"formatter_class": HelpText, **keywords})
 
 
 def _find_columns() -> int:

@@ -19,7 +19,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from proxy.cli.options import HelpText, add_header_option, add_timeout_option
+from proxy.cli.options import add_header_option, add_timeout_option
 from proxy.extensions import NO_CONFIG, Extension, find_workers, list_serve_flags, load_place
 
 if TYPE_CHECKING:
@@ -81,12 +81,12 @@ exit codes: 0 ended by a signal, 2 the config has mistakes, or a port cannot be 
 
 def register(subparsers: Any) -> None:
     """Describes the verb and its arguments."""
+    told = "stand in front of your tools"
     parser = subparsers.add_parser(
         "serve",
-        help="stand in front of your tools",
+        help=told,
         description=DESCRIPTION,
         epilog=EPILOG,
-        formatter_class=HelpText,
     )
     parser.add_argument("path", nargs="?", metavar="CONFIG", help="the config file (YAML)")
     parser.add_argument("--config", metavar="FILE", help="the same, by name")
@@ -100,7 +100,7 @@ def register(subparsers: Any) -> None:
     add_header_option(parser, "with --mcp URL: send this header with every request, may be repeated")
     add_timeout_option(parser, "with --mcp: how long a tool may take (default: off for a command, 5m for a URL)")
     parser.add_argument(
-        "--admin", metavar="HOST:PORT|off", type=_read_admin_address,
+        "--admin", metavar="HOST:PORT|off", type=lambda text: text if text == "off" else read_listen_address(text),
         help="with --mcp, --openapi and --model: the operator's port (default 127.0.0.1:9090, or a free one)",
     )  # fmt: skip
     parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), help="instead of the config's")
@@ -131,10 +131,6 @@ def _load_watching(args: argparse.Namespace) -> Any:
     return load_place(places[0]) if places else None
 
 
-def _read_admin_address(text: str) -> Address | str:
-    return "off" if text == "off" else read_listen_address(text)
-
-
 def read_listen_address(text: str) -> Address:
     """`host:port`, `:port` or `[v6]:port` as an address. Raises ArgumentTypeError for anything else."""
     from proxy.config.model import Address
@@ -152,19 +148,15 @@ def run(args: argparse.Namespace) -> int:
     interval = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_INTERVAL)
     try:
-        return _run(args)
+        if unfit := _find_contradiction(args):
+            print(f"serve: {unfit}", file=sys.stderr)
+            return EXIT_CONFIG
+        if source := next((flag for flag in NO_CONFIG if getattr(args, flag) is not None), ""):
+            return _run_without_config(source, args)
+        return _serve_file(args.path or args.config, args)
     finally:  # the process may go on with other work
         sys.setswitchinterval(interval)
         gc.set_threshold(*thresholds)
-
-
-def _run(args: argparse.Namespace) -> int:
-    if unfit := _find_contradiction(args):
-        print(f"serve: {unfit}", file=sys.stderr)
-        return EXIT_CONFIG
-    if source := next((flag for flag in NO_CONFIG if getattr(args, flag) is not None), ""):
-        return _run_without_config(source, args)
-    return _serve_file(args.path or args.config, args)
 
 
 def _serve_file(path: Path | str, args: argparse.Namespace) -> int:
@@ -192,14 +184,12 @@ def _serve_file(path: Path | str, args: argparse.Namespace) -> int:
             return runner.run(_serve(loaded, args))
     except ConfigError as error:  # a hook that cannot be loaded
         print(error, file=sys.stderr)
-        return EXIT_CONFIG
     except ImportError as error:  # a library of another version
         print(f"serve: {error}", file=sys.stderr)
-        return EXIT_CONFIG
     except OSError as error:
         hint = "`listen` and `admin: {listen: ...}` take other ports, `admin: off` has no operator's port"
         print(f"serve: cannot listen: {error}  ({hint})", file=sys.stderr)
-        return EXIT_CONFIG
+    return EXIT_CONFIG
 
 
 def _find_contradiction(args: argparse.Namespace) -> str:

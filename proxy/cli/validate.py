@@ -9,8 +9,8 @@ import sys
 from textwrap import indent
 from typing import TYPE_CHECKING, Final
 
-from proxy.cli.options import HelpText, add_header_option
-from proxy.cli.unusable import print_unusable
+from proxy.cli.check_formats import print_unusable
+from proxy.cli.options import add_header_option
 
 if TYPE_CHECKING:
     from proxy.cli.dryrun import Verdict
@@ -39,7 +39,6 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="Judges one call as the server would, without sending it: prints decision and repairs, then "
         "what would be sent, or the answer the model would get.",
         epilog=EPILOG,
-        formatter_class=HelpText,
     )
     verb.add_argument("-c", "--config", required=True, metavar="CONFIG", help="the config file")
     verb.add_argument(

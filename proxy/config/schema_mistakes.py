@@ -19,9 +19,8 @@ from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.rules.facts import list_mistaken_null_switches, list_mistaken_switches
 from proxy.core.rules.rules import RULES
-from proxy.core.schema.dialects import find_definitions, is_parameter_list
+from proxy.core.schema.dialects import find_definitions, is_parameter_list, suggest_remedy
 from proxy.core.schema.lint import Finding, list_entry_findings
-from proxy.core.schema.remedies import suggest_remedy
 
 
 @value_class
@@ -56,16 +55,14 @@ def is_openapi(written: JsonValue) -> bool:
 
 def check_switches(check: Check, read: ReadSchema) -> Iterator[Mistake]:
     """Finds unknown rules in `x-repair`, and unknown values of `x-null`."""
+    own = None if is_openapi_place(read.place) else read.uri
     for node, names in list_mistaken_switches(check.schemas):
-        inside = (
-            (*node.path, "x-repair") if node.place.document == read.uri and not is_openapi_place(read.place) else ()
-        )
+        inside = (*node.path, "x-repair") if node.place.document == own else ()
         for name in names:
             hint = suggest_word(name, RULES) or "docs/reference/rules.md lists the rules"
             yield read.place.mistake(f"x-repair names no repair rule: '{name}'", hint, inside)
     for node, written in list_mistaken_null_switches(check.schemas):
-        own = node.place.document == read.uri and not is_openapi_place(read.place)
-        inside = (*node.path, "x-null") if own else ()
+        inside = (*node.path, "x-null") if node.place.document == own else ()
         yield read.place.mistake(f"x-null is neither drop nor refuse: '{written}'", "say `drop` or `refuse`", inside)
 
 
@@ -85,10 +82,10 @@ def check_entries(written: JsonValue, place: SchemaPlace) -> None:
 
 def describe_finding(finding: Finding, read: ReadSchema) -> Mistake:
     """A finding as a mistake, at the line where it is written."""
+    place, inside = read.place, finding.path
     if finding.document in read.documents:
-        place, inside = SchemaPlace(read.documents[finding.document].source, (), read.place.where), finding.path
+        place = SchemaPlace(read.documents[finding.document].source, (), read.place.where)
     else:
-        place, inside = read.place, finding.path
         entries = find_at_pointer(place.source.value, place.path)
         if is_parameter_list(entries) and inside[:1] == ("properties",):
             names: list[JsonValue] = [reveal(entry["name"]) for entry in entries]
@@ -98,13 +95,9 @@ def describe_finding(finding: Finding, read: ReadSchema) -> Mistake:
 
 def describe_unusable(error: SchemaError, value: JsonValue, place: SchemaPlace) -> Mistake:
     """A schema that does not compile, as a mistake with its remedy."""
-    if is_openapi_place(place):
-        return place.mistake(
-            f"the imported schema does not compile: {word_error(error)}", suggest_remedy(value, error.path)
-        )
-    return place.mistake(
-        f"the schema does not compile: {word_error(error)}", suggest_remedy(value, error.path), error.path
-    )
+    subject, inside = ("the imported schema", ()) if is_openapi_place(place) else ("the schema", error.path)
+    message = f"{subject} does not compile: {word_error(error)}"
+    return place.mistake(message, suggest_remedy(value, error.path), inside)
 
 
 def word_error(error: SchemaError) -> str:

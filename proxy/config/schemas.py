@@ -8,16 +8,17 @@ outside of it, the file's own folder is the schema folder. `references.py` finds
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import quote, unquote
 
+from proxy.config.context import Context
 from proxy.config.files.references import Collector, SchemaDocument, find_references, is_below
 from proxy.config.files.secrets import reveal
-from proxy.config.files.source import ConfigSource, Files
-from proxy.config.mistakes import ConfigError, Mistake
+from proxy.config.files.source import ConfigSource, Files, describe_failure
+from proxy.config.mistakes import ConfigError
 from proxy.config.model import ToolSchema, UnknownKeywords
 from proxy.config.schema_mistakes import (
     ReadSchema,
@@ -30,19 +31,17 @@ from proxy.config.schema_mistakes import (
     is_openapi_place,
     word_error,
 )
-from proxy.config.schema_sources import FoundSchema, ReadSource, SourceProblem
 from proxy.core.check.validation import Check, SchemaError, compile_check
 from proxy.core.contract.request_rules import RequestForm
 from proxy.core.json.jsontext import dumps, find_at_pointer, format_pointer, parse_pointer
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.rules.contradictions import list_refused_defaults, list_unsatisfiable
-from proxy.core.schema.dialects import find_definition, normalise
+from proxy.core.schema.dialects import find_definition, normalise, suggest_remedy
 from proxy.core.schema.drafts import is_conditional
 from proxy.core.schema.formats import Formats
 from proxy.core.schema.lint import Finding, lint
 from proxy.core.schema.nodes import Schemas
-from proxy.core.schema.remedies import suggest_remedy
 from proxy.extensions import find_schema_source, load_place
 
 # The most remarks about one schema that are told.
@@ -51,22 +50,51 @@ _MOST_NOTES: Final = 10
 _BASE: Final = "file:///"
 
 
-class SchemaLoader:
-    """Reads and compiles schemas. A mistake goes to `report`, and the method gives None."""
+# --- schemas in documents that are no JSON Schema, which an extension finds -------------------------------------------
+@value_class
+class SourceProblem:
+    """Why nothing can be taken out of a document, and what to do."""
 
-    def __init__(
-        self,
-        files: Files,
-        folder: Path,
-        registered: Mapping[str, ConfigSource],
-        report: Callable[[Mistake], None],
-        unknown_keywords: UnknownKeywords = "misspelt",
-    ) -> None:
+    message: str
+    hint: str = ""
+
+
+class FoundSchema(Protocol):
+    """A tool's schema in a document, with what else the document says of the tool."""
+
+    @property
+    def schema(self) -> JsonValue:
+        """The JSON Schema of its arguments."""
+
+    @property
+    def description(self) -> str:
+        """What the tool does."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was read differently from how it is written."""
+
+    def place_request(self) -> RequestForm:
+        """How its arguments become an HTTP request at the document's first server."""
+
+
+class ReadSource(Protocol):
+    """Takes one tool out of a parsed document."""
+
+    def __call__(self, document: JsonValue, name: str, provided: frozenset[str], /) -> FoundSchema | SourceProblem:
+        """The tool called `name`. `provided`: headers that the route sets itself, which are not arguments."""
+
+
+# --- the loader -------------------------------------------------------------------------------------------------------
+class SchemaLoader:
+    """Reads and compiles schemas. A mistake goes to the context, and the method gives None."""
+
+    def __init__(self, context: Context, files: Files) -> None:
         self._files = files
-        self._unknown_keywords = unknown_keywords
-        self._folder = folder
-        self._registered = registered
-        self._report = report
+        self._unknown_keywords: UnknownKeywords = context.mapping("schemas").get("unknown_keywords", "misspelt")
+        self._folder = context.folder
+        self._registered = _read_documents(context, files)
+        self._mistakes = context.mistakes
         self._made: dict[tuple[str, Formats], ToolSchema] = {}
 
     def load(
@@ -77,8 +105,7 @@ class SchemaLoader:
         try:
             return self._compile(self._read(written, place, provided), formats)
         except ConfigError as error:
-            for mistake in error.mistakes:
-                self._report(mistake)
+            self._mistakes.extend(error.mistakes)
             return None
 
     def request(self, written: JsonValue, place: SchemaPlace, provided: frozenset[str]) -> RequestForm | None:
@@ -99,7 +126,7 @@ class SchemaLoader:
             check = compile_check(normalise(schema)[0], formats=formats)
         except SchemaError as error:
             message = f"the schema of {what} does not compile: {word_error(error)}"
-            self._report(place.mistake(message, suggest_remedy(schema, error.path)))
+            self._mistakes.append(place.mistake(message, suggest_remedy(schema, error.path)))
             return None
         read = ReadSchema(schema, place, check.schemas.base)
         try:
@@ -107,8 +134,7 @@ class SchemaLoader:
                 raise ConfigError(mistakes)
             return check, () if schema is True else tuple(self._examine(check, read))
         except ConfigError as error:
-            for mistake in error.mistakes:
-                self._report(mistake)
+            self._mistakes.extend(error.mistakes)
             return None
 
     def check_overlay(self, patch: JsonValue, place: SchemaPlace) -> None:
@@ -120,7 +146,7 @@ class SchemaLoader:
         read = ReadSchema(patch, place, _BASE)
         for finding in map(self._weigh, lint(schemas)):
             if finding.is_grave and finding.is_keyword and self._counts(finding):
-                self._report(describe_finding(finding, read))
+                self._mistakes.append(describe_finding(finding, read))
 
     # --- reading ------------------------------------------------------------------------------------------------------
     def _read(self, written: JsonValue, place: SchemaPlace, provided: frozenset[str]) -> ReadSchema:
@@ -134,9 +160,8 @@ class SchemaLoader:
         place = replace(place, path=(*place.path, *inner))
         check_entries(find_at_pointer(written, inner), place)
         value, notes = normalise(find_at_pointer(written, inner))
-        documents = self._make_collector(self._folder, place).collect(
-            SchemaDocument(value, _make_source_at(place), _BASE, self._folder)
-        )
+        start = SchemaDocument(value, place.source.at(place.path), _BASE, self._folder)
+        documents = Collector(self._files, self._registered, self._folder, place.where).collect(start)
         return ReadSchema(value, place, _BASE, documents, "", (*said, *notes))
 
     def _read_file(self, written: str, place: SchemaPlace) -> ReadSchema:
@@ -151,7 +176,7 @@ class SchemaLoader:
         check_entries(find_at_pointer(source.value, steps), SchemaPlace(source, steps, place.where))
         part, notes = normalise(find_at_pointer(source.value, steps))
         file = SchemaDocument(_replace_at(source.value, steps, part), source, uri, path.parent)
-        documents = dict(self._make_collector(root, place).collect(file))
+        documents = Collector(self._files, self._registered, root, place.where).collect(file)
         read = ReadSchema(part, SchemaPlace(source, steps, place.where), uri, documents, "", (*said, *notes))
         if not steps or not any(target == uri for target, _, _ in find_references(part, uri)):
             return read
@@ -161,9 +186,6 @@ class SchemaLoader:
             if isinstance(holder, dict) and "$schema" in holder:
                 reference.setdefault("$schema", holder["$schema"])
         return replace(read, value=reference, uri=_BASE + "?part", documents={**documents, uri: file})
-
-    def _make_collector(self, root: Path, place: SchemaPlace) -> Collector:
-        return Collector(self._files, self._registered, root, place.where)
 
     def _read_source(self, path: Path, name: str, place: SchemaPlace) -> ConfigSource:
         try:
@@ -204,19 +226,22 @@ class SchemaLoader:
         schema_id = hash_value({"schema": read.value, "documents": documents})[:12]
         if (made := self._made.get((schema_id, formats))) is not None:
             return made
-        mistakes = [
-            mistake
-            for uri, document in read.documents.items()
-            for mistake in _check_document(
-                document.value,
-                {read.uri: read.value, **documents},
-                uri,
-                SchemaPlace(document.source, (), read.place.where),
-            )
-        ]
+        mistakes = []
+        for uri, document in read.documents.items():
+            others = {key: value for key, value in {read.uri: read.value, **documents}.items() if key != uri}
+            try:
+                compile_check(document.value, documents=others, base=uri)
+            except SchemaError as error:
+                place = SchemaPlace(document.source, (), read.place.where)
+                mistakes.append(describe_unusable(error, document.value, place))
         if mistakes:
             raise ConfigError(mistakes)
-        check = _check(read, documents, formats)
+        try:
+            check = compile_check(read.value, documents=documents, base=read.uri, formats=formats)
+        except SchemaError as error:
+            raise ConfigError([describe_unusable(error, read.value, read.place)]) from None
+        if mistakes := list(check_switches(check, read)):
+            raise ConfigError(mistakes)
         notes = read.notes
         if not check.linear:
             notes = (*notes, "a pattern needs backtracking: it is matched with a bounded number of steps")
@@ -251,6 +276,20 @@ class SchemaLoader:
         return replace(finding, is_grave=True) if finding.is_keyword and self._unknown_keywords == "refuse" else finding
 
 
+def _read_documents(context: Context, files: Files) -> dict[str, ConfigSource]:
+    """The registered schema documents by URI."""
+    found: dict[str, ConfigSource] = {}
+    for uri, name in context.mapping("documents").items():
+        try:
+            found[uri] = files.source(context.folder / reveal(name), reveal(name))
+        except ConfigError as error:
+            context.mistakes.extend(error.mistakes)
+        except (OSError, ValueError) as error:
+            reason, hint = describe_failure(error), "paths start at the config file's folder"
+            context.mistake(("documents", uri), f"cannot read {name}: {reason}", hint)
+    return found
+
+
 def _without_nulls(patch: JsonValue) -> JsonValue:
     if not isinstance(patch, dict):
         return patch
@@ -270,28 +309,6 @@ def _sort_keys(value: JsonValue) -> JsonValue:
     return reveal(value) if isinstance(value, str) else value
 
 
-def _check(read: ReadSchema, documents: Mapping[str, JsonValue], formats: Formats) -> Check:
-    try:
-        check = compile_check(read.value, documents=documents, base=read.uri, formats=formats)
-    except SchemaError as error:
-        raise ConfigError([describe_unusable(error, read.value, read.place)]) from None
-    if mistakes := list(check_switches(check, read)):
-        raise ConfigError(mistakes)
-    return check
-
-
-def _check_document(
-    value: JsonValue, documents: Mapping[str, JsonValue], uri: str, place: SchemaPlace
-) -> list[Mistake]:
-    """The mistakes in a document that a schema refers to."""
-    others = {key: other for key, other in documents.items() if key != uri}
-    try:
-        compile_check(value, documents=others, base=uri)
-    except SchemaError as error:
-        return [describe_unusable(error, value, place)]
-    return []
-
-
 def _replace_at(value: JsonValue, steps: Pointer, part: JsonValue) -> JsonValue:
     """A copy of a document with another value at a path."""
     if not steps:
@@ -300,22 +317,3 @@ def _replace_at(value: JsonValue, steps: Pointer, part: JsonValue) -> JsonValue:
     changed = value.copy()
     changed[first] = _replace_at(value[first], tuple(rest), part)
     return changed
-
-
-def _make_source_at(place: SchemaPlace) -> ConfigSource:
-    """A source whose paths start at a place, for a schema written inside the config."""
-    return ConfigSource(
-        place.source.file, find_at_pointer(place.source.value, place.path), _Below(place.source, place.path)
-    )
-
-
-@value_class
-class _Below:
-    source: ConfigSource
-    path: Pointer
-
-    def at(self, path: Pointer) -> tuple[int, int]:
-        return self.source.places.at((*self.path, *path))
-
-    def key_at(self, path: Pointer) -> tuple[int, int]:
-        return self.source.places.key_at((*self.path, *path))

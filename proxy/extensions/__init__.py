@@ -34,7 +34,7 @@ class PageRow:
 @value_class
 class RouteKind:
     """The parts of a protocol of routes: an `Adapter` (adapters/base.py), a `RouteKindReader` of their keys
-    (config/route_kinds.py), a `RouteHandler` (server/listed_routes.py), and the `LearnedLists` of one route; `methods`
+    (config/routes.py), a `RouteHandler` (server/listed_routes.py), and the `LearnedLists` of one route; `methods`
     are those of its requests."""
 
     methods: tuple[str, ...]
@@ -103,17 +103,18 @@ class Extension:
     """One row: the folder's `name`, what the extension `adds` in one sentence, and the other extensions that it `uses`.
 
     `verbs`: verb -> a module with `register(subparsers)` and `run(args) -> exit code`, as in `proxy/cli/`.
-    `sections`: top-level key of the config -> a `ReadSection` (config/context.py). The keys' schema is the
-        `config.schema.json` in the extension's folder.
+    `sections`: top-level key of the config -> its reader (`read_sections` of config/context.py). The keys' schema is
+        the `config.schema.json` in the extension's folder.
     `policy_keys`: key of a policy (of `defaults`, a tool, a route) -> a function of the key's merged value.
     `limit_keys`: key of a policy's `limits` -> a function of the key's merged value.
     `limiter`: makes the `CallLimiter` (interfaces.py) of calls, from the services, for the first config that has one of
         `limit_keys`.
     `callers`: those of its policy keys by which a route asks who calls (`Services.access` of such a route).
     `summary`: a function of the config; gives the lines that `check` adds to what a config serves.
-    `check`: a `CheckKeys` (config/context.py), called for a config in which one of `keys` is written.
+    `check`: its check (`check_added_keys` of config/context.py), called for a config in which one of `keys` is written.
     `pages`: path below the operator's port -> what answers it. A path that ends in a slash takes all below it.
     `observer`: makes a `ConfiguredObserver` (server/setup/observers.py) for the first config with one of `sections`.
+    `page_counts`: makes the `PageCounts` (server/admin/console_data.py) of its pages, where `admin.console` is on.
     `workers`: a coroutine function `(loaded, listen, more=words of a worker's command line, held=socket)` that starts
         as many workers as the config says, and gives what stands above them: `Running` (cli/serve.py) with `signal`
         and `wait_ended`.
@@ -143,7 +144,7 @@ class Extension:
     `tool_keys`: key of a tool -> a function `(context, path, written) -> RequestForm | None`.
     `route_keys`: key of a route -> a function `(catalogue, route, formats, query policy) -> ChannelJudge`.
     `relays`: key of a relayed route -> what happens to its requests.
-    `schema_sources`: key of a `schema` that is no JSON Schema -> a `ReadSource` (config/schema_sources.py).
+    `schema_sources`: key of a `schema` that is no JSON Schema -> a `ReadSource` (config/schemas.py).
     `other_keys`: its keys of the config at other places, which the readers above read.
     `evaluations`: side of `evaluate` -> a function `(args) -> exit code` that measures it.
     `metrics`: the rows of its metrics, for docs; the extension itself adds them to `Metrics`.
@@ -162,6 +163,7 @@ class Extension:
     check: str = ""
     pages: Mapping[str, PageRow] = field(default_factory=dict)
     observer: str = ""
+    page_counts: str = ""
     workers: str = ""
     tracer: str = ""
     tracer_library: str = ""
@@ -345,6 +347,7 @@ EXTENSIONS: Final = (
         uses=("workers",),
         adds="the operator's pages: whether the proxy works, what happened to calls, what to change in a schema",
         verbs={"calls": "console.cli.calls"},
+        page_counts="console.page_counts:ConsoleCounts",
         pages={
             "/ui/": PageRow("console.pages:make_file_page"),
             "/-/overview": PageRow("console.pages:make_overview", pooled="console.pool_pages:join_overviews"),
@@ -479,6 +482,11 @@ def list_installed() -> list[Extension]:
 def list_added_pages() -> list[tuple[str, PageRow]]:
     """The pages of all installed extensions, with their paths."""
     return [page for row in list_installed() for page in row.pages.items()]
+
+
+def find_page_counts() -> str:
+    """The function that counts finished calls for the operator's pages; '' without one."""
+    return next((row.page_counts for row in list_installed() if row.page_counts), "")
 
 
 def list_summaries(keys: Set[str]) -> list[str]:

@@ -23,14 +23,14 @@ from proxy.server.admin.console_data import make_console_data
 from proxy.server.admin.page import Readers
 from proxy.server.handler import Handler, Snapshot
 from proxy.server.http.headers import Hop
-from proxy.server.http.memory import find_room
+from proxy.server.http.request_head import make_id
 from proxy.server.http.responses import NAME
-from proxy.server.identity import make_id, make_pseudonym
-from proxy.server.listed_request import PassedOn, Reports
-from proxy.server.listed_routes import ListedRoutes
+from proxy.server.identity import make_pseudonym
+from proxy.server.listed_routes import ListedRoutes, PassedOn, Reports
 from proxy.server.ports import Port, renew
 from proxy.server.reload import Compiled, Reloaded, Reloader, list_served
 from proxy.server.setup.added import ExtensionServices, list_unpinned, make_answers, make_tool_texts
+from proxy.server.setup.memory import find_room
 from proxy.server.setup.observers import ExtensionObservers, begin_tracing
 from proxy.server.setup.services import SecondJudges, warn_of_addresses
 from proxy.server.setup.upstreams import Pools, await_gone, find_trouble
@@ -116,7 +116,8 @@ class Serving:
         self._lag.begin()
         self._addresses.begin()
         if self.console is not None:
-            self.console.begin()
+            if self.console.counts is not None:
+                self.console.counts.begin()
             self.console.changes.add_reload("started", self.reloader.served.loaded.digest, (), ())
         if watch:
             self._watching = asyncio.create_task(self.reloader.watch())
@@ -159,7 +160,7 @@ class Serving:
             self.log.event("draining", inflight=self.handler.inflight, seconds=seconds)
             self._draining = asyncio.create_task(self._drain(seconds, with_tools))
             if self.console is not None:
-                self.console.changes.add_drain()
+                self.console.changes.add("drain")
         return self._draining
 
     async def find_upstream_trouble(self, name: str) -> str | None:
@@ -190,8 +191,8 @@ class Serving:
         self._lag.end()
         self._addresses.end()
         self.readers.ending = True
-        if self.console is not None:
-            self.console.end()
+        if self.console is not None and self.console.counts is not None:
+            self.console.counts.end()
         for task in filter(None, (self._watching, self._draining)):
             task.cancel()
         for port in self.ports:
@@ -305,7 +306,7 @@ class Serving:
     def _breaker_changed(self, upstream: str, state: str) -> None:
         self.metrics.count_breaker_change(upstream, state)
         if self.console is not None:
-            self.console.changes.add_breaker_change(upstream, state)
+            self.console.changes.add("breaker", upstream=upstream, state=state)
         self.log.event(
             "Circuit breaker changed", "info" if state == "closed" else "warning", upstream=upstream, state=state
         )

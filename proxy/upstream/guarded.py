@@ -13,8 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from proxy.core.contract.policy import ToolServer
-from proxy.core.model.codes import CIRCUIT_OPEN, OVERLOADED, ErrorCode
-from proxy.core.model.values import CheckedCall, Executed, UpstreamFault, UpstreamReply
+from proxy.core.model.values import CheckedCall, UpstreamFault, UpstreamReply
 from proxy.core.tool_errors.backoff import Budget
 from proxy.core.tool_errors.circuit_breaker import (
     CALLED,
@@ -28,7 +27,7 @@ from proxy.core.tool_errors.circuit_breaker import (
     settle,
 )
 from proxy.interfaces import JoinsServers, StartedExchange, StartsExchanges, Upstream, UpstreamRequest
-from proxy.upstream.faults import EndingStream
+from proxy.upstream.faults import CIRCUIT_BROKEN, TOO_MANY_CALLS, EndingStream
 
 Answer = UpstreamReply | UpstreamFault
 Send = Callable[[UpstreamRequest], Awaitable[Answer]]
@@ -153,16 +152,15 @@ class UpstreamGuard:
         entered = await self._enter(request)
         if isinstance(entered, UpstreamFault):
             return entered
-        answer: Answer | None = None
+        held = self._limiter
         try:
             answer = await self._send_through_breaker(lambda: self._inner.send(checked, entered))
+            if held is not None and isinstance(answer, UpstreamReply) and not isinstance(answer.body, bytes):
+                answer, held = replace(answer, body=EndingStream(answer.body, held.release)), None
+            return answer
         finally:
-            streams = isinstance(answer, UpstreamReply) and not isinstance(answer.body, bytes)
-            if self._limiter is not None and not streams:
-                self._limiter.release()
-        if self._limiter is not None and isinstance(answer, UpstreamReply) and not isinstance(answer.body, bytes):
-            return replace(answer, body=EndingStream(answer.body, self._limiter.release))
-        return answer
+            if held is not None:
+                held.release()
 
     async def relay(self, request: UpstreamRequest, body: AsyncIterator[bytes] | None) -> Answer:
         """Sends what is not a call, unless the guard refuses it."""
@@ -192,7 +190,7 @@ class UpstreamGuard:
             return refused
         began = self._now()
         if not await limiter.acquire(min(bound.wait, request.timeout)):
-            return self._fault(OVERLOADED, "connection_limit_reached", "too many calls are under way", _SOON)
+            return TOO_MANY_CALLS.of(self._name, _SOON)
         return replace(request, timeout=request.timeout - (self._now() - began))
 
     async def _send_through_breaker(self, send: Callable[[], Awaitable[Answer]]) -> Answer:
@@ -203,7 +201,7 @@ class UpstreamGuard:
             return await send()
         admitted = admit(self._breaker, now, policy)
         if admitted is None:
-            return self._refuse() or self._shut(_SOON)
+            return self._refuse() or CIRCUIT_BROKEN.of(self._name, _SOON)
         epoch = admitted.epoch
         self._become(admitted)
         failed: bool | None = None
@@ -222,11 +220,4 @@ class UpstreamGuard:
     def _refuse(self) -> UpstreamFault | None:
         policy = self._policy.breaker
         wait = find_wait(self._breaker, self._now(), policy) if policy is not None else None
-        return None if wait is None else self._shut(wait)
-
-    def _shut(self, wait: int) -> UpstreamFault:
-        # RFC 9209 section 2.3.3: "the intermediary considers the next hop to be unavailable".
-        return self._fault(CIRCUIT_OPEN, "destination_unavailable", "it failed repeatedly", wait)
-
-    def _fault(self, code: ErrorCode, token: str, message: str, wait: int) -> UpstreamFault:
-        return UpstreamFault(code, token, Executed.NO, f"upstream '{self._name}': {message}", wait)
+        return None if wait is None else CIRCUIT_BROKEN.of(self._name, wait)

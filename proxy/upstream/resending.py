@@ -16,7 +16,7 @@ from typing import Final
 
 from proxy.core.contract.policy import ResendPolicy, ToolPolicy
 from proxy.core.model.fields import write_traceparent
-from proxy.core.model.values import CheckedCall, Executed, Failure, Headers, UpstreamFault, UpstreamReply, value_class
+from proxy.core.model.values import CheckedCall, Executed, Failure, UpstreamFault, UpstreamReply, value_class
 from proxy.core.tool_errors.backoff import (
     ResendDenied,
     add_idempotency_key,
@@ -41,9 +41,6 @@ from proxy.upstream.faults import close_body
 _OF_NO_TOOL: Final = ResendPolicy()
 Answer = UpstreamReply | UpstreamFault
 Send = Callable[[UpstreamRequest], Awaitable[Answer]]
-
-_PARENT: Final = "traceparent"
-_STATE: Final = "tracestate"
 
 
 @value_class
@@ -109,25 +106,25 @@ async def send_with_backoff(
     may_have_run = False
     started, record.upstream = clock.now() if first is None else first.started, request.upstream
     due = started + (request.timeout if rules.deadline is None else rules.deadline)
-    send = _make_send(checked, upstream, services, record, first)
+    send: Send = partial(upstream.send, checked)
+    send = send if record.trace is None else trace_sends(send, record.trace, clock.now)
     while True:
         if record.resends or rules.deadline is not None:  # the first send has the whole timeout
             request = _within(request, due - clock.now())
-        answer = await send(request)
-        if isinstance(answer, UpstreamReply) and is_success(answer):
-            record.upstream_seconds, record.upstream_status = clock.now() - started, answer.status
-            return answer
+        answer = await (send(request) if first is None else first.exchange.wait())
+        first = None
         if isinstance(answer, UpstreamFault) and may_have_run:
             answer = replace(answer, executed=Executed.UNKNOWN)  # an earlier send may have run
-        failure = _meaning(answer, checked, policy, clock.wall)
+        failure = _classify(answer, checked, policy, clock)
         if failure is None or (reason := find_resend_reason(answer, failure, rules, keyed)) is None:
             break
         wait = compute_pause(rules, len(record.resends), services.pacing.chance(), read_wait(failure))
         record.resend_denied = _find_denial(rules, len(record.resends), due - clock.now() - wait, upstream)
         if record.resend_denied is not None:
             break
-        await _drop(answer)
-        may_have_run = may_have_run or not _is_unsent(answer)
+        if isinstance(answer, UpstreamReply):
+            await close_body(answer)
+        may_have_run = may_have_run or isinstance(answer, UpstreamReply) or answer.executed is not Executed.NO
         record.resends, request = (*record.resends, reason), replace(request, resend=True)
         await services.pacing.sleep(wait)
     record.upstream_seconds = clock.now() - started
@@ -142,26 +139,7 @@ def _add_key(request: UpstreamRequest, rules: ResendPolicy, pacing: Pacing) -> t
     return replace(request, headers=headers), keyed
 
 
-def _make_send(
-    checked: CheckedCall, upstream: GuardedUpstream, services: Services, record: CallRecord, first: FirstSend | None
-) -> Send:
-    """What sends the call once, and is called again for each resend."""
-    send = partial(upstream.send, checked)
-    if record.trace is not None:
-        return trace_sends(send, record.trace, services.clock.now)
-    if first is None:
-        return send
-    begun = [first.exchange.wait]
-
-    def send_or_wait(request: UpstreamRequest) -> Awaitable[Answer]:
-        return begun.pop()() if begun else send(request)
-
-    return send_or_wait
-
-
-def _finish(
-    answer: UpstreamReply | UpstreamFault, failure: Failure | None, record: CallRecord
-) -> UpstreamReply | FailedSend:
+def _finish(answer: Answer, failure: Failure | None, record: CallRecord) -> UpstreamReply | FailedSend:
     """The result of a call that is not sent again."""
     if isinstance(answer, UpstreamFault):
         record.upstream_error = answer.token
@@ -170,30 +148,22 @@ def _finish(
     return answer if failure is None else FailedSend(failure, answer)
 
 
-async def _drop(answer: Answer) -> None:
-    """Ends an answer that nobody reads."""
-    if isinstance(answer, UpstreamReply):
-        await close_body(answer)
-
-
 def _within(request: UpstreamRequest, left: float) -> UpstreamRequest:
     """The request, with its timeout cut to the time that is left."""
     return request if left >= request.timeout else replace(request, timeout=max(left, 0.0))
 
 
-def _meaning(
-    answer: UpstreamReply | UpstreamFault,
-    checked: CheckedCall,
-    policy: ToolPolicy | None,
-    wall: Callable[[], float],
-) -> Failure | None:
+def _classify(answer: Answer, checked: CheckedCall, policy: ToolPolicy | None, clock: Clock) -> Failure | None:
+    """What an answer says went wrong; None for a success, and for what is no error of the call."""
     if isinstance(answer, UpstreamFault):
         return make_fault_failure(answer)
+    if is_success(answer):
+        return None
     if policy is None:
-        return classify_answer(answer, wall(), sent=checked.value)
+        return classify_answer(answer, clock.wall(), sent=checked.value)
     named = policy.operation.argument_names if policy.operation is not None else {}
-    idempotent = policy.resend.idempotent
-    return classify_answer(answer, wall(), policy.check, checked.value, policy.feedback, named, idempotent=idempotent)
+    known = policy.check, checked.value, policy.feedback, named
+    return classify_answer(answer, clock.wall(), *known, idempotent=policy.resend.idempotent)
 
 
 def _find_denial(rules: ResendPolicy, resent: int, left: float, upstream: GuardedUpstream) -> ResendDenied | None:
@@ -205,19 +175,19 @@ def _find_denial(rules: ResendPolicy, resent: int, left: float, upstream: Guarde
     return None if upstream.grants_resend() else ResendDenied.BUDGET
 
 
-def _is_unsent(answer: UpstreamReply | UpstreamFault) -> bool:
-    return isinstance(answer, UpstreamFault) and answer.executed is Executed.NO
-
-
 # --- spans: each send, resends included, names itself in `traceparent` (W3C Trace Context section 3.4) ----------------
 def trace_sends(send: Send, trace: Trace, now: Callable[[], float]) -> Send:
     """`send`, noting in `trace` what was sent and when. `now` is the monotonic clock in seconds."""
+    # A `tracestate` without a valid parent is dropped (section 3.3).
+    replaced = ("traceparent",) if trace.parent_id else ("traceparent", "tracestate")
 
     async def sending(request: UpstreamRequest) -> Answer:
         span_id, started = trace.fresh_id(), now()
         answer: Answer | None = None
         try:
-            answer = await send(replace(request, headers=_own(request.headers, trace, span_id)))
+            kept = tuple([field for field in request.headers if field[0] not in replaced])
+            parent = ("traceparent", write_traceparent(trace.trace_id, span_id, trace.flags))
+            answer = await send(replace(request, headers=(*kept, parent)))
             return answer
         finally:
             status = answer.status if isinstance(answer, UpstreamReply) else 0
@@ -227,10 +197,3 @@ def trace_sends(send: Send, trace: Trace, now: Callable[[], float]) -> Send:
             )
 
     return sending
-
-
-def _own(headers: Headers, trace: Trace, span_id: str) -> Headers:
-    """The headers with this span as parent. `tracestate` without a valid parent is dropped (section 3.3)."""
-    dropped = (_PARENT,) if trace.parent_id else (_PARENT, _STATE)
-    kept = tuple([field for field in headers if field[0] not in dropped])
-    return (*kept, (_PARENT, write_traceparent(trace.trace_id, span_id, trace.flags)))

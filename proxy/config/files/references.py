@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
-from proxy.config.files.source import ConfigSource, Files
+from proxy.config.files.source import ConfigSource, Files, describe_failure
 from proxy.config.mistakes import ConfigError
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.schema.dialects import normalise
-from proxy.core.schema.nodes import list_subschemas
+from proxy.core.schema.drafts import list_subschemas
 
 
 @value_class
@@ -89,12 +89,12 @@ class Collector:
         if not is_below(file, self._root):
             hint = "only files below the schema folder are read; register others under `documents`"
             raise ConfigError([document.source.mistake(path, self._where, f"$ref {reference!r} leaves it", hint)])
+        shown = file.relative_to(self._root) if file.is_relative_to(self._root) else file
         try:
-            source = self._files.source(file, show_path(file, self._root))
+            source = self._files.source(file, shown.as_posix())
         except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
             hint = "paths start at the folder of the file that refers; nothing is ever fetched"
-            message = f"$ref {reference!r} cannot be read: {reason}"
+            message = f"$ref {reference!r} cannot be read: {describe_failure(error)}"
             raise ConfigError([document.source.mistake(path, self._where, message, hint)]) from None
         return SchemaDocument(normalise(source.value)[0], source, target, file.parent)
 
@@ -102,8 +102,3 @@ class Collector:
 def is_below(path: Path, folder: Path) -> bool:
     """Whether a path lies below a folder, with symbolic links followed."""
     return path.resolve().is_relative_to(folder.resolve())
-
-
-def show_path(path: Path, root: Path) -> str:
-    """A file's name in messages: relative to the schema folder if it lies below it."""
-    return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.as_posix()

@@ -21,10 +21,10 @@ from proxy.core.check.functions import write_function
 from proxy.core.check.graph import Graph
 from proxy.core.check.program import BrokenKeyword, Program
 from proxy.core.model.values import JsonValue, Pointer
-from proxy.core.schema.drafts import META_SCHEMAS, Draft
+from proxy.core.schema.drafts import META_SCHEMAS, ROOT_URI, Draft, SchemaError
 from proxy.core.schema.formats import NONE, STRICT, Formats
 from proxy.core.schema.matching import make_matcher, share_search_budget, start_search_budget
-from proxy.core.schema.nodes import ROOT_URI, Node, SchemaError, Schemas
+from proxy.core.schema.nodes import Node, Schemas
 
 __all__ = ["BrokenKeyword", "Check", "SchemaError", "compile_check"]
 
@@ -69,37 +69,32 @@ class Check:
 
     def accepts_at(self, node: Node, value: JsonValue) -> bool:
         """Whether a parsed value is valid against one node of the schema."""
-        judge = self.judges.get(node)
-        return judge(value) if judge is not None else self._judge_at(node)(value)
-
-    def _judge(self, node: Node) -> Callable[[JsonValue], bool]:
-        """The judge of a node. Its backtracking searches share the budget of one call."""
-        judge: Callable[[JsonValue], bool] = self._engine.entry("A", node)
-        if self.linear:
-            return judge
-
-        def within_budget(value: JsonValue) -> bool:
-            with share_search_budget():
-                return judge(value)
-
-        return within_budget
+        return self._judge_at(node)(value)
 
     def _judge_at(self, node: Node) -> Callable[[JsonValue], bool]:
+        """The judge of a node. Its backtracking searches share the budget of one call."""
         with self._writing:
             if node not in self.judges:
-                self.judges[node] = self._judge(node)
+                judge: Callable[[JsonValue], bool] = self._engine.entry("A", node)
+                self.judges[node] = judge if self.linear else share_search_budget()(judge)
             return self.judges[node]
+
+    def _first_accepts(self, value: JsonValue) -> bool:
+        self.accepts = self._judge_at(self.root)
+        return self.accepts(value)
 
     def list_broken(self, value: JsonValue) -> list[BrokenKeyword]:
         """Every keyword that the value breaks, in the order of the schema; empty exactly where `accepts` is true."""
-        report = self._report
-        if report is None:
-            with self._writing:
-                report = self._report = self._engine.entry("R", self.root)
+        report = self._report or self._write_report()
         if self.linear:
             return report(value)
         with start_search_budget():
             return report(value)
+
+    def _write_report(self) -> Callable[[JsonValue], list[BrokenKeyword]]:
+        with self._writing:
+            self._report = self._report or self._engine.entry("R", self.root)
+            return self._report
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """A result about this schema that another file computes, under a key of its own; one thread makes it, once."""
@@ -132,25 +127,14 @@ class Check:
             if not self.is_prepared(everywhere=everywhere):
                 for node in self.schemas.nodes() if everywhere else ():
                     self._judge_at(node)
-                self._write()
+                self.accepts = self._judge_at(self.root)
+                self._write_report()
                 self._made["prepared", everywhere] = True
-
-    def _write(self) -> None:
-        with self._writing:
-            if self.accepts == self._first_accepts:
-                self.accepts = self._judge(self.root)
-            if self._report is None:
-                self._report = self._engine.entry("R", self.root)
 
     def source(self) -> str:
         """The generated code, with comments that name the place in the schema of each part."""
-        self._write()
+        self.prepare(everywhere=False)
         return self._engine.source()
-
-    def _first_accepts(self, value: JsonValue) -> bool:
-        with self._writing:
-            self.accepts = self._judge(self.root)
-        return bool(self.accepts(value))
 
 
 def compile_check(

@@ -26,7 +26,6 @@ from typing import Any, Final
 from orjson import dumps as write_shortest
 
 from proxy.core.json import fast_json
-from proxy.core.json.fast_json import read_number as read_number
 from proxy.core.json.strictreader import DEFAULT_LIMITS, KnownText, LosslessFloat, TextLimits, read_strictly
 from proxy.core.model.values import ABSENT, JsonProblem, JsonValue, Pointer
 
@@ -213,10 +212,7 @@ def read_decimal(text: str) -> Decimal:
 
 def is_integral(number: Decimal) -> bool:
     """Whether an exact number has no fraction, without building a huge integer for a huge exponent."""
-    _, digits, exponent = number.as_tuple()
-    if not isinstance(exponent, int):
-        return False
-    return exponent >= 0 or not any(digits[exponent:])
+    return number.is_finite() and number == number.to_integral_value()
 
 
 def make_plain(value: JsonValue) -> JsonValue:

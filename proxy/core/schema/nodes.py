@@ -22,14 +22,11 @@ from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.schema.drafts import (
     KNOWN_BY,
-    LISTS,
-    MAPS,
     MAX_DEPTH,
     META_SCHEMAS,
     PATTERNS,
     REFERENCES,
     ROOT_URI,
-    SINGLE,
     Draft,
     SchemaError,
     find_draft,
@@ -41,20 +38,6 @@ from proxy.core.schema.drafts import (
     load_documents,
 )
 from proxy.core.schema.matching import Matcher
-
-__all__ = [
-    "LISTS",
-    "MAPS",
-    "ROOT_URI",
-    "SINGLE",
-    "Draft",
-    "Node",
-    "SchemaError",
-    "Schemas",
-    "find_draft",
-    "list_subschemas",
-]
-
 
 # The most nodes of a schema with dynamic references, where a location has one node for each scope that reaches it.
 MAX_SCOPED: Final = 20_000

@@ -26,7 +26,7 @@ from proxy.telemetry.logs import Log
 from proxy.telemetry.metric_table import Label, MetricRow
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.writer import DROP_REASONS
-from proxy.upstream.settings import UpstreamSettings
+from proxy.upstream import UpstreamSettings
 
 LOST: Final = MetricRow(
     "toolproxy_audit_lines_dropped_total",

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from proxy.call.dry_upstream import Nowhere
 from proxy.call.run import run_call
 from proxy.core.contract.policy import Mode, ToolPolicy
 from proxy.core.envelope.feedback import write_feedback
@@ -33,6 +32,7 @@ from proxy.core.model.values import (
 )
 from proxy.interfaces import CallRecord, Services
 from proxy.routing import MethodNotAllowed, find_dry_target
+from proxy.routing.dry_run import Nowhere
 from proxy.server import Serving
 from proxy.server.admin.page import Page, PageRequest, make_json_page, refuse_question
 from proxy.server.bound_route import RouteBinding

@@ -14,11 +14,11 @@ from proxy.core.json.jsontext import parse
 from proxy.core.model.values import JsonValue
 from proxy.extensions.console.calls_page import MOST_ENTRIES, USUAL_SORT
 from proxy.extensions.console.event_stream import follow_workers
+from proxy.extensions.console.kept_calls import SORTS
 from proxy.extensions.console.overview_page import MOST_CHANGES
 from proxy.extensions.workers.pages import NO_ANSWER, Answer, ask_all, gather_pages, group_rows, make_target
 from proxy.extensions.workers.supervisor import WorkerPool
 from proxy.server.admin.page import EventPage, Page, PageRequest, refuse_question
-from proxy.telemetry.recent.ring import SORTS
 
 _BAR: Final = 15
 _BREAKERS: Final = ("none", "closed", "half-open", "open")

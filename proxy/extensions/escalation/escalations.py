@@ -14,7 +14,7 @@ from proxy.extensions.outgoing.outgoing_client import OutgoingClient, post_json
 from proxy.interfaces import CallRecord, Services
 from proxy.telemetry.logs import Log
 from proxy.telemetry.metrics import Metrics
-from proxy.upstream.settings import UpstreamSettings
+from proxy.upstream import UpstreamSettings
 
 # How long one post may take, in seconds.
 _POST: Final = 10.0

@@ -29,19 +29,21 @@ from proxy.core.json.jsontext import dumps
 from proxy.core.model.codes import BAD_REQUEST, UPSTREAM_BAD_ANSWER
 from proxy.core.model.values import Executed, Headers, JsonValue, UpstreamFault, UpstreamReply, value_class
 from proxy.interfaces import UpstreamRequest
-from proxy.upstream.faults import CONNECTION_LIMIT, RESPONSE_TIMEOUT, FaultKind
-from proxy.upstream.http1.dial import Origin, read_origin
-from proxy.upstream.http1.faults import (
+from proxy.upstream import UpstreamSettings
+from proxy.upstream.faults import (
     CONNECT_TIMEOUT,
+    CONNECTION_LIMIT,
     INCOMPLETE,
     NOT_HTTP,
+    RESPONSE_TIMEOUT,
     TLS_ALERT,
     TLS_UNTRUSTED,
     UNANSWERED,
     UNSENDABLE,
+    FaultKind,
     connect_fault,
 )
-from proxy.upstream.settings import UpstreamSettings
+from proxy.upstream.http1.dial import Origin, read_origin
 
 # The bounds are those of answers to calls (`upstream/http1/answer.py`): bytes of one header, and number of headers.
 _MAX_FIELD: Final = 32 * 1024

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from proxy.interfaces import Clock
-from proxy.server.identity import random_bits
+from proxy.server.http.request_head import random_bits
 from proxy.telemetry.logs import Log
 from proxy.telemetry.metric_table import Label, MetricRow
 from proxy.telemetry.metrics import Metrics

@@ -149,7 +149,7 @@ def list_current_tools(serving: Serving) -> dict[tuple[str, str], ToolPolicy]:
 
 
 async def _reloads(serving: Serving, _: PageRequest) -> Page:
-    changes = serving.console.changes.reloads() if serving.console is not None else []
+    changes = serving.console.changes.list_latest("reload") if serving.console is not None else []
     served = serving.reloader.served
     shown: JsonValue = {
         "digest": served.loaded.digest,
@@ -295,7 +295,7 @@ PAGES: Final[Mapping[str, Mapping[str, Callable[[Serving, PageRequest], Awaitabl
 
 def make_pages(serving: Serving) -> Pages:
     """Returns the pages of one running proxy. With `console: off` the console's files (`/ui/`) are left out."""
-    shown = serving.console is not None and serving.console.mistakes is not None
+    shown = serving.console is not None and serving.console.counts is not None
     added = {path: {page.method: _import_when_asked(page)} for path, page in list_added_pages()}
     return {
         path: {name: partial(make, serving) for name, make in made.items()}

@@ -11,7 +11,7 @@ from proxy.core.contract.policy import AttemptsPolicy
 from proxy.core.model import codes
 from proxy.core.model.values import Episode, JsonValue
 from proxy.server.admin.console_data import ConsoleData
-from proxy.telemetry.recent.ring import CallFilter, make_entry
+from proxy.telemetry.recent.ring import make_entry, read_value
 
 
 def list_attempts(
@@ -67,8 +67,8 @@ def _last_seen(data: ConsoleData | None) -> dict[tuple[str, str], dict[str, Json
     """Finds, for each conversation and tool among the kept calls, its last failure and the source of its id."""
     found: dict[tuple[str, str], dict[str, JsonValue]] = {}
     if data is not None:
-        wrong = CallFilter(outcome=frozenset({"refused", "tool_error"}))
-        for entry in map(make_entry, data.recent.select(wrong)):
+        wrong = (kept for kept in data.recent.newest() if read_value(kept, "outcome") in ("refused", "tool_error"))
+        for entry in map(make_entry, wrong):
             who = (str(entry.get("conversation", "")), str(entry.get("gen_ai.tool.name", "")))
             told = {"last": entry["timestamp"], "source": entry.get("conversation.source")}
             found.setdefault(who, told)

@@ -83,7 +83,7 @@ def read_lock(text: bytes) -> Pins:
         raise LockProblem(f"line {line}: version {_VERSION} is known here, and no other")
     for route, tools in value["routes"].items():
         for path, problem in _list_problems(route, tools):
-            raise LockProblem(f"line {places.key_at(path)[0]}: {problem}")
+            raise LockProblem(f"line {places.at(path, key=True)[0]}: {problem}")
     return {
         route: {name: select_definition(entry) for name, entry in tools.items()}
         for route, tools in value["routes"].items()

@@ -55,7 +55,7 @@ from proxy.server.bound_route import RouteRequest
 from proxy.server.http.body import is_json
 from proxy.server.http.framing import Response
 from proxy.server.http.responses import answer_failure
-from proxy.server.listed_request import ListedRequest
+from proxy.server.listed_routes import ListedRequest
 from proxy.upstream import ReplyBroken
 from proxy.upstream.faults import close_body
 

@@ -16,13 +16,13 @@ from typing import Final
 
 from proxy.core.check.validation import Check
 from proxy.core.display.graphemes import cut, escape
-from proxy.core.explain.tool_mistakes import CountedMistake, InventedKey, Renames, ToolMistakes
 from proxy.core.json.jsontext import format_pointer
 from proxy.core.model import codes
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.rules.schema_places import nodes_at
 from proxy.core.schema.nodes import Node
+from proxy.extensions.console.core.tool_mistakes import CountedMistake, InventedKey, Renames, ToolMistakes
 
 # Report-only routes are safe to enforce after this long without a call that would be refused.
 SAFE_AFTER: Final = 24 * 3600.0

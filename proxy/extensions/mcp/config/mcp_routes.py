@@ -1,4 +1,4 @@
-"""Reads routes that speak MCP, for the reader of all routes. Implements `RouteKindReader` (config/route_kinds.py)."""
+"""Reads routes that speak MCP, for the reader of all routes. Implements `RouteKindReader` (config/routes.py)."""
 
 from __future__ import annotations
 

@@ -15,14 +15,7 @@ from typing import Final, Literal
 
 from proxy.core.check.validation import Check
 from proxy.core.contract.definitions import Hints, PinnedTools
-from proxy.core.contract.listed_schema import (
-    BadSchemaError,
-    apply_merge_patch,
-    check_size,
-    compile_listed,
-    may_be_expensive,
-    parse_schema,
-)
+from proxy.core.contract.listed_schema import BadSchemaError, check_size, compile_listed, parse_schema
 from proxy.core.contract.policy import CallCap, ListedSchema, ListRules, ToolPolicy
 from proxy.core.display.secrets import find_sensitive_names
 from proxy.core.json.jsontext import JSON_TYPES, dumps
@@ -33,6 +26,7 @@ from proxy.extensions.mcp.core.served_tools import ListedTool as ListedTool
 from proxy.extensions.mcp.core.served_tools import Listing as Listing
 from proxy.extensions.mcp.core.served_tools import ServedTools, ShownNames
 from proxy.extensions.mcp.core.tool_search import list_own_tools, make_own_policy
+from proxy.extensions.mcp.core.untrusted_schemas import apply_merge_patch, may_be_expensive
 
 # Policies of one route with the code that judges their calls: 80 KB each for real tools.
 MAX_POLICIES: Final = 2_000

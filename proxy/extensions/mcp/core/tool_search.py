@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from proxy.core.contract.function_pages import SEARCH, SEARCHED, show_function
+from proxy.core.contract.container import SEARCH, SEARCHED, show_function
 from proxy.core.contract.listed_schema import compile_listed
 from proxy.core.contract.policy import CallCap, ToolPolicy
 from proxy.core.display.suggestions import find_nearest

@@ -73,7 +73,7 @@ from proxy.extensions.mcp.server.watching import (
 from proxy.interfaces import Clock
 from proxy.server.bound_route import RouteRequest
 from proxy.server.http.responses import answer_fault, deliver, make_refusal, make_response
-from proxy.server.listed_request import ListedRequest, PassedOn, Reports
+from proxy.server.listed_routes import ListedRequest, PassedOn, Reports
 
 if TYPE_CHECKING:
     from aiohttp import web

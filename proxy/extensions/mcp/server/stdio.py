@@ -22,7 +22,7 @@ import aiohttp
 from proxy.core.model.values import ABSENT, JsonProblem, JsonValue, RawRequest
 from proxy.extensions.mcp.adapters.mcpmessage import Message, MessageBatch, guess_message, read_message, write_id
 from proxy.extensions.mcp.server.stdio_session import INITIALIZE, LIMITS, Line, StdioSession, Write, write_error
-from proxy.server.listed_request import PassedOn
+from proxy.server.listed_routes import PassedOn
 
 _INVALID_REQUEST: Final = -32600
 _PING: Final = "ping"

@@ -19,7 +19,7 @@ from urllib.parse import unquote
 
 from proxy.core.json.jsontext import find_at_pointer, parse_pointer
 from proxy.core.model.values import JsonValue, Pointer
-from proxy.core.schema.nodes import list_subschemas
+from proxy.core.schema.drafts import list_subschemas
 
 _ANNOTATIONS: Final = frozenset({"nullable", "x-nullable", "title", "description", "example", "default", "deprecated"})
 _UNIONS: Final = ("anyOf", "oneOf")

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from proxy.cli.check_formats import print_unusable
 from proxy.cli.options import HelpText
-from proxy.cli.unusable import print_unusable
 from proxy.extensions.recording.cli.recorded_input import RecordedLines, load_tools, open_input
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from proxy.cli.second_opinion import SecondOpinions
     from proxy.config.model import RepairSettings
     from proxy.core.model.values import JsonValue
-    from proxy.core.schema.nodes import SchemaError
+    from proxy.core.schema.drafts import SchemaError
     from proxy.extensions.recording.comparing import ServedTools
     from proxy.extensions.recording.line import RecordedLine
     from proxy.routing import Route
@@ -217,7 +217,7 @@ class Replayer:
     def judge(self, case: RecordedCall) -> dict[str, Any]:
         """Judges a case; gives the JSON object of its output line."""
         from proxy.core.model.values import RawRequest
-        from proxy.core.schema.nodes import SchemaError
+        from proxy.core.schema.drafts import SchemaError
 
         try:
             route = self._route(json.dumps(case.schema), case.tool)
@@ -248,10 +248,11 @@ def _make_route(schema: Any, tool: str, repair: RepairSettings) -> Route:
     from proxy.config.policies import make_repair_policy
     from proxy.core.check.validation import compile_check
     from proxy.core.rules.rules import TEXT_RULES
-    from proxy.core.schema.dialects import normalise, rewrite_numeric_bounds
+    from proxy.core.schema.dialects import normalise
+    from proxy.extensions.recording.schema_comparison import rewrite_numeric_bounds
     from proxy.routing import build_routes
 
-    value, _ = rewrite_numeric_bounds(normalise(schema)[0])
+    value = rewrite_numeric_bounds(normalise(schema)[0])
     policy = Policy(repair=repair)
     served = ToolConfig(tool, "", ToolSchema(value, compile_check(value), "replay"), None, policy)
     shape = CallShape(tool=tool, text_repairs=make_repair_policy(repair).rules & frozenset(TEXT_RULES))
@@ -273,7 +274,7 @@ def _make_row(case: RecordedCall, verdict: Verdict) -> dict[str, Any]:
 
 def _describe_unusable(case: RecordedCall, error: SchemaError) -> dict[str, Any]:
     from proxy.core.json.jsontext import format_pointer
-    from proxy.core.schema.remedies import suggest_remedy
+    from proxy.core.schema.dialects import suggest_remedy
 
     path = format_pointer(error.path)
     where = f" (at {path})" if path else ""

@@ -14,16 +14,24 @@ from typing import TYPE_CHECKING, Final
 
 from proxy.core.check.validation import Check
 from proxy.core.contract import toolname
-from proxy.core.contract.container import find_dispatched
+from proxy.core.contract.container import SEARCH, Dispatch, expand_or_dispatch, make_misuse_failure
 from proxy.core.contract.definitions import Hints, refuse_unapproved
-from proxy.core.contract.function_pages import SEARCH
 from proxy.core.contract.policy import Mode, ToolPolicy, ToolServer
 from proxy.core.decide import is_ready, prepare
 from proxy.core.display.preview import clean_text
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model import codes
 from proxy.core.model.value_class import value_class
-from proxy.core.model.values import Executed, Failure, Forward, ToolCall, UpstreamFault, UpstreamReply
+from proxy.core.model.values import (
+    Container,
+    Document,
+    Executed,
+    Failure,
+    Forward,
+    ToolCall,
+    UpstreamFault,
+    UpstreamReply,
+)
 from proxy.core.rules.contradictions import describe_gaps
 from proxy.core.tool_errors.classify import make_fault_failure
 from proxy.extensions.mcp.adapters.mcplist import make_list_request
@@ -40,7 +48,7 @@ from proxy.extensions.mcp.server.lists.catalogue import Catalogue, get_catalogue
 from proxy.extensions.mcp.server.lists.learner import Key, Known, Learner, ListRefused, ListReply, Unlearned
 from proxy.interfaces import GuardedUpstream, JudgesElsewhere
 from proxy.server.bound_route import RouteRequest
-from proxy.server.listed_request import Reports
+from proxy.server.listed_routes import Reports
 
 if TYPE_CHECKING:
     from proxy.extensions.mcp.upstream.joined import JoinedUpstream
@@ -217,7 +225,7 @@ class Asking:
         tools = self._catalogue(known).tools
         named = find_listed_name(call.tool, tools)
         group = tools.container
-        function = find_dispatched(call, group) if group is not None and named == group.name else ""
+        function = _find_dispatched(call, group) if group is not None and named == group.name else ""
         for name in filter(None, (named, function)):
             await self.elsewhere.examine(tools, name)
             if not tools.is_made(name, is_ready):
@@ -326,6 +334,14 @@ class _ToolsOf(Mapping[str, ToolPolicy]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+
+def _find_dispatched(call: ToolCall, container: Container) -> str:
+    """The function to which a call of a container would be dispatched; '' for none."""
+    if container.auto_expand != "dispatch" or not isinstance(call.arguments, Document):
+        return ""
+    found = expand_or_dispatch(call, make_misuse_failure(container, call.arguments.value), seen_before=False)
+    return found.call.tool if isinstance(found, Dispatch) else ""
 
 
 def find_joined(upstream: GuardedUpstream) -> JoinedUpstream | None:

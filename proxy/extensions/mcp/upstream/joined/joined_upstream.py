@@ -193,7 +193,8 @@ class JoinedUpstream:
             return UpstreamReply(202, (), b"")
         method = message.method
         if method in LISTS:
-            request.note_passed()  # the servers are asked anew, each for itself
+            if request.passed_on is not None:  # the servers are asked anew, each for itself
+                request.passed_on()
             return await self._list(group, message, request)
         if method in _NAMED:
             return await self._carry_named(group, message, body, request, checked)

@@ -171,7 +171,8 @@ class StdioUpstream:
         try:
             async with asyncio.timeout(limit) as time_left:
                 child_request = await channel.ask(client, _value(body), body, streams=streams)
-                request.note_passed()
+                if request.passed_on is not None:
+                    request.passed_on()
                 if limit is not None:  # a server that reports progress is at work
                     now = asyncio.get_running_loop().time
                     child_request.progressed = lambda: time_left.reschedule(now() + limit)
