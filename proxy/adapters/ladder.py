@@ -23,10 +23,6 @@ CALL_ID_HEADER: Final = "x-tool-call-id"
 Finder = Callable[[RawRequest, str, JsonValue], str | None]
 
 
-# Reads the trace id of a `traceparent` header; None where it is missing or malformed.
-trace_id: Final = read_trace_id
-
-
 def _find_header(request: RawRequest, name: str, _body: JsonValue) -> str | None:
     return request.header(name.lower())
 
@@ -40,7 +36,7 @@ def _find_in_body(_request: RawRequest, name: str, body: JsonValue) -> str | Non
 
 
 def _find_trace(request: RawRequest, _name: str, _body: JsonValue) -> str | None:
-    return trace_id(request.header("traceparent"))
+    return read_trace_id(request.header("traceparent"))
 
 
 def _make_address_key(request: RawRequest, _name: str, _body: JsonValue) -> str:

@@ -12,7 +12,6 @@ from proxy.core.check.validation import Check
 from proxy.core.explain.examples import make_full_example, make_minimal_example
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import JsonValue
-from proxy.core.schema.nodes import Node
 from proxy.core.second_judge.question import JOB, Opinion, SecondVerdict, unpack_opinion
 from proxy.offload.pool import Done, OffloadPool
 from proxy.second_opinion import MEMORY, SECONDS, share_question
@@ -42,17 +41,13 @@ class SecondOpinions:
         self._runner.run(self._pool.close())
         self._runner.close()
 
-    def ask(self, check: Check, value: JsonValue) -> Opinion:
-        """Asks the second judge whether a value fits the schema of a check."""
-        asking = self._pool.run(JOB, dumps(value), share_question(check), seconds=SECONDS)
-        answer = self._runner.run(asking)
-        if isinstance(answer, Done):
-            return unpack_opinion(answer.result)
-        return Opinion(SecondVerdict.CANNOT_TELL, reason=answer.limit.value)
-
     def find_difference(self, check: Check, value: JsonValue) -> Opinion | None:
-        """The second judge's opinion where it differs from the check's verdict; otherwise None."""
-        opinion = self.ask(check, value)
+        """The second judge's opinion where it differs from the check's verdict; None where both agree or it cannot
+        tell."""
+        answer = self._runner.run(self._pool.run(JOB, dumps(value), share_question(check), seconds=SECONDS))
+        if not isinstance(answer, Done):
+            return None
+        opinion = unpack_opinion(answer.result)
         if opinion.verdict is SecondVerdict.CANNOT_TELL:
             return None
         return opinion if (opinion.verdict is SecondVerdict.VALID) is not check.accepts(value) else None
@@ -85,7 +80,7 @@ def make_values(check: Check) -> Iterator[JsonValue]:
     """Values worth judging twice: the schema's own examples and defaults, examples made from it, and copies of those
     with one property changed."""
     root = check.root
-    yield from _list_given(root)
+    yield from _list_given(root.get("examples"), root.get("default"))
     made: list[JsonValue] = []
     with suppress(RecursionError):
         made = [make_minimal_example(check), make_full_example(check, _MOST)]
@@ -95,11 +90,10 @@ def make_values(check: Check) -> Iterator[JsonValue]:
         yield from _ODD
         return
     for key, node in list(root.properties.items())[:_MOST]:
-        for item in (*_list_given(node), *_ODD):
+        for item in (*_list_given(node.get("examples"), node.get("default")), *_ODD):
             yield {**full, key: item}
         yield {name: item for name, item in full.items() if name != key}
 
 
-def _list_given(node: Node) -> list[JsonValue]:
-    examples, default = node.get("examples"), node.get("default")
+def _list_given(examples: JsonValue, default: JsonValue) -> list[JsonValue]:
     return [*(examples if isinstance(examples, list) else ()), *(() if default is None else (default,))]

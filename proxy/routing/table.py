@@ -11,9 +11,6 @@ is not UTF-8. `Route.target` escapes parameters again, so that a parameter can n
 Some servers read a path more leniently: they ignore case, `;...`, and a dot, a blank or a slash at the end. No
 parameter may become another path in that reading, and a passthrough template does not take another spelling of a judged
 path (core/contract/spellings.py, `lookalikes`).
-
-`find_dry_target` finds the route and the request of a dry run: by the route's name, its path, or a request's method and
-target, whose query and path parameters are then judged too.
 """
 
 from __future__ import annotations
@@ -29,7 +26,7 @@ from proxy.core.contract.policy import BroughtTools, ListRules, Mode, ToolPolicy
 from proxy.core.contract.request_rules import OperationRule, QueryPolicy
 from proxy.core.contract.spellings import JudgedPaths, Unclear, find_leaving, leaves_segment
 from proxy.core.model.value_class import value_class
-from proxy.core.model.values import Headers, RawRequest
+from proxy.core.model.values import Headers
 
 # RFC 3986 section 3.3: what a path segment may hold unescaped besides letters, digits and "-._~". Servlet containers
 # cut a segment at `;`, so where calls are judged it is escaped.
@@ -167,7 +164,7 @@ class RouteTable:
     def __init__(self, routes: tuple[Route, ...], left_out: RouteTable | None = None) -> None:
         self.routes = routes
         self.left_out = left_out
-        self._judged = JudgedPaths.of(routes)
+        self._judged = JudgedPaths(routes)
         self._exact: dict[str, list[Match]] = {}
         self._root = _Node()
         self._relayed = sorted((r for r in routes if r.relayed_by is not None), key=lambda route: -len(route.path))
@@ -223,9 +220,9 @@ class RouteTable:
         if name := find_leaving(match.params, exempt, judged=route.kind != "passthrough"):
             return Unclear.parameter(name)
         if route.kind == "passthrough" and route.lookalikes == "refuse" and self._judged:
-            meant = self._judged.find_reached(method, segments, route.upstream, route.target(match.params))
-            if meant:
-                return Unclear.lookalike(meant)
+            target = route.target(match.params)
+            if meant := self._judged.list_reached(segments, route.upstream, target, {method}):
+                return Unclear.lookalike(meant[0])
         return match
 
 
@@ -288,46 +285,3 @@ def _decode(segment: str) -> str | None:
 
 def _is_escape(part: str) -> bool:
     return len(part) >= 2 and all(digit in "0123456789abcdefABCDEF" for digit in part[:2])
-
-
-_CONVERSATION: Final = ("x-conversation-id", "dry-run")
-
-
-@value_class
-class DryTarget:
-    """A route, and the method, path and query of a request for it."""
-
-    route: Route
-    method: str
-    path: str
-    query: str = field(default="", repr=False)
-    params: Mapping[str, str] = field(default_factory=dict, repr=False)
-
-    def request(self, body: bytes, params: Mapping[str, str], headers: Headers = ()) -> RawRequest:
-        """The request with a body; `params` are further path parameters, `headers` replace the usual ones."""
-        given = tuple((name.lower(), value) for name, value in headers)
-        usual = (("content-type", self.route.form or "application/json"), _CONVERSATION)
-        names = {name for name, _ in given}
-        kept = tuple(each for each in usual if each[0] not in names)
-        return RawRequest(self.method, self.path, self.query, (*kept, *given), body, {**self.params, **params}, "")
-
-
-def find_dry_target(table: RouteTable, wanted: str, method: str = "") -> DryTarget | MethodNotAllowed | None:
-    """Finds the route with this name or path, otherwise the route that takes a request for this target. `method` may be
-    '' where the path has only one, or takes POST."""
-    for route in table.routes:
-        if wanted in (route.key, route.name, route.path) and (not method or method in route.methods):
-            return DryTarget(route, method or _choose_likeliest(tuple(sorted(route.methods))), route.path)
-    path, _, query = wanted.partition("?")
-    match = table.match(method or "POST", path)
-    if isinstance(match, MethodNotAllowed) and not method and len(set(match.methods) - {"HEAD", "OPTIONS"}) == 1:
-        method = _choose_likeliest(match.methods)
-        match = table.match(method, path)
-    if isinstance(match, Match):
-        return DryTarget(match.route, method or "POST", path, query, match.params)
-    return match if isinstance(match, MethodNotAllowed) else None
-
-
-def _choose_likeliest(methods: tuple[str, ...]) -> str:
-    rest = [method for method in methods if method not in ("HEAD", "OPTIONS")]
-    return "POST" if "POST" in rest or not rest else rest[0]

@@ -3,9 +3,10 @@
 aiohttp's parser reads the bytes, and its `RequestHandler` serves the requests of a connection one after the other.
 This file adds:
 
-    Connection     timeouts, the size limit of a head, answers to malformed heads, half-closed and lingering
-                   connections, clients that do not read
-      State        what a connection is doing
+    Connection           timeouts, the size limit of a head, answers to malformed heads, half-closed and lingering
+                         connections, clients that do not read
+      ConnectionPhase    what a connection is doing
+      WatchedProtocol    shows it the bytes before the parser reads them
 
 aiohttp documents some of the names that this rests on, and not the following. Therefore it is pinned to a minor
 version, and `check_aiohttp` refuses to start with another:
@@ -25,10 +26,13 @@ import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, Final, cast
+from functools import partial
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import aiohttp
 from aiohttp import HttpVersion11
+from aiohttp.base_protocol import BaseProtocol
 from aiohttp.http import HttpProcessingError
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError
@@ -37,7 +41,9 @@ from aiohttp.web_response import StreamResponse
 
 from proxy.core.model.codes import INTERNAL_ERROR
 from proxy.core.model.value_class import value_class
-from proxy.server.http.checks import (
+from proxy.server.http.framing import Response, abort, has_begun
+from proxy.server.http.headers import Caller
+from proxy.server.http.request_head import (
     FRAMING_TOO_LONG,
     HEAD_TOO_LONG,
     LATE_HEAD,
@@ -48,11 +54,6 @@ from proxy.server.http.checks import (
     BadRequest,
     explain_fault,
 )
-from proxy.server.http.fast_call import FastCall, FastClient
-from proxy.server.http.framing import Response, abort, has_begun
-from proxy.server.http.headers import Caller
-from proxy.server.http.request_head import ParsedRequest
-from proxy.server.parser_watch import NOTHING_PARSED, Parsed, WatchedProtocol
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -70,7 +71,8 @@ _PROBE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 # Longer than any connection lives, in seconds.
 _NEVER: Final = 10 * 365 * 24 * 3600.0
-
+# The length of `GET / HTTP/1.0`: no head can end before it.
+_SHORTEST_HEAD: Final = 14
 _AIOHTTP: Final = "3.14"
 
 
@@ -85,8 +87,23 @@ def check_aiohttp(version: str = aiohttp.__version__) -> None:
 
 # Answers a request. Raises CancelledError when the client has gone.
 Handle = Callable[[BaseRequest], Awaitable[StreamResponse]]
-# Begins a call while its bytes are read; None for a request that needs a task from its beginning.
-Begin = Callable[[ParsedRequest, FastClient], FastCall | None]
+
+
+class BegunCall(Protocol):
+    """A call that began without a task (`fast_call.py`). `is_sent`: its tool has it, and it needs no task yet."""
+
+    is_sent: bool
+
+    def resume(self, request: web.BaseRequest) -> Awaitable[StreamResponse]:
+        """The response to the call, which goes on in a task."""
+
+    def cancel(self) -> None:
+        """Ends the call: its client has gone."""
+
+
+# Begins a call while its bytes are read (`fast_call.py`): from its head as the parser gives it, its body and its
+# connection. None for a request that needs a task from its beginning.
+Begin = Callable[[Any, StreamReader, "Connection"], BegunCall | None]
 # Creates the response to bytes that are not valid HTTP, and to a request whose handler failed.
 RefuseHead = Callable[[BadRequest], Response]
 
@@ -136,6 +153,32 @@ _CLOSED: Final = ConnectionPhase.CLOSED
 _ANSWERING: Final = frozenset({_BUSY, _LAST, _TUNNEL})
 
 
+# What a parser's `feed_data` returns: the requests that began in the bytes, each with its body; whether the last one
+# asks for a WebSocket; and the bytes behind it.
+Parsed = tuple[Any, bool, bytes]
+NOTHING_PARSED: Parsed = ((), False, b"")
+
+
+class WatchedProtocol(BaseProtocol):
+    """The base class behind `RequestHandler`, which creates its parser itself and hands it to `BaseProtocol`. Here a
+    stand-in takes the parser's place: it has the methods that `RequestHandler` calls, and gives the connection what
+    `feed_data` gets."""
+
+    __slots__ = ()
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, parser: Any = None) -> None:
+        connection = cast(Connection, self)
+        connection.note_consumed = parser.message_consumed
+        watch = SimpleNamespace(
+            feed_data=partial(connection.feed_parser, parse=parser.feed_data),
+            feed_eof=parser.feed_eof,
+            message_consumed=parser.message_consumed,
+            pause_reading=parser.pause_reading,
+            set_upgraded=parser.set_upgraded,
+        )
+        super().__init__(loop, cast(Any, watch))
+
+
 class Connection(RequestHandler, WatchedProtocol):
     """The protocol of one connection.
 
@@ -162,7 +205,7 @@ class Connection(RequestHandler, WatchedProtocol):
         self.link: asyncio.Transport | None = None  # aiohttp drops its own reference before the connection has ended
         self.caller: Caller | None = None  # kept by `find_caller`
         self.request: web.BaseRequest | None = None
-        self.begun: FastCall | None = None
+        self.begun: BegunCall | None = None
         self.held: Any = None
         self.note_consumed: Callable[[], None]
         self.body: StreamReader | None = None
@@ -300,7 +343,7 @@ class Connection(RequestHandler, WatchedProtocol):
         message, body = messages[0]
         if message.should_close or message.upgrade or message.version != HttpVersion11:
             return False
-        self.begun = begun = begin(ParsedRequest(message, body, self), self)
+        self.begun = begun = begin(message, body, self)
         if begun is None or not begun.is_sent:
             return False
         self.state, self.queued, self.held = _BUSY, 0, messages[0]
@@ -537,10 +580,6 @@ class Connection(RequestHandler, WatchedProtocol):
         if self.slow_reader is not None:
             self.slow_reader.cancel()
             self.slow_reader = None
-
-
-# The length of `GET / HTTP/1.0`: no head can end before it.
-_SHORTEST_HEAD: Final = 14
 
 
 class LastResponse(Response):

@@ -3,10 +3,10 @@
 This is the only file that uses OpenTelemetry, and it is imported only where traces are on. The SDK
 reads sampler, resource, batching, endpoint, headers and TLS from the standard variables `OTEL_*`.
 
-Spans are made from finished records (`spans.py`) and queued as `ReadableSpan`s. The SDK advises against making those
-by hand; but its tracer assigns a span's id while the span runs, and our ids are in the upstream's `traceparent` before
-a record exists. A thread of the SDK exports, so the event loop never waits for a collector. Spans that find the queue
-full are dropped and counted.
+Spans are made from finished records (`spans.py`) and queued as `ReadableSpan`s. The SDK advises against making those by
+hand; but its tracer assigns a span's id while the span runs, and the proxy's ids are in the upstream's `traceparent`
+before a record exists. A thread of the SDK exports, so the event loop never waits for a collector. Spans beyond the
+length of the queue are dropped and counted.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Traces:
         ).merge(OTELResourceDetector().detect())
         self._sampler = TracerProvider(resource=self._resource, shutdown_on_exit=False).sampler
         loop = asyncio.get_running_loop()
-        self._exporter = _Counting(OTLPSpanExporter(), count, lambda *said: _tell_from_thread(loop, tell, *said))
+        self._exporter = _Counting(OTLPSpanExporter(), count, lambda *event: _tell_from_thread(loop, tell, *event))
         self._batch = BatchSpanProcessor(self._exporter, max_queue_size=queue)
         self._taken = 0
 
@@ -163,7 +163,7 @@ class _Counting(SpanExporter):
 
 
 class SdkMessages(logging.Handler):
-    """Passes the SDK's messages to our log: only their templates, because the values filled in may be secret."""
+    """Passes the SDK's messages to the log: only their templates, because the values may be secret."""
 
     def __init__(self, tell: Tell) -> None:
         super().__init__(logging.WARNING)

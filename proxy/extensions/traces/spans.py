@@ -75,7 +75,7 @@ def build_spans(record: CallRecord, *, known: bool) -> Iterator[Span]:
         return
     attributes = dict(_list_attributes(read_fields(record)))
     if any(event.attributes.get("type_error") is True for event in record.events):
-        attributes["orchestration.type_error"] = True  # what GoMind filters by
+        attributes["orchestration.type_error"] = True  # GoMind's filter
     failed = record.outcome in _FAILED or record.status >= 500
     yield Span(
         _name_span(record, attributes if known else {}),
@@ -147,9 +147,9 @@ def _make_sent_spans(record: CallRecord, trace: Trace) -> Iterator[Span]:
 def _make_question_spans(record: CallRecord, trace: Trace) -> Iterator[Span]:
     """One span per question to a model (OTel, "GenAI inference"). The endpoint belongs to a third party and
     does not receive the trace."""
-    for asked in filter(None, (question.describe_span() for question in record.questions)):
-        started, ended, said, failed = asked
-        attributes: dict[str, Value] = {"gen_ai.operation.name": "chat", **said}
+    for described in filter(None, (question.describe_span() for question in record.questions)):
+        started, ended, details, failed = described
+        attributes: dict[str, Value] = {"gen_ai.operation.name": "chat", **details}
         if failed:
             attributes["error.type"] = failed
         yield Span("chat", "client", trace, trace.fresh_id(), trace.span_id, started, ended, attributes, failed=failed)

@@ -27,9 +27,8 @@ from proxy.server.admin.operator_access import OperatorAccess, Role, is_foreign_
 from proxy.server.admin.page import EventPage, Page, PageRequest, make_json_page, refuse_question
 from proxy.server.admin.shared_answers import SharedAnswers
 from proxy.server.http.body import read_whole, say_continue
-from proxy.server.http.checks import BadRequest, find_fault
 from proxy.server.http.framing import SERVER, Response, ResponseStream
-from proxy.server.http.headers import read_fields, split_target
+from proxy.server.http.request_head import BadRequest, find_fault, read_fields, split_target
 from proxy.server.listener import Listener
 from proxy.server.ports import Port, open_port
 

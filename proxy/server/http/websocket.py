@@ -20,10 +20,9 @@ from aiohttp import HttpVersion11
 from proxy.core.model.codes import UPSTREAM_BAD_ANSWER
 from proxy.core.model.values import Executed, Fields, Headers, UpstreamFault, UpstreamReply
 from proxy.interfaces import CallRecord
-from proxy.server.http.checks import is_word
 from proxy.server.http.framing import ResponseStream, write
 from proxy.server.http.headers import list_nominated, make_reply_headers
-from proxy.server.http.request_head import RequestHead
+from proxy.server.http.request_head import RequestHead, is_word
 from proxy.upstream import ReplyBroken
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from proxy.extensions.chat.core.next_question import REPEAT
 from proxy.extensions.chat.server.asking_again import FinalAnswer, Spending, explain_call
 from proxy.extensions.chat.server.call_judge import JudgedCall
 from proxy.interfaces import CallRecord, ReplacedAnswer
-from proxy.server.listed_request import ListedRequest
+from proxy.server.listed_routes import ListedRequest
 
 # The most calls that are kept of a replaced answer.
 _MOST_CALLS: Final = 20

@@ -29,7 +29,7 @@ from proxy.extensions.chat.core.whole_bodies import (
     write_reading_job,
 )
 from proxy.extensions.chat.core.written_calls import AnswerText, NewCall, write_calls
-from proxy.server.listed_request import ListedRequest
+from proxy.server.listed_routes import ListedRequest
 
 # Longer bodies are read in a child, however few values they hold: here reading 1 MiB takes 7 ms, and writing it 23 ms.
 _LONG: Final = 1024 * 1024

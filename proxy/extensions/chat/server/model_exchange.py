@@ -55,7 +55,7 @@ from proxy.server.bound_route import RouteRequest
 from proxy.server.http.body import is_json
 from proxy.server.http.framing import Response
 from proxy.server.http.responses import answer_failure
-from proxy.server.listed_request import ListedRequest
+from proxy.server.listed_routes import ListedRequest
 from proxy.upstream import ReplyBroken
 from proxy.upstream.faults import close_body
 
@@ -192,7 +192,7 @@ class ModelExchange:
     async def _ask_stream(
         self, before: Spending, size: int, calls: list[JudgedCall], usage: dict[str, JsonValue]
     ) -> JudgedStream | LostAnswer:
-        """The next answer, streamed like the first; a lost one where there is none, or no more tokens may be spent."""
+        """The next answer, streamed like the first; a lost one without an answer, or without tokens left."""
         call_bytes = sum(len(call.found.name.encode()) + len(call.found.text) for call in calls)
         spent = before.add(calls, usage, size + call_bytes)
         if not spent.may_go_on(self.settings):

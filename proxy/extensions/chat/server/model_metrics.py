@@ -10,7 +10,7 @@ from typing import Final
 from proxy.core.display.preview import clean_text
 from proxy.extensions.chat.server.asking_again import FinalAnswer
 from proxy.extensions.chat.server.call_judge import JudgedCall
-from proxy.server.listed_request import Reports
+from proxy.server.listed_routes import Reports
 from proxy.telemetry.metric_table import OTHER, Label, MetricRow
 
 MOST_MODELS: Final = 50

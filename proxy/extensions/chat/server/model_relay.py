@@ -27,10 +27,10 @@ from proxy.interfaces import Clock
 from proxy.routing import Route
 from proxy.server.bound_route import RouteRequest
 from proxy.server.http.body import is_json, read_whole, say_continue
-from proxy.server.http.checks import BadRequest
 from proxy.server.http.framing import Response
+from proxy.server.http.request_head import BadRequest
 from proxy.server.http.responses import answer_failure, answer_fault, deliver, make_refusal
-from proxy.server.listed_request import Answer, ListedRequest, Reports
+from proxy.server.listed_routes import Answer, ListedRequest, Reports
 
 # The most unusable schemas that are remembered, so that each is reported once.
 _MOST_REPORTED = 1_000
