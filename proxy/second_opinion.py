@@ -69,10 +69,8 @@ class SecondOpinion:
         before: int = counts.get(policy.tool, 0)
         if before < FIRST:
             counts[policy.tool] = before + 1
-        if (
-            self._chance() * (SAMPLE_OF_FIRST if before < FIRST else SAMPLE_OF_LATER) < 1
-            and len(self._asking) < MAX_SAMPLED
-        ):
+        one_in = SAMPLE_OF_FIRST if before < FIRST else SAMPLE_OF_LATER
+        if self._chance() * one_in < 1 and len(self._asking) < MAX_SAMPLED:
             task = asyncio.create_task(self.confirm(route, checked, policy))
             self._asking.add(task)
             task.add_done_callback(self._asking.discard)
@@ -82,7 +80,7 @@ class SecondOpinion:
         if policy.check is None or not checked.enforced:
             return None
         text = checked.arguments or b"null"
-        answer = await self._pool.run(JOB, text, _question(policy.check), seconds=self._seconds)
+        answer = await self._pool.run(JOB, text, share_question(policy.check), seconds=self._seconds)
         if not isinstance(answer, Done):
             self._report(route, policy, GAVE_UP, Opinion(SecondVerdict.CANNOT_TELL, reason=answer.limit.value))
             return Failure(codes.NOT_CONFIRMED, codes.NOT_CONFIRMED.meaning)
@@ -104,10 +102,6 @@ class SecondOpinion:
         await self.wait_settled()
 
 
-def _question(check: Check) -> Shared:
+def share_question(check: Check) -> Shared:
     """The schema of a tool as a question, made once."""
-    kept = check.schemas.memos.setdefault("second_judge", {})
-    found: Shared | None = kept.get(check.formats)
-    if found is None:
-        found = kept[check.formats] = Shared(make_question(check.schemas, formats=check.formats).text)
-    return found
+    return check.once("second judge", lambda: Shared(make_question(check.schemas, formats=check.formats)))

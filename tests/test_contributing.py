@@ -204,9 +204,7 @@ def add_an_answer_format(copy: Copy) -> None:
 
 ''',
     )
-    copy.insert(
-        "proxy/core/envelope/__init__.py", '    "anthropic": Format', '    "short": Format(formats.write_short),\n'
-    )
+    copy.insert("proxy/core/envelope/formats.py", '    "anthropic": Format', '    "short": Format(write_short),\n')
     copy.write("schemas/envelopes/short.schema.json", json.dumps({"type": "object", "required": ["said"]}))
     copy.name_in_both(
         "proxy/config/files/config.schema.json", '            "anthropic",\n            "mcp"', '            "short",\n'
@@ -264,8 +262,7 @@ def add_a_tool_error_dialect(copy: Copy) -> None:
     copy.insert(
         "proxy/core/tool_errors/dialects.py",
         '    Dialect("fastapi",',
-        '    Dialect("teapot", make_items_reader(needs=("spout", "brew"), place=("spout",), words=("brew",)), '
-        '("teapot.json",)),\n',
+        '    Dialect("teapot", make_items_reader(needs=("spout", "brew"), place=("spout",), words=("brew",))),\n',
     )
     program = """
 from proxy.core.check.validation import compile_check
@@ -334,11 +331,7 @@ for name, component in pages:
 
 def add_a_config_key(copy: Copy) -> None:
     copy.insert("proxy/config/model.py", "    keep_calls: int = 2000", "    greeting: str = ''\n")
-    copy.insert(
-        "proxy/config/sections/top_level.py",
-        '    if "console" in written:',
-        '    if "greeting" in written:\n        found["greeting"] = written["greeting"]\n',
-    )
+    copy.insert("proxy/config/sections/top_level.py", '"console", "values")', '"greeting", ')
     copy.insert(
         "proxy/config/files/config.schema.json",
         '            "console": {',

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Self
+from contextlib import ExitStack
 
 from proxy.adapters import ADAPTERS, find_adapter
 from proxy.adapters.base import CallShape
@@ -65,17 +64,12 @@ class ForwardedCall:
 Verdict = ForwardedCall | ToolResult
 
 
-class DryRun:
+class DryRun(ExitStack):
     """Decides calls one after the other, each as the first of its conversation. A context manager."""
 
-    def __enter__(self) -> Self:
-        self._runner = asyncio.Runner()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._runner.close()
+    def __init__(self) -> None:
+        super().__init__()
+        self._runner = self.enter_context(asyncio.Runner())
 
     def judge(self, request: RawRequest, adapter: str, shape: CallShape, tools: Mapping[str, ToolPolicy]) -> Verdict:
         """The result of a request: accepted, or refused with an answer. Not for passthrough routes."""

@@ -27,18 +27,10 @@ from proxy.config.sections.network import read_listen, read_trusted
 from proxy.config.sections.top_level import (
     check_addresses,
     read_admin,
-    read_documents,
-    read_drain,
     read_headers,
-    read_hooks,
-    read_memory,
-    read_reload,
-    read_second_judge,
+    read_single_keys,
     read_state,
-    read_telemetry,
-    read_unknown_keywords,
     read_upstreams,
-    read_workers,
 )
 from proxy.config.tools import ToolReader, check_policy
 from proxy.core.contract.policy import Block, ByAddress, Mode
@@ -108,12 +100,10 @@ def _read_config(context: Context, files: Files) -> Config:
     listen, admin = read_listen(context, files), read_admin(context)
     check_addresses(context, listen.address, admin)
     upstreams = read_upstreams(context, files)
-    registered = read_documents(context, files)
-    schemas = SchemaLoader(files, context.folder, registered, context.mistakes.append, read_unknown_keywords(context))
     defaults = context.mapping("defaults")
     read_headers(context, ("defaults", "headers"), defaults.get("headers", {}))
     check_auth(context, ("defaults", "auth"), defaults.get("auth"))
-    catalogue = ToolReader(context, schemas, merge_layers(name_scope(defaults, "defaults")))
+    catalogue = ToolReader(context, SchemaLoader(context, files), merge_layers(name_scope(defaults, "defaults")))
     check_policy(context, ("defaults",), defaults, catalogue.known_to_caps)
     catalogue.check()
     routes = Routes(context, catalogue)
@@ -121,7 +111,10 @@ def _read_config(context: Context, files: Files) -> Config:
     sections = read_sections(context, files, upstreams)
     check_added_keys(context, entries)
     upstreams, metadata_routes = _complete_upstreams(context, upstreams, entries, routes)
-    _note_unused(context, catalogue)
+    unused = [name for name in context.names("upstreams") if name not in context.used_upstreams]
+    context.notes.extend(f"upstream {name!r} is used by no route" for name in unused)
+    uncalled = [name for name in catalogue.names if name not in catalogue.used]
+    context.notes.extend(f"tool {name!r} can be called by no route" for name in uncalled)
     _note_routes(context, entries)
     config = Config(
         routes=entries,
@@ -132,16 +125,10 @@ def _read_config(context: Context, files: Files) -> Config:
         admin=admin,
         trusted=read_trusted(context),
         state=read_state(context, files),
-        telemetry=read_telemetry(context),
-        hooks=read_hooks(context),
-        reload=read_reload(context),
-        second_judge=read_second_judge(context),
-        workers=read_workers(context),
         notes=tuple(dict.fromkeys(context.notes)),
-        written=redact_config(context.structure),
+        written=redact_config(context.structure.value),
         sections=sections,
-        memory=read_memory(context),
-        **read_drain(context),
+        **read_single_keys(context),
     )
     _check_workers(context, config)
     return config
@@ -195,17 +182,8 @@ def _is_counted(tool: ToolConfig) -> bool:
     return judged or has_rates or tool.policy.caps.of(tool.name).limit is not None
 
 
-def _note_unused(context: Context, catalogue: ToolReader) -> None:
-    for name in context.names("upstreams"):
-        if name not in context.used_upstreams:
-            context.notes.append(f"upstream {name!r} is used by no route")
-    for name in catalogue.names:
-        if name not in catalogue.used:
-            context.notes.append(f"tool {name!r} can be called by no route")
-
-
 def _note_routes(context: Context, routes: tuple[RouteEntry, ...]) -> None:
-    judged = JudgedPaths.of(routes)
+    judged = JudgedPaths(routes)
     for route in routes:
         if route.kind == "passthrough" and "{" in route.path:
             context.notes.extend(_describe_lookalikes(route, judged))
@@ -258,7 +236,8 @@ def _describe_address_effects(route: str, tool: str, policy: Policy) -> Iterator
 
 def _describe_lookalikes(route: RouteEntry, judged: JudgedPaths) -> Iterator[str]:
     """The judged paths of which other spellings fall into a passthrough template."""
-    if reach := judged.within_reach(route.path, route.upstream, route.upstream_path, frozenset(route.methods)):
+    path, methods = route.path.split("/"), frozenset(route.methods)
+    if reach := judged.list_reached(path, route.upstream, route.upstream_path, methods):
         told = "such requests are refused" if route.lookalikes == "refuse" else "they go on unjudged"
         yield (
             f"route {route.name!r}: other spellings of {', '.join(map(repr, reach))} (case, ';', '%20', a dot or "

@@ -19,9 +19,8 @@ from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.rules.facts import list_mistaken_null_switches, list_mistaken_switches
 from proxy.core.rules.rules import RULES
-from proxy.core.schema.dialects import find_definitions, is_parameter_list
+from proxy.core.schema.dialects import find_definitions, is_parameter_list, suggest_remedy
 from proxy.core.schema.lint import Finding, list_entry_findings
-from proxy.core.schema.remedies import suggest_remedy
 
 
 @value_class

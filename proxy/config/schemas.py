@@ -8,16 +8,17 @@ outside of it, the file's own folder is the schema folder. `references.py` finds
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, Protocol
 from urllib.parse import quote, unquote
 
+from proxy.config.context import Context
 from proxy.config.files.references import Collector, SchemaDocument, find_references, is_below
 from proxy.config.files.secrets import reveal
-from proxy.config.files.source import ConfigSource, Files
-from proxy.config.mistakes import ConfigError, Mistake
+from proxy.config.files.source import ConfigSource, Files, describe_failure
+from proxy.config.mistakes import ConfigError
 from proxy.config.model import ToolSchema, UnknownKeywords
 from proxy.config.schema_mistakes import (
     ReadSchema,
@@ -28,7 +29,6 @@ from proxy.config.schema_mistakes import (
     describe_unusable,
     is_openapi,
     is_openapi_place,
-    word_error,
 )
 from proxy.core.check.validation import Check, SchemaError, compile_check
 from proxy.core.contract.request_rules import RequestForm
@@ -40,14 +40,12 @@ from proxy.core.schema.dialects import find_definition, normalise
 from proxy.core.schema.drafts import is_conditional
 from proxy.core.schema.formats import Formats
 from proxy.core.schema.lint import Finding, lint
-from proxy.core.schema.nodes import Schemas
-from proxy.core.schema.remedies import suggest_remedy
 from proxy.extensions import find_schema_source, load_place
 
 # The most remarks about one schema that are told.
 _MOST_NOTES: Final = 10
 # The base URI of schema files. The schema folder is its root, so that schemas contain no path of this machine.
-_BASE: Final = "file:///"
+BASE: Final = "file:///"
 
 
 # --- schemas in documents that are no JSON Schema, which an extension finds -------------------------------------------
@@ -87,21 +85,14 @@ class ReadSource(Protocol):
 
 # --- the loader -------------------------------------------------------------------------------------------------------
 class SchemaLoader:
-    """Reads and compiles schemas. A mistake goes to `report`, and the method gives None."""
+    """Reads and compiles schemas. A mistake goes to the context, and the method gives None."""
 
-    def __init__(
-        self,
-        files: Files,
-        folder: Path,
-        registered: Mapping[str, ConfigSource],
-        report: Callable[[Mistake], None],
-        unknown_keywords: UnknownKeywords = "misspelt",
-    ) -> None:
+    def __init__(self, context: Context, files: Files) -> None:
         self._files = files
-        self._unknown_keywords = unknown_keywords
-        self._folder = folder
-        self._registered = registered
-        self._report = report
+        self._unknown_keywords: UnknownKeywords = context.mapping("schemas").get("unknown_keywords", "misspelt")
+        self._folder = context.folder
+        self._registered = _read_documents(context, files)
+        self._mistakes = context.mistakes
         self._made: dict[tuple[str, Formats], ToolSchema] = {}
 
     def load(
@@ -112,8 +103,7 @@ class SchemaLoader:
         try:
             return self._compile(self._read(written, place, provided), formats)
         except ConfigError as error:
-            for mistake in error.mistakes:
-                self._report(mistake)
+            self._mistakes.extend(error.mistakes)
             return None
 
     def request(self, written: JsonValue, place: SchemaPlace, provided: frozenset[str]) -> RequestForm | None:
@@ -126,37 +116,6 @@ class SchemaLoader:
         except ConfigError:
             return None  # `load` has reported it
 
-    def check_value_schema(
-        self, schema: JsonValue, what: str, place: SchemaPlace, *, formats: bool
-    ) -> tuple[Check, tuple[str, ...]] | None:
-        """The compiled schema of a value beside the body, which is written at a place, with notes. `what` names it."""
-        try:
-            check = compile_check(normalise(schema)[0], formats=formats)
-        except SchemaError as error:
-            message = f"the schema of {what} does not compile: {word_error(error)}"
-            self._report(place.mistake(message, suggest_remedy(schema, error.path)))
-            return None
-        read = ReadSchema(schema, place, check.schemas.base)
-        try:
-            if mistakes := list(check_switches(check, read)):
-                raise ConfigError(mistakes)
-            return check, () if schema is True else tuple(self._examine(check, read))
-        except ConfigError as error:
-            for mistake in error.mistakes:
-                self._report(mistake)
-            return None
-
-    def check_overlay(self, patch: JsonValue, place: SchemaPlace) -> None:
-        """Reports what a merge patch for a schema surely misspells. Its nulls take keywords out."""
-        try:
-            schemas = Schemas(normalise(_without_nulls(patch))[0], base=_BASE)
-        except SchemaError:
-            return  # it is no schema by itself: a reference may lead into the schema below it
-        read = ReadSchema(patch, place, _BASE)
-        for finding in map(self._weigh, lint(schemas)):
-            if finding.is_grave and finding.is_keyword and self._counts(finding):
-                self._report(describe_finding(finding, read))
-
     # --- reading ------------------------------------------------------------------------------------------------------
     def _read(self, written: JsonValue, place: SchemaPlace, provided: frozenset[str]) -> ReadSchema:
         if isinstance(written, str):
@@ -164,29 +123,28 @@ class SchemaLoader:
         if is_openapi(written):
             operation = self._import_operation(written, place, provided)
             value, notes = normalise(operation.schema)
-            return ReadSchema(value, place, _BASE, {}, operation.description, (*operation.notes, *notes))
+            return ReadSchema(value, place, BASE, {}, operation.description, (*operation.notes, *notes))
         inner, said = find_definition(written)
         place = replace(place, path=(*place.path, *inner))
         check_entries(find_at_pointer(written, inner), place)
         value, notes = normalise(find_at_pointer(written, inner))
-        documents = self._make_collector(self._folder, place).collect(
-            SchemaDocument(value, place.source.at(place.path), _BASE, self._folder)
-        )
-        return ReadSchema(value, place, _BASE, documents, "", (*said, *notes))
+        start = SchemaDocument(value, place.source.at(place.path), BASE, self._folder)
+        documents = Collector(self._files, self._registered, self._folder, place.where).collect(start)
+        return ReadSchema(value, place, BASE, documents, "", (*said, *notes))
 
     def _read_file(self, written: str, place: SchemaPlace) -> ReadSchema:
         name, _, fragment = written.partition("#")
         path = self._folder / name
         source = self._read_source(path, name, place)
         root = self._folder if is_below(path, self._folder) else path.parent
-        uri = _BASE + quote(path.relative_to(root).as_posix())
+        uri = BASE + quote(path.relative_to(root).as_posix())
         steps = self._find_steps(source, fragment, written, place)
         inner, said = find_definition(find_at_pointer(source.value, steps))
         steps = (*steps, *inner)
         check_entries(find_at_pointer(source.value, steps), SchemaPlace(source, steps, place.where))
         part, notes = normalise(find_at_pointer(source.value, steps))
         file = SchemaDocument(_replace_at(source.value, steps, part), source, uri, path.parent)
-        documents = dict(self._make_collector(root, place).collect(file))
+        documents = Collector(self._files, self._registered, root, place.where).collect(file)
         read = ReadSchema(part, SchemaPlace(source, steps, place.where), uri, documents, "", (*said, *notes))
         if not steps or not any(target == uri for target, _, _ in find_references(part, uri)):
             return read
@@ -195,10 +153,7 @@ class SchemaLoader:
         for holder in (part, source.value):
             if isinstance(holder, dict) and "$schema" in holder:
                 reference.setdefault("$schema", holder["$schema"])
-        return replace(read, value=reference, uri=_BASE + "?part", documents={**documents, uri: file})
-
-    def _make_collector(self, root: Path, place: SchemaPlace) -> Collector:
-        return Collector(self._files, self._registered, root, place.where)
+        return replace(read, value=reference, uri=BASE + "?part", documents={**documents, uri: file})
 
     def _read_source(self, path: Path, name: str, place: SchemaPlace) -> ConfigSource:
         try:
@@ -258,18 +213,18 @@ class SchemaLoader:
         notes = read.notes
         if not check.linear:
             notes = (*notes, "a pattern needs backtracking: it is matched with a bounded number of steps")
-        notes = (*notes, *self._examine(check, read), *list_refused_defaults(check.schemas))
+        notes = (*notes, *self.examine(check, read), *list_refused_defaults(check.schemas))
         made = ToolSchema(read.value, check, schema_id, read.description, notes)
         self._made[schema_id, formats] = made
         return made
 
-    def _examine(self, check: Check, read: ReadSchema) -> Iterator[str]:
+    def examine(self, check: Check, read: ReadSchema) -> Iterator[str]:
         """What the schema says in vain, as notes. Raises ConfigError where that is surely not what it means."""
         contrary = [
             Finding(node.place.document, node.path, message, hint, not is_conditional(node.path))
             for node, message, hint in list_unsatisfiable(check)
         ]
-        findings = [self._weigh(finding) for finding in (*lint(check.schemas), *contrary) if self._counts(finding)]
+        findings = self.weigh((*lint(check.schemas), *contrary))
         is_foreign = is_openapi_place(read.place)  # its author is somebody else: told, and served
         if mistakes := [describe_finding(each, read) for each in findings if each.is_grave and not is_foreign]:
             raise ConfigError(mistakes)
@@ -279,20 +234,27 @@ class SchemaLoader:
         if len(findings) > _MOST_NOTES:
             yield f"{len(findings) - _MOST_NOTES} more remarks of this kind"
 
-    def _counts(self, finding: Finding) -> bool:
-        return not finding.is_keyword or self._unknown_keywords != "off"
+    def weigh(self, findings: Iterable[Finding]) -> list[Finding]:
+        """Those that count, as the operator weighs them; `note` is for configs made from documents of others."""
+        mode = self._unknown_keywords
+        counted = [finding for finding in findings if mode != "off" or not finding.is_keyword]
+        if mode == "note":
+            return [replace(finding, is_grave=False) for finding in counted]
+        return [replace(each, is_grave=each.is_grave or (mode == "refuse" and each.is_keyword)) for each in counted]
 
-    def _weigh(self, finding: Finding) -> Finding:
-        """A finding as the operator weighs it. `note` stands in configs made from documents of somebody else."""
-        if self._unknown_keywords == "note":
-            return replace(finding, is_grave=False)
-        return replace(finding, is_grave=True) if finding.is_keyword and self._unknown_keywords == "refuse" else finding
 
-
-def _without_nulls(patch: JsonValue) -> JsonValue:
-    if not isinstance(patch, dict):
-        return patch
-    return {key: _without_nulls(value) for key, value in patch.items() if value is not None}
+def _read_documents(context: Context, files: Files) -> dict[str, ConfigSource]:
+    """The registered schema documents by URI."""
+    found: dict[str, ConfigSource] = {}
+    for uri, name in context.mapping("documents").items():
+        try:
+            found[uri] = files.source(context.folder / reveal(name), reveal(name))
+        except ConfigError as error:
+            context.mistakes.extend(error.mistakes)
+        except (OSError, ValueError) as error:
+            reason, hint = describe_failure(error), "paths start at the config file's folder"
+            context.mistake(("documents", uri), f"cannot read {name}: {reason}", hint)
+    return found
 
 
 def hash_value(value: JsonValue) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from proxy.config.context import Context, list_mappings
 from proxy.config.files.secrets import reveal
@@ -13,14 +13,14 @@ from proxy.config.model import ToolConfig, ToolSchema
 from proxy.config.policies import TOOL_KEYS, Written, merge_layers, name_scope, read_formats, read_policy
 from proxy.config.schema_mistakes import SchemaPlace
 from proxy.config.schemas import SchemaLoader
-from proxy.config.sections.units import read_switch
+from proxy.config.sections.units import read_fields, read_switch
 from proxy.core.contract.request_rules import RequestForm
 from proxy.core.model.values import Container, ContainerFunction, JsonValue, Pointer
 from proxy.core.schema.dialects import bundle_schema
 from proxy.extensions import find_tool_key, load_place
 
 # The keys that define a tool; a route's own wins over the catalogue's.
-_WHAT: Final = ("schema", "container", "description")
+_DEFINING: Final = ("schema", "container", "description", "validation")
 
 NO_SCHEMA: Final = "add `schema:`, or say `validation: off` to let its calls through unjudged"
 
@@ -60,16 +60,13 @@ class ToolReader:
                 if key in entry:
                     hint = "put it under `mcp: {tools: {NAME: ...}}` of the route whose server lists the tool"
                     self.context.mistake((*path, key), message, hint, key=True)
-            if not is_tool_defined(entry) and not self.is_hurt(path):
+            hurt = any(self.context.structure.is_hurt((*path, key)) for key in _DEFINING)
+            if not is_tool_defined(entry) and not hurt:
                 self.context.mistake(path, f"the tool {name!r} has no schema", NO_SCHEMA, key=True)
             if "schema" in entry:
                 self.schema(entry["schema"], path, merge_layers(self.defaults, entry))
             self.answer(name, {}, path, merge_layers(self.defaults, entry))
             check_policy(self.context, path, entry, self.known_to_caps)
-
-    def is_hurt(self, path: Pointer) -> bool:
-        """Whether a key that defines the tool is present but invalid."""
-        return any(self.context.structure.is_hurt((*path, key)) for key in (*_WHAT, "validation"))
 
     def check_contradictions(self, entry: Written, path: Pointer) -> None:
         """Reports keys of one entry that contradict each other."""
@@ -93,12 +90,9 @@ class ToolReader:
         holder = route_path if "container" in route else ("tools", name)
         container = self.container(name, holder, route.get("container", entry.get("container")))
         schema: ToolSchema | None = None
-        if container is None and read_switch(written.get("validation", True)):
-            if made is None:
-                return None
-            schema = self.schema(made, path, written, provided)
-            if schema is None:
-                return None
+        judges = container is None and read_switch(written.get("validation", True))
+        if judges and (made is None or (schema := self.schema(made, path, written, provided)) is None):
+            return None
         before = len(self.context.mistakes)
         answer = self.answer(name, route, route_path, written)
         if len(self.context.mistakes) > before:
@@ -157,10 +151,8 @@ class ToolReader:
         if not isinstance(value, dict):
             return None
         functions = tuple(self._read_functions((*holder, "container", "functions"), value.get("functions", ())))
-        made: dict[str, Any] = {key: reveal(value[key]) for key in ("source", "expand", "auto_expand") if key in value}
-        if "require_expansion" in value:
-            made["require_expansion"] = read_switch(value["require_expansion"])
-        return Container(reveal(value.get("name", name)), functions=functions, **made)
+        readers = {**dict.fromkeys(value, reveal), "require_expansion": read_switch, "functions": lambda _: functions}
+        return Container(**{"name": name, **read_fields(value, readers)})
 
     def _read_functions(self, at: Pointer, values: JsonValue) -> Iterator[ContainerFunction]:
         for index, value in enumerate(values):

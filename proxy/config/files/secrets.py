@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from proxy.config.files.source import describe_failure
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 
@@ -54,22 +55,20 @@ def reveal(text: str) -> str:
 
 def reveal_all(value: JsonValue) -> JsonValue:
     """A copy with each `Secret` replaced by its real text, for consumers that need plain strings."""
-    if isinstance(value, dict):
-        return {key: reveal_all(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [reveal_all(item) for item in value]
-    return reveal(value) if isinstance(value, str) else value
+    return _replace_secrets(value, Secret.reveal)
 
 
 def restore_written(value: JsonValue) -> JsonValue:
     """A copy with each `Secret` replaced by the text of the config file, for dumps."""
-    if isinstance(value, Secret):
-        return value.written
+    return _replace_secrets(value, lambda secret: secret.written)
+
+
+def _replace_secrets(value: JsonValue, choose: Callable[[Secret], str]) -> JsonValue:
     if isinstance(value, dict):
-        return {key: restore_written(item) for key, item in value.items()}
+        return {key: _replace_secrets(item, choose) for key, item in value.items()}
     if isinstance(value, list):
-        return [restore_written(item) for item in value]
-    return value
+        return [_replace_secrets(item, choose) for item in value]
+    return choose(value) if isinstance(value, Secret) else value
 
 
 def reveal_again(text: str, folder: Path, environ: Mapping[str, str], read: Callable[[Path], bytes]) -> str:
@@ -156,10 +155,7 @@ class Substitution:
         try:
             text = self.read(self.base / name).decode()
         except (OSError, ValueError) as error:
-            reason = (
-                "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else getattr(error, "strerror", str(error))
-            )
-            hint = "mount the secret, or correct the path"
-            problems.append(Unresolved(path, f"the file {name} cannot be read: {reason}", hint, missing=True))
+            message = f"the file {name} cannot be read: {describe_failure(error)}"
+            problems.append(Unresolved(path, message, "mount the secret, or correct the path", missing=True))
             return ""
         return text.removesuffix("\n").removesuffix("\r")

@@ -24,11 +24,6 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 _SHORTEST: Final = 16
 
 
-def may_be_token(path: Pointer) -> bool:
-    """Whether a place in the config holds a bearer token, which is never shown and may come from a secret file."""
-    return len(path) >= 4 and path[-2] == "bearer" and path[-3] == "auth"
-
-
 def check_auth(context: Context, at: Pointer, value: JsonValue) -> None:
     """Reports unusable tokens."""
     if not isinstance(value, dict):

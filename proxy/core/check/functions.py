@@ -18,7 +18,8 @@ from typing import Final
 from proxy.core.check.program import Program
 from proxy.core.check.shapes import SHAPES
 from proxy.core.check.writer import LAST, ShapeRow, Spot, Writer
-from proxy.core.schema.nodes import Draft, Node
+from proxy.core.schema.drafts import Draft
+from proxy.core.schema.nodes import Node
 
 # The kinds of collector: `k` collects keys, `i` indexes, both into the set `s`; and the keyword that asks each.
 COLLECTORS: Final = {"k": "unevaluatedProperties", "i": "unevaluatedItems"}
@@ -77,13 +78,10 @@ def write_function(program: Program, kind: str, node: Node) -> str:
     """The source of one function (see program.py for the kinds)."""
     name = program.call(kind, node)
     number = name[1:]
+    writer = Writer(program, KEYWORDS, kind)
     if kind in COLLECTORS:
-        writer = Writer(program, KEYWORDS, report=False, base="", level=1)
         write_collector(writer, node, kind)
         return f"def {name}(v, m, s):\n" + "\n".join(writer.lines or ["    pass"]) + "\n"
-    report = kind in "rR"
-    base, level = "p" if kind == "r" else "", 2 if kind in "AR" else 1
-    writer = Writer(program, KEYWORDS, report=report, base=base, level=level, entry=kind == "A")
     if kind in "AR" and (program.graph.recursive(node) or program.graph.remembers(node)):
         writer.call(node, Spot("v"))
     else:

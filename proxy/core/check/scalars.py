@@ -13,7 +13,8 @@ from proxy.core.check.numbers import PLAIN_INT, Bound, Step, make_equality_key
 from proxy.core.check.program import Program
 from proxy.core.json.jsontext import make_decimal
 from proxy.core.model.values import JsonValue
-from proxy.core.schema.nodes import Draft, Node
+from proxy.core.schema.drafts import Draft
+from proxy.core.schema.nodes import Node
 
 # Writes the condition of a keyword: (program, node, keyword's value, variable, expression of its type) -> expression.
 # "" means that the keyword asserts nothing here.

@@ -21,10 +21,10 @@ from proxy.core.check.functions import write_function
 from proxy.core.check.graph import Graph
 from proxy.core.check.program import BrokenKeyword, Program
 from proxy.core.model.values import JsonValue, Pointer
-from proxy.core.schema.drafts import META_SCHEMAS, Draft
+from proxy.core.schema.drafts import META_SCHEMAS, ROOT_URI, Draft, SchemaError
 from proxy.core.schema.formats import NONE, STRICT, Formats
 from proxy.core.schema.matching import make_matcher, share_search_budget, start_search_budget
-from proxy.core.schema.nodes import ROOT_URI, Node, SchemaError, Schemas
+from proxy.core.schema.nodes import Node, Schemas
 
 __all__ = ["BrokenKeyword", "Check", "SchemaError", "compile_check"]
 

@@ -18,12 +18,11 @@ Telemetry: `CallRecord.container` is the container's name and `CallRecord.contai
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from proxy.core.contract.attempts import hash_conversation
-from proxy.core.contract.function_pages import SEARCH, SEARCHED, cut_pages, show_function
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.display.preview import write_preview
 from proxy.core.display.suggestions import find_nearest, fold_name, quote_name
@@ -32,6 +31,7 @@ from proxy.core.model import codes
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import (
     Container,
+    ContainerFunction,
     ContainerMisuse,
     Conversation,
     Document,
@@ -64,6 +64,11 @@ LEFT_OUT: Final = Violation(
 # A limit for the store's count of expansions that no conversation reaches: what matters is whether there was one.
 MOST_EXPANSIONS: Final = 2**31 - 1
 
+# The tool that finds others, and how many functions a container has at least that is shown with it: fewer fit on one
+# page, of so many characters of functions with their schemas.
+SEARCH: Final = "search_tools"
+SEARCHED: Final = 20
+PAGE: Final = 20_000
 # Names that a refusal holds at most; a catalogue may have hundreds.
 _NAMED: Final = 40
 # HPD: "Show first 5 functions + '...'".
@@ -100,21 +105,24 @@ def check_container(call: ToolCall, policy: ToolPolicy) -> Failure | None:
 def make_misuse_failure(container: Container, sent: JsonValue) -> Failure:
     """HPD's `container_invocation_error` for a container called with `sent`."""
     function, arguments = _find_meant(container, sent)
-    found = ContainerMisuse(container, sent, function, arguments)
-    message = (
-        f"'{container.name}' is a container function that groups related functions. "
-        "It cannot be called with parameters."
-    )
+    found, hint = ContainerMisuse(container, sent, function, arguments), ""
     if container.auto_expand == "dispatch":
         message = f"'{container.name}' groups functions, and `function` has to name exactly one of them."
-    return Failure(codes.CONTAINER_INVOCATION, message, hint=_hint(found), sent=sent, container=found)
+        wanted = f'{{"function": "{function}", "arguments": {write_preview(arguments)}}}.'
+    else:
+        message = (
+            f"'{container.name}' is a container function that groups related functions. "
+            "It cannot be called with parameters."
+        )
+        wanted = f"'{function}': after expanding '{container.name}', call '{function}' with {write_preview(arguments)}."
+    hint = f"You probably want {wanted}" if function else ""
+    return Failure(codes.CONTAINER_INVOCATION, message, hint=hint, sent=sent, container=found)
 
 
 def ask_for_two_calls(failure: Failure) -> Failure:
     """A misuse in HPD's words, whatever the container does in place of a refusal: for a function that the route itself
     does not serve."""
-    found = failure.container
-    if found is None:
+    if (found := failure.container) is None:
         return failure
     return make_misuse_failure(replace(found.container, auto_expand="off"), found.attempted)
 
@@ -128,16 +136,13 @@ def write_guidance(container: Container) -> str:
             f'Send {{"function": "<name>", "arguments": {{...}}}}, where <name> is exactly one of: {every}. '
             f"Called with no arguments, '{container.name}' shows what each of them takes."
         )
-    text = (
+    names = [function.name for function in container.functions[:_SHOWN_FUNCTIONS]]
+    names += ["..."] if len(container.functions) > _SHOWN_FUNCTIONS else []
+    return (
         f"This requires TWO separate tool calls: (1) First call '{container.name}' with NO arguments to expand it. "
         "(2) After expansion succeeds, call the individual function you need."
+        + (f" Available functions: {', '.join(names)}" if names else "")
     )
-    if not container.functions:
-        return text
-    names = [function.name for function in container.functions[:_SHOWN_FUNCTIONS]]
-    if len(container.functions) > _SHOWN_FUNCTIONS:
-        names.append("...")
-    return f"{text} Available functions: {', '.join(names)}"
 
 
 def _find_meant(container: Container, sent: JsonValue) -> tuple[str, JsonValue]:
@@ -148,20 +153,14 @@ def _find_meant(container: Container, sent: JsonValue) -> tuple[str, JsonValue]:
     for key in FUNCTION_KEYS:
         named = sent.get(key)
         if isinstance(named, str) and (function := _function(container.name, named, known)):
-            return function, _arguments({other: item for other, item in sent.items() if other != key})
+            rest = {other: item for other, item in sent.items() if other != key}
+            # A lone wrapper key beside the name holds the arguments, else they stand beside it themselves.
+            wrapped = next((item for other, item in rest.items() if other in ARGUMENT_KEYS), None)
+            return function, wrapped if len(rest) == 1 and isinstance(wrapped, dict) else rest
     lone = next(iter(sent)) if len(sent) == 1 else ""
     if lone in known:
         return lone, sent[lone] if isinstance(sent[lone], dict) else sent
     return "", sent
-
-
-def _arguments(rest: dict[str, JsonValue]) -> JsonValue:
-    """The arguments beside a function's name: the rest, or what a lone wrapper key holds."""
-    if len(rest) == 1:
-        key, inner = next(iter(rest.items()))
-        if key in ARGUMENT_KEYS and isinstance(inner, dict):
-            return inner
-    return rest
 
 
 def _function(container: str, named: str, known: list[str]) -> str:
@@ -170,18 +169,6 @@ def _function(container: str, named: str, known: list[str]) -> str:
         if fold_name(named.partition(separator)[0]) == fold_name(container) and separator in named:
             named = named.partition(separator)[2]
     return named if named in known else find_nearest(named, known) or ""
-
-
-def _hint(found: ContainerMisuse) -> str:
-    if not found.function:
-        return ""
-    if found.container.auto_expand == "dispatch":
-        arguments = write_preview(found.arguments)
-        return f'You probably want {{"function": "{found.function}", "arguments": {arguments}}}.'
-    return (
-        f"You probably want '{found.function}': after expanding '{found.container.name}', "
-        f"call '{found.function}' with {write_preview(found.arguments)}."
-    )
 
 
 # --- what to do instead ---------------------------------------------------------------------------------------------
@@ -194,23 +181,17 @@ def expand_or_dispatch(call: ToolCall, failure: Failure, seen_before: bool) -> E
     found = failure.container
     if found is None or failure.code is not codes.CONTAINER_INVOCATION:
         return None
-    match found.container.auto_expand:
-        case "off":
-            return None
-        case "expand":
-            return None if seen_before else Expand(_with(call, call.tool, {}))
-        case "dispatch":
-            if not _named_exactly(found):
-                return None
-            return Dispatch(_with(call, found.function, found.arguments), _below(found))
-
-
-def find_dispatched(call: ToolCall, container: Container) -> str:
-    """The function to which a call of a container would be dispatched; '' for none."""
-    if container.auto_expand != "dispatch" or not isinstance(call.arguments, Document):
-        return ""
-    found = expand_or_dispatch(call, make_misuse_failure(container, call.arguments.value), seen_before=False)
-    return found.call.tool if isinstance(found, Dispatch) else ""
+    if found.container.auto_expand == "expand" and not seen_before:
+        return Expand(_with(call, call.tool, {}))
+    sent = found.attempted
+    if found.container.auto_expand != "dispatch" or not isinstance(sent, dict):
+        return None
+    known = {function.name for function in found.container.functions}
+    named = [item for key in FUNCTION_KEYS if isinstance(item := sent.get(key), str) and item in known]
+    if named != [found.function]:
+        return None
+    below = [key for key in ARGUMENT_KEYS if sent.get(key) is found.arguments][:1]  # in a wrapper, or beside the name
+    return Dispatch(_with(call, found.function, found.arguments), tuple(below))
 
 
 def make_inner_failure(failure: Failure, dispatch: Dispatch, sent: JsonValue) -> Failure:
@@ -219,21 +200,6 @@ def make_inner_failure(failure: Failure, dispatch: Dispatch, sent: JsonValue) ->
     moved = tuple(replace(violation, path=(*dispatch.below, *violation.path)) for violation in failure.violations)
     whose = f"These are the arguments of the function '{dispatch.call.tool}'."
     return replace(failure, violations=moved, hint=f"{whose} {failure.hint}".strip(), sent=sent)
-
-
-def _below(found: ContainerMisuse) -> Pointer:
-    """Where the function's arguments stand: in a wrapper key, or beside its name."""
-    sent = found.attempted
-    keys = [key for key in ARGUMENT_KEYS if isinstance(sent, dict) and sent.get(key) is found.arguments]
-    return (keys[0],) if keys else ()
-
-
-def _named_exactly(found: ContainerMisuse) -> bool:
-    if not isinstance(found.attempted, dict):
-        return False
-    known = {function.name for function in found.container.functions}
-    named = [item for key in FUNCTION_KEYS if isinstance(item := found.attempted.get(key), str) and item in known]
-    return len(named) == 1 and named[0] == found.function
 
 
 def _with(call: ToolCall, tool: str, arguments: JsonValue) -> ToolCall:
@@ -246,14 +212,12 @@ def make_expansion(container: Container, ignored_parameters: bool = False, sent:
     pages = cut_pages(container.functions) if container.source == "mcp" else [container.functions]
     number = min(max(_page_of(container, sent), 1), len(pages))
     functions = pages[number - 1]
-    names = ", ".join(function.name for function in functions)
-    message = f"{container.name} expanded. Functions: {names}"
-    if len(pages) > 1:
-        message = f"{container.name} expanded, page {number} of {len(pages)}. Functions: {names}"
-        if number < len(pages):
-            message += f'. The next page: {container.name} with {{"page": {number + 1}}}'
-        if len(container.functions) >= SEARCHED:
-            message += f". Quicker: `{SEARCH}` finds tools by what they do"
+    page = f", page {number} of {len(pages)}" if len(pages) > 1 else ""
+    message = f"{container.name} expanded{page}. Functions: {', '.join(function.name for function in functions)}"
+    if number < len(pages):
+        message += f'. The next page: {container.name} with {{"page": {number + 1}}}'
+    if page and len(container.functions) >= SEARCHED:
+        message += f". Quicker: `{SEARCH}` finds tools by what they do"
     if ignored_parameters:
         message += ". Your parameters were ignored: now call the function you need by its own name."
     return {
@@ -265,39 +229,48 @@ def make_expansion(container: Container, ignored_parameters: bool = False, sent:
     }
 
 
+def show_function(function: ContainerFunction) -> dict[str, JsonValue]:
+    """A function with its description and its parameters."""
+    return {"name": function.name, "description": function.description, "parameters": dict(function.schema or {})}
+
+
+def cut_pages(functions: Sequence[ContainerFunction]) -> list[list[ContainerFunction]]:
+    """The functions page by page, at least one on each."""
+    pages: list[list[ContainerFunction]] = [[]]
+    size = 0
+    for function in functions:
+        own = len(dumps(show_function(function)))
+        if pages[-1] and size + own > PAGE:
+            pages.append([])
+            size = 0
+        pages[-1].append(function)
+        size += own
+    return pages
+
+
 def _page_of(container: Container, sent: JsonValue) -> int:
     """The page that a call of a server's catalogue asks for; 0 where it asks for none."""
     page = sent.get("page") if isinstance(sent, dict) and sent.keys() == {"page"} else None
-    is_number = isinstance(page, int) and not isinstance(page, bool)
-    return page if container.source == "mcp" and is_number and isinstance(page, int) else 0
+    return page if container.source == "mcp" and isinstance(page, int) and not isinstance(page, bool) else 0
 
 
 # --- names and order ------------------------------------------------------------------------------------------------
 def explain_dotted_name(tool: str, containers: Mapping[str, Container]) -> Failure | None:
     """Why `Math.Add` is not a tool, where `Math` is a container (case does not count); None for other unknown names."""
     for head, container in containers.items():
-        rest = tool[len(head) :]
-        for separator in SEPARATORS:
-            if (
-                fold_name(tool[: len(head)]) == fold_name(head)
-                and rest.startswith(separator)
-                and len(rest) > len(separator)
-            ):
-                return _refuse_dotted(container, tool, rest[len(separator) :])
+        rest = tool[len(head) :] if fold_name(tool[: len(head)]) == fold_name(head) else ""
+        tail = next((rest.removeprefix(sign) for sign in SEPARATORS if rest.startswith(sign) and rest != sign), "")
+        if not tail:
+            continue
+        function = _function(container.name, tail, [function.name for function in container.functions])
+        message = (
+            f"{quote_name(tool)} is not a tool: '{container.name}' is a container function that groups related "
+            "functions, and functions are called by their own name, without the container in front."
+        )
+        hint = f"Call '{function}' by its own name." if function else ""
+        misuse = ContainerMisuse(container, {}, function, {})
+        return Failure(codes.CONTAINER_INVOCATION, message, hint=hint, container=misuse)
     return None
-
-
-def _refuse_dotted(container: Container, tool: str, tail: str) -> Failure:
-    known = [function.name for function in container.functions]
-    function = _function(container.name, tail, known)
-    hint = f"Call '{function}' by its own name." if function else ""
-    message = (
-        f"{quote_name(tool)} is not a tool: '{container.name}' is a container function that groups related functions, "
-        "and functions are called by their own name, without the container in front."
-    )
-    return Failure(
-        codes.CONTAINER_INVOCATION, message, hint=hint, container=ContainerMisuse(container, {}, function, {})
-    )
 
 
 def make_expansion_key(conversation: Conversation, container: str) -> str:
@@ -312,6 +285,5 @@ def check_expanded(policy: ToolPolicy, expanded: bool) -> Failure | None:
         return None
     message = f"'{policy.tool}' belongs to the container '{container.name}', which has not been expanded yet."
     hint = f"First call '{container.name}' with NO arguments, then call '{policy.tool}' again."
-    return Failure(
-        codes.CONTAINER_NOT_EXPANDED, message, hint=hint, container=ContainerMisuse(container, {}, policy.tool, {})
-    )
+    misuse = ContainerMisuse(container, {}, policy.tool, {})
+    return Failure(codes.CONTAINER_NOT_EXPANDED, message, hint=hint, container=misuse)

@@ -1,14 +1,11 @@
 """A schema that a server lists: bounded, read, brought to the drafts of today, and compiled. Pure.
 
-What a server lists is not trusted. A schema may refer only to itself and hold at most `MAX_NODES` values, and
-`may_be_expensive` finds those that could cost much before anything is compiled.
+What a server lists is not trusted. A schema may refer only to itself and hold at most `MAX_NODES` values.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import field
-from itertools import islice
 from typing import Final
 
 from proxy.core.check.validation import Check, SchemaError, compile_check
@@ -20,11 +17,6 @@ from proxy.core.schema.formats import Formats
 
 # Values in one schema: the largest in tests/data/mcp-tools has 422, and 5,000 take most of a second to compile.
 MAX_NODES: Final = 5_000
-# What a schema may hold to be compiled without being examined: values, and characters of patterns. A pattern must not
-# unfold: no count over 99, none of a class of Unicode letters, no look around, no reference to a group.
-_FEW: Final = 1_000
-_SHORT_PATTERNS: Final = 1_000
-_COUNTED: Final = re.compile(r"\{[0-9,]*[0-9]{3}|\\[pPk1-9]|\\[wW].*\{|\(\?|\}.*\{.*\}.*\{")
 _LIMITS: Final = (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum"))
 # Keywords that hold values and no schemas.
 _DATA: Final = frozenset({"enum", "const", "default", "examples"})
@@ -49,28 +41,6 @@ def parse_schema(schema: JsonValue) -> JsonValue:
     if schema.reason:
         raise BadSchemaError(schema.reason)
     return parse(schema.text, TRUSTED)
-
-
-def may_be_expensive(schema: JsonValue) -> bool:
-    """Whether a schema has many values, patterns that could be of any cost, or references that generated code cannot
-    follow."""
-    values = list(islice(walk(schema), _FEW + 1))
-    patterns = [text for value in values if isinstance(value, dict) for text in _patterns(value)]
-    long = len(values) > _FEW or sum(map(len, patterns)) > _SHORT_PATTERNS
-    return long or any(map(_COUNTED.search, patterns)) or any(isinstance(v, dict) and _leads_far(v) for v in values)
-
-
-def _leads_far(schema: dict[str, JsonValue]) -> bool:
-    reference = schema.get("$ref", "#")
-    dynamic = "$dynamicRef" in schema or "$recursiveRef" in schema
-    return dynamic or not isinstance(reference, str) or not reference.startswith("#")
-
-
-def _patterns(schema: dict[str, JsonValue]) -> list[str]:
-    named = schema.get("patternProperties")
-    return [
-        text for text in (schema.get("pattern"), *(named if isinstance(named, dict) else ())) if isinstance(text, str)
-    ]
 
 
 def check_size(schema: JsonValue) -> None:
@@ -105,17 +75,4 @@ def _without_old_limits(schema: JsonValue) -> JsonValue:
         if isinstance(made.get(exclusive), bool) and isinstance(number, int | float | LosslessFloat):
             holds = made.pop(exclusive)
             made |= {exclusive: made.pop(limit)} if holds else {}
-    return made
-
-
-def apply_merge_patch(target: JsonValue, patch: JsonValue) -> JsonValue:
-    """A value with a JSON Merge Patch laid over it (RFC 7396 section 2)."""
-    if not isinstance(patch, dict):
-        return patch
-    made = dict(target) if isinstance(target, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            made.pop(key, None)
-        else:
-            made[key] = apply_merge_patch(made.get(key), value)
     return made

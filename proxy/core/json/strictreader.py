@@ -164,18 +164,6 @@ def read_keeping_minus_zero(text: bytes) -> JsonValue:
     return json.loads(text, parse_int=integer, parse_float=lambda digits: LosslessFloat(digits.encode()))
 
 
-def read_strict_number(text: str) -> int | LosslessFloat | None:
-    """The number that a text spells, JSON's white space around it allowed. None for any other text, and for the few
-    numbers that need the full reader (zeros, exponents, a hundred digits)."""
-    try:
-        read = from_json(text.encode(), allow_inf_nan=False, float_mode="lossless-float")
-    except ValueError:
-        return None
-    if type(read) is LosslessFloat:
-        return read if "." in text and "e" not in text and "E" not in text and len(text) < 100 else None
-    return read if type(read) is int and read else None
-
-
 def _problem(text: bytes, message: str) -> JsonProblem:
     found = _POSITION.match(message)
     if found is None:

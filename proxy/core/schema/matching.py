@@ -20,8 +20,6 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache
-from types import ModuleType
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -132,10 +130,13 @@ class Matcher:
             self.search = self._compile_backtracking(read)
 
     def _compile_linear(self, read: Pattern, text: str) -> Callable[[str], bool]:
-        engine, options = _linear_engine()
+        import re2  # type: ignore[import-untyped]  # imported here, because a simple config does not need it
+
+        options = re2.Options()
+        options.max_mem, options.never_capture, options.log_errors = MAX_MEMORY, True, False
         try:
-            self._linear = engine.compile(text.encode("utf-8", "surrogatepass"), options)
-        except engine.error as error:
+            self._linear = re2.compile(text.encode("utf-8", "surrogatepass"), options)
+        except re2.error as error:
             if len(self.pattern) <= MAX_BACKTRACKING and _count_atoms(self.pattern) <= MAX_ATOMS:
                 self.linear = False
                 return self._compile_backtracking(read)
@@ -146,7 +147,7 @@ class Matcher:
                 f"{MAX_MEMORY >> 20} MB, so repeat less, or count with maxLength"
             ) from None
         finally:
-            engine.purge()  # else the engine's own cache would keep unused patterns
+            re2.purge()  # else the engine's own cache would keep unused patterns
         self.size = self._linear.programsize
         return self._search_linear if self._length is None else self._search_counted
 
@@ -245,17 +246,6 @@ def is_pattern(text: str) -> bool:
     except PatternError:
         return False
     return True
-
-
-@cache
-def _linear_engine() -> tuple[ModuleType, Any]:
-    import re2  # type: ignore[import-untyped]  # imported here, because a simple config does not need it
-
-    options = re2.Options()
-    options.max_mem = MAX_MEMORY
-    options.never_capture = True
-    options.log_errors = False
-    return re2, options
 
 
 def _count_atoms(pattern: str) -> int:

@@ -49,7 +49,7 @@ from proxy.core.tool_errors.places import rename_url_places
 LOOKED_AT: Final = 64 * 1024
 _LONGEST_DETAIL: Final = 300
 _SEARCHED: Final = 16 * 1024  # how far secrets are looked for, much further than what is shown
-_LONGEST_MESSAGE: Final = 200
+_LONGEST_MESSAGE: Final = 200  # longer words of a tool stand in the details alone
 _MOST_DETAILS: Final = 20
 
 # Statuses with a code of their own; the others are judged by their hundreds.
@@ -88,28 +88,42 @@ def classify_answer(
     """
     if is_success(reply):
         return None
-    status, headers = reply.status, reply.headers
-    text, value = _read_body(headers, reply.body if isinstance(reply.body, bytes) else b"", named)
+    status = reply.status
+    text, value = _read_body(reply, named)
     is_bare = (error := _read_error(value)) is None  # no envelope of the tool gives a code and a message
     if is_bare and status < 400:
         return None
     words = _Words(sent, make_limits(check) if limits is None else limits)
-    media_type, asked = _header(headers, "content-type"), _find_asked_status(error, status)
+    media_type, asked = _header(reply.headers, "content-type"), _find_asked_status(error, status)
     url = _about_url(value) if asked and is_bare else ()
     found = read_complaints(asked, media_type, text, check, sent, limits) if asked else None
     if idempotent and is_bare and status in SERVER_ERRORS:
         found = read_server_error(media_type, text, check, sent, limits)
     failure = _by_status(status, words.show(_hint(value))) if is_bare else _read_enveloped(error, value, status, words)
-    original = words.quote(value if is_bare else _without_details(value), text)
+    if isinstance(error, dict) and isinstance(error.get("details"), dict):  # they are handed on under their own names
+        value = {**value, "error": {key: item for key, item in error.items() if key != "details"}}
+    original = join_words(list(filter(None, map(words.show, list_own_words(value, text)))))
+    sentence = original if len(original) <= _LONGEST_MESSAGE and "\n" not in original else ""
     if url and (found is None or not found.violations):
         failure = replace(failure, hint=words.show("; ".join(url)))
     elif found is not None:
-        failure = _add_complaint(failure, found, sent, is_bare, original)
-    elif is_bare and _is_short(original):
-        failure = replace(failure, message=f"{failure.message}: {original}")
-    retry_after = _retry_after(_header(headers, "retry-after"), wall)
-    details = _collect_details(failure, status, retry_after, original, idempotent)
-    kept = tuple((name, item) for name, item in headers if name.lower() in _KEPT_HEADERS)
+        failure = _add_complaint(failure, found, sent, is_bare, sentence)
+    elif is_bare and sentence:
+        failure = replace(failure, message=f"{failure.message}: {sentence}")
+    return _add_details(failure, reply, wall, original, idempotent)
+
+
+def _add_details(failure: Failure, reply: UpstreamReply, wall: float, original: str, idempotent: bool) -> Failure:
+    """The failure with what is told of every failed answer, beside the details of the tool's own envelope."""
+    status = reply.status
+    # Where the status leaves it open whether the tool ran, its call must not be repeated.
+    may_have_run = status in _LOST or (status >= 500 and status not in _NOT_RUN and not idempotent)
+    details = {**({"executed": "unknown"} if may_have_run else {}), **failure.details, "upstream_status": str(status)}
+    if retry_after := _read_retry_after(_header(reply.headers, "retry-after"), wall):
+        details["retry_after"] = retry_after
+    if original:
+        details.setdefault("original_error", original)
+    kept = tuple((name, item) for name, item in reply.headers if name.lower() in _KEPT_HEADERS)
     return replace(failure, details=details, status=status, headers=kept)
 
 
@@ -126,21 +140,6 @@ def is_success(reply: UpstreamReply) -> bool:
         and not (isinstance(body, bytes) and body.find(b'"success"', 0, LOOKED_AT) >= 0)
         and not _header(reply.headers, "content-encoding")
     )
-
-
-def _collect_details(
-    failure: Failure, status: int, retry_after: str, original: str, idempotent: bool
-) -> dict[str, str]:
-    """The details of the tool's own envelope, and those of every failed answer."""
-    # Where the status leaves it open whether the tool ran, its call must not be repeated.
-    may_have_run = status in _LOST or (status >= 500 and status not in _NOT_RUN and not idempotent)
-    executed = {"executed": "unknown"} if may_have_run else {}
-    details = {**executed, **failure.details, "upstream_status": str(status)}
-    if retry_after:
-        details["retry_after"] = retry_after
-    if original:
-        details.setdefault("original_error", original)
-    return details
 
 
 def make_fault_failure(fault: UpstreamFault, sends: int = 1) -> Failure:
@@ -175,21 +174,16 @@ def _find_asked_status(error: JsonValue, status: int) -> int | None:
     return status if status in STATUSES and category in (None, Category.INPUT_ERROR) else None
 
 
-def _is_short(original: str) -> bool:
-    """Whether a tool's words are one sentence that a message can hold; longer ones stand in the details alone."""
-    return 0 < len(original) <= _LONGEST_MESSAGE and "\n" not in original
-
-
-def _add_complaint(failure: Failure, found: Complaint, sent: JsonValue, bare: bool, original: str) -> Failure:
-    """The failure extended by the complaint. `bare`: no envelope of the tool gave it a code and a message."""
-    if not bare:
-        return replace(failure, violations=found.violations, sent=sent, type_related=found.type_related)
-    code = codes.UPSTREAM_REJECTED_ARGUMENTS
-    says = not found.violations and _is_short(original)
-    message = f"{code.meaning.rstrip('.')}: {original}" if says else code.meaning
-    if failure.code.category is Category.SERVICE_ERROR:
-        message = f"{failure.message}, and by its words the arguments are the cause."
-    return Failure(code, message, found.violations, failure.hint, sent=sent, type_related=found.type_related)
+def _add_complaint(failure: Failure, found: Complaint, sent: JsonValue, bare: bool, sentence: str) -> Failure:
+    """The failure extended by the complaint. `bare`: no envelope of the tool gave it a code and a message; then its
+    `sentence` stands in for violations."""
+    if bare:
+        code = codes.UPSTREAM_REJECTED_ARGUMENTS
+        message = f"{code.meaning.rstrip('.')}: {sentence}" if sentence and not found.violations else code.meaning
+        if failure.code.category is Category.SERVICE_ERROR:
+            message = f"{failure.message}, and by its words the arguments are the cause."
+        failure = Failure(code, message, hint=failure.hint)
+    return replace(failure, violations=found.violations, sent=sent, type_related=found.type_related)
 
 
 # Where frameworks say that a parameter stands: FastAPI's `loc`, express-validator's `location`.
@@ -204,12 +198,10 @@ def _about_url(value: JsonValue) -> tuple[str, ...]:
         if not isinstance(item, dict) or not isinstance(item.get("msg"), str):
             continue
         loc = item.get("loc")
-        place, name = (loc[0], loc[1:]) if isinstance(loc, list) and loc else (item.get("location"), [item.get("path")])
+        place, *steps = loc if isinstance(loc, list) and loc else (item.get("location"), item.get("path"))
         if isinstance(place, str) and place in _URL_PLACES:
-            named = ".".join(str(step) for step in name)
-            found.append(
-                f"Parameter '{named}' stands in the {_URL_PLACES[place]} of the URL, not in the body: {item['msg']}"
-            )
+            named, where = ".".join(map(str, steps)), _URL_PLACES[place]
+            found.append(f"Parameter '{named}' stands in the {where} of the URL, not in the body: {item['msg']}")
     return tuple(found[:5])
 
 
@@ -224,7 +216,7 @@ def _by_status(status: int, hint: str = "") -> Failure:
     return Failure(codes.INVALID_REQUEST, message, hint=hint, retryable=status in _MENDABLE)
 
 
-def _retry_after(value: str, wall: float) -> str:
+def _read_retry_after(value: str, wall: float) -> str:
     """Seconds to wait, as text; '' where the header is absent or unreadable (RFC 9110 section 10.2.3)."""
     if value.isascii() and value.isdigit() and len(value) < 10:
         return str(int(value))
@@ -242,31 +234,17 @@ def _read_error(value: JsonValue) -> JsonValue:
 
     `{"success": false}` without an `error` is a tool's own result and stays one.
     """
-    if not isinstance(value, dict) or value.get("success") is not False:
-        return None
-    error = value.get("error")
+    error = value.get("error") if isinstance(value, dict) and value.get("success") is False else None
     return error if isinstance(error, dict | str) and error else None
-
-
-def _without_details(value: JsonValue) -> JsonValue:
-    """An enveloped error without the details that are handed on under their own names."""
-    if not isinstance(value, dict):
-        return value
-    error = value.get("error")
-    if not isinstance(error, dict) or not isinstance(error.get("details"), dict):
-        return value
-    return {**value, "error": {key: item for key, item in error.items() if key != "details"}}
 
 
 def _read_enveloped(error: JsonValue, value: JsonValue, status: int, words: _Words) -> Failure:
     fallback = _by_status(status if status >= 400 else 500)
     if isinstance(error, str):
         return replace(fallback, message=words.show(error) or fallback.message)
-    code = _code(error, fallback.code)
-    retryable = error.get("retryable")
-    message = error.get("message")
+    retryable, message = error.get("retryable"), error.get("message")
     return Failure(
-        code,
+        _code(error, fallback.code),
         (words.show(message) if isinstance(message, str) else "") or fallback.message,
         hint=words.show(_hint(error, ("detail",)) or _hint(value)),
         details=_flat(error.get("details"), words),
@@ -276,13 +254,10 @@ def _read_enveloped(error: JsonValue, value: JsonValue, status: int, words: _Wor
 
 def _hint(value: JsonValue, more: tuple[str, ...] = ()) -> str:
     """The tool's own words on what to do next, '' where it has none. `more`: other keys that may hold them."""
-    if not isinstance(value, dict):
-        return ""
-    for holder in (value.get("details"), value, value.get("error")):
-        if not isinstance(holder, dict):
-            continue
+    holders = (value.get("details"), value, value.get("error")) if isinstance(value, dict) else ()
+    for holder in holders:
         for key in ("hint", "remediation_hint", *more):
-            hint = holder.get(key)
+            hint = holder.get(key) if isinstance(holder, dict) else None
             if isinstance(hint, str) and hint.strip():
                 return " ".join(hint.split())
     return ""
@@ -305,10 +280,8 @@ def _code(error: Mapping[str, JsonValue], fallback: ErrorCode) -> ErrorCode:
 
 def _flat(details: JsonValue, words: _Words) -> dict[str, str]:
     """`details` as GoMind clients decode them: text to text, bounded."""
-    if not isinstance(details, dict):
-        return {}
     texts: dict[str, str] = {}
-    for key, item in details.items():
+    for key, item in details.items() if isinstance(details, dict) else ():
         text = item if isinstance(item, str) else dumps(item).decode("utf-8", "replace")
         if item not in (None, "", [], {}) and (isinstance(item, str) or len(text) <= _LONGEST_DETAIL):
             texts[key] = text
@@ -324,15 +297,14 @@ def _header(headers: Headers, name: str) -> str:
     return ""
 
 
-def _read_body(headers: Headers, body: bytes, named: Mapping[tuple[str, str], str]) -> tuple[bytes, JsonValue]:
+def _read_body(reply: UpstreamReply, named: Mapping[tuple[str, str], str]) -> tuple[bytes, JsonValue]:
     """An error body as text without its content coding (b"" where it cannot be decoded within the bound) and as JSON
     (None for anything but an object or array), with places in the URL as those of the arguments that they are."""
-    coding = _header(headers, "content-encoding")
+    body, coding = reply.body if isinstance(reply.body, bytes) else b"", _header(reply.headers, "content-encoding")
     decoded = decode(body, coding, LOOKED_AT) if is_coded(coding) else body[:LOOKED_AT]
     text = b"" if isinstance(decoded, Undecodable) else decoded
     value = parse(text) if text.lstrip()[:1] in (b"{", b"[") else None
-    if isinstance(value, JsonProblem):
-        value = None
+    value = None if isinstance(value, JsonProblem) else value
     return (dumps(value) if named and rename_url_places(value, named) else text), value
 
 
@@ -340,13 +312,7 @@ class _Words:
     """Shows a tool's words without secrets: a tool may quote arguments, but no secret among them is shown."""
 
     def __init__(self, sent: JsonValue, limits: FeedbackLimits) -> None:
-        self._sent = sent
-        self._limits = limits
-        self._secrets = list_secrets(sent, limits)
-
-    def quote(self, value: JsonValue, text: bytes) -> str:
-        """The words of a body, one line for each error of a list."""
-        return join_words(filter(None, map(self.show, list_own_words(value, text))))
+        self._sent, self._limits, self._secrets = sent, limits, list_secrets(sent, limits)
 
     def show(self, text: str) -> str:
         """At most 1,500 code points of a text; '' where the arguments hold more secrets than can be searched for."""

@@ -17,63 +17,76 @@ from proxy.core.model import codes
 from proxy.core.model.value_class import value_class
 from proxy.core.tool_errors.readers import Reader, make_items_reader, make_map_reader, make_phrase_reader
 
-# --- Go ---------------------------------------------------------------------------------------------------------------
+
+@value_class
+class Dialect:
+    """One form of complaint.
+
+    `sure`: a claim counts although its place is unknown here, because nothing else is ever written in this form. A
+    claim of another reader counts where it names a sent or declared argument, or has words that the tables know.
+    `strict`: it only counts where it has both.
+    """
+
+    name: str
+    read: Reader
+    sure: bool = True
+    strict: bool = False
+
+
+# --- lists and maps of errors -----------------------------------------------------------------------------------------
+# Places of a request outside of its arguments.
+_OUTSIDE: Final = ("header", "headers", "cookie", "cookies")
+# The same, for frameworks that also report parameters of the URL (`classify` explains those).
+_URL: Final = (*_OUTSIDE, "path", "query", "params")
+
+_LISTS: Final = (
+    Dialect("fastapi", make_items_reader(
+        needs=("loc", "msg"), place=("loc",), words=("msg",), kind=("type",), outside=_URL)),
+    Dialect("ajv", make_items_reader(
+        needs=("keyword", "message"), place=("instancePath", "dataPath"), words=("message",), kind=("keyword",),
+        extra=("params.missingProperty", "params.additionalProperty", "params.unevaluatedProperty"))),
+    Dialect("joi", make_items_reader(
+        needs=("path", "type", "message", "context"), place=("path",), words=("message",), kind=("type",))),
+    Dialect("zod", make_items_reader(
+        needs=("code", "path", "message"), place=("path",), words=("message",), kind=("code",), extra=("keys",))),
+    Dialect("valibot", make_items_reader(
+        needs=("kind", "type", "message"), place=("path",), words=("message",), kind=("type",))),
+    Dialect("express-validator", make_items_reader(
+        needs=("msg", "location"), place=("path", "param"), words=("msg",), outside=_URL)),
+    Dialect("express-openapi-validator", make_items_reader(
+        needs=("path", "errorCode"), place=("path",), words=("message",))),
+    Dialect("spring", make_items_reader(
+        needs=("field", "defaultMessage"), place=("field",), words=("defaultMessage",), kind=("code",))),
+    Dialect("json-api", make_items_reader(
+        needs=("source",), place=("source.pointer", "source.parameter"), words=("detail", "title")), sure=False),
+    # RFC 9457 section 3, the example with `errors`; RFC 7807 section 3, the one with `invalid-params`; huma.
+    Dialect("problem-details", make_items_reader(
+        needs=("pointer",), place=("pointer",), words=("detail", "message", "title"), kind=("code",)), sure=False),
+    Dialect("problem-details", make_items_reader(
+        needs=("name", "reason"), place=("name",), words=("reason",), kind=("code",)), sure=False),
+    Dialect("problem-details", make_items_reader(
+        needs=("message", "location"), place=("location",), words=("message",), outside=_OUTSIDE), sure=False),
+    Dialect("field-list", make_items_reader(
+        needs=(),
+        place=("field", "property", "propertyName", "propertyPath", "param", "parameter", "attribute", "fieldName"),
+        words=("message", "msg", "detail", "reason", "error", "description", "errorMessage", "code"),
+        kind=("code", "rule", "tag", "type", "errorCode"), outside=_OUTSIDE), sure=False),
+)  # fmt: skip
+
+_MAPS: Final = (
+    Dialect("zod", make_map_reader(
+        at=("error", "errors", "issues", "details", "data"), marks=("fieldErrors", "formErrors")), sure=False),
+    Dialect("valibot", make_map_reader(at=("error", "errors", "issues"), marks=("nested",)), sure=False),
+    Dialect("zod", make_map_reader(
+        at=("error", "errors", "issues", "details"), marks=("_errors", "properties")), sure=False),
+    Dialect("zod", make_map_reader(marks=("_errors", "fieldErrors", "formErrors")), sure=False),
+    Dialect("aspnet", make_map_reader(at=("errors",), marks=("traceId", "title")), sure=False),
+    Dialect("marshmallow", make_map_reader(at=("errors", "messages", "error"), marks=("json", "_schema")), sure=False),
+)  # fmt: skip
+
+# --- words ------------------------------------------------------------------------------------------------------------
 _GO_TYPE: Final = r"(?P<expected>struct \{[^\n]{0,200}?\}|[^\s\",]{1,200})"
 _GO_GOT: Final = r"(?:JSON )?(?P<got>string|number|bool|array|object|null)(?: (?P<quoted>-?\d[\d.eE+-]{0,60}))?"
-
-# encoding/json (v1, and v2 behind GOEXPERIMENT=jsonv2), echo's binder, strconv and time.Parse.
-GO_JSON: Final[Reader] = make_phrase_reader(
-    (rf"cannot unmarshal {_GO_GOT} into (?:Go )?(?:struct field )?[^\s.\"]{{0,200}}\.(?P<path>[^\s\"]{{0,300}})"
-     rf" of type {_GO_TYPE}", codes.TYPE_MISMATCH),
-    (rf"cannot unmarshal {_GO_GOT} into Go value of type {_GO_TYPE}", codes.TYPE_MISMATCH),
-    (rf"Unmarshal type error: expected={_GO_TYPE}, got={_GO_GOT}, field=(?P<path>[^,\n]{{0,300}}), offset=\d+",
-     codes.TYPE_MISMATCH),
-    (r"json: unknown field \"(?P<name>[^\"\n]{1,200})\"", codes.UNKNOWN_FIELD),
-    (r"strconv\.Parse(?P<expected>Float|Int|Bool|Uint): parsing \"(?P<quoted>[^\"\n]{0,200})\": [\w ]{1,60}",
-     codes.TYPE_MISMATCH),
-    (r"parsing time \"+(?P<quoted>[^\"\n]{0,200})\"+(?: as |: )[^\n]{0,200}", codes.FORMAT_MISMATCH),
-    (r"(?P<root>)(?:invalid character '[^\n]{1,6}' (?:looking|after|in) [\w :-]{1,80}|unexpected end of JSON input"
-     r"|^unexpected EOF$|^EOF$)", codes.INVALID_JSON),
-)  # fmt: skip
-
-# go-playground/validator, alone and in gin's binding. It only gives the name of the broken rule.
-GO_VALIDATOR: Final[Reader] = make_phrase_reader(
-    (r"Key: '[^'.\n]{0,200}\.?(?P<path>[^'\n]{1,300})' Error:\s?Field validation for '[^'\n]{1,200}' failed on the "
-     r"'(?P<kind>[^'\n]{1,60})' tag", None),
-)  # fmt: skip
-
-# --- Python -----------------------------------------------------------------------------------------------------------
-# `str(ValidationError)` of Pydantic 1 and 2, FastMCP's answer to wrong arguments.
-PYDANTIC: Final[Reader] = make_phrase_reader(
-    (r"^(?!\d+ validation errors? for)(?P<path>\S[^\n]{0,300})\n"
-     r"  (?P<words>[^\n]{1,400}?) [\[(]type=(?P<kind>[\w.]{1,80})", None),
-    (r"^\d+ validation errors? for [^\n]{1,200}\n"
-     r"  (?P<root>)(?P<words>[^\n]{1,400}?) \[type=(?P<kind>[\w.]{1,80})", None),
-)  # fmt: skip
-
-# python-jsonschema, `str(error)` and `error.message`.
-JSONSCHEMA: Final[Reader] = make_phrase_reader(
-    (r"^(?P<words>[^\n]{1,2000})\n\nFailed validating '(?P<kind>\w{1,40})' in schema[\s\S]{1,12000}?\n\nOn instance"
-     r"(?P<path>[^\n:]{0,300}):", None),
-    (r"^(?P<words>'(?P<name>[^'\n]{1,200})' is a required property)$", codes.REQUIRED_MISSING),
-    (r"^(?P<words>Additional properties are not allowed \('(?P<name>[^'\n]{1,200})' (?:was|were) unexpected\))$",
-     codes.UNKNOWN_FIELD),
-    (r"^(?:'(?P<quoted>[^'\n]{0,400})'|(?P<got>True|False|None|\{[^\n]{0,800}\}|\[[^\n]{0,800}\])) "
-     r"(?P<words>(?:is not (?:of type '(?P<expected>\w{1,40})'|one of|a '|valid under)|is too (?:short|long)"
-     r"|does not match)[^\n]{0,300})$", None),
-    (r"^(?P<quoted>-?\d[\d.eE+-]{0,60}) (?P<words>(?:is not (?:of type '(?P<expected>\w{1,40})'|one of|a multiple)"
-     r"|is (?:less|greater) than)[^\n]{0,300})$", None),
-)  # fmt: skip
-
-# Python's own message for a function called with wrong arguments.
-PYTHON: Final[Reader] = make_phrase_reader(
-    (r"missing \d+ required (?:positional|keyword-only) arguments?: '(?P<name>\w{1,200})'", codes.REQUIRED_MISSING),
-    (r"got an unexpected keyword argument '(?P<name>\w{1,200})'", codes.UNKNOWN_FIELD),
-    (r"could not convert string to (?P<expected>float): '(?P<quoted>[^'\n]{0,200})'", codes.TYPE_MISMATCH),
-    (r"invalid literal for (?P<expected>int)\(\) with base 10: '(?P<quoted>[^'\n]{0,200})'", codes.TYPE_MISMATCH),
-)  # fmt: skip
-
-# --- JVM --------------------------------------------------------------------------------------------------------------
 _JACKSON: Final = (
     r"(?:Cannot|Can not) (?:deserialize|construct|coerce)[^`\n]{0,60}`(?P<expected>[^`\n]{1,200})`[^\n]{0,200}?"
     r" (?:from|out of) (?:(?P<got>String|Boolean|Integer|Floating-point|Object|Array|Null)(?: value)?|START_\w{5,6})"
@@ -82,21 +95,6 @@ _JACKSON: Final = (
 )
 # Matched by lookahead behind the words, once for each, because the text between is not part of them.
 _JACKSON_CHAIN: Final = r"(?:(?=[\s\S]{0,600}?\(through reference chain: (?P<chain>[^)\n]{1,800})\)))?"
-
-# Jackson, alone and after Spring's "JSON parse error"; Spring's own sentences, two of which name no argument.
-SPRING: Final[Reader] = make_phrase_reader(
-    (r"(?P<words>Unrecognized field \"(?P<name>[^\"\n]{1,200})\" \(class [^)\n]{1,200}\))", codes.UNKNOWN_FIELD),
-    (rf"(?P<words>{_JACKSON}){_JACKSON_CHAIN}", None),
-    (rf"(?P<words>Numeric value \([^)\n]{{1,60}}\) out of range of [\w .]{{1,60}}){_JACKSON_CHAIN}",
-     codes.CONSTRAINT),
-    (r"(?P<root>)Required request body is missing", codes.INVALID_JSON),
-    (r"(?P<words>Field error in object '[^'\n]{0,200}' on field '(?P<path>[^'\n]{1,200})')[^\n]{0,1000}?"
-     r"codes \[(?P<kind>\w{1,60})", None),
-    (r"^Failed to read request$|^Invalid request content\.$"
-     r"|^Validation failed for object='[^'\n]{1,200}'\. Error count: \d+$", None),
-)  # fmt: skip
-
-# --- Rust -------------------------------------------------------------------------------------------------------------
 _SERDE_GOT: Final = (
     r"(?:(?P<got>string|integer|floating point|boolean|map|sequence|null|unit value|character|byte array)"
     r"(?: [\"`](?P<quoted>[^\"`\n]{0,200})[\"`])?|[^,\n]{1,60}?)"
@@ -109,194 +107,132 @@ _SERDE_TYPE: Final = (
 _SERDE_VARIANT: Final = (
     rf"(?P<words>unknown variant `(?P<quoted>[^`\n]{{0,200}})`, expected [^\n]{{1,400}}?){_SERDE_END}"
 )
-
-# serde's own messages: axum and serde_path_to_error put the place before them, serde_json puts line and column after.
-SERDE: Final[Reader] = make_phrase_reader(
-    (_SERDE_PATH + _SERDE_TYPE, codes.TYPE_MISMATCH),
-    (_SERDE_TYPE, codes.TYPE_MISMATCH),
-    (_SERDE_PATH + _SERDE_VARIANT, codes.ENUM_MISMATCH),
-    (_SERDE_VARIANT, codes.ENUM_MISMATCH),
-    (rf"{_SERDE_PATH}(?P<words>unknown field `[^`\n]{{1,200}}`(?:, expected [^\n]{{1,600}}?)?){_SERDE_END}",
-     codes.UNKNOWN_FIELD),
-    (rf"(?P<words>unknown field `(?P<name>[^`\n]{{1,200}})`(?:, expected [^\n]{{1,600}}?)?){_SERDE_END}",
-     codes.UNKNOWN_FIELD),
-    (rf"{_SERDE_PATH}(?P<words>missing field `[^`\n]{{1,200}}`)", codes.REQUIRED_MISSING),
-    (r"(?P<words>missing field `(?P<name>[^`\n]{1,200})`)", codes.REQUIRED_MISSING),
-    (rf"(?P<root>)(?P<words>invalid length \d+, expected (?P<expected>[^\n]{{1,200}}?)){_SERDE_END}",
-     codes.TYPE_MISMATCH),
-)  # fmt: skip
-
-# --- JavaScript -------------------------------------------------------------------------------------------------------
-# AJV's `errorsText`, fastify's message.
-AJV: Final[Reader] = make_phrase_reader(
-    (r"(?:^|[\s,;:])(?:data|body|request/body|request\.body|requestBody|instance|params|querystring|input)"
-     r"(?P<path>(?:[/.][^\s,/.]{1,200}|\[\d{1,9}\]){0,20}) (?P<words>(?:must|should) [^\n]{1,300}?)"
-     r"(?=, (?:data|body|params|querystring)[/. ]|$|\n)", None),
-)  # fmt: skip
-
 _ZOD: Final = (
     r"(?:Invalid (?:input|option|type|key|value|string|email|url|enum value|literal value|format|ISO \w{1,20})"
     r"|Too (?:big|small)|Expected [\w ]{1,40}, received|Required\b|Unrecognized key|String must|Number must|Array must)"
 )
 
-# zod's `prettifyError`, zod-validation-error, and the MCP SDK's "... at stops[1].lat".
-ZOD: Final[Reader] = make_phrase_reader(
-    (rf"(?:✖ |^|[:;] )(?P<words>{_ZOD}[^\n]{{0,300}}?)(?:\n\s{{0,8}}→ at |(?: at \"?))"
-     r"(?P<path>[\w$.\[\]-]{1,200})\"?(?=$|\n|;)", None),
-    (r"(?:✖ |^|: )(?P<words>Unrecognized keys?(?:\(s\) in object)?: [\"'](?P<name>[^\"'\n]{1,200})[\"'])",
-     codes.UNKNOWN_FIELD),
-    (r"(?:✖ |^|: )(?P<root>)(?P<words>Invalid (?:input|type): [Ee]xpected \w{1,20}, received \w{1,20}"
-     r"|Expected \w{1,20}, received \w{1,20})$", None),
-)  # fmt: skip
-
-# joi's message, several joined by a full stop.
-JOI: Final[Reader] = make_phrase_reader(
-    (r"(?:^|[.:] )\"(?P<path>[\w$.\[\] -]{1,200})\" (?P<words>(?:must|is|are|length|contains|does|fails|with|missing"
-     r"|failed|has) [^\n]{1,300}?)(?=\. \"|$|\n)", None),
-)  # fmt: skip
-
-# --- .NET, Rails ------------------------------------------------------------------------------------------------------
-# System.Text.Json and Newtonsoft.Json.
-DOTNET: Final[Reader] = make_phrase_reader(
-    (r"The JSON value could not be converted to (?P<expected>[\w.`\[\]]{1,200})\. Path: (?P<path>\$[^\s|]{0,300})",
-     codes.TYPE_MISMATCH),
-    (r"Could not convert (?P<got>\w{1,20})[^\n]{0,20} to (?P<expected>\w{1,20}): (?P<quoted>[^\n]{0,100}?)\. "
-     r"Path '(?P<path>[^'\n]{0,300})'", codes.TYPE_MISMATCH),
-    (r"Required property '(?P<name>[^'\n]{1,200})' not found in JSON", codes.REQUIRED_MISSING),
-)  # fmt: skip
-
-# Strong parameters: ActionController::ParameterMissing and UnpermittedParameters.
-RAILS: Final[Reader] = make_phrase_reader(
-    (r"param is missing or the value is empty(?: or invalid)?: (?P<name>[\w.]{1,200})", codes.REQUIRED_MISSING),
-    (r"found unpermitted parameters?: :(?P<name>\w{1,200})", codes.UNKNOWN_FIELD),
+_WORDS: Final = (
+    # encoding/json (v1, and v2 behind GOEXPERIMENT=jsonv2), echo's binder, strconv and time.Parse.
+    Dialect("go-json", make_phrase_reader(
+        (rf"cannot unmarshal {_GO_GOT} into (?:Go )?(?:struct field )?[^\s.\"]{{0,200}}\.(?P<path>[^\s\"]{{0,300}})"
+         rf" of type {_GO_TYPE}", codes.TYPE_MISMATCH),
+        (rf"cannot unmarshal {_GO_GOT} into Go value of type {_GO_TYPE}", codes.TYPE_MISMATCH),
+        (rf"Unmarshal type error: expected={_GO_TYPE}, got={_GO_GOT}, field=(?P<path>[^,\n]{{0,300}}), offset=\d+",
+         codes.TYPE_MISMATCH),
+        (r"json: unknown field \"(?P<name>[^\"\n]{1,200})\"", codes.UNKNOWN_FIELD),
+        (r"strconv\.Parse(?P<expected>Float|Int|Bool|Uint): parsing \"(?P<quoted>[^\"\n]{0,200})\": [\w ]{1,60}",
+         codes.TYPE_MISMATCH),
+        (r"parsing time \"+(?P<quoted>[^\"\n]{0,200})\"+(?: as |: )[^\n]{0,200}", codes.FORMAT_MISMATCH),
+        (r"(?P<root>)(?:invalid character '[^\n]{1,6}' (?:looking|after|in) [\w :-]{1,80}|unexpected end of JSON input"
+         r"|^unexpected EOF$|^EOF$)", codes.INVALID_JSON),
+    )),
+    # go-playground/validator, alone and in gin's binding. It only gives the name of the broken rule.
+    Dialect("go-validator", make_phrase_reader(
+        (r"Key: '[^'.\n]{0,200}\.?(?P<path>[^'\n]{1,300})' Error:\s?Field validation for '[^'\n]{1,200}' failed on the "
+         r"'(?P<kind>[^'\n]{1,60})' tag", None),
+    )),
+    # `str(ValidationError)` of Pydantic 1 and 2, FastMCP's answer to wrong arguments.
+    Dialect("pydantic-text", make_phrase_reader(
+        (r"^(?!\d+ validation errors? for)(?P<path>\S[^\n]{0,300})\n"
+         r"  (?P<words>[^\n]{1,400}?) [\[(]type=(?P<kind>[\w.]{1,80})", None),
+        (r"^\d+ validation errors? for [^\n]{1,200}\n"
+         r"  (?P<root>)(?P<words>[^\n]{1,400}?) \[type=(?P<kind>[\w.]{1,80})", None),
+    )),
+    # Jackson, alone and after Spring's "JSON parse error"; Spring's own sentences, two of which name no argument.
+    Dialect("spring", make_phrase_reader(
+        (r"(?P<words>Unrecognized field \"(?P<name>[^\"\n]{1,200})\" \(class [^)\n]{1,200}\))", codes.UNKNOWN_FIELD),
+        (rf"(?P<words>{_JACKSON}){_JACKSON_CHAIN}", None),
+        (rf"(?P<words>Numeric value \([^)\n]{{1,60}}\) out of range of [\w .]{{1,60}}){_JACKSON_CHAIN}",
+         codes.CONSTRAINT),
+        (r"(?P<root>)Required request body is missing", codes.INVALID_JSON),
+        (r"(?P<words>Field error in object '[^'\n]{0,200}' on field '(?P<path>[^'\n]{1,200})')[^\n]{0,1000}?"
+         r"codes \[(?P<kind>\w{1,60})", None),
+        (r"^Failed to read request$|^Invalid request content\.$"
+         r"|^Validation failed for object='[^'\n]{1,200}'\. Error count: \d+$", None),
+    )),
+    # serde's own messages: axum and serde_path_to_error put the place before them, serde_json line and column after.
+    Dialect("serde", make_phrase_reader(
+        (_SERDE_PATH + _SERDE_TYPE, codes.TYPE_MISMATCH),
+        (_SERDE_TYPE, codes.TYPE_MISMATCH),
+        (_SERDE_PATH + _SERDE_VARIANT, codes.ENUM_MISMATCH),
+        (_SERDE_VARIANT, codes.ENUM_MISMATCH),
+        (rf"{_SERDE_PATH}(?P<words>unknown field `[^`\n]{{1,200}}`(?:, expected [^\n]{{1,600}}?)?){_SERDE_END}",
+         codes.UNKNOWN_FIELD),
+        (rf"(?P<words>unknown field `(?P<name>[^`\n]{{1,200}})`(?:, expected [^\n]{{1,600}}?)?){_SERDE_END}",
+         codes.UNKNOWN_FIELD),
+        (rf"{_SERDE_PATH}(?P<words>missing field `[^`\n]{{1,200}}`)", codes.REQUIRED_MISSING),
+        (r"(?P<words>missing field `(?P<name>[^`\n]{1,200})`)", codes.REQUIRED_MISSING),
+        (rf"(?P<root>)(?P<words>invalid length \d+, expected (?P<expected>[^\n]{{1,200}}?)){_SERDE_END}",
+         codes.TYPE_MISMATCH),
+    )),
+    # System.Text.Json and Newtonsoft.Json.
+    Dialect("dotnet-text", make_phrase_reader(
+        (r"The JSON value could not be converted to (?P<expected>[\w.`\[\]]{1,200})\. Path: (?P<path>\$[^\s|]{0,300})",
+         codes.TYPE_MISMATCH),
+        (r"Could not convert (?P<got>\w{1,20})[^\n]{0,20} to (?P<expected>\w{1,20}): (?P<quoted>[^\n]{0,100}?)\. "
+         r"Path '(?P<path>[^'\n]{0,300})'", codes.TYPE_MISMATCH),
+        (r"Required property '(?P<name>[^'\n]{1,200})' not found in JSON", codes.REQUIRED_MISSING),
+    )),
+    # python-jsonschema, `str(error)` and `error.message`.
+    Dialect("jsonschema-text", make_phrase_reader(
+        (r"^(?P<words>[^\n]{1,2000})\n\nFailed validating '(?P<kind>\w{1,40})' in schema[\s\S]{1,12000}?\n\nOn instance"
+         r"(?P<path>[^\n:]{0,300}):", None),
+        (r"^(?P<words>'(?P<name>[^'\n]{1,200})' is a required property)$", codes.REQUIRED_MISSING),
+        (r"^(?P<words>Additional properties are not allowed \('(?P<name>[^'\n]{1,200})' (?:was|were) unexpected\))$",
+         codes.UNKNOWN_FIELD),
+        (r"^(?:'(?P<quoted>[^'\n]{0,400})'|(?P<got>True|False|None|\{[^\n]{0,800}\}|\[[^\n]{0,800}\])) "
+         r"(?P<words>(?:is not (?:of type '(?P<expected>\w{1,40})'|one of|a '|valid under)|is too (?:short|long)"
+         r"|does not match)[^\n]{0,300})$", None),
+        (r"^(?P<quoted>-?\d[\d.eE+-]{0,60}) (?P<words>(?:is not (?:of type '(?P<expected>\w{1,40})'|one of|a multiple)"
+         r"|is (?:less|greater) than)[^\n]{0,300})$", None),
+    ), sure=False),
+    # AJV's `errorsText`, fastify's message.
+    Dialect("ajv-text", make_phrase_reader(
+        (r"(?:^|[\s,;:])(?:data|body|request/body|request\.body|requestBody|instance|params|querystring|input)"
+         r"(?P<path>(?:[/.][^\s,/.]{1,200}|\[\d{1,9}\]){0,20}) (?P<words>(?:must|should) [^\n]{1,300}?)"
+         r"(?=, (?:data|body|params|querystring)[/. ]|$|\n)", None),
+    ), sure=False),
+    # zod's `prettifyError`, zod-validation-error, and the MCP SDK's "... at stops[1].lat".
+    Dialect("zod-text", make_phrase_reader(
+        (rf"(?:✖ |^|[:;] )(?P<words>{_ZOD}[^\n]{{0,300}}?)(?:\n\s{{0,8}}→ at |(?: at \"?))"
+         r"(?P<path>[\w$.\[\]-]{1,200})\"?(?=$|\n|;)", None),
+        (r"(?:✖ |^|: )(?P<words>Unrecognized keys?(?:\(s\) in object)?: [\"'](?P<name>[^\"'\n]{1,200})[\"'])",
+         codes.UNKNOWN_FIELD),
+        (r"(?:✖ |^|: )(?P<root>)(?P<words>Invalid (?:input|type): [Ee]xpected \w{1,20}, received \w{1,20}"
+         r"|Expected \w{1,20}, received \w{1,20})$", None),
+    ), sure=False),
+    # joi's message, several joined by a full stop.
+    Dialect("joi-text", make_phrase_reader(
+        (r"(?:^|[.:] )\"(?P<path>[\w$.\[\] -]{1,200})\" (?P<words>(?:must|is|are|length|contains|does|fails|with"
+         r"|missing|failed|has) [^\n]{1,300}?)(?=\. \"|$|\n)", None),
+    ), sure=False, strict=True),
+    # Strong parameters: ActionController::ParameterMissing and UnpermittedParameters.
+    Dialect("rails", make_phrase_reader(
+        (r"param is missing or the value is empty(?: or invalid)?: (?P<name>[\w.]{1,200})", codes.REQUIRED_MISSING),
+        (r"found unpermitted parameters?: :(?P<name>\w{1,200})", codes.UNKNOWN_FIELD),
+    )),
+    # Python's own message for a function called with wrong arguments.
+    Dialect("python-text", make_phrase_reader(
+        (r"missing \d+ required (?:positional|keyword-only) arguments?: '(?P<name>\w{1,200})'", codes.REQUIRED_MISSING),
+        (r"got an unexpected keyword argument '(?P<name>\w{1,200})'", codes.UNKNOWN_FIELD),
+        (r"could not convert string to (?P<expected>float): '(?P<quoted>[^'\n]{0,200})'", codes.TYPE_MISMATCH),
+        (r"invalid literal for (?P<expected>int)\(\) with base 10: '(?P<quoted>[^'\n]{0,200})'", codes.TYPE_MISMATCH),
+    )),
+    # Messages that say that the body was unreadable.
+    Dialect("json-text", make_phrase_reader(
+        (r"(?P<root>)(?:JSON parse error - |Unexpected token [^\n]{1,80} in JSON|Unexpected end of JSON input"
+         r"|There was an error parsing the body|is not valid JSON|Malformed JSON|Invalid JSON\b)[^\n]{0,120}",
+         codes.INVALID_JSON),
+    )),
 )  # fmt: skip
 
 # --- anybody ----------------------------------------------------------------------------------------------------------
-# Messages that say that the body was unreadable.
-JSON: Final[Reader] = make_phrase_reader(
-    (r"(?P<root>)(?:JSON parse error - |Unexpected token [^\n]{1,80} in JSON|Unexpected end of JSON input"
-     r"|There was an error parsing the body|is not valid JSON|Malformed JSON|Invalid JSON\b)[^\n]{0,120}",
-     codes.INVALID_JSON),
-)  # fmt: skip
-
 _VERBS: Final = (
     r"(?:must|should|is|are|cannot|can't|can not|has|have|needs|may not|was|does|length|expects?|requires?)\b"
 )
 _NOUNS: Final = r"(?:field|parameter|argument|property|param|key|value)"
-
-# A sentence whose subject is an argument: class-validator, yup, Rails' full messages, Laravel, and handlers written by
-# hand ("Amount must be greater than 0").
 _END: Final = r"(?=[;.!] |[;.!]?$|\n)"
-SENTENCE: Final[Reader] = make_phrase_reader(
-    (r"(?:^|[.:;,] )(?P<said>(?:each value in |nested property |property |[Ff]ield |[Pp]arameter |[Aa]rgument |[Tt]he "
-     r"|[Vv]alue (?:of|for) ){0,3}"
-     r"[\"'`]?(?P<path>[A-Za-z_$][\w$.\[\]-]{0,120}|[A-Z][a-z]{1,40}(?: [a-z]{1,40}){1,2})[\"'`]? "
-     rf"(?:{_NOUNS} )?(?P<words>{_VERBS}[^\n]{{1,300}}?)){_END}", None),
-    (rf"(?:^|[:.;] )(?P<words>(?:[Mm]issing|[Rr]equired)(?: required)? {_NOUNS}s?:? [\"'`]?(?P<name>[\w.-]{{1,120}}))",
-     codes.REQUIRED_MISSING),
-    (rf"(?P<words>(?:[Uu]nknown|[Uu]nexpected|[Uu]nrecognized|[Ii]nvalid|[Uu]nsupported) "
-     r"(?:(?:type|value|format) (?:for|of)"
-     rf"|{_NOUNS})s?:? (?:the )?(?:{_NOUNS} )?[\"'`]?(?P<path>[\w.\[\]-]{{1,120}})[^\n]{{0,200}}?){_END}",
-     None),
-    (rf"(?:^|[.;] )(?P<said>[\"'`]?(?P<path>[\w.\[\]-]{{1,120}})[\"'`]?: (?P<words>[^\n]{{1,300}}?)){_END}", None),
-    prose=True,
-)  # fmt: skip
-
-
-# --- the table --------------------------------------------------------------------------------------------------------
-@value_class
-class Dialect:
-    """One form of complaint. `samples` are the files that show it.
-
-    `sure`: a claim counts although its place is unknown here, because nothing else is ever written in this form. A
-    claim of another reader counts where it names a sent or declared argument, or has words that the tables know.
-    `strict`: it only counts where it has both.
-    """
-
-    name: str
-    read: Reader
-    samples: tuple[str, ...]
-    sure: bool = True
-    strict: bool = False
-
-
-# Places of a request outside of its arguments.
-_OUTSIDE: Final = ("header", "headers", "cookie", "cookies")
-# The same, for frameworks that also report parameters of the URL (`classify` explains those).
-_URL: Final = (*_OUTSIDE, "path", "query", "params")
-
-_LISTS: Final = (
-    Dialect("fastapi", make_items_reader(
-        needs=("loc", "msg"), place=("loc",), words=("msg",), kind=("type",), outside=_URL), ("fastapi.json",)),
-    Dialect("ajv", make_items_reader(
-        needs=("keyword", "message"), place=("instancePath", "dataPath"), words=("message",), kind=("keyword",),
-        extra=("params.missingProperty", "params.additionalProperty", "params.unevaluatedProperty")), ("ajv.json",)),
-    Dialect("joi", make_items_reader(
-        needs=("path", "type", "message", "context"), place=("path",), words=("message",), kind=("type",)),
-        ("joi.json",)),
-    Dialect("zod", make_items_reader(
-        needs=("code", "path", "message"), place=("path",), words=("message",), kind=("code",), extra=("keys",)),
-        ("zod.json",)),
-    Dialect("valibot", make_items_reader(
-        needs=("kind", "type", "message"), place=("path",), words=("message",), kind=("type",)), ("documented.json",)),
-    Dialect("express-validator", make_items_reader(
-        needs=("msg", "location"), place=("path", "param"), words=("msg",), outside=_URL),
-        ("express-validator.json", "documented.json")),
-    Dialect("express-openapi-validator", make_items_reader(
-        needs=("path", "errorCode"), place=("path",), words=("message",)), ("express-openapi-validator.json",)),
-    Dialect("spring", make_items_reader(
-        needs=("field", "defaultMessage"), place=("field",), words=("defaultMessage",), kind=("code",)),
-        ("spring.json",)),
-    Dialect("json-api", make_items_reader(
-        needs=("source",), place=("source.pointer", "source.parameter"), words=("detail", "title")),
-        ("documented.json",), sure=False),
-    # RFC 9457 section 3, the example with `errors`; RFC 7807 section 3, the one with `invalid-params`; huma.
-    Dialect("problem-details", make_items_reader(
-        needs=("pointer",), place=("pointer",), words=("detail", "message", "title"), kind=("code",)),
-        ("documented.json",), sure=False),
-    Dialect("problem-details", make_items_reader(
-        needs=("name", "reason"), place=("name",), words=("reason",), kind=("code",)),
-        ("documented.json",), sure=False),
-    Dialect("problem-details", make_items_reader(
-        needs=("message", "location"), place=("location",), words=("message",), outside=_OUTSIDE),
-        ("problem-details.json",), sure=False),
-    Dialect("field-list", make_items_reader(
-        needs=(),
-        place=("field", "property", "propertyName", "propertyPath", "param", "parameter", "attribute", "fieldName"),
-        words=("message", "msg", "detail", "reason", "error", "description", "errorMessage", "code"),
-        kind=("code", "rule", "tag", "type", "errorCode"), outside=_OUTSIDE), ("documented.json",), sure=False),
-)  # fmt: skip
-
-_MAPS: Final = (
-    Dialect("zod", make_map_reader(
-        at=("error", "errors", "issues", "details", "data"), marks=("fieldErrors", "formErrors")),
-        ("zod.json",), sure=False),
-    Dialect("valibot", make_map_reader(at=("error", "errors", "issues"), marks=("nested",)),
-            ("valibot.json",), sure=False),
-    Dialect("zod", make_map_reader(at=("error", "errors", "issues", "details"), marks=("_errors", "properties")),
-            ("zod.json",), sure=False),
-    Dialect("zod", make_map_reader(marks=("_errors", "fieldErrors", "formErrors")), ("zod.json",), sure=False),
-    Dialect("aspnet", make_map_reader(at=("errors",), marks=("traceId", "title")), ("documented.json",), sure=False),
-    Dialect("marshmallow", make_map_reader(at=("errors", "messages", "error"), marks=("json", "_schema")),
-            ("marshmallow.json",), sure=False),
-)  # fmt: skip
-
-_WORDS: Final = (
-    Dialect("go-json", GO_JSON, ("go-json.json",)),
-    Dialect("go-validator", GO_VALIDATOR, ("go-validator.json",)),
-    Dialect("pydantic-text", PYDANTIC, ("pydantic-text.json", "mcp-text.json")),
-    Dialect("spring", SPRING, ("spring.json",)),
-    Dialect("serde", SERDE, ("serde.json",)),
-    Dialect("dotnet-text", DOTNET, ("documented.json",)),
-    Dialect("jsonschema-text", JSONSCHEMA, ("jsonschema-text.json",), sure=False),
-    Dialect("ajv-text", AJV, ("ajv-text.json",), sure=False),
-    Dialect("zod-text", ZOD, ("zod-text.json", "mcp-text.json"), sure=False),
-    Dialect("joi-text", JOI, ("joi-text.json",), sure=False, strict=True),
-    Dialect("rails", RAILS, ("documented.json",)),
-    Dialect("python-text", PYTHON, ("documented.json",)),
-    Dialect("json-text", JSON, ("documented.json",)),
-)  # fmt: skip
-
 # Keys under which frameworks and hand-written handlers put a map of errors.
 _HOLDERS: Final = (
     "errors", "error", "detail", "details", "messages", "validationErrors", "fieldErrors", "fields", "field_errors",
@@ -304,10 +240,24 @@ _HOLDERS: Final = (
 )  # fmt: skip
 
 _LOOSE: Final = (
-    Dialect("field-map", make_map_reader(at=_HOLDERS, loose=True), ("documented.json",), sure=False),
-    Dialect("sentence", SENTENCE, ("class-validator.json", "yup.json", "documented.json"), sure=False, strict=True),
-    Dialect("field-map", make_map_reader(), ("django-rest.json", "marshmallow.json", "documented.json"), sure=False),
-    Dialect("field-map", make_map_reader(loose=True), ("spring.json",), sure=False, strict=True),
+    Dialect("field-map", make_map_reader(at=_HOLDERS, loose=True), sure=False),
+    # A sentence whose subject is an argument: class-validator, yup, Rails' full messages, Laravel, and handlers written
+    # by hand ("Amount must be greater than 0").
+    Dialect("sentence", make_phrase_reader(
+        (r"(?:^|[.:;,] )(?P<said>(?:each value in |nested property |property |[Ff]ield |[Pp]arameter |[Aa]rgument "
+         r"|[Tt]he |[Vv]alue (?:of|for) ){0,3}"
+         r"[\"'`]?(?P<path>[A-Za-z_$][\w$.\[\]-]{0,120}|[A-Z][a-z]{1,40}(?: [a-z]{1,40}){1,2})[\"'`]? "
+         rf"(?:{_NOUNS} )?(?P<words>{_VERBS}[^\n]{{1,300}}?)){_END}", None),
+        (rf"(?:^|[:.;] )(?P<words>(?:[Mm]issing|[Rr]equired)(?: required)? {_NOUNS}s?:? "
+         r"[\"'`]?(?P<name>[\w.-]{1,120}))", codes.REQUIRED_MISSING),
+        (rf"(?P<words>(?:[Uu]nknown|[Uu]nexpected|[Uu]nrecognized|[Ii]nvalid|[Uu]nsupported) "
+         rf"(?:(?:type|value|format) (?:for|of)|{_NOUNS})s?:? (?:the )?(?:{_NOUNS} )?"
+         rf"[\"'`]?(?P<path>[\w.\[\]-]{{1,120}})[^\n]{{0,200}}?){_END}", None),
+        (rf"(?:^|[.;] )(?P<said>[\"'`]?(?P<path>[\w.\[\]-]{{1,120}})[\"'`]?: (?P<words>[^\n]{{1,300}}?)){_END}", None),
+        prose=True,
+    ), sure=False, strict=True),
+    Dialect("field-map", make_map_reader(), sure=False),
+    Dialect("field-map", make_map_reader(loose=True), sure=False, strict=True),
 )  # fmt: skip
 
 DIALECTS: Final[tuple[Dialect, ...]] = (*_LISTS, *_MAPS, *_WORDS, *_LOOSE)

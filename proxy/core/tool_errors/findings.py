@@ -10,7 +10,7 @@ from proxy.core.display.graphemes import cut, escape
 from proxy.core.display.preview import MASK, clean_text, is_secret_path
 from proxy.core.display.secrets import is_secret_name, repeats_value
 from proxy.core.explain.expectation import describe_expectation
-from proxy.core.explain.places import list_members
+from proxy.core.explain.places import find_value, list_members
 from proxy.core.json.jsontext import dumps, name_json_type
 from proxy.core.model import codes
 from proxy.core.model.codes import ViolationCode
@@ -99,6 +99,16 @@ class _Finding:
     code: ViolationCode | None
     located: Located | None
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is about the arguments as a whole."""
+        return self.located is None or self.located.path == ()
+
+    @property
+    def names_one(self) -> bool:
+        """Whether it points at one known argument."""
+        return self.located is not None and self.located.known and not self.is_whole
+
 
 def list_findings(dialect: Dialect, answer: ErrorBody, tool: Tool) -> tuple[tuple[Violation, ...], str] | None:
     """The violations that a dialect reads from an answer, one for each place, and the tool's words as they may be
@@ -108,9 +118,9 @@ def list_findings(dialect: Dialect, answer: ErrorBody, tool: Tool) -> tuple[tupl
     """
     claims = list(dict.fromkeys(islice(dialect.read(answer), MOST_CLAIMS)))
     found = [finding for claim in claims if _is_believed(finding := _find(claim, tool), dialect, tool)]
-    if not dialect.sure and any(_names_one(finding) for finding in found):
+    if not dialect.sure and any(finding.names_one for finding in found):
         # ASP.NET adds "The request field is required." to the errors of the fields of the request.
-        found = [one for one in found if _names_one(one) or (_is_whole(one) and one.code is not codes.REQUIRED_MISSING)]
+        found = [one for one in found if one.names_one or (one.is_whole and one.code is not codes.REQUIRED_MISSING)]
     if not found:
         return None
     violations: dict[tuple[str, Pointer], Violation] = {}
@@ -122,14 +132,8 @@ def list_findings(dialect: Dialect, answer: ErrorBody, tool: Tool) -> tuple[tupl
     return tuple(violations.values())[:_MOST_VIOLATIONS], tool.show(words)
 
 
-def _names_one(finding: _Finding) -> bool:
-    """Whether a finding points at one known argument."""
-    return finding.located is not None and finding.located.known and finding.located.path != ()
-
-
-def _is_whole(finding: _Finding) -> bool:
-    """Whether a finding is about the arguments as a whole."""
-    return finding.located is None or finding.located.path == ()
+# The type that a tool says it was given.
+_GIVEN: Final = re.compile(r"(?:received|but got|, got) (?:an? )?(\w{1,20})")
 
 
 def _find(claim: Claim, tool: Tool) -> _Finding:
@@ -141,8 +145,10 @@ def _find(claim: Claim, tool: Tool) -> _Finding:
         located = None  # what the tool was given stands somewhere, but not there
     if missing and located is not None:
         located = _one_below(claim, located, tool)
-    if code is codes.TYPE_MISMATCH and located is not None and located.path:
-        located = _deeper(claim, located, tool)
+    if code is codes.TYPE_MISMATCH and located is not None and located.path and (given := _GIVEN.search(claim.words)):
+        # The only value of that type below a place that has another one itself (zod's `flatten`).
+        path = tool.arguments.only_below(located.path, find_json_type(given[1]))
+        located = located if path is None else Located(path, True)
     return _Finding(claim, code, located)
 
 
@@ -156,7 +162,7 @@ _NAMED: Final = re.compile(
 def _one_below(claim: Claim, located: Located, tool: Tool) -> Located:
     """The missing key itself, where the claim names the object that lacks it: the key that the words name, or the only
     one that the schema requires (zod's `flatten` leaves out the depth)."""
-    value = tool.arguments.value_at(located.path)
+    value = find_value(tool.arguments.sent, located.path)
     if not isinstance(value, dict):
         return located
     found = _NAMED.search(claim.words)
@@ -166,19 +172,6 @@ def _one_below(claim: Claim, located: Located, tool: Tool) -> Located:
         return located if beside else Located((*located.path, name), located.known)
     lacking = {name for node in tool.arguments.nodes_at(located.path) for name in node.required} - set(value)
     return Located((*located.path, *lacking), True) if len(lacking) == 1 and located.path else located
-
-
-# The type that a tool says it was given.
-_GIVEN: Final = re.compile(r"(?:received|but got|, got) (?:an? )?(\w{1,20})")
-
-
-def _deeper(claim: Claim, located: Located, tool: Tool) -> Located:
-    """The only value below the place that has the type in the words, where the place itself has another (zod's
-    `flatten`)."""
-    found = _GIVEN.search(claim.words)
-    got = find_json_type(found[1]) if found else ""
-    path = tool.arguments.only_below(located.path, got) if got else None
-    return located if path is None else Located(path, True)
 
 
 # Keys of an error body that are not arguments, unless the tool declares one of that name.
@@ -192,12 +185,11 @@ def _is_believed(finding: _Finding, dialect: Dialect, tool: Tool) -> bool:
     located, worded = finding.located, finding.code is not None
     if located is not None and not located.known and str(located.path[0]) in _ENVELOPE:
         return False
-    whole = located is not None and located.path == ()
-    known = located is not None and located.known and not whole
     if dialect.strict:
-        return worded and (known or (whole and not isinstance(tool.arguments.sent, dict)))
+        is_whole = located is not None and finding.is_whole
+        return worded and (finding.names_one or (is_whole and not isinstance(tool.arguments.sent, dict)))
     if tool.doubtful or not dialect.sure:
-        return worded or (known and not tool.doubtful)
+        return worded or (finding.names_one and not tool.doubtful)
     return True
 
 
@@ -207,7 +199,7 @@ _INSTEAD_OF_MISSING: Final = {**_LENGTHS, "null": codes.TYPE_MISMATCH}
 
 
 def _violation(finding: _Finding, path: Pointer, tool: Tool) -> Violation:
-    claim, value = finding.claim, tool.arguments.value_at(path)
+    claim, value = finding.claim, find_value(tool.arguments.sent, path)
     nodes = tool.arguments.nodes_at(path)
     code = _settle_code(finding, value)
     asked = find_json_type(claim.expected) or find_expected_type(claim.words)
@@ -218,7 +210,10 @@ def _violation(finding: _Finding, path: Pointer, tool: Tool) -> Violation:
     )
     words = tool.show(claim.said or claim.words.strip())
     hint = f"The tool says: {words}" if words else ""
-    message = _message(code, path, value, expected)
+    name = cut(escape(clean_text(str(path[-1]), _LONGEST_NAME)), _LONGEST_NAME) if path else ""
+    actual = "nothing" if value is ABSENT else name_json_type(value)
+    template = (_MESSAGES if path else _WHOLE_MESSAGES).get(code, "The tool refuses this value")
+    message = template.format(name=name, expected=expected.split(" (")[0] or "another type", actual=actual)
     return Violation(code, path, message, expected, hint, value=value, sensitive=sensitive)
 
 
@@ -236,11 +231,11 @@ def _settle_code(finding: _Finding, value: JsonValue) -> ViolationCode:
     """The final code, which depends on what was sent at the place."""
     code, claim = finding.code, finding.claim
     if value is ABSENT:
-        asks = code in (None, codes.TYPE_MISMATCH) and not _is_whole(finding)
+        asks = code in (None, codes.TYPE_MISMATCH) and not finding.is_whole
         return codes.REQUIRED_MISSING if asks and not isinstance(claim.quoted, str) else code or codes.CONSTRAINT
     kind = name_json_type(value)
     if code is codes.REQUIRED_MISSING:
-        if finding.located is not None and finding.located.path == ():
+        if finding.located is not None and finding.is_whole:
             return code
         return codes.CONSTRAINT if value not in ("", [], None) else _INSTEAD_OF_MISSING.get(kind, codes.CONSTRAINT)
     if code in (codes.STRING_LENGTH, codes.ARRAY_LENGTH) or (code is codes.CONSTRAINT and is_size(claim.kind)):
@@ -275,10 +270,9 @@ _MESSAGES: Final[dict[ViolationCode, str]] = {
 }
 
 
-def _message(code: ViolationCode, path: Pointer, value: JsonValue, expected: str) -> str:
-    name = cut(escape(clean_text(str(path[-1]), _LONGEST_NAME)), _LONGEST_NAME) if path else ""
-    asked = expected.split(" (")[0] or "another type"
-    actual = "nothing" if value is ABSENT else name_json_type(value)
-    if not path and code in (codes.REQUIRED_MISSING, codes.UNKNOWN_FIELD):
-        return "A required field is missing" if code is codes.REQUIRED_MISSING else "An unknown field was sent"
-    return _MESSAGES.get(code, "The tool refuses this value").format(name=name, expected=asked, actual=actual)
+# The same, where no field is named.
+_WHOLE_MESSAGES: Final[dict[ViolationCode, str]] = {
+    **_MESSAGES,
+    codes.REQUIRED_MISSING: "A required field is missing",
+    codes.UNKNOWN_FIELD: "An unknown field was sent",
+}

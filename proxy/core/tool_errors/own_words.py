@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from proxy.core.display.graphemes import cut_sentences
@@ -62,38 +62,33 @@ _LONGEST_PAGE: Final = 300
 def list_own_words(value: JsonValue, text: bytes) -> list[str]:
     """The words of an error body, one line each: `value` is its JSON (None without), `text` the body itself."""
     if not isinstance(value, dict | list):
-        return _read_text(text)
+        words = text.decode("utf-8", "replace")
+        if words.lstrip()[:9].lower().startswith(("<!doctype", "<html")):
+            words = cut_sentences(" ".join(html.unescape(_TAG.sub(" ", words)).split()), _LONGEST_PAGE)
+        return [line for line in (" ".join(line.split()) for line in words.splitlines()) if line][:_MOST_ENTRIES]
     head = _read_sentence(value)
     entries = list(_list_entries(value, 0))
     if not head and not entries and isinstance(value, dict) and _is_map(value):
         entries = list(_read_map(value, "", 0))
     # A summary whose words an entry repeats, or that is the name of the status alone, is no line of its own.
     is_news = head and not any(head in entry for entry in entries) and not (entries and head.lower() in _STATUSES)
-    lines = [*([head] if is_news else []), *entries]
-    return list(dict.fromkeys(lines))[:_MOST_ENTRIES] or [" ".join(text.decode("utf-8", "replace").split())]
+    lines = list(dict.fromkeys([head, *entries] if is_news else entries))[:_MOST_ENTRIES]
+    return lines or [" ".join(text.decode("utf-8", "replace").split())]
 
 
-def join_words(lines: Iterable[str]) -> str:
+def join_words(lines: list[str]) -> str:
     """The lines as one text of at most `MOST_WORDS` code points, cut between lines, else behind a sentence."""
     kept: list[str] = []
     room = MOST_WORDS - len("(+100 more)")
-    lines = list(lines)
     for line in lines:
         shown = cut_sentences(line, _LONGEST_LINE if len(lines) > 1 else room)
         if kept and len(shown) > room:
             break
         kept.append(shown)
         room -= len(shown) + 1
-    left = len(lines) - len(kept)
-    return "\n".join([*kept, *([f"(+{left} more)"] if left else [])])
-
-
-def _read_text(text: bytes) -> list[str]:
-    words = text.decode("utf-8", "replace")
-    if words.lstrip()[:9].lower().startswith(("<!doctype", "<html")):
-        words = cut_sentences(" ".join(html.unescape(_TAG.sub(" ", words)).split()), _LONGEST_PAGE)
-    lines = [" ".join(line.split()) for line in words.splitlines()]
-    return [line for line in lines if line][:_MOST_ENTRIES]
+    if left := len(lines) - len(kept):
+        kept.append(f"(+{left} more)")
+    return "\n".join(kept)
 
 
 def _read_sentence(value: JsonValue) -> str:
@@ -120,18 +115,13 @@ def _list_entries(value: JsonValue, depth: int) -> Iterator[str]:
         for item in value[:_MOST_ENTRIES]:
             yield from _list_entries(item, depth + 1) if isinstance(item, list) else _read_entry(item, depth)
         return
-    if not isinstance(value, dict):
-        return
-    for key, item in value.items():
+    for key, item in value.items() if isinstance(value, dict) else ():
         if _fold(key) not in _HOLDERS:
             continue
-        if isinstance(item, list):
+        if isinstance(item, dict) and _is_map(item) and not _read_sentence(item):
+            yield from _read_map(item, "", depth + 1)
+        else:
             yield from _list_entries(item, depth + 1)
-        elif isinstance(item, dict):
-            if _read_sentence(item) or not _is_map(item):
-                yield from _list_entries(item, depth + 1)
-            else:
-                yield from _read_map(item, "", depth + 1)
 
 
 def _is_map(value: dict[str, JsonValue]) -> bool:
@@ -159,19 +149,18 @@ def _read_map(value: dict[str, JsonValue], place: str, depth: int) -> Iterator[s
 
 
 def _read_entry(entry: JsonValue, depth: int) -> Iterator[str]:
-    if isinstance(entry, str):
-        if entry.strip():
-            yield " ".join(entry.split())
-        return
+    if isinstance(entry, str) and entry.strip():
+        yield " ".join(entry.split())
     if not isinstance(entry, dict):
         return
-    words = _first_text(entry, _ENTRY_WORDS) or (
-        "" if any(_fold(key) in _HOLDERS for key in entry) else _first_text(entry, _ENTRY_RULES)
-    )
-    place_key, place = _find_place(entry)
-    data = ", ".join(_list_data(entry, {place_key}))
+    words = _first_text(entry, _ENTRY_WORDS)
+    if not words and not any(_fold(key) in _HOLDERS for key in entry):
+        words = _first_text(entry, _ENTRY_RULES)
     if words:
-        words = _add_title(entry, words)
+        title = _first_text(entry, ("title",))
+        words = words if title in words else f"{title.rstrip('.')}. {words}"  # JSON:API has both
+        place_key, place = _find_place(entry)
+        data = ", ".join(_list_data(entry, {place_key}))
         yield f"{f'{place}: ' if place and place != words else ''}{words}{f' ({data})' if data else ''}"
     yield from _list_entries({key: item for key, item in entry.items() if isinstance(item, dict | list)}, depth + 1)
 
@@ -179,14 +168,6 @@ def _read_entry(entry: JsonValue, depth: int) -> Iterator[str]:
 def _first_text(entry: dict[str, JsonValue], keys: tuple[str, ...]) -> str:
     texts = (item for key in keys if isinstance(item := entry.get(key), str) and item.strip())
     return " ".join(next(texts, "").split())
-
-
-def _add_title(entry: dict[str, JsonValue], words: str) -> str:
-    """The words behind the entry's title (JSON:API has both)."""
-    title = entry.get("title")
-    if not isinstance(title, str) or not title.strip() or title.strip() in words:
-        return words
-    return f"{' '.join(title.split()).rstrip('.')}. {words}"
 
 
 def _find_place(entry: dict[str, JsonValue]) -> tuple[str, str]:

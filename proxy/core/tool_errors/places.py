@@ -15,7 +15,7 @@ from typing import Final
 
 from proxy.core.check.validation import Check
 from proxy.core.display.suggestions import fold_name
-from proxy.core.explain.places import find_child, list_members
+from proxy.core.explain.places import find_child, find_value, list_members
 from proxy.core.json.jsontext import FRACTIONS, name_json_type, write_number
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import ABSENT, JsonValue, Pointer
@@ -99,10 +99,6 @@ class Arguments:
             return self._locate_named(claim.name, missing)
         return self._locate_value(claim)
 
-    def value_at(self, path: Pointer) -> JsonValue:
-        """The sent value at a path, ABSENT where there is none."""
-        return _value_at(self.sent, path)
-
     def nodes_at(self, path: Pointer) -> list[Node]:
         """Every schema that may apply to a place, branches of unions included."""
         if path not in self._nodes:
@@ -111,7 +107,7 @@ class Arguments:
 
     def only_below(self, path: Pointer, got: str) -> Pointer | None:
         """The only value of a JSON type inside the container at a path, where the container has another type itself."""
-        value = self.value_at(path)
+        value = find_value(self.sent, path)
         if not isinstance(value, dict | list) or _is(value, got):
             return None
         found = [below for below, item in _values(value) if below and _is(item, got)]
@@ -129,20 +125,13 @@ class Arguments:
             steps = steps[1:]
         if not steps:
             return Located(self._find_undeclared(()) if unknown else (), known=True)
-        found = _follow(self.sent, self._top, steps[:-1], "")
-        if (found is None or not (missing or found)) and self._stands_elsewhere(steps[-1]):
+        found, last = _follow(self.sent, self._top, steps[:-1], ""), steps[-1]
+        # Go names the type of an inner object without the way to it: the key may stand elsewhere in what was sent.
+        if (found is None or not (missing or found)) and fold_name(last) and self._list_standing(fold_name(last)):
             return self._find_below(steps, got)
         parent = found or ()
-        indexed = isinstance(self.value_at(parent), list) and steps[-1].isdecimal() and len(steps[-1]) < _LONGEST_INDEX
-        return Located((*parent, int(steps[-1]) if indexed else steps[-1]), known=False)
-
-    def _stands_elsewhere(self, name: str) -> bool:
-        """Whether a key that is unknown where a tool names it stands somewhere in what was sent: Go names the type of
-        an inner object without the way to it."""
-        wanted = fold_name(name)
-        return wanted != "" and any(
-            path and isinstance(path[-1], str) and fold_name(path[-1]) == wanted for path, _ in self._all()
-        )
+        indexed = isinstance(find_value(self.sent, parent), list) and last.isdecimal() and len(last) < _LONGEST_INDEX
+        return Located((*parent, int(last) if indexed else last), known=False)
 
     def _find_below(self, steps: tuple[str, ...], got: str) -> Located | None:
         """The only place in what was sent that ends as the steps do and holds the reported type; None where several
@@ -151,10 +140,8 @@ class Arguments:
             names = [fold_name(step) for step in steps[start:]]
             found = [
                 path
-                for path, value in self._all()
-                if path
-                and isinstance(path[-1], str)
-                and [fold_name(step) for step in path if isinstance(step, str)][-len(names) :] == names
+                for path, value in self._list_standing(names[-1])
+                if [fold_name(step) for step in path if isinstance(step, str)][-len(names) :] == names
                 and (not got or _is(value, got))
             ]
             if found:
@@ -163,7 +150,7 @@ class Arguments:
 
     def _find_undeclared(self, path: Pointer) -> Pointer:
         """The one key of an object that no schema declares, for a tool that does not name the key."""
-        value = self.value_at(path)
+        value = find_value(self.sent, path)
         declared = {key for node in self.nodes_at(path) for key in node.properties}
         if not isinstance(value, dict) or not declared:
             return path
@@ -176,20 +163,22 @@ class Arguments:
             self._values = list(_values(self.sent))
         return self._values
 
+    def _list_standing(self, wanted: str) -> list[tuple[Pointer, JsonValue]]:
+        """The sent values under a key of this folded name, with their paths."""
+        keyed = ((path, value) for path, value in self._all() if path and isinstance(path[-1], str))
+        return [(path, value) for path, value in keyed if fold_name(str(path[-1])) == wanted]
+
     def _locate_named(self, name: str, missing: bool) -> Located | None:
         """The place of a key whose object is not named: where it is missing, or where it stands."""
         wanted = fold_name(name)
         objects = [(path, value) for path, value in self._all() if isinstance(value, dict)]
         for path, value in objects if missing else ():
             declared = {key for node in self.nodes_at(path) for key in node.properties}
-            key = next((known for known in sorted(declared - value.keys()) if fold_name(known) == wanted), None)
-            if key is not None:
-                return Located((*path, key), known=True)
-        standing = (
-            path for path, _ in self._all() if path and isinstance(path[-1], str) and fold_name(path[-1]) == wanted
-        )
-        found = next(standing, None)
-        return Located((name,), known=False) if found is None else Located(found, known=True)
+            for key in sorted(declared - value.keys()):
+                if fold_name(key) == wanted:
+                    return Located((*path, key), known=True)
+        standing = self._list_standing(wanted)
+        return Located(standing[0][0], known=True) if standing else Located((name,), known=False)
 
     def _locate_value(self, claim: Claim) -> Located | None:
         """The only value of the reported type, and with the reported text where the tool repeats it."""
@@ -217,7 +206,7 @@ def _follow(value: JsonValue, nodes: list[Node], steps: tuple[str, ...], got: st
         if key is None:
             return None
         path = (*path, key)
-        value, nodes = _member(value, key), _below(nodes, key)
+        value, nodes = find_value(value, (key,)), _below(nodes, key)
     if isinstance(value, list) and got and got != "array":
         # Go leaves out the index of an item: the only item of the reported type is meant.
         fitting = [index for index, item in enumerate(value) if _is(item, got)]
@@ -230,15 +219,9 @@ def _item(value: list[JsonValue], steps: tuple[str, ...], got: str) -> Pointer |
     found: list[Pointer] = []
     for index, item in enumerate(value[:_MOST_VALUES]):
         inner = _follow(item, [], steps, "") if isinstance(item, dict) else None
-        if inner and (not got or _is(_value_at(item, inner), got)):
+        if inner and (not got or _is(find_value(item, inner), got)):
             found.append((index, *inner))
     return found[0] if len(found) == 1 else None
-
-
-def _value_at(value: JsonValue, path: Pointer) -> JsonValue:
-    for step in path:
-        value = _member(value, step)
-    return value
 
 
 def _key(step: str, value: JsonValue, nodes: list[Node]) -> str | int | None:
@@ -252,14 +235,6 @@ def _key(step: str, value: JsonValue, nodes: list[Node]) -> str | int | None:
     if step in names:
         return step
     return next((name for name in names if fold_name(name) == fold_name(step) != ""), None)
-
-
-def _member(value: JsonValue, key: str | int) -> JsonValue:
-    if isinstance(value, dict) and isinstance(key, str):
-        return value.get(key, ABSENT)
-    if isinstance(value, list) and isinstance(key, int) and key < len(value):
-        return value[key]
-    return ABSENT
 
 
 def _parts(nodes: list[Node]) -> list[Node]:

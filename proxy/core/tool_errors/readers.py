@@ -25,8 +25,6 @@ from proxy.core.tool_errors.error_body import ErrorBody, find_code_of_kind
 # One place in a framework's spelling: `WeatherRequest.lat`, `/lat`, `$.stops[1].lat`, or a list of steps.
 Place = str | tuple[str | int, ...]
 
-# The place of the arguments as a whole.
-ROOT: Final[Place] = ()
 # The most claims of one body; further ones add nothing.
 MOST_CLAIMS: Final = 40
 _MOST_MATCHES: Final = 40
@@ -77,12 +75,11 @@ def make_items_reader(
             where, said = _place(_first(value, place)), _first(value, words)
             if where is None or not isinstance(said, str):
                 continue
-            start = where[0] if isinstance(where, tuple) and where else where if isinstance(where, str) else ""
+            start = where if isinstance(where, str) else where[0] if where else ""
             if str(start).split(".")[0].lower() in outside or str(value.get("location", "")).lower() in outside:
                 continue
-            named, expected = (
-                text if isinstance(text, str) else "" for text in (_first(value, kind), value.get("expected"))
-            )
+            texts = (_first(value, kind), value.get("expected"))
+            named, expected = (text if isinstance(text, str) else "" for text in texts)
             further = [step for key in extra for step in _list_texts(_first(value, (key,)))]
             for below in [_join_place(where, step) for step in further] or [where]:
                 yield Claim(said, below, kind=named, expected=expected)
@@ -107,14 +104,10 @@ def _list_texts(value: JsonValue) -> list[str]:
 
 
 def _place(value: JsonValue) -> Place | None:
-    if isinstance(value, str):
-        return value
     if not isinstance(value, list):
-        return None
-    steps: list[JsonValue] = [step.get("key") if isinstance(step, dict) else step for step in value]
-    if not all(isinstance(step, str | int) and not isinstance(step, bool) for step in steps):
-        return None
-    return tuple(steps)
+        return value if isinstance(value, str) else None
+    steps: tuple[JsonValue, ...] = tuple(step.get("key") if isinstance(step, dict) else step for step in value)
+    return steps if all(isinstance(step, str | int) and not isinstance(step, bool) for step in steps) else None
 
 
 def _join_place(place: Place, step: str) -> Place:
@@ -134,8 +127,6 @@ _ITSELF: Final = frozenset(
 _GROUPS: Final = frozenset(
     ["fieldErrors", "field_errors", "properties", "items", "nested", "json", "body", "json_or_form"]
 )
-
-
 # Keys beside an error under which a body repeats the request; the words in there are the caller's own.
 _ECHOED: Final = frozenset(
     ["input", "request", "received", "params", "arguments", "sent", "data", "meta", "context", "headers"]
@@ -162,10 +153,8 @@ def make_map_reader(*, at: tuple[str, ...] = (), marks: tuple[str, ...] = (), lo
 
 def _read_map(value: JsonValue, path: tuple[str | int, ...], loose: bool, depth: int) -> Iterator[Claim]:
     """The claims of one map, its place so far being `path`."""
-    if depth > _DEEPEST_MAP:
-        return
     pairs = value.items() if isinstance(value, dict) else ((index, one) for index, one in enumerate(value) if one)
-    for key, entry in islice(pairs, MOST_CLAIMS):
+    for key, entry in islice(pairs, MOST_CLAIMS if depth <= _DEEPEST_MAP else 0):
         if key in _GROUPS and isinstance(entry, dict | list):
             yield from _read_map(entry, path, loose, depth + 1)
             continue
@@ -238,7 +227,7 @@ def _claim(match: re.Match[str], code: ViolationCode | None) -> Claim:
     if found.get("chain"):
         place = tuple(name or int(index) for name, index in _CHAIN.findall(found["chain"]))
     elif found.get("root") is not None:
-        place = ROOT
+        place = ()
     words, said = (" ".join(text.split()) for text in (found.get("words") or match[0], found.get("said") or ""))
     name, expected, got = (found.get(group) or "" for group in ("name", "expected", "got"))
     return Claim(words, place, name, kind, code or find_code_of_kind(kind), expected, got, found.get("quoted"), said)

@@ -26,7 +26,7 @@ _INHERITED: Final = (
 
 
 class McpUpstreams:
-    """Implements `UpstreamKind`. `stderr` gets an upstream, the process id and a line that the process wrote there;
+    """Implements `UpstreamKind`. `stderr` receives an upstream, the process id and a line of the process's stderr;
     `unreachable` an upstream, one of its servers, and why it is out of reach ('': it answers again)."""
 
     def __init__(self, stderr: Callable[[str, int, str], None], unreachable: Callable[[str, str, str], None]) -> None:

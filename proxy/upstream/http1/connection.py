@@ -93,8 +93,9 @@ class UpstreamConnection(asyncio.Protocol):
 
     `coming` is done when the answer is complete, begins to stream, or has failed; where `on_ready` is set, it is called
     once in place of that. `alarm` fires when the answer is overdue or, between exchanges, when the connection has been
-    idle too long. `fault` is why the connection closed.
-    `lost` is done once the socket is closed. These are plain attributes because every call reads them.
+    idle too long. `fault` is why the connection closed, `exchanges` how many it has begun. `lost` is done once the
+    socket is closed. `stop_upload` ends the upload under way when the connection closes. These are plain attributes
+    because every call reads them.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, gone: Callable[[UpstreamConnection], None]) -> None:
@@ -109,12 +110,12 @@ class UpstreamConnection(asyncio.Protocol):
         self._poll: Callable[[int], list[tuple[int, int]]] = lambda _: []  # Windows has no select.poll
         self._reader: AnswerReader | None = None
         self._keep = 0  # -1: the answer streams
-        self._exchanges = 0
+        self.exchanges = 0
         self._reading = True
         self._drained: asyncio.Future[None] | None = None
         self.lost: asyncio.Future[None] = loop.create_future()
         self._clean = False
-        self._stop_upload: Callable[[], object] | None = None
+        self.stop_upload: Callable[[], object] | None = None
 
     # --- an exchange --------------------------------------------------------------------------------------------------
     def begin(
@@ -134,10 +135,10 @@ class UpstreamConnection(asyncio.Protocol):
         transport = self._transport
         # A reused socket is polled for an end or unexpected bytes that the loop has not read yet.
         closed = transport is None or self.state is ConnectionState.CLOSED or transport.is_closing()
-        if transport is None or closed or (self._exchanges and self._poll(0)):
+        if transport is None or closed or (self.exchanges and self._poll(0)):
             self.abort()
             return False
-        self._exchanges += 1
+        self.exchanges += 1
         self.state, self._reader, self._keep = ConnectionState.ACTIVE, reader, keep
         self.on_ready = on_ready
         if on_ready is None:
@@ -196,10 +197,6 @@ class UpstreamConnection(asyncio.Protocol):
             self.fail(RESPONSE_TIMEOUT)
             raise ExchangeError(RESPONSE_TIMEOUT) from None
 
-    def set_upload(self, stop: Callable[[], object] | None) -> None:
-        """Registers how to `stop` the upload of the request's body when the connection closes; None when it is done."""
-        self._stop_upload = stop
-
     @property
     def reader(self) -> AnswerReader:
         """The answer of the exchange under way."""
@@ -207,15 +204,10 @@ class UpstreamConnection(asyncio.Protocol):
             raise RuntimeError("no exchange is under way")
         return self._reader
 
-    @property
-    def is_unused(self) -> bool:
-        """Whether it has never carried an exchange."""
-        return self._exchanges == 0
-
     # --- between exchanges --------------------------------------------------------------------------------------------
-    def finish_exchange(self) -> bool:
-        """Ends the exchange; True where the connection may carry another (RFC 9112 section 9.3). The alarm keeps its
-        time, because the next user sets it."""
+    def finish_exchange(self, until: float) -> bool:
+        """Ends the exchange; True where the connection may carry another (RFC 9112 section 9.3), until that time on the
+        loop's clock."""
         reader, transport = self._reader, self._transport
         if (
             transport is None
@@ -224,12 +216,13 @@ class UpstreamConnection(asyncio.Protocol):
             or not reader.complete
             or not reader.keep_alive
             or transport.is_closing()
-            or self._stop_upload is not None  # the answer came before the whole request was sent
+            or self.stop_upload is not None  # the answer came before the whole request was sent
             or transport.get_write_buffer_size()
         ):
             self.abort()
             return False
         self.state, self._reader = ConnectionState.IDLE, None
+        self.alarm.at(until)
         if not self._reading:
             transport.resume_reading()
             self._reading = True
@@ -259,8 +252,8 @@ class UpstreamConnection(asyncio.Protocol):
         self._wake()
         if self._reader is not None:
             self._reader.drop()
-        if self._stop_upload is not None:
-            self._stop_upload()
+        if self.stop_upload is not None:
+            self.stop_upload()
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
         if self.state is not ConnectionState.CLOSED:
@@ -281,7 +274,7 @@ class UpstreamConnection(asyncio.Protocol):
             return
         reader = self._reader
         if reader is None:
-            self.fail(SPOKE_FIRST if self.is_unused else replace(SURPLUS, executed=Executed.NO))
+            self.fail(SPOKE_FIRST if not self.exchanges else replace(SURPLUS, executed=Executed.NO))
             return
         try:
             reader.feed(data)
@@ -312,12 +305,12 @@ class UpstreamConnection(asyncio.Protocol):
         elif reader.eof(self._clean):
             self._wake()
         else:  # the answer cannot come any more, so the rest of the request is not sent
-            self.fail(lost_fault(None, reader.begun, self._exchanges == 1))
+            self.fail(lost_fault(None, reader.begun, self.exchanges == 1))
 
     def connection_lost(self, exc: Exception | None) -> None:
         reader = self._reader
         if reader is not None and self.fault is None and not reader.eof(self._clean and exc is None):
-            self.fault = lost_fault(exc, reader.begun, self._exchanges == 1)
+            self.fault = lost_fault(exc, reader.begun, self.exchanges == 1)
         self._leave()
         if not self.lost.done():
             self.lost.set_result(None)

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from proxy.__main__ import main
-from proxy.config.files.other_names import OTHER_NAMES
+from proxy.config.files.structure import OTHER_NAMES
 from proxy.config.load import load
 from proxy.extensions.correction.core.correction_policy import find_policy
 from proxy.extensions.correction.core.settings import PLACEHOLDERS

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.check.validation import MAX_STRANGE_CHARACTERS, compile_check
-from proxy.core.contract.listed_schema import MAX_NODES, apply_merge_patch
+from proxy.core.contract.listed_schema import MAX_NODES
 from proxy.core.contract.policy import CallCap, ToolPolicy
 from proxy.core.decide import is_ready, prepare
 from proxy.core.model.values import Container
@@ -25,6 +25,7 @@ from proxy.extensions.mcp.core.listed_tools import (
     Policies,
     make_unjudged_policy,
 )
+from proxy.extensions.mcp.core.untrusted_schemas import apply_merge_patch
 
 INTEGER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 TEMPLATE = ToolPolicy("", None, "template")

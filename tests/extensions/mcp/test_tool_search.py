@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.core.contract.container import make_expansion
-from proxy.core.contract.function_pages import PAGE, cut_pages
+from proxy.core.contract.container import PAGE, cut_pages, make_expansion
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import Container, ContainerFunction
 from proxy.extensions.mcp.core.tool_search import ToolIndex, make_description, make_search_answer, read_words

@@ -116,17 +116,17 @@ class Exchange:
         binding, raw, shape = call_route.binding, call_route.raw, call_route.binding.route.shape
         found = None if is_bare(raw) else read_message(raw, shape.text)
         if isinstance(found, Message):
-            meant = decode_message(found, raw, shape, record.request_id)
+            decoded = decode_message(found, raw, shape, record.request_id)
         else:
-            meant = binding.adapter.decode(raw, shape, record.request_id)
+            decoded = binding.adapter.decode(raw, shape, record.request_id)
         record.stages["decode"] = self._clock.now() - started
         message = found if isinstance(found, Message) else (guess_message(raw) or _NO_MESSAGE)
         _place(mcp_request, message)
         judged = binding.route.mode is Mode.ENFORCE or call_route.calls is not None
         if isinstance(found, JsonProblem) and binding.route.mode is Mode.REPORT and judged:
-            meant = Failure(codes.BAD_REQUEST, f"The message cannot be judged: {found.reason}.")
-        if isinstance(meant, Failure) and judged:  # else a call that the rules forbid could hide in it
-            return mcp_request.make_refusal(make_refusal(meant.code, meant.message, record))
+            decoded = Failure(codes.BAD_REQUEST, f"The message cannot be judged: {found.reason}.")
+        if isinstance(decoded, Failure) and judged:  # otherwise a forbidden call could hide in it
+            return mcp_request.make_refusal(make_refusal(decoded.code, decoded.message, record))
         upstream, elsewhere = (
             mcp_request.services.upstreams[binding.route.upstream],
             mcp_request.services.elsewhere or Here(),
@@ -135,8 +135,8 @@ class Exchange:
         asking = Asking.of(self._learner, call_route, message, upstream, self._reports, elsewhere, token)
         if isinstance(found, MessageBatch) and found.lists and not asking.shows_all:
             return mcp_request.make_refusal(make_refusal(codes.BAD_REQUEST, _LISTING_BATCH, record))
-        if isinstance(meant, ToolCall):
-            return await self._call(mcp_request, meant, asking)
+        if isinstance(decoded, ToolCall):
+            return await self._call(mcp_request, decoded, asking)
         if message.method == LIST and asking.rules.collapse is not None:
             return await self._list(mcp_request, asking)
         return await self._pass(mcp_request, asking)
@@ -261,8 +261,8 @@ class Exchange:
         return make_response(write_answer(result, message, raw, raw.header("accept") or "", _JSON), mcp_request.record)
 
     def _shows_more(self, text: bytes, asking: Asking) -> bool:
-        """Whether our answer shows functions that the session's list did not have, to a client that the answer itself
-        can tell of them."""
+        """Whether the answer shows functions that the session's list did not have, and can announce the change
+        itself."""
         if asking.rules.collapse is None or not self._visible.add(asking.key, asking.session, text):
             return False
         return "text/event-stream" in (asking.call_route.raw.header("accept") or "")
@@ -299,7 +299,7 @@ class Exchange:
         return response
 
     def _make_passed_on(self, message: Message) -> Callable[[], None] | None:
-        """What is called once the server has a request."""
+        """The function to call once the server has a request."""
         if self._passed_on is None or message.id is ABSENT:
             return None
         return partial(self._passed_on, message.id)

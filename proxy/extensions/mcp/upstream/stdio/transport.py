@@ -40,7 +40,7 @@ from proxy.upstream.faults import RESPONSE_TIMEOUT, ReplyBroken
 
 INITIALIZE: Final = "initialize"
 DISCOVER: Final = "server/discover"
-# Seconds that the first answer of a process may take, whatever a tool may take: some commands fetch a package first.
+# Seconds for the first answer of a process, whatever the limit of a tool: some commands fetch a package first.
 _READY: Final = 300.0
 _CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
 _LIMITS: Final = TextLimits(depth=128, nodes=2_000_000)
@@ -167,39 +167,39 @@ class StdioUpstream:
         """Sends one request; gives its answer, or the head of a stream where other messages come first."""
         streams = not request.answer_only and "text/event-stream" in _header(request.headers, "accept")
         limit = request.timeout if math.isfinite(request.timeout) else None
-        asked: ChildRequest | None = None
+        child_request: ChildRequest | None = None
         try:
             async with asyncio.timeout(limit) as time_left:
-                asked = await channel.ask(client, _value(body), body, streams=streams)
+                child_request = await channel.ask(client, _value(body), body, streams=streams)
                 if request.passed_on is not None:
                     request.passed_on()
                 if limit is not None:  # a server that reports progress is at work
                     now = asyncio.get_running_loop().time
-                    asked.progressed = lambda: time_left.reschedule(now() + limit)
-                found = await asked.mailbox.next()
-                asked.progressed = _ignore
+                    child_request.progressed = lambda: time_left.reschedule(now() + limit)
+                found = await child_request.mailbox.next()
+                child_request.progressed = _ignore
         except TimeoutError:
-            if asked is not None:
-                channel.abandon(asked.number)
+            if child_request is not None:
+                channel.abandon(child_request.number)
             return RESPONSE_TIMEOUT.of(self._settings.name)
         except BaseException:
-            if asked is not None:
-                channel.abandon(asked.number)
+            if child_request is not None:
+                channel.abandon(child_request.number)
             raise
         if found is None:
-            if asked.is_cancelled:
+            if child_request.is_cancelled:
                 return UpstreamReply(200, _EVENTS, b"")  # the server need not answer
             raise channel.exit or ChildEnded(0)
         first, last = found
         if last:
             return UpstreamReply(200, _JSON, first)
 
-        async def leave(number: str = asked.number) -> None:
+        async def leave(number: str = child_request.number) -> None:
             channel.abandon(number)
             if forget:
                 channel.forget(client)
 
-        return UpstreamReply(200, _EVENTS, EventStream([first], asked.mailbox, leave, self._fault))
+        return UpstreamReply(200, _EVENTS, EventStream([first], child_request.mailbox, leave, self._fault))
 
     def _listen(self, request: UpstreamRequest) -> Answer:
         session = self._session(request)
@@ -282,7 +282,7 @@ class EventStream:
 
 
 def _ignore() -> None:
-    """Progress of an answer that has begun needs no more time."""
+    """Ignores progress, because the answer has begun."""
 
 
 def _value(body: bytes) -> dict[str, JsonValue]:
