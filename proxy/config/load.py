@@ -183,7 +183,7 @@ def _list_notes(context: Context, catalogue: ToolReader, routes: tuple[RouteEntr
     yield from (f"upstream {name!r} is used by no route" for name in unused)
     uncalled = (name for name in catalogue.names if name not in catalogue.used)
     yield from (f"tool {name!r} can be called by no route" for name in uncalled)
-    judged = JudgedPaths.of(routes)
+    judged = JudgedPaths(routes)
     for route in routes:
         if route.kind == "passthrough" and "{" in route.path:
             yield from _describe_lookalikes(route, judged)
@@ -232,7 +232,8 @@ def _describe_address_effects(route: str, tool: str, policy: Policy) -> Iterator
 
 def _describe_lookalikes(route: RouteEntry, judged: JudgedPaths) -> Iterator[str]:
     """The judged paths of which other spellings fall into a passthrough template."""
-    if reach := judged.within_reach(route.path, route.upstream, route.upstream_path, frozenset(route.methods)):
+    path, methods = route.path.split("/"), frozenset(route.methods)
+    if reach := judged.list_reached(path, route.upstream, route.upstream_path, methods):
         told = "such requests are refused" if route.lookalikes == "refuse" else "they go on unjudged"
         yield (
             f"route {route.name!r}: other spellings of {', '.join(map(repr, reach))} (case, ';', '%20', a dot or "

@@ -13,7 +13,7 @@ from proxy.server.admin.attempts_page import is_waiting
 from proxy.server.admin.page import EventPage, Page, PageRequest, refuse_question
 from proxy.server.lifecycle import Serving
 
-# The most tools that the overview shows as not defined as pinned, those told last.
+# The most tools with changed definitions that the overview shows, the latest reports.
 _UNPINNED: Final = 20
 
 
@@ -66,7 +66,7 @@ async def make_overview(serving: Serving, question: PageRequest) -> Page:
 
 
 async def make_tool_page(serving: Serving, question: PageRequest) -> Page:
-    """What models get wrong with one tool."""
+    """The mistakes of models with one tool."""
     return _off() if serving.console is None else show_tool(serving.console, question, list_current_tools(serving))
 
 

@@ -81,7 +81,7 @@ PLACEHOLDERS: Final[Mapping[str, str]] = {
     "description": "what the tool does",
     "schema": "the JSON Schema of its arguments; their signature where that is too long",
     "arguments": "the arguments that failed, as JSON",
-    "error": "what the model would be told of the failure",
+    "error": "the failure's text for the model",
     "status": "the HTTP status",
     "code": "the error's code",
     "category": "the error's category",

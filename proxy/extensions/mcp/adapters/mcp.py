@@ -209,9 +209,8 @@ def _replace_arguments(text: bytes, arguments: bytes) -> bytes:
 def make_result_message(message: Message, result: dict[str, JsonValue]) -> dict[str, JsonValue]:
     """The JSON-RPC answer with a result; since 2026-07-28 a result says that it is complete. A message without a usable
     id is answered under null (JSON-RPC 2.0 section 5)."""
-    if message.modern:
-        result = {"resultType": "complete", **result}
-    return {"jsonrpc": "2.0", "id": None if message.id is ABSENT else message.id, "result": result}
+    whole = {"resultType": "complete", **result} if message.modern else result
+    return {"jsonrpc": "2.0", "id": None if message.id is ABSENT else message.id, "result": whole}
 
 
 def _write_model_text(result: ToolResult) -> str:
@@ -223,8 +222,7 @@ def _write_model_text(result: ToolResult) -> str:
 def write_answer(
     answer: dict[str, JsonValue], message: Message, request: RawRequest | None, accept: str, headers: Headers = ()
 ) -> HttpReply:
-    """An answer of the proxy: JSON, or an event for clients that accept nothing else. Old clients get their session
-    id."""
+    """An answer of the proxy: JSON, or an event for clients that accept nothing else. Old ones get their session id."""
     body = write_body(answer)
     session = request.header(SESSION_HEADER) if request is not None and not message.modern else None
     if session is not None:

@@ -1,4 +1,4 @@
-"""Reads what a route judges besides the body: its key `parameters`."""
+"""Reads the parameters that a route judges besides the body: its key `parameters`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _JUDGING = (QueryPolicy.JUDGE, QueryPolicy.STRICT)
 def read_channels(
     catalogue: ToolReader, route: WrittenRoute, formats: JsonValue, policy: QueryPolicy
 ) -> JudgedChannels:
-    """What the `parameters` of a route that calls one tool judge, under its query policy. `formats` as written."""
+    """The judged `parameters` of a route that calls one tool, under its query policy. `formats` as written."""
     return ChannelReader(catalogue, route).read(formats, policy)
 
 
@@ -44,7 +44,7 @@ class ChannelReader:
         self._route = route
 
     def read(self, formats: JsonValue, policy: QueryPolicy) -> JudgedChannels:
-        """What is judged of the route's requests besides the body."""
+        """The judged parameters of the route's requests."""
         judged = [
             each
             for index, parameter in list(self._read_declared())

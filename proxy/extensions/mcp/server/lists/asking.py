@@ -233,7 +233,7 @@ class Asking:
 
     async def _doubts(self, call: ToolCall, known: Known) -> bool:
         """Whether a list is too old to refuse this call or to change it. For an unknown name the list is requested
-        again whatever lifetime the server gave it."""
+        again in spite of the lifetime that the server gave it."""
         if self.learner.is_just_requested(known):
             return False
         policy = self._catalogue(known).tools.get(call.tool)

@@ -156,16 +156,11 @@ class Learner:
         self._shrink()
         return known
 
-    def _doubt_alike(self, key: Key, replaced: Listing) -> None:
+    def _doubt_alike(self, key: Key, old: Listing) -> None:
         """Outdates the same old list of other credentials at the same address, because it has changed for one of
         them."""
         for other, known in self._known.items():
-            if (
-                known.listing is replaced
-                and other.upstream is key.upstream
-                and other.target == key.target
-                and other != key
-            ):
+            if known.listing is old and other.upstream is key.upstream and other.target == key.target and other != key:
                 self._known[other] = replace(known, at=float("-inf"), fresh_until=float("-inf"))
 
     def _listing(self, pages: list[ToolsPage], size: int) -> Listing:
