@@ -204,9 +204,7 @@ def add_an_answer_format(copy: Copy) -> None:
 
 ''',
     )
-    copy.insert(
-        "proxy/core/envelope/__init__.py", '    "anthropic": Format', '    "short": Format(formats.write_short),\n'
-    )
+    copy.insert("proxy/core/envelope/formats.py", '    "anthropic": Format', '    "short": Format(write_short),\n')
     copy.write("schemas/envelopes/short.schema.json", json.dumps({"type": "object", "required": ["said"]}))
     copy.name_in_both(
         "proxy/config/files/config.schema.json", '            "anthropic",\n            "mcp"', '            "short",\n'

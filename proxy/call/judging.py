@@ -276,7 +276,7 @@ def is_light(call: ToolCall, policy: ToolPolicy) -> bool:
         return True
     if len(document.text) <= MODEST:
         return check.linear and is_clean(document.value, policy)
-    if document.text.count(b",") > FEW or any(map(check.schemas.mentions, _DEAR)):
+    if document.text.count(b",") > FEW or not check.schemas.mentioned.isdisjoint(_DEAR):
         return False
     return is_clean(document.value, policy)
 

@@ -111,7 +111,10 @@ def _read_config(context: Context, files: Files) -> Config:
     sections = read_sections(context, files, upstreams)
     check_added_keys(context, entries)
     upstreams, metadata_routes = _complete_upstreams(context, upstreams, entries, routes)
-    _note_unused(context, catalogue)
+    unused = [name for name in context.names("upstreams") if name not in context.used_upstreams]
+    context.notes.extend(f"upstream {name!r} is used by no route" for name in unused)
+    uncalled = [name for name in catalogue.names if name not in catalogue.used]
+    context.notes.extend(f"tool {name!r} can be called by no route" for name in uncalled)
     _note_routes(context, entries)
     config = Config(
         routes=entries,
@@ -179,17 +182,8 @@ def _is_counted(tool: ToolConfig) -> bool:
     return judged or has_rates or tool.policy.caps.of(tool.name).limit is not None
 
 
-def _note_unused(context: Context, catalogue: ToolReader) -> None:
-    for name in context.names("upstreams"):
-        if name not in context.used_upstreams:
-            context.notes.append(f"upstream {name!r} is used by no route")
-    for name in catalogue.names:
-        if name not in catalogue.used:
-            context.notes.append(f"tool {name!r} can be called by no route")
-
-
 def _note_routes(context: Context, routes: tuple[RouteEntry, ...]) -> None:
-    judged = JudgedPaths.of(routes)
+    judged = JudgedPaths(routes)
     for route in routes:
         if route.kind == "passthrough" and "{" in route.path:
             context.notes.extend(_describe_lookalikes(route, judged))
@@ -242,7 +236,8 @@ def _describe_address_effects(route: str, tool: str, policy: Policy) -> Iterator
 
 def _describe_lookalikes(route: RouteEntry, judged: JudgedPaths) -> Iterator[str]:
     """The judged paths of which other spellings fall into a passthrough template."""
-    if reach := judged.within_reach(route.path, route.upstream, route.upstream_path, frozenset(route.methods)):
+    path, methods = route.path.split("/"), frozenset(route.methods)
+    if reach := judged.list_reached(path, route.upstream, route.upstream_path, methods):
         told = "such requests are refused" if route.lookalikes == "refuse" else "they go on unjudged"
         yield (
             f"route {route.name!r}: other spellings of {', '.join(map(repr, reach))} (case, ';', '%20', a dot or "

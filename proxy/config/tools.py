@@ -90,12 +90,9 @@ class ToolReader:
         holder = route_path if "container" in route else ("tools", name)
         container = self.container(name, holder, route.get("container", entry.get("container")))
         schema: ToolSchema | None = None
-        if container is None and read_switch(written.get("validation", True)):
-            if made is None:
-                return None
-            schema = self.schema(made, path, written, provided)
-            if schema is None:
-                return None
+        judges = container is None and read_switch(written.get("validation", True))
+        if judges and (made is None or (schema := self.schema(made, path, written, provided)) is None):
+            return None
         before = len(self.context.mistakes)
         answer = self.answer(name, route, route_path, written)
         if len(self.context.mistakes) > before:

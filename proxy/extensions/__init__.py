@@ -116,8 +116,8 @@ class Extension:
     `observer`: makes a `ConfiguredObserver` (server/setup/observers.py) for the first config with one of `sections`.
     `page_counts`: makes the `PageCounts` (server/admin/console_data.py) of its pages, where `admin.console` is on.
     `workers`: a coroutine function `(loaded, listen, more=words of a worker's command line, held=socket)` that starts
-        as many workers as the config says, and gives what stands above them: `Running` (cli/serve.py) with `signal`
-        and `wait_ended`.
+        as many workers as the config says, and gives what stands above them: the addresses of a `Serving`
+        (server/lifecycle.py), with `signal` and `wait_ended`.
     `tracer`: a `MakeTracer` (server/setup/observers.py), called where the config or the environment asks for traces.
     `tracer_library`: says in words which libraries are missing; '' where none is.
     `answers`: a function of the config; gives an `AnswerPath` (server/handler.py) for each path that it serves beside

@@ -164,7 +164,7 @@ class RouteTable:
     def __init__(self, routes: tuple[Route, ...], left_out: RouteTable | None = None) -> None:
         self.routes = routes
         self.left_out = left_out
-        self._judged = JudgedPaths.of(routes)
+        self._judged = JudgedPaths(routes)
         self._exact: dict[str, list[Match]] = {}
         self._root = _Node()
         self._relayed = sorted((r for r in routes if r.relayed_by is not None), key=lambda route: -len(route.path))
@@ -220,9 +220,9 @@ class RouteTable:
         if name := find_leaving(match.params, exempt, judged=route.kind != "passthrough"):
             return Unclear.parameter(name)
         if route.kind == "passthrough" and route.lookalikes == "refuse" and self._judged:
-            meant = self._judged.find_reached(method, segments, route.upstream, route.target(match.params))
-            if meant:
-                return Unclear.lookalike(meant)
+            target = route.target(match.params)
+            if meant := self._judged.list_reached(segments, route.upstream, target, {method}):
+                return Unclear.lookalike(meant[0])
         return match
 
 

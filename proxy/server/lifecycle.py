@@ -66,25 +66,26 @@ class Serving:
         self.readers, self.comparing = Readers(), asyncio.Lock()
         self._added = ExtensionObservers(base.clock, base.pacing, self.metrics)
         self._lag = LoopLag(self.metrics.observe_lag)
-        traces = compiled.loaded.config.telemetry.traces
-        self._tracing = begin_tracing(traces, environ, log, self.metrics, base.clock)
+        config = compiled.loaded.config
+        self._tracing = begin_tracing(config.telemetry.traces, environ, log, self.metrics, base.clock)
         self._base = base
         self._pools = Pools(base.clock.now, self._breaker_changed, self._child_wrote, self._server_changed)
         self._extending = ExtensionServices(base, log, self.metrics)
         self._second_judge = SecondJudges(base.pacing.chance, self.metrics, log)
-        self._listed = ListedRoutes(base.clock, make_id, self._make_reports())
+        self.unpinned = UnpinnedWatch(self._tool_unpinned)
+        heard = (self.metrics.learn_tools, self._schema_unusable, self._schema_unguarded, self.unpinned)
+        self._listed = ListedRoutes(base.clock, make_id, Reports(*heard, self.metrics.add_counter, self.metrics.knows))
         self._addresses = AddressWatch(lambda: self.metrics.sources, partial(warn_of_addresses, log))
-        trusted = compiled.loaded.config.trusted
         self.handler = Handler(
-            _snapshot(compiled, self._make_services(compiled, self._pools.of(compiled.loaded.config)[0])),
+            _snapshot(compiled, self._make_services(compiled, self._pools.of(config)[0])),
             self._observers(),
-            Hop(make_pseudonym(NAME), trusted.networks, trusted.unix),
+            Hop(make_pseudonym(NAME), config.trusted.networks, config.trusted.unix),
             make_id,
             log.defect,
-            compiled.loaded.config.listen.hosts,
+            config.listen.hosts,
             self._tracing.begin,
             self._listed,
-            _find_room(compiled.loaded.config),
+            find_room(config.workers) if config.memory is None else max(1, config.memory // config.workers),
         )
         self.reloader = Reloader(compiled, environ, self._adopt, self._note_reload, log.defect)
         self.drained = False
@@ -229,11 +230,6 @@ class Serving:
                 return
             await self.handler.idle()
 
-    def _make_reports(self) -> Reports:
-        self.unpinned = UnpinnedWatch(self._tool_unpinned)
-        heard = (self.metrics.learn_tools, self._schema_unusable, self._schema_unguarded, self.unpinned)
-        return Reports(*heard, self.metrics.add_counter, self.metrics.knows)
-
     def _schema_unusable(self, route: str, tool: str, reason: str) -> None:
         self.log.event("tool schema cannot be used", "warning", route=route, tool=tool, reason=reason)
 
@@ -348,8 +344,3 @@ def _snapshot(compiled: Compiled, services: Services) -> Snapshot:
     config = compiled.loaded.config
     answers, texts = make_answers(config), make_tool_texts(config)
     return Snapshot(compiled.table, compiled.bindings, services, compiled.loaded.digest, answers, texts)
-
-
-def _find_room(config: Config) -> int:
-    """The memory that the bodies under way of this worker may take together, in bytes."""
-    return find_room(config.workers) if config.memory is None else max(1, config.memory // config.workers)

@@ -121,22 +121,3 @@ class MemoryStore:
 
     async def close(self) -> None:
         """Does nothing: memory needs no release."""
-
-    # --- copies of a shared store, for when it goes away --------------------------------------------------------------
-    def learn_episode(self, key: str, episode: Episode | None, ttl: float) -> None:
-        """Sets an episode to its state elsewhere. `ttl` is in seconds, and unused without an episode."""
-        with self._lock:
-            if episode is None:
-                self._episodes.pop(key)
-            else:
-                self._episodes.put(key, episode, ttl)
-
-    def learn_used(self, key: str, used: int, ttl: float) -> None:
-        """Sets a call count to its state elsewhere. `ttl` is in seconds; 0 keeps the time of a present count."""
-        with self._lock:
-            if used <= 0:
-                self._used.pop(key)
-            elif ttl > 0:
-                self._used.put(key, used, ttl)
-            elif self._used.get(key) is not None:
-                self._used.swap(key, used)

@@ -10,6 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from proxy.core.contract.policy import ToolServer
@@ -87,6 +88,7 @@ class UpstreamGuard:
     the upstream's name and the breaker's new state (one of `guard.CALLED`) whenever that becomes another one.
 
     A call keeps its slot until its answer has been read to the end; a relayed request until its answer begins.
+    `unguarded` is the upstream without breaker and bound.
     """
 
     def __init__(
@@ -97,7 +99,7 @@ class UpstreamGuard:
         now: Callable[[], float],
         changed: Callable[[str, str], None] = lambda name, state: None,  # noqa: ARG005
     ) -> None:
-        self._inner = inner
+        self.unguarded = inner
         self._changed = changed
         self._name = name
         self._policy = policy
@@ -106,9 +108,8 @@ class UpstreamGuard:
         self._budget = Budget.of(policy.budget, now())
         self._most_saved = policy.budget.saved
         bound = policy.concurrency
-        self._unguarded = policy.breaker is None and bound is None
-        self._joins = inner if isinstance(inner, JoinsServers) else None
-        self._starting = inner if self._unguarded and isinstance(inner, StartsExchanges) else None
+        self._has_no_limits = policy.breaker is None and bound is None
+        self._starting = inner if self._has_no_limits and isinstance(inner, StartsExchanges) else None
         self._limiter = ConcurrencyLimiter(bound.limit, bound.most_waiting) if bound is not None else None
 
     @property
@@ -118,12 +119,7 @@ class UpstreamGuard:
 
     def list_servers(self) -> tuple[ToolServer, ...]:
         """Implements `JoinsServers`: none where the upstream is a single server."""
-        return () if self._joins is None else self._joins.list_servers()
-
-    @property
-    def unguarded(self) -> Upstream:
-        """The upstream without breaker and bound."""
-        return self._inner
+        return self.unguarded.list_servers() if isinstance(self.unguarded, JoinsServers) else ()
 
     def grants_resend(self) -> bool:
         """Takes one resend out of the budget; False where there is none left."""
@@ -137,7 +133,9 @@ class UpstreamGuard:
         """Sends a checked call once, unless the guard refuses it. An upstream without limits adds no coroutine."""
         if not request.resend and self._budget.tokens < self._most_saved:  # a full budget takes no more
             self._budget = self._budget.paid_in(self._now())
-        return self._inner.send(checked, request) if self._unguarded else self._send(checked, request)
+        if self._has_no_limits:
+            return self.unguarded.send(checked, request)
+        return self.guard(request, partial(self.unguarded.send, checked), keeps=True)
 
     def start(
         self, checked: CheckedCall, request: UpstreamRequest, on_ready: Callable[[], None]
@@ -148,65 +146,46 @@ class UpstreamGuard:
             self._budget = self._budget.paid_in(self._now())
         return started
 
-    async def _send(self, checked: CheckedCall, request: UpstreamRequest) -> Answer:
-        entered = await self._enter(request)
-        if isinstance(entered, UpstreamFault):
-            return entered
-        held = self._limiter
+    async def relay(self, request: UpstreamRequest, body: AsyncIterator[bytes] | None) -> Answer:
+        """Sends what is not a call, unless the guard refuses it."""
+        return await self.guard(request, lambda entered: self.unguarded.relay(entered, body))
+
+    async def guard(self, request: UpstreamRequest, send: Send, *, keeps: bool = False) -> Answer:
+        """Lets `send` send, unless the guard refuses it. A call `keeps` its slot until its answer has been read."""
+        bound, held = self._policy.concurrency, self._limiter
+        if bound is not None and held is not None and not held.try_acquire():
+            if (refused := self._refuse()) is not None:  # an open circuit refuses at once
+                return refused
+            began = self._now()
+            if not await held.acquire(min(bound.wait, request.timeout)):
+                return TOO_MANY_CALLS.of(self._name, _SOON)
+            request = replace(request, timeout=request.timeout - (self._now() - began))
         try:
-            answer = await self._send_through_breaker(lambda: self._inner.send(checked, entered))
-            if held is not None and isinstance(answer, UpstreamReply) and not isinstance(answer.body, bytes):
+            answer = await self._send_through_breaker(request, send)
+            if keeps and held is not None and isinstance(answer, UpstreamReply) and not isinstance(answer.body, bytes):
                 answer, held = replace(answer, body=EndingStream(answer.body, held.release)), None
             return answer
         finally:
             if held is not None:
                 held.release()
 
-    async def relay(self, request: UpstreamRequest, body: AsyncIterator[bytes] | None) -> Answer:
-        """Sends what is not a call, unless the guard refuses it."""
-        return await self.guard(request, lambda entered: self._inner.relay(entered, body))
-
-    async def guard(self, request: UpstreamRequest, send: Send) -> Answer:
-        """Lets `send` send what is not a call, unless the guard refuses it."""
-        entered = await self._enter(request)
-        if isinstance(entered, UpstreamFault):
-            return entered
-        try:
-            return await self._send_through_breaker(lambda: send(entered))
-        finally:
-            if self._limiter is not None:
-                self._limiter.release()
-
     async def close(self) -> None:
         """Closes the upstream."""
-        await self._inner.close()
+        await self.unguarded.close()
 
-    async def _enter(self, request: UpstreamRequest) -> UpstreamRequest | UpstreamFault:
-        """Takes a slot; gives the request with the time it has left. The caller frees the slot."""
-        bound, limiter = self._policy.concurrency, self._limiter
-        if bound is None or limiter is None or limiter.try_acquire():
-            return request
-        if (refused := self._refuse()) is not None:  # an open circuit refuses at once
-            return refused
-        began = self._now()
-        if not await limiter.acquire(min(bound.wait, request.timeout)):
-            return TOO_MANY_CALLS.of(self._name, _SOON)
-        return replace(request, timeout=request.timeout - (self._now() - began))
-
-    async def _send_through_breaker(self, send: Callable[[], Awaitable[Answer]]) -> Answer:
+    async def _send_through_breaker(self, request: UpstreamRequest, send: Send) -> Answer:
         """Sends what the breaker admits, and reports the result to the breaker."""
-        now = self._now()
         policy = self._policy.breaker
         if policy is None:
-            return await send()
-        admitted = admit(self._breaker, now, policy)
+            return await send(request)
+        admitted = admit(self._breaker, self._now(), policy)
         if admitted is None:
             return self._refuse() or CIRCUIT_BROKEN.of(self._name, _SOON)
         epoch = admitted.epoch
         self._become(admitted)
         failed: bool | None = None
         try:
-            answer = await send()
+            answer = await send(request)
             failed = has_failed(answer)
             return answer
         finally:

@@ -15,6 +15,7 @@ from typing import Final
 
 from proxy.core.display.graphemes import cut, cut_sentences
 from proxy.core.display.preview import clean_text
+from proxy.core.display.secrets import is_sensitive
 from proxy.core.json.jsontext import dumps, name_json_type
 from proxy.core.model import codes
 from proxy.core.model.values import ABSENT, JsonValue, Violation
@@ -223,16 +224,6 @@ def _own_words(node: Node) -> tuple[str, str]:
 
 def _sentence(text: str) -> str:
     return text if text.endswith((".", "!", "?", "...")) else text + "."
-
-
-_SECRET_MARKS: Final = frozenset({"writeOnly", "format", "x-sensitive"})
-
-
-def is_sensitive(node: Node) -> bool:
-    """Whether a schema marks its values as secret."""
-    if not isinstance(node.raw, dict) or node.raw.keys().isdisjoint(_SECRET_MARKS):
-        return False
-    return node.get("writeOnly") is True or node.get("format") == "password" or node.get("x-sensitive") is True
 
 
 def may_take(node: Node, value: JsonValue) -> bool:

@@ -18,11 +18,11 @@ from proxy.core.contract.container import explain_dotted_name
 from proxy.core.contract.policy import ToolPolicy, ToolServer
 from proxy.core.display.graphemes import cut
 from proxy.core.display.preview import clean_text, write_preview
+from proxy.core.display.secrets import is_sensitive
 from proxy.core.display.suggestions import fold_name, make_unknown_tool_failure
 from proxy.core.explain.expectation import (
     add_own_words,
     describe_expectation,
-    is_sensitive,
     list_choices,
     read_own_words,
 )

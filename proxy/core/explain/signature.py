@@ -13,7 +13,8 @@ from dataclasses import field
 from typing import Final, NamedTuple
 
 from proxy.core.display.graphemes import cut, cut_sentences
-from proxy.core.explain.expectation import describe_types, is_sensitive, list_limits, write_literal
+from proxy.core.display.secrets import is_sensitive
+from proxy.core.explain.expectation import describe_types, list_limits, write_literal
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer

@@ -13,12 +13,12 @@ from typing import Final
 from proxy.core.check.validation import BrokenKeyword
 from proxy.core.display.graphemes import cut
 from proxy.core.display.preview import clean_text, is_secret_path, write_preview
+from proxy.core.display.secrets import is_sensitive
 from proxy.core.display.suggestions import find_nearest, split_words
 from proxy.core.explain.expectation import (
     describe_expectation,
     describe_types,
     find_declared,
-    is_sensitive,
     list_choices,
     takes_nothing,
     write_bound,

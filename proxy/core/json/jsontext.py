@@ -26,28 +26,11 @@ from typing import Any, Final
 from orjson import dumps as write_shortest
 
 from proxy.core.json import fast_json
-from proxy.core.json.strictreader import DEFAULT_LIMITS, KnownText, LosslessFloat, TextLimits, read_strictly
+from proxy.core.json.strictreader import DEFAULT_LIMITS as DEFAULT_LIMITS
+from proxy.core.json.strictreader import KnownText, read_strictly
+from proxy.core.json.strictreader import LosslessFloat as LosslessFloat
+from proxy.core.json.strictreader import TextLimits as TextLimits
 from proxy.core.model.values import ABSENT, JsonProblem, JsonValue, Pointer
-
-__all__ = [
-    "DEFAULT_LIMITS",
-    "FRACTIONS",
-    "JSON_TYPES",
-    "LosslessFloat",
-    "TextLimits",
-    "are_equal",
-    "dumps",
-    "dumps_known",
-    "find_at_pointer",
-    "format_pointer",
-    "make_decimal",
-    "make_plain",
-    "name_json_type",
-    "parse",
-    "parse_pointer",
-    "write_canonical",
-    "write_number",
-]
 
 # The types of a number with a fraction or an exponent.
 FRACTIONS: Final = (float, LosslessFloat)

@@ -41,6 +41,28 @@ _STEADY: Final = 10.0
 _MERGED_AT_ONCE: Final = 128
 
 
+class StoreCopy(MemoryStore):
+    """What this process knows of a shared store, for when that goes away."""
+
+    def learn_episode(self, key: str, episode: Episode | None, ttl: float) -> None:
+        """Sets an episode to its state elsewhere. `ttl` is in seconds, and unused without an episode."""
+        with self._lock:
+            if episode is None:
+                self._episodes.pop(key)
+            else:
+                self._episodes.put(key, episode, ttl)
+
+    def learn_used(self, key: str, used: int, ttl: float) -> None:
+        """Sets a call count to its state elsewhere. `ttl` is in seconds; 0 keeps the time of a present count."""
+        with self._lock:
+            if used <= 0:
+                self._used.pop(key)
+            elif ttl > 0:
+                self._used.put(key, used, ttl)
+            elif self._used.get(key) is not None:
+                self._used.swap(key, used)
+
+
 class FallbackStore:
     """Implements `StateStore` over a `Remote`. `changed` receives each transition; `pause` sleeps."""
 
@@ -57,7 +79,7 @@ class FallbackStore:
         self._changed = changed
         self._pause = pause
         self._max_keys = max_keys
-        self._local = MemoryStore(clock, max_keys)
+        self._local = StoreCopy(clock, max_keys)
         self._journal = Journal(clock, max_keys)
         # The latest look-ups that run without a waiting call, by key.
         self._ahead: OrderedDict[str, Future[SeenEpisode | None]] = OrderedDict()

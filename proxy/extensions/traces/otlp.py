@@ -39,8 +39,7 @@ from opentelemetry.trace import (
 )
 
 from proxy import __version__
-from proxy.core.model.fields import RANDOM, SAMPLED, read_traceparent
-from proxy.extensions.traces.spans import Span, build_spans
+from proxy.extensions.traces.spans import RANDOM, SAMPLED, Span, build_spans, read_parent
 from proxy.interfaces import CallRecord, Clock, Trace
 
 NAME: Final = "toolcall-proxy"
@@ -81,7 +80,7 @@ class Traces:
 
     def begin(self, traceparent: str | None, tracestate: str | None) -> Trace:
         """Starts the trace of a request: it continues the trace that the request names, or is a new one."""
-        parent = read_traceparent(traceparent)
+        parent = read_parent(traceparent)
         trace_id = parent.trace_id if parent is not None else f"{self._bits(128) or 1:032x}"
         state = (tracestate or "") if parent is not None else ""
         context = Context()

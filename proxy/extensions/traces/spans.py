@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Final, Literal
 
+from proxy.core.model.fields import read_trace_id
 from proxy.core.model.value_class import value_class
 from proxy.core.rules.rules import COERCIONS
 from proxy.interfaces import CallRecord, Event, Trace
@@ -25,6 +26,28 @@ COERCED: Final = "type_coercion_applied"
 # Fields that a span holds in another form.
 _KNOWN_BY_THE_SPAN: Final = frozenset({"duration_ms", "trace_id", "span_id"})
 _FAILED: Final = frozenset({"tool_error", "upstream_error"})
+
+SAMPLED: Final = 0x01
+# The flag says that the trace id's last 7 bytes are random. A participant that continues the trace keeps the flag (W3C
+# Trace Context level 2, section 3.2.2.5).
+RANDOM: Final = 0x02
+
+
+@value_class
+class Parent:
+    """The span that sent a request. Its ids are lower-case hexadecimal digits."""
+
+    trace_id: str
+    span_id: str
+    flags: int
+
+
+def read_parent(traceparent: str | None) -> Parent | None:
+    """The parent that a header names; None where it is missing or malformed."""
+    if traceparent is None or read_trace_id(traceparent) is None:
+        return None
+    trace_id, span_id, flags = traceparent.split("-")[1:4]
+    return Parent(trace_id, span_id, int(flags, 16))
 
 
 @value_class
