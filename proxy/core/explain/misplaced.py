@@ -49,7 +49,7 @@ def relate_fields(check: Check, root: JsonValue, found: list[Violation]) -> Iter
     """Pairs missing keys with the unknown ones that were meant; says where a misplaced key stands."""
     wrapper = find_wrapper(check, root)
     if wrapper:
-        found = list(_tellfind_wrapper(root, wrapper, found))
+        found = list(_tell_wrapper(root, wrapper, found))
     missing = list({v.path: v for v in found if v.code is codes.REQUIRED_MISSING}.values())
     if not missing:
         for violation in found:
@@ -72,7 +72,7 @@ def relate_fields(check: Check, root: JsonValue, found: list[Violation]) -> Iter
             yield _ask_for_meaning(violation, candidates) or place_unknown(check, root, violation)
 
 
-def _tellfind_wrapper(root: JsonValue, wrapper: str, found: list[Violation]) -> Iterator[Violation]:
+def _tell_wrapper(root: JsonValue, wrapper: str, found: list[Violation]) -> Iterator[Violation]:
     """The violations of the outermost keys with what the wrapper around the arguments means for them, told once."""
     key, inner = next(iter(root.items())) if isinstance(root, dict) and len(root) == 1 else ("", {})
     has_told = False

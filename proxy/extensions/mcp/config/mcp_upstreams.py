@@ -97,7 +97,8 @@ def add_joined(upstreams: Mapping[str, UpstreamConfig], routes: Iterable[RouteEn
     found = dict(upstreams)
     for route in routes:
         mcp = find_mcp(route)
-        if mcp is not None and mcp.joined is not None:
+        # An upstream that has a mistake is not there.
+        if mcp is not None and mcp.joined is not None and upstreams.keys() >= set(mcp.joined.parts):
             entries = (replace(one, headers=upstreams[one.upstream].headers) for one in mcp.joined.entries)
             found[route.upstream] = UpstreamConfig(
                 route.upstream, "", added=replace(mcp.joined, entries=tuple(entries))
@@ -193,8 +194,8 @@ def add_operations(upstreams: Mapping[str, UpstreamConfig], routes: Iterable[Rou
     found = dict(upstreams)
     for route in routes:
         mcp = find_mcp(route)
-        if mcp is not None and mcp.operations is not None:
-            service = upstreams[mcp.operations.upstream]
+        service = upstreams.get(mcp.operations.upstream) if mcp is not None and mcp.operations is not None else None
+        if mcp is not None and service is not None:  # a service that has a mistake is not there
             found[route.upstream] = UpstreamConfig(
                 route.upstream,
                 "",
