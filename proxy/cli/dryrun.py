@@ -77,8 +77,8 @@ class DryRun(ExitStack):
             case ToolCall() as call:
                 return self._runner.run(_judge_call(call, tools))
             case Failure() as failure:
-                nobody = ToolCall("", Document(b"", None), "dry-run", Conversation("dry-run", Rung.HEADER))
-                return ToolResult(nobody, failure)
+                no_call = ToolCall("", Document(b"", None), "dry-run", Conversation("dry-run", Rung.HEADER))
+                return ToolResult(no_call, failure)
             case Passthrough():
                 return ForwardedCall(request.body, ())
 
