@@ -270,25 +270,18 @@ def deeper(function: Callable[[JsonValue], Any], value: JsonValue, refused: Any)
 
 
 def refusal(error: SearchGivenUp, value: JsonValue, node: Node) -> BrokenKeyword:
-    """The broken keyword for a pattern that ran into its limit within a union or under `not`, with its place."""
+    """The broken keyword for a pattern that ran into its limit within a union or under `not`. Its place is where the
+    value holds this very string object, as an item or as a key."""
     holder = next((inner for inner in node.schemas.nodes() if inner.get("pattern") == error.pattern), node)
-    return BrokenKeyword("pattern", _place_of(error.text, value) or (), holder)
-
-
-def _place_of(text: str, value: JsonValue) -> Pointer | None:
-    """The path of this very string object in a value, as an item or as a key."""
     stack: list[tuple[JsonValue, Pointer]] = [(value, ())]
     while stack:
         current, path = stack.pop()
-        if current is text:
-            return path
-        if type(current) is dict:
-            if any(name is text for name in current):
-                return path
-            stack.extend((item, (*path, name)) for name, item in current.items())
-        elif type(current) is list:
-            stack.extend((item, (*path, index)) for index, item in enumerate(current))
-    return None
+        if current is error.text or (type(current) is dict and any(name is error.text for name in current)):
+            return BrokenKeyword("pattern", path, holder)
+        if isinstance(current, dict | list):
+            members = current.items() if isinstance(current, dict) else enumerate(current)
+            stack.extend((item, (*path, step)) for step, item in members)
+    return BrokenKeyword("pattern", (), holder)
 
 
 # The global names of generated code.

@@ -8,10 +8,8 @@ strictreader.py reads and reports errors; fast_json.py reads the texts that it c
 
 A number that is not a plain integer becomes a `float` where the shortest spelling of that float is the number's own
 text, and otherwise a `LosslessFloat`, which keeps the text. Both are exact. Code that compares numbers uses
-`make_decimal` or the engine's numbers; code that writes them uses `write_number`.
-
-Writing keeps what was read: integers exact at any size, every other number by its own text, text as UTF-8. Only
-repaired arguments are written; clean ones are forwarded as the bytes that came.
+`make_decimal` or the engine's numbers. Writing keeps what was read: integers exact at any size, every other number by
+its own text. Only repaired arguments are written; clean ones are forwarded as the bytes that came.
 """
 
 from __future__ import annotations

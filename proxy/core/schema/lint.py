@@ -173,8 +173,8 @@ def find_property_map(schema: Mapping[str, JsonValue], *, is_root: bool) -> tupl
         return ()
     own = [key for key in schema if key not in _KNOWN and not key.startswith("x-") and not find_meant_keyword(key)]
     bare = not schema.keys() & ASSERTING - _BESIDE_MAP
-    described = tuple(key for key in own if _is_described(schema[key]) or (bare and _refuses_something(schema[key])))
     named = tuple(key for key in own if _is_type_name(schema[key]))
+    described = [key for key in own if _is_described(schema[key]) or (bare and _refuses_something(schema[key]))]
     if described:
         return tuple(key for key in own if key in described or key in named)
     if not bare or not named:
