@@ -7,7 +7,7 @@ from one to another.
 The proxy runs in this process, before a tool that answers at once. Some calls warm it, then one more is watched with
 `sys.setprofile`: each call of a Python function that stands in `proxy/` is one step, and a step into another file than
 the one before is a hop. Each call comes from a conversation of its own. Generated code, libraries and the client are
-not counted. Figures stand in CONTRIBUTING.md.
+not counted. The config asks for no extension (`console: off`). Figures stand in CONTRIBUTING.md.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ async def _proxy(tool: int) -> AsyncIterator[int]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "config.yaml"
         path.write_text(
-            f"version: 1\nlisten: 127.0.0.1:0\nadmin: {{listen: '127.0.0.1:0'}}\n"
+            f"version: 1\nlisten: 127.0.0.1:0\nadmin: {{listen: '127.0.0.1:0', console: off}}\n"
             f"upstreams: {{tools: {{url: 'http://127.0.0.1:{tool}'}}}}\n"
             f"routes: [{{path: /forecast, upstream: tools, tool: forecast, schema: {dumps(SCHEMA).decode()}}}]\n"
         )

@@ -16,23 +16,17 @@ def _end_process(number: int, _frame: object) -> None:
     raise SystemExit(128 + number)
 
 
-def _hold_probes_port(words: list[str]) -> socket.socket | None:
-    """A socket that listens at the pod's port for probes (`--pod-ports CALLS,PROBES,ADMIN`); None where no such port is
-    named or can be opened, which is told later."""
-    try:
-        port = int(words[words.index("--pod-ports") + 1].split(",")[1])
-        return socket.create_server(("", port), backlog=128)  # kubelet and a few scrapers
-    except (ValueError, IndexError, OSError, OverflowError):
-        return None
-
-
 # The imports below take a second. Meanwhile a container's first process would ignore SIGTERM, which has no default for
 # it, and refuse kubelet's first probes, each of which is a Warning event; held, they wait for their answer. `serve` and
 # `demo` put handlers of their own in place of this one.
 HELD: socket.socket | None = None
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, _end_process)
-    HELD = _hold_probes_port(sys.argv)
+    try:  # the pod's port for probes is named by `--pod-ports CALLS,PROBES,ADMIN`
+        port = int(sys.argv[sys.argv.index("--pod-ports") + 1].split(",")[1])
+        HELD = socket.create_server(("", port), backlog=128)  # kubelet and a few scrapers
+    except (ValueError, IndexError, OSError, OverflowError):  # none is named, or it cannot be opened: told later
+        pass
 
 import argparse
 import os
@@ -42,22 +36,14 @@ from keyword import iskeyword
 from typing import Any, Final
 
 from proxy import __version__
-from proxy.cli.options import HelpText
+from proxy.cli.options import CommandParser
 from proxy.extensions import find_verb, list_installed, load_place
 
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130  # 128 + SIGINT, as in shells
 
 # The verbs of the main job, in the order in which they are needed; each is a file of the same name under cli/.
-OWN_VERBS: Final = (
-    "check",
-    "serve",
-    "drain",
-    "validate",
-    "explain",
-    "schema",
-    "completion",
-)
+OWN_VERBS: Final = ("check", "serve", "drain", "validate", "explain", "schema", "completion")
 # Verbs that a newcomer needs first, where what they belong to is installed.
 FIRST_STEPS: Final = ("demo", "import")
 _ADDED: Final = tuple(verb for row in list_installed() for verb in row.verbs)
@@ -80,12 +66,11 @@ help on one verb: toolcall-proxy VERB --help
 
 def make_parser(verbs: Sequence[str] = VERBS) -> argparse.ArgumentParser:
     """The argument parser with the given verbs registered."""
-    top = argparse.ArgumentParser(
+    top = CommandParser(
         prog="toolcall-proxy",
         description="A validating sidecar in front of LLM tool services: repairs type mistakes in tool calls, refuses "
         "what it cannot repair with an answer a model can act on, forwards clean calls byte for byte.",
         epilog=EPILOG,
-        formatter_class=HelpText,
     )
     top.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     subparsers = top.add_subparsers(dest="verb", metavar="VERB", required=True)
@@ -103,21 +88,13 @@ def _file(verb: str) -> Any:
     return import_module(f"proxy.cli.{verb}{'_' * iskeyword(verb)}")
 
 
-def _no_verb(word: str) -> str:
+def _suggest_verb(word: str) -> str:
     """What to write instead of a word that is not a verb."""
     if (row := find_verb(word)) is not None:
         return f"the verb {word!r} {row.absence}"
     from proxy.config.mistakes import suggest_remark
 
     return f"there is no verb {word!r}{suggest_remark(word, VERBS)}\nverbs: {', '.join(VERBS)}"
-
-
-def _split_command(words: list[str]) -> tuple[list[str], list[str] | None]:
-    """Our own arguments, and the command after `--`; None where there is none, or the verb takes none."""
-    if words[0] not in TAKE_A_COMMAND or "--" not in words:
-        return words, None
-    at = words.index("--")
-    return words[:at], words[at + 1 :]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -133,8 +110,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         top.print_help(sys.stderr)
         raise SystemExit(EXIT_USAGE)
     if asked is VERBS and not words[0].startswith("-"):
-        top.error(_no_verb(words[0]))
-    words, command = _split_command(words)
+        top.error(_suggest_verb(words[0]))
+    command = None
+    if words[0] in TAKE_A_COMMAND and "--" in words:
+        at = words.index("--")
+        words, command = words[:at], words[at + 1 :]
     args, unknown = top.parse_known_args(words, argparse.Namespace(command=command, held=HELD))
     if unknown:
         args.verb_parser.error(f"unrecognized arguments: {' '.join(unknown)}")

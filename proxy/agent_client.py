@@ -8,7 +8,6 @@ reading, urllib): anything with a status, headers and a body.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -53,8 +52,11 @@ class Blocked:
 
 def read(response: Any) -> Answer | Retry | Blocked:
     """What became of a call, from the response to it. Raises nothing for any status."""
-    headers = {str(name).lower(): str(value) for name, value in _headers(response).items()}
-    status, text = _status(response), _text(response)
+    found = getattr(response, "headers", None)
+    headers = {} if found is None else {str(name).lower(): str(value) for name, value in found.items()}
+    status = getattr(response, "status_code", None)
+    status = int(status if status is not None else getattr(response, "status", 200))
+    text = _read_text(response)
     try:
         value = json.loads(text)
     except ValueError:
@@ -67,17 +69,7 @@ def read(response: Any) -> Answer | Retry | Blocked:
     return Blocked(message, code)
 
 
-def _status(response: Any) -> int:
-    found = getattr(response, "status_code", None)
-    return int(found if found is not None else getattr(response, "status", 200))
-
-
-def _headers(response: Any) -> Mapping[Any, Any]:
-    found = getattr(response, "headers", None)
-    return dict(found.items()) if found is not None else {}
-
-
-def _text(response: Any) -> str:
+def _read_text(response: Any) -> str:
     for name in ("content", "body", "text"):
         found = getattr(response, name, None)
         if isinstance(found, bytes):
@@ -95,9 +87,8 @@ def _find_message(value: Any) -> str:
     parts = content if isinstance(content, list) else ()
     inner = error if isinstance(error, dict) else {}
     details = inner.get("details")
-    if (
-        isinstance(details, dict) and details and not content and inner.get("message")
-    ):  # GoMind keeps what is wrong in a flat map
+    # GoMind keeps what is wrong in a flat map.
+    if isinstance(details, dict) and details and not content and inner.get("message"):
         return "\n".join([str(inner["message"]), *(f"{name}: {text}" for name, text in details.items())])
     texts = (
         content,

@@ -20,6 +20,7 @@ from proxy.core.check.validation import Check
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.model import codes
 from proxy.core.model.values import CheckedCall, Failure
+from proxy.core.schema.formats import Formats
 from proxy.core.second_judge.question import JOB, Opinion, SecondVerdict, make_question, unpack_opinion
 from proxy.offload.pool import MIB, Done, OffloadPool, Shared
 
@@ -69,10 +70,8 @@ class SecondOpinion:
         before: int = counts.get(policy.tool, 0)
         if before < FIRST:
             counts[policy.tool] = before + 1
-        if (
-            self._chance() * (SAMPLE_OF_FIRST if before < FIRST else SAMPLE_OF_LATER) < 1
-            and len(self._asking) < MAX_SAMPLED
-        ):
+        one_in = SAMPLE_OF_FIRST if before < FIRST else SAMPLE_OF_LATER
+        if self._chance() * one_in < 1 and len(self._asking) < MAX_SAMPLED:
             task = asyncio.create_task(self.confirm(route, checked, policy))
             self._asking.add(task)
             task.add_done_callback(self._asking.discard)
@@ -82,7 +81,7 @@ class SecondOpinion:
         if policy.check is None or not checked.enforced:
             return None
         text = checked.arguments or b"null"
-        answer = await self._pool.run(JOB, text, _question(policy.check), seconds=self._seconds)
+        answer = await self._pool.run(JOB, text, share_question(policy.check), seconds=self._seconds)
         if not isinstance(answer, Done):
             self._report(route, policy, GAVE_UP, Opinion(SecondVerdict.CANNOT_TELL, reason=answer.limit.value))
             return Failure(codes.NOT_CONFIRMED, codes.NOT_CONFIRMED.meaning)
@@ -104,10 +103,9 @@ class SecondOpinion:
         await self.wait_settled()
 
 
-def _question(check: Check) -> Shared:
+def share_question(check: Check) -> Shared:
     """The schema of a tool as a question, made once."""
-    kept = check.schemas.memos.setdefault("second_judge", {})
-    found: Shared | None = kept.get(check.formats)
-    if found is None:
-        found = kept[check.formats] = Shared(make_question(check.schemas, formats=check.formats).text)
-    return found
+    kept: dict[Formats, Shared] = check.schemas.memos.setdefault("second judge", {})
+    if check.formats not in kept:
+        kept[check.formats] = Shared(make_question(check.schemas, formats=check.formats))
+    return kept[check.formats]

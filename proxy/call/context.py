@@ -1,10 +1,11 @@
-"""The `CallContext` holds what every stage of a call knows; `open_context` makes it once per call.
+"""The `CallContext` holds what every stage of a call knows: `open_context` makes it, `make_request` makes what goes
+out, and `make_delivered` ends it.
 
 A stage returns an `ApprovedCall`, which may be sent, or a `PendingFailure`, which the store has not counted: a
 correction may still find a better call, and the model reads of the failure only if none is found.
 
-The functions below `open_context` write what the stages return into the call's `CallRecord`; no other file of this room
-changes a record. It holds names, codes, paths and numbers, and the call itself for what the operator may ask to see
+The functions at the end write what the stages return into the call's `CallRecord`; no other file of this room changes a
+record. It holds names, codes, paths and numbers, and the call itself for what the operator may ask to see
 (docs/console.md).
 """
 
@@ -15,15 +16,19 @@ from dataclasses import field, fields, replace
 from typing import Final
 
 from proxy.core.contract import attempts as contract
-from proxy.core.contract import toolname
+from proxy.core.contract import container, refusals, toolname
 from proxy.core.contract.policy import Mode, ToolPolicy, UnknownTool
 from proxy.core.display.secrets import MASK, repeats_value
+from proxy.core.json.jsontext import dumps
 from proxy.core.model.codes import ERROR_CODES
 from proxy.core.model.values import (
+    Attempt,
     CheckedCall,
+    Delivered,
     Document,
     Episode,
     Failure,
+    FeedbackLimits,
     Repair,
     Rung,
     ToolCall,
@@ -33,11 +38,13 @@ from proxy.core.model.values import (
     value_class,
 )
 from proxy.core.rules.rules import CORRECTIONS
-from proxy.interfaces import CallRecord, CallRoute, Ending, Services
+from proxy.core.tool_errors.answers import wrap_answer
+from proxy.interfaces import CallRecord, CallRoute, Ending, Services, UpstreamRequest
 
 _ADDRESS: Final = Rung.ADDRESS
 _REPORT: Final = Mode.REPORT  # CPython 3.11 takes longer to look up a member of an enum than to call a function
 _MODES: Final = {mode: mode.value for mode in Mode}  # a member's `value` is two function calls there
+_JSON: Final = (("Content-Type", "application/json"),)
 # Fields of a record that a correction keeps although it found no better call.
 _KEPT: Final = frozenset({"events", "questions", "stages", "hook_failures", "trace"})
 
@@ -58,10 +65,10 @@ class CallContext:
     record: CallRecord
     report_only: bool
     came: ToolCall
+    key: str
     opening: tuple[Repair, ...] = ()
     seen: int = 0
-    _key: str = field(default="", init=False, repr=False, compare=False)
-    _digest: str = field(default="", init=False, repr=False, compare=False)
+    _digest: str = field(default="", repr=False, compare=False)
 
     @property
     def counted_by(self) -> ToolPolicy | UnknownTool:
@@ -69,21 +76,22 @@ class CallContext:
         return self.call_route.unknown if self.policy is None else self.policy
 
     @property
-    def key(self) -> str:
-        """The store's key of its attempts, computed once."""
-        if not self._key:
-            called = self.came
-            digest = self.digest if called.conversation.rung is _ADDRESS else ""
-            key = contract.make_attempt_key(called.conversation, called.tool, self.counted_by, digest)
-            object.__setattr__(self, "_key", key)
-        return self._key
-
-    @property
     def digest(self) -> str:
         """The hash of the arguments as they came, computed on first use: a clean call may never need it."""
         if not self._digest:
             object.__setattr__(self, "_digest", contract.hash_call(self.came, self.counted_by))
         return self._digest
+
+    @property
+    def counts_tool_errors(self) -> bool:
+        """Whether the tool's own errors are remembered: not for a conversation without an id."""
+        return self.policy is not None and self.came.conversation.rung is not _ADDRESS
+
+    def has_failed_before(self) -> bool:
+        """Whether earlier failures may matter to the call: `recall_failures` need not be awaited where this is False.
+        With a store in memory it is False in every conversation that has not failed with this tool."""
+        store, counts = self.services.store, self.policy is not None and self.came.conversation.rung is not _ADDRESS
+        return store.is_known(self.key) or (counts and store.is_known(refusals.make_tool_errors_key(self.key)))
 
 
 @value_class
@@ -119,7 +127,52 @@ def open_context(call: ToolCall, call_route: CallRoute, services: Services, reco
         policy, opening = call_route.tools[name], (Repair(rule, ()),)
         call = call if policy.mode is _REPORT else replace(call, tool=name)
     report_only = call_route.can_forward_unknown(call.tool) if policy is None else policy.mode is _REPORT
-    return CallContext(call, policy, call_route, services, record, report_only, call, opening)
+    counted_by, conversation = call_route.unknown if policy is None else policy, call.conversation
+    digest = contract.hash_call(call, counted_by) if conversation.rung is _ADDRESS else ""
+    key = contract.make_attempt_key(conversation, call.tool, counted_by, digest)
+    return CallContext(call, policy, call_route, services, record, report_only, call, key, opening, 0, digest)
+
+
+def make_request(context: CallContext, approved: ApprovedCall) -> UpstreamRequest | UpstreamReply:
+    """Makes the request for a checked call, or the proxy's own answer: a container's functions, or on a route without
+    an upstream the checked arguments."""
+    policy, checked = context.policy, approved.checked
+    if policy is not None and policy.tool == checked.call.tool:
+        group = policy.container
+        if group is not None and group.expand == "proxy":
+            shown = container.make_expansion(group, approved.event == "auto_expanded", checked.value)
+            return UpstreamReply(200, _JSON, dumps(shown))
+        if policy.answers_here is not None:
+            return UpstreamReply(200, _JSON, dumps(policy.answers_here(checked.value)))
+    return context.call_route.request(checked) or UpstreamReply(200, _JSON, checked.arguments or b"{}")
+
+
+def make_delivered(
+    context: CallContext,
+    approved: ApprovedCall,
+    reply: UpstreamReply,
+    tool: ToolPolicy | None,
+    ended: Episode | Ending | None = None,
+    event: str = "",
+) -> Delivered:
+    """The outcome of a call whose tool has answered. `ended`: the episode that the delivery ended, now or later;
+    `event`: what happened around its container."""
+    checked, repairs, corrections = approved.checked, approved.repairs, approved.corrections
+    outcome = "corrected" if corrections else "repaired" if repairs else "delivered"
+    attempt = None
+    if isinstance(ended, Episode) and ended.count:
+        attempt = Attempt(ended.count + 1, context.counted_by.attempts.max_attempts)
+    is_misuse = approved.event == "auto_expanded"
+    warnings = (container.LEFT_OUT, *checked.warnings) if is_misuse else checked.warnings
+    limits = FeedbackLimits() if tool is None else tool.feedback
+    record_delivery(context.record, outcome if checked.enforced else "delivered", ended, event)
+    if not checked.enforced:
+        return Delivered(reply, (), warnings, attempt=attempt, limits=limits)
+    if tool is not None and context.services.corrector is not None:
+        reply = context.services.corrector.note_delivery(checked, reply, tool, context.call_route)
+    if tool is not None and tool.wrap_success:
+        reply = wrap_answer(reply, warnings, tool.feedback)
+    return Delivered(reply, repairs, warnings, corrections=corrections, attempt=attempt, limits=limits)
 
 
 # --- the record ------------------------------------------------------------------------------------------------------

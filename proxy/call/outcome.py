@@ -12,10 +12,10 @@ from proxy.call.context import (
     ApprovedCall,
     CallContext,
     PendingFailure,
+    make_delivered,
     open_context,
     record_answer,
     record_call,
-    record_delivery,
     record_escalation,
     record_result,
     record_tool_error,
@@ -23,37 +23,24 @@ from proxy.call.context import (
 from proxy.core.contract import attempts as contract
 from proxy.core.contract import container, refusals
 from proxy.core.contract.history import write_tool_error
-from proxy.core.contract.policy import AnswerPolicy, ToolPolicy, UnknownTool
+from proxy.core.contract.policy import AnswerPolicy, ToolPolicy
 from proxy.core.explain.advice import add_advice
 from proxy.core.model.values import (
-    Attempt,
-    CheckedCall,
     Delivered,
-    Episode,
     FailedAttempt,
     Failure,
     FailureRecorded,
     FeedbackLimits,
-    Rung,
     ToolCall,
     ToolResult,
     UpstreamReply,
 )
-from proxy.core.tool_errors.answers import find_broken_answer, make_unfit_failure, wrap_answer
-from proxy.interfaces import CallRecord, CallRoute, Ending, Services
+from proxy.core.tool_errors.answers import find_broken_answer, make_unfit_failure
+from proxy.interfaces import CallRecord, CallRoute, Services
 
 # How long the first failure of a turn waits for the others, so that parallel calls count as one attempt, in seconds. A
 # model takes far longer to read an answer and to make another call.
 _GATHERING: Final = 0.01
-
-
-def has_failed_before(context: CallContext) -> bool:
-    """Whether earlier failures may matter to a call: `recall_failures` need not be awaited where this is False. With a
-    store in memory it is False in every conversation that has not failed with this tool."""
-    store, key = context.services.store, context.key
-    return store.is_known(key) or (
-        _are_tool_errors_counted(context) and store.is_known(refusals.make_tool_errors_key(key))
-    )
 
 
 async def recall_failures(context: CallContext) -> CallContext | ToolResult:
@@ -62,7 +49,7 @@ async def recall_failures(context: CallContext) -> CallContext | ToolResult:
     store, policy = context.services.store, context.counted_by
     episode = await store.look(context.key, if_known=not contract.asks_first(policy))
     known = None if episode is None else contract.look_up_attempt(context.call, episode, context.digest, policy)
-    if known is None and not context.report_only and _are_tool_errors_counted(context):
+    if known is None and not context.report_only and context.counts_tool_errors:
         known = await _recall_tool_errors(context)
         if known is not None:
             return known
@@ -83,18 +70,13 @@ async def _recall_tool_errors(context: CallContext) -> ToolResult | None:
     if known is None and policy.attempts.tool_errors.limit is not None:
         cause = errors
         known = refusals.refuse_over_budget(context.call, await store.look(errors), policy)
-    return None if known is None else await _refuse_for_tool_errors(context, known, cause)
-
-
-async def _refuse_for_tool_errors(context: CallContext, known: ToolResult, cause: str) -> ToolResult:
-    """Refuses a call for the errors of its tool under the key `cause`. The first such call is the escalation."""
+    if known is None:
+        return None
     key, blocked = refusals.make_blocked_key(cause), refusals.make_blocked_attempt(known, context.digest)
-    ttl = contract.find_ttl(context.came.conversation, context.counted_by)
-    recorded = await context.services.store.fail(key, blocked, ttl)
-    standing = refusals.read_standing(key, recorded.episode, context.counted_by.attempts)
-    known = replace(known, attempt=standing)
+    recorded = await store.fail(key, blocked, contract.find_ttl(context.came.conversation, policy))
+    known = replace(known, attempt=refusals.read_standing(key, recorded.episode, policy.attempts))
     record_result(context.record, known, "refused")
-    if recorded.episode.failed == 1:
+    if recorded.episode.failed == 1:  # the first such call is the escalation
         _escalate(context, known)
     return known
 
@@ -105,15 +87,10 @@ def _escalate(context: CallContext, result: ToolResult) -> None:
     context.services.escalated(result, context.record)
 
 
-def _are_tool_errors_counted(context: CallContext) -> bool:
-    """Whether the tool's own errors are remembered: not for a conversation without an id."""
-    return context.policy is not None and context.came.conversation.rung is not Rung.ADDRESS
-
-
 async def count_tool_error(context: CallContext, failure: Failure) -> None:
     """Remembers an error of the tool itself: of the same call, and of all its calls where those have a budget."""
     store, policy = context.services.store, context.policy
-    if policy is None or context.report_only or not _are_tool_errors_counted(context):
+    if policy is None or context.report_only or not context.counts_tool_errors:
         return
     errors, budget = refusals.make_tool_errors_key(context.key), policy.attempts.tool_errors
     error = FailedAttempt(context.digest, write_tool_error(failure))
@@ -155,7 +132,7 @@ async def refuse_unread_call(
     """The answer to a call whose arguments could not be read, although its tool is known; counted like any other."""
     context = open_context(call, call_route, services, record)
     record_call(context)
-    if has_failed_before(context):
+    if context.has_failed_before():
         recalled = await recall_failures(context)
         if isinstance(recalled, ToolResult):
             return recalled
@@ -210,7 +187,8 @@ def check_answer(
 def hand_on_error(context: CallContext, approved: ApprovedCall, reply: UpstreamReply, failure: Failure) -> Delivered:
     """The tool's own error, untouched: it neither raises the attempts nor ends them, and takes no slot of a cap."""
     record_tool_error(context.record, failure)
-    return Delivered(reply, approved.repairs, approved.checked.warnings, failed=True, limits=_limits_of(context.policy))
+    limits = FeedbackLimits() if context.policy is None else context.policy.feedback
+    return Delivered(reply, approved.repairs, approved.checked.warnings, failed=True, limits=limits)
 
 
 async def deliver_answer(
@@ -218,66 +196,15 @@ async def deliver_answer(
 ) -> Delivered:
     """The tool answered: the attempts of this call are over, and a container that was called is expanded. `tool` is the
     policy of the tool that was called."""
-    policy = context.policy
-    ended = await context.services.store.clear(context.key) if _ends_attempts(context, approved, reply) else None
-    event = "" if policy is None or policy.container is None else await _expand(context, approved.checked)
-    return _make_delivered(context, approved, reply, tool, ended, event)
-
-
-def deliver_now(
-    context: CallContext, approved: ApprovedCall, reply: UpstreamReply, tool: ToolPolicy | None
-) -> Delivered | None:
-    """The same as `deliver_answer`; None where the store has to be told."""
-    policy = context.policy
-    if (policy is not None and policy.container is not None) or _ends_attempts(context, approved, reply):
-        return None
-    return _make_delivered(context, approved, reply, tool, None, "")
-
-
-def _ends_attempts(context: CallContext, approved: ApprovedCall, reply: UpstreamReply) -> bool:
-    """Whether a delivery ends attempts that may be remembered. A misused container ends none, being one."""
-    ends = reply.status < 300 and approved.event != "auto_expanded"
-    return ends and context.services.store.is_known(context.key)
-
-
-def _make_delivered(
-    context: CallContext,
-    approved: ApprovedCall,
-    reply: UpstreamReply,
-    tool: ToolPolicy | None,
-    ended: Episode | Ending | None,
-    event: str,
-) -> Delivered:
-    checked, repairs, corrections = approved.checked, approved.repairs, approved.corrections
-    outcome = "corrected" if corrections else "repaired" if repairs else "delivered"
-    attempt = _attempt_after(ended, context.counted_by) if isinstance(ended, Episode) else None
-    is_misuse = approved.event == "auto_expanded"
-    warnings = (container.LEFT_OUT, *checked.warnings) if is_misuse else checked.warnings
-    record_delivery(context.record, outcome if checked.enforced else "delivered", ended, event)
-    if not checked.enforced:
-        return Delivered(reply, (), warnings, attempt=attempt, limits=_limits_of(tool))
-    if tool is not None and context.services.corrector is not None:
-        reply = context.services.corrector.note_delivery(checked, reply, tool, context.call_route)
-    if tool is not None and tool.wrap_success:
-        reply = wrap_answer(reply, warnings, tool.feedback)
-    return Delivered(reply, repairs, warnings, corrections=corrections, attempt=attempt, limits=_limits_of(tool))
-
-
-def _limits_of(policy: ToolPolicy | None) -> FeedbackLimits:
-    return FeedbackLimits() if policy is None else policy.feedback
-
-
-def _attempt_after(ended: Episode, policy: ToolPolicy | UnknownTool) -> Attempt | None:
-    """Which try a delivered call was, where earlier ones failed."""
-    return Attempt(ended.count + 1, policy.attempts.max_attempts) if ended.count else None
-
-
-async def _expand(context: CallContext, checked: CheckedCall) -> str:
-    """Remembers that a container was expanded, where it was; gives the word for it, or ''."""
-    group = None if context.policy is None else context.policy.container
-    if context.policy is None or group is None or checked.call.tool != context.call.tool:
-        return ""
-    if group.require_expansion:
-        key = container.make_expansion_key(context.call.conversation, group.name)
-        await context.services.store.reserve(key, container.MOST_EXPANSIONS, context.policy.attempts.ttl)
-    return "expanded"
+    policy, store = context.policy, context.services.store
+    ended, event = None, ""
+    # A misused container ends no attempts, being one.
+    if reply.status < 300 and approved.event != "auto_expanded" and store.is_known(context.key):
+        ended = await store.clear(context.key)
+    group = None if policy is None else policy.container
+    if policy is not None and group is not None and approved.checked.call.tool == context.call.tool:
+        event = "expanded"
+        if group.require_expansion:
+            key = container.make_expansion_key(context.call.conversation, group.name)
+            await store.reserve(key, container.MOST_EXPANSIONS, policy.attempts.ttl)
+    return make_delivered(context, approved, reply, tool, ended, event)

@@ -16,32 +16,34 @@ from proxy.call.context import (
     CallContext,
     PendingFailure,
     approve_call,
+    make_request,
     open_context,
     record_call,
     record_refusal,
 )
-from proxy.call.correction import correct_call, may_correct
-from proxy.call.hooks import admit_call, deliver_by_hooks, tell_decision, tell_outcome
 from proxy.call.judging import Judged, judge_call
-from proxy.call.limits import send_within_cap, send_within_limits
+from proxy.call.optional import (
+    admit_call,
+    correct_call,
+    deliver_by_hooks,
+    may_correct,
+    send_within_cap,
+    send_within_limits,
+    tell_outcome,
+)
 from proxy.call.outcome import (
     check_answer,
     count_tool_error,
     deliver_answer,
     hand_on_error,
-    has_failed_before,
     recall_failures,
     refuse_call,
 )
-from proxy.core.contract import container
 from proxy.core.contract.policy import ToolPolicy
-from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import Delivered, Failure, Outcome, Reject, ToolCall, ToolResult, UpstreamReply
-from proxy.interfaces import CallRecord, CallRoute, Services, UpstreamRequest
+from proxy.interfaces import CallRecord, CallRoute, Services
 from proxy.upstream.faults import close_body
-from proxy.upstream.resending import FailedSend, FirstSend, send_with_backoff
-
-_JSON = (("Content-Type", "application/json"),)
+from proxy.upstream.sending import FailedSend, FirstSend, send_with_backoff
 
 
 def run_call(
@@ -65,7 +67,7 @@ async def _run(context: CallContext) -> Outcome:
     services = context.services
     if context.call_route.calls is not None and (denied := context.call_route.refuse_hidden(context.call.tool)):
         return await refuse_call(context, PendingFailure(denied, "refused", context.opening))
-    if has_failed_before(context):
+    if context.has_failed_before():
         recalled = await recall_failures(context)
         if isinstance(recalled, ToolResult):
             return recalled
@@ -110,7 +112,9 @@ async def follow_verdict(
         judged = await judged
     seconds, decision = services.clock.now() - started, judged.decision
     if services.hooks is not None:
-        decision = await tell_decision(services.hooks, context, decision)
+        failure = await services.hooks.after_decision(context.call, decision, context.call_route, context.record)
+        if failure is not None and not isinstance(decision, Reject):  # a required hook failed
+            decision = Reject(failure)
     if isinstance(decision, Reject):
         record_refusal(context, judged.container_event, seconds)
         return PendingFailure(decision.failure, "refused", context.opening)
@@ -125,8 +129,9 @@ async def follow_verdict(
             return PendingFailure(failure, "refused", approved.repairs)
     unlimited = services.limiter is None or context.report_only
     send = send_call if unlimited else partial(send_within_limits, send=send_call)
-    uncapped = policy is None or policy.cap.limit is None or context.report_only
-    return await (send(context, approved) if uncapped else send_within_cap(context, approved, policy, send))
+    if policy is None or policy.cap.limit is None or context.report_only:
+        return await send(context, approved)
+    return await send_within_cap(context, approved, policy, send)
 
 
 # --- the way to the tool ----------------------------------------------------------------------------------------------
@@ -184,16 +189,3 @@ async def _check_and_deliver(
     if tool is not None and tool.answer is not None and (unfit := check_answer(context, tool.answer, answer)):
         return PendingFailure(unfit, "tool_error", approved.repairs)
     return await deliver_answer(context, approved, answer, tool)
-
-
-def make_request(context: CallContext, approved: ApprovedCall) -> UpstreamRequest | UpstreamReply:
-    """Makes the request for a checked call, or the proxy's own answer: a container's functions, or on a route without
-    an upstream the checked arguments."""
-    policy, checked = context.policy, approved.checked
-    group = policy.container if policy is not None and policy.tool == checked.call.tool else None
-    if group is not None and group.expand == "proxy":
-        shown = container.make_expansion(group, approved.event == "auto_expanded", checked.value)
-        return UpstreamReply(200, _JSON, dumps(shown))
-    if policy is not None and policy.answers_here is not None and policy.tool == checked.call.tool:
-        return UpstreamReply(200, _JSON, dumps(policy.answers_here(checked.value)))
-    return context.call_route.request(checked) or UpstreamReply(200, _JSON, checked.arguments or b"{}")

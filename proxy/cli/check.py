@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from proxy.cli.check_formats import WRITERS, CheckReport
-from proxy.cli.options import HelpText, add_header_option
+from proxy.cli.options import add_header_option
+from proxy.extensions import find_live, list_summaries, load_place
 
 if TYPE_CHECKING:
     from proxy.config.load import Loaded
     from proxy.config.mistakes import Mistake
+    from proxy.routing import RouteTable
 
 EXIT_DRIFT = 1
 EXIT_MISTAKES = 2
@@ -54,7 +56,6 @@ def register(subparsers: Any) -> None:
         description="Reads a config with all the files it names, compiles every schema, and says what is wrong or what "
         "would be served.",
         epilog=_EPILOG,
-        formatter_class=HelpText,
     )
     config = parser.add_mutually_exclusive_group(required=True)
     config.add_argument("path", nargs="?", metavar="CONFIG", help="the config file, such as config.yaml")
@@ -80,7 +81,6 @@ def register(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Checks the config of `args` and prints what was found; gives the exit code, which no format changes."""
-
     if args.format in ("sarif", "github") and args.digest:
         print("check: --digest is printed as text or with --format json", file=sys.stderr)
         return EXIT_MISTAKES
@@ -92,7 +92,11 @@ def run(args: argparse.Namespace) -> int:
         report.differences = compare_judges(loaded)
         report.exit_code = max(report.exit_code, EXIT_DRIFT * bool(report.differences))
     if loaded is not None and args.live:
-        report.exit_code = max(report.exit_code, _check_live(report, args))
+        row = find_live()
+        if row.is_installed:
+            report.exit_code = max(report.exit_code, load_place(row.live)(report, args))
+        else:
+            report.problem, report.exit_code = f"check: --live {row.absence}", EXIT_MISTAKES
     if args.format == "text":
         _print_text(report, loaded, args)
     elif text := WRITERS[args.format](replace(report, notes=[]) if args.quiet else report):
@@ -104,17 +108,22 @@ def _read(report: CheckReport, args: argparse.Namespace) -> Loaded | None:
     """Reads the config and puts what it serves into the report, or its mistakes and None."""
     from proxy.config.load import load
     from proxy.config.mistakes import ConfigError
+    from proxy.routing import build_routes
 
     try:
         loaded = load(report.path, os.environ, config_only=args.config_only)
-        if loaded.config.hooks and not args.config_only and (mistakes := _check_hooks(loaded)):
-            raise ConfigError(mistakes)
+        if loaded.config.hooks and not args.config_only:
+            from proxy.server import check_hooks  # the serving code is needed only for hooks
+
+            if mistakes := check_hooks(loaded):
+                raise ConfigError(mistakes)
     except ConfigError as error:
         report.mistakes = tuple(_make_relative(mistake, report.path) for mistake in error.mistakes)
         report.exit_code = EXIT_MISTAKES
         return None
-    report.notes = list_notes(loaded)
-    report.served = show_served(loaded)
+    table = build_routes(loaded.config)
+    report.notes = _list_notes(loaded, table)
+    report.served = _show_served(loaded, table)
     return loaded
 
 
@@ -149,27 +158,8 @@ def _make_relative(mistake: Mistake, path: str) -> Mistake:
     return replace(mistake, file=os.path.relpath(Path(path).parent / mistake.file))
 
 
-def _check_live(report: CheckReport, args: argparse.Namespace) -> int:
-    """Asks the sources of imported tools and puts what has changed into the report; gives the exit code for that."""
-    from proxy.extensions import find_live, load_place
-
-    row = find_live()
-    if not row.is_installed:
-        report.problem = f"check: --live {row.absence}"
-        return EXIT_MISTAKES
-    return int(load_place(row.live)(report, args))
-
-
-def _check_hooks(loaded: Loaded) -> list[Mistake]:
-    """The mistakes of the hooks; imports the serving code only where there are hooks."""
-    from proxy.server import check_hooks
-
-    return check_hooks(loaded)
-
-
 def summarize(loaded: Loaded, name: str) -> list[str]:
     """What a config serves, in lines: routes with their tools and where they lead, then what is worth knowing."""
-    from proxy.extensions import list_summaries, load_place
     from proxy.routing import build_routes
 
     table = build_routes(loaded.config)
@@ -180,31 +170,27 @@ def summarize(loaded: Loaded, name: str) -> list[str]:
         listed = route.learn is not None and not route.operations
         judged = "what its server lists" if listed else ", ".join(route.tools or route.operations) or "anything"
         methods = ",".join(sorted(route.methods))
-        lines.append(f"  {methods:<6} {route.path:<{width}}  {route.kind:<11}  {judged} -> {_describe_goal(route)}")
+        goal = f"{route.upstream}{route.upstream_path}" if route.upstream else "answered here"
+        lines.append(f"  {methods:<6} {route.path:<{width}}  {route.kind:<11}  {judged} -> {goal}")
     lines += [
         f"  {','.join(left.methods):<6} {left.path:<{width}}  {'refused':<11}  {left.why}"
         for left in loaded.config.left_out
     ]
     keys = {key for route in loaded.config.routes for key in route.policy.added} | loaded.config.sections.keys()
     lines += [line for place in list_summaries(keys) for line in load_place(place)(loaded.config)]
-    return lines + [f"note: {note}" for note in list_notes(loaded)]
+    return lines + [f"note: {note}" for note in _list_notes(loaded, table)]
 
 
-def list_notes(loaded: Loaded) -> list[str]:
+def _list_notes(loaded: Loaded, table: RouteTable) -> list[str]:
     """What is worth knowing about a usable config."""
-    from proxy.routing import build_routes
-
     notes = list(loaded.config.notes)
-    table = build_routes(loaded.config)
     if unjudged := [f"'{route.name}'" for route in table.routes if route.forwards_unjudged_query]:
         notes.append(f"query strings reach the tool unjudged on {', '.join(unjudged)} (`query: refuse` takes none)")
     return notes
 
 
-def show_served(loaded: Loaded) -> dict[str, Any]:
+def _show_served(loaded: Loaded, table: RouteTable) -> dict[str, Any]:
     """What a usable config serves, as `schemas/verbs/check.schema.json` has it."""
-    from proxy.routing import build_routes
-
     return {
         "files_digest": loaded.files_digest,
         "routes": [
@@ -216,16 +202,12 @@ def show_served(loaded: Loaded) -> dict[str, Any]:
                 "tools": list(route.tools or route.operations),
                 "upstream": route.upstream or None,
             }
-            for route in build_routes(loaded.config).routes
+            for route in table.routes
         ],
         "left_out": [
             {"path": left.path, "methods": list(left.methods), "why": left.why} for left in loaded.config.left_out
         ],
     }
-
-
-def _describe_goal(route: Any) -> str:
-    return f"{route.upstream}{route.upstream_path}" if route.upstream else "answered here"
 
 
 def _count(number: int, word: str) -> str:

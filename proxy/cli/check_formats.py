@@ -1,4 +1,5 @@
-"""What `check` found, for programs: one JSON object, SARIF 2.1.0, or workflow commands of GitHub Actions.
+"""What `check` found, for programs: one JSON object, SARIF 2.1.0, or workflow commands of GitHub Actions; and how other
+verbs say in JSON that a config cannot be used.
 
 `CheckReport` holds everything found. Each writer takes one and gives the whole text for standard output.
 `schemas/verbs/check.schema.json` describes the JSON object.
@@ -7,7 +8,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -59,10 +61,6 @@ class _Finding:
     column: int = 1
     where: str = ""
 
-    @property
-    def level(self) -> str:
-        return _RULES[self.rule][0]
-
 
 def _list_findings(report: CheckReport) -> Iterator[_Finding]:
     """Everything found; what has no line of its own stands at the first line of the config."""
@@ -95,8 +93,18 @@ def write_json(report: CheckReport) -> str:
 
 def show_mistake(mistake: Mistake) -> dict[str, Any]:
     """A mistake as a JSON object, of one shape in the output of every verb."""
-    names = ("file", "line", "column", "where", "message", "hint")
-    return {name: getattr(mistake, name) for name in names}
+    return {name: getattr(mistake, name) for name in ("file", "line", "column", "where", "message", "hint")}
+
+
+def print_unusable(form: str, message: str, mistakes: Iterable[Mistake] = ()) -> int:
+    """Prints why nothing can be done and gives the exit code: `message` to stderr, or for the format `json` an object
+    with it and the mistakes of the config to stdout."""
+    if form == "json":
+        told = {"message": message, "mistakes": [show_mistake(mistake) for mistake in mistakes]}
+        print(json.dumps({"error": told}, ensure_ascii=False))
+    else:
+        print(message, file=sys.stderr)
+    return 2
 
 
 # --- SARIF ------------------------------------------------------------------------------------------------------------
@@ -122,48 +130,38 @@ def write_sarif(report: CheckReport) -> str:
 
 def _write_result(found: _Finding, index: int) -> dict[str, Any]:
     region = {"startLine": found.line, "startColumn": found.column}
-    location: dict[str, Any] = {
-        "physicalLocation": {"artifactLocation": {"uri": _write_uri(found.file)}, "region": region}
-    }
+    # A colon of a relative path is encoded too, since it would end a scheme.
+    path = Path(found.file)
+    uri = path.as_uri() if path.is_absolute() else quote(path.as_posix(), safe="/")
+    location: dict[str, Any] = {"physicalLocation": {"artifactLocation": {"uri": uri}, "region": region}}
     if found.where:
         location["logicalLocations"] = [{"fullyQualifiedName": found.where}]
     return {
         "ruleId": found.rule,
         "ruleIndex": index,
-        "level": found.level,
+        "level": _RULES[found.rule][0],
         "message": {"text": found.message},
         "locations": [location],
     }
 
 
-def _write_uri(file: str) -> str:
-    """A file's path as a URI reference: an absolute path as `file://`, a relative one percent-encoded. A colon is
-    encoded too, since it would end a scheme."""
-    path = Path(file)
-    return path.as_uri() if path.is_absolute() else quote(path.as_posix(), safe="/")
-
-
 # --- workflow commands ------------------------------------------------------------------------------------------------
 def write_github(report: CheckReport) -> str:
     """The report as workflow commands of GitHub Actions, one line each; an empty text where nothing was found."""
-    lines = [
-        f"::{_COMMANDS[found.level]} file={_escape_property(found.file)},line={found.line},col={found.column},"
-        f"title=toolcall-proxy {found.rule}::{_escape_data(found.message)}"
-        for found in _list_findings(report)
-    ]
+    lines = []
+    for found in _list_findings(report):
+        file = _escape(found.file).replace(":", "%3A").replace(",", "%2C")  # as `escapeProperty` of actions/toolkit
+        place = f"file={file},line={found.line},col={found.column}"
+        title = f"title=toolcall-proxy {found.rule}"
+        lines.append(f"::{_COMMANDS[_RULES[found.rule][0]]} {place},{title}::{_escape(found.message)}")
     if report.problem:
-        lines.append(f"::error title=toolcall-proxy::{_escape_data(report.problem)}")
+        lines.append(f"::error title=toolcall-proxy::{_escape(report.problem)}")
     return "\n".join(lines)
 
 
-def _escape_data(text: str) -> str:
+def _escape(text: str) -> str:
     """A command's message, escaped as the runner reads it (actions/toolkit, `escapeData`)."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _escape_property(text: str) -> str:
-    """A command's property, escaped as the runner reads it (actions/toolkit, `escapeProperty`)."""
-    return _escape_data(text).replace(":", "%3A").replace(",", "%2C")
 
 
 WRITERS: Final = {"json": write_json, "sarif": write_sarif, "github": write_github}

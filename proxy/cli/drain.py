@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from proxy.cli.operator_port import TOKEN_VARIABLE, OperatorPort, add_operator_arguments, write_refusal
-from proxy.cli.options import HelpText
 
 EXIT_NOT_DRAINED: Final = 1
 EXIT_USAGE: Final = 2
@@ -47,7 +46,6 @@ def register(subparsers: Any) -> None:
         help="let a running proxy finish its calls (a preStop hook)",
         description="Tells a running proxy to drain and waits until no call is under way. The proxy does not end.",
         epilog=EPILOG,
-        formatter_class=HelpText,
     )
     verb.add_argument("--seconds", metavar="N", type=float, help="drain this long instead of what the config says")
     verb.add_argument(
@@ -81,12 +79,10 @@ def run(args: argparse.Namespace) -> int:
                 return EXIT_NOT_DRAINED
             time.sleep(_LOOK_EVERY)
             state = _ask(port, "GET")
-    except OSError as error:
-        told = f"{error.strerror or error}  (is the proxy running, and is this its operator's port, `admin.listen`?)"
-        print(f"drain: {args.admin}: {told}", file=sys.stderr)
-        return EXIT_NOT_DRAINED
-    except (http.client.HTTPException, ValueError) as error:
-        print(f"drain: {args.admin}: {error}", file=sys.stderr)
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        told = getattr(error, "strerror", None) or str(error)
+        hint = "  (is the proxy running, and is this its operator's port, `admin.listen`?)"
+        print(f"drain: {args.admin}: {told}{hint if isinstance(error, OSError) else ''}", file=sys.stderr)
         return EXIT_NOT_DRAINED
     print("drained")
     return 0
@@ -105,7 +101,7 @@ def _read_token(config: str) -> str:
         token = admin.get("token") if isinstance(admin, dict) else None
     except (OSError, ValueError, ConfigError):
         return ""
-    read = Substitution(os.environ, Path.read_bytes, path.parent, lambda _: False, lambda _: True).apply(token, [])
+    read = Substitution(os.environ, Path.read_bytes, path.parent).apply(token, [])
     return reveal(read) if isinstance(read, str) else ""
 
 

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Self
+from contextlib import ExitStack
 
 from proxy.adapters import ADAPTERS, find_adapter
 from proxy.adapters.base import CallShape
-from proxy.call.dry_upstream import Nowhere
 from proxy.call.run import run_call
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.json.jsontext import format_pointer, parse
@@ -32,6 +30,7 @@ from proxy.core.model.values import (
     ToolResult,
 )
 from proxy.interfaces import CallRecord, Services
+from proxy.routing.dry_run import Nowhere
 from proxy.state import make_store
 
 
@@ -65,17 +64,12 @@ class ForwardedCall:
 Verdict = ForwardedCall | ToolResult
 
 
-class DryRun:
+class DryRun(ExitStack):
     """Decides calls one after the other, each as the first of its conversation. A context manager."""
 
-    def __enter__(self) -> Self:
-        self._runner = asyncio.Runner()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._runner.close()
+    def __init__(self) -> None:
+        super().__init__()
+        self._runner = self.enter_context(asyncio.Runner())
 
     def judge(self, request: RawRequest, adapter: str, shape: CallShape, tools: Mapping[str, ToolPolicy]) -> Verdict:
         """The result of a request: accepted, or refused with an answer. Not for passthrough routes."""

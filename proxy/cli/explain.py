@@ -7,14 +7,11 @@ import os
 import sys
 from typing import TYPE_CHECKING, Final
 
-from proxy.cli.options import HelpText
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from proxy.core.check.validation import Check
     from proxy.core.contract.policy import ToolPolicy
-    from proxy.core.schema.nodes import Node
 
 # The most characters of a schema shown after its place.
 _WIDEST: Final = 100
@@ -40,7 +37,6 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="Prints, for each tool of a route, the repair rules that are on and the code generated from its "
         "schema, with the place in the schema above each part.",
         epilog=EPILOG,
-        formatter_class=HelpText,
     )
     verb.add_argument("-c", "--config", required=True, metavar="CONFIG", help="the config file")
     verb.add_argument("-r", "--route", required=True, metavar="ROUTE", help="the route's name or path")
@@ -55,11 +51,10 @@ def run(args: argparse.Namespace) -> int:
     from proxy.routing import build_routes
 
     try:
-        table = build_routes(load(args.config, os.environ).config)
+        found = find_checking_target(build_routes(load(args.config, os.environ).config), args.route)
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2
-    found = find_checking_target(table, args.route)
     if isinstance(found, str):
         print(f"explain: {found}", file=sys.stderr)
         return 2
@@ -71,8 +66,7 @@ def run(args: argparse.Namespace) -> int:
         return 2
     for name in [wanted] if wanted is not None else route.tools:
         print(f"# === route {route.name}, tool {name}")
-        for part in _explain_tool(route.tools[name]):
-            print(part)
+        print(*_explain_tool(route.tools[name]), sep="\n")
     return 0
 
 
@@ -92,22 +86,20 @@ def _explain_tool(policy: ToolPolicy) -> Iterator[str]:
 
 
 def _add_keywords(check: Check, code: str) -> str:
-    """The code, with the keywords of the schema appended to each comment that names a place in it."""
-    said = {node.uri: _write_keywords(node) for node in check.schemas.nodes()}
+    """The code, with the keywords of the schema that hold no subschemas appended to each comment that names a place in
+    it, as shortened JSON."""
+    from proxy.core.json.jsontext import dumps
+    from proxy.core.schema.drafts import LISTS, MAPS, SINGLE
+
+    elsewhere = {*LISTS, *MAPS, *SINGLE, "description", "title"}
+    said: dict[str, str] = {}
+    for node in check.schemas.nodes():
+        own = {keyword: item for keyword, item in node.keywords.items() if keyword not in elsewhere}
+        text = dumps(own).decode() if own else ""
+        said[node.uri] = text if len(text) <= _WIDEST else text[:_WIDEST] + " ..."
     lines = []
     for line in code.splitlines():
         head, mark, uri = line.partition("# ")
         words = said.get(uri, "") if mark and not head.strip() else ""
         lines.append(f"{line}: {words}" if words else line)
     return "\n".join(lines) + "\n" if lines else ""
-
-
-def _write_keywords(node: Node) -> str:
-    """The keywords of a node that hold no subschemas, as shortened JSON."""
-    from proxy.core.json.jsontext import dumps
-    from proxy.core.schema.nodes import LISTS, MAPS, SINGLE
-
-    elsewhere = {*LISTS, *MAPS, *SINGLE, "description", "title"}
-    own = {keyword: item for keyword, item in node.keywords.items() if keyword not in elsewhere}
-    text = dumps(own).decode() if own else ""
-    return text if len(text) <= _WIDEST else text[:_WIDEST] + " ..."

@@ -45,12 +45,15 @@ class OperatorPort:
         """Status and JSON object of an answer, {} for any other text. Raises OSError where nobody answers."""
         connection = self._connect(_ANSWER_WITHIN)
         try:
-            text = None if body is None else json.dumps(body)
-            connection.request(
-                method, path, text, {**self._headers, **({"Content-Type": "application/json"} if text else {})}
-            )
+            kind = {} if body is None else {"Content-Type": "application/json"}
+            connection.request(method, path, None if body is None else json.dumps(body), {**self._headers, **kind})
             answer = connection.getresponse()
-            return answer.status, _read_mapping(answer.read())
+            text = answer.read()
+            try:
+                found = json.loads(text)
+            except ValueError:
+                found = None
+            return answer.status, found if isinstance(found, dict) else {}
         finally:
             connection.close()
 
@@ -79,15 +82,6 @@ def write_refusal(status: int, found: dict[str, Any]) -> str:
         f"{said}: name its file with --token-file, or put it into {TOKEN_VARIABLE} (after `demo` or `make run` it "
         "stands behind `#k=` in the console's link)"
     )
-
-
-def _read_mapping(text: bytes) -> dict[str, Any]:
-    """The JSON object in a text; an empty one for any other text."""
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 class _UnixConnection(http.client.HTTPConnection):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from proxy.cli.options import HelpText
-
 EPILOG: Final = """\
 examples:
   toolcall-proxy schema > config.schema.json
@@ -25,7 +23,6 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="print the JSON Schema of the config, for editors",
         description="Prints the JSON Schema of the config: the same that the proxy itself reads a config by.",
         epilog=EPILOG,
-        formatter_class=HelpText,
     )
 
 

@@ -6,16 +6,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
-from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
 from proxy.core.check.validation import Check
 from proxy.core.explain.examples import make_full_example, make_minimal_example
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import JsonValue
-from proxy.core.second_judge.question import JOB, Opinion, SecondVerdict, make_question, unpack_opinion
-from proxy.offload.pool import Done, GaveUp, OffloadPool, Shared
-from proxy.second_opinion import MEMORY, SECONDS
+from proxy.core.second_judge.question import JOB, Opinion, SecondVerdict, unpack_opinion
+from proxy.offload.pool import Done, OffloadPool
+from proxy.second_opinion import MEMORY, SECONDS, share_question
 
 if TYPE_CHECKING:
     from proxy.config.load import Loaded
@@ -33,34 +32,22 @@ class SecondOpinions:
 
     def __init__(self) -> None:
         self._runner = asyncio.Runner()
-        self._pool: OffloadPool | None = None
+        self._pool = OffloadPool(size=1, memory=MEMORY)
 
     def __enter__(self) -> SecondOpinions:
         return self
 
-    def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
-        if self._pool is not None:
-            self._runner.run(self._pool.close())
+    def __exit__(self, *_: object) -> None:
+        self._runner.run(self._pool.close())
         self._runner.close()
 
-    def ask(self, check: Check, value: JsonValue) -> Opinion:
-        """Asks the second judge whether a value fits the schema of a check."""
-        question = Shared(make_question(check.schemas, formats=check.formats).text)
-        answer = self._runner.run(self._run(dumps(value), question))
-        if isinstance(answer, Done):
-            return unpack_opinion(answer.result)
-        return Opinion(SecondVerdict.CANNOT_TELL, reason=answer.limit.value)
-
-    async def _run(self, text: bytes, question: Shared) -> Done | GaveUp:
-        if self._pool is None:
-            self._pool = OffloadPool(size=1, memory=MEMORY)
-        return await self._pool.run(JOB, text, question, seconds=SECONDS)
-
     def find_difference(self, check: Check, value: JsonValue) -> Opinion | None:
-        """The second judge's opinion where it differs from the check's verdict; otherwise None."""
-        opinion = self.ask(check, value)
+        """The second judge's opinion where it differs from the check's verdict; None where both agree or it cannot
+        tell."""
+        answer = self._runner.run(self._pool.run(JOB, dumps(value), share_question(check), seconds=SECONDS))
+        if not isinstance(answer, Done):
+            return None
+        opinion = unpack_opinion(answer.result)
         if opinion.verdict is SecondVerdict.CANNOT_TELL:
             return None
         return opinion if (opinion.verdict is SecondVerdict.VALID) is not check.accepts(value) else None

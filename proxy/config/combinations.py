@@ -15,7 +15,6 @@ from proxy.config.files.secrets import reveal
 from proxy.config.mistakes import join_words, suggest_word
 from proxy.config.policies import Written
 from proxy.config.sections.top_level import NO_UPSTREAM
-from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Pointer
 from proxy.extensions import RELAY_KEYS, find_relay, find_route_kind, list_route_checks, load_place
 
@@ -41,75 +40,29 @@ _JUDGING: Final = (
 )  # fmt: skip
 
 
-@value_class
 class WrittenRoute:
-    """One route as written: its place in the config, its valid parts, its path and the parameters in it."""
+    """One route as written: its place in the config (`at`), its valid parts (`entry`) and its `path`.
 
-    at: Pointer
-    entry: Written
-    path: str
+    `name` is shown in logs and metrics. `protocol` is what its clients and its upstream speak; where `is_listed`, an
+    extension speaks it, and the server lists the tools. `relay_key` is the key by which an extension answers its
+    requests, '' without one; where it `passes`, everything is relayed. `upstream` is a name, `none`, or ''. `path_at`
+    is where the path is written; `parameters` are the names in braces in it, and `upstream_path` may have them.
+    """
 
-    @property
-    def passes(self) -> bool:
-        """Whether the route relays everything."""
-        return bool(self.entry.get("passthrough") or self.entry.get("relay") or self.relay_key)
-
-    @property
-    def relay_key(self) -> str:
-        """The key by which an extension answers the route's requests; '' without one."""
-        return next((key for key in RELAY_KEYS if key in self.entry), "")
-
-    @property
-    def protocol(self) -> str:
-        """What the route's clients and its upstream speak."""
-        return reveal(self.entry.get("protocol", "http"))
-
-    @property
-    def is_listed(self) -> bool:
-        """Whether an extension speaks the route's protocol, so that its server lists the tools."""
-        return find_route_kind(self.protocol) is not None
-
-    @property
-    def name(self) -> str:
-        """The route's name in logs and metrics."""
-        return reveal(self.entry.get("name", self.path))
-
-    @property
-    def upstream(self) -> str:
-        """The name of the route's upstream, `none`, or ''."""
-        return reveal(self.entry.get("upstream", ""))
-
-    @property
-    def upstream_path(self) -> str:
-        """The path sent upstream, with its parameters in braces."""
-        return reveal(self.entry.get("upstream_path", self.path))
-
-    @property
-    def methods(self) -> tuple[str, ...]:
-        """The methods that the route accepts."""
+    def __init__(self, at: Pointer, entry: Written, path: str) -> None:
+        self.at, self.entry, self.path = at, entry, path
+        self.path_at: Pointer = (*at, "path") if "path" in entry else at
+        self.parameters = find_parameters(path)
+        self.name = reveal(entry.get("name", path))
+        self.protocol = reveal(entry.get("protocol", "http"))
+        self.upstream = reveal(entry.get("upstream", ""))
+        self.upstream_path = reveal(entry.get("upstream_path", path))
+        self.relay_key = next((key for key in RELAY_KEYS if key in entry), "")
+        self.passes = bool(entry.get("passthrough") or entry.get("relay") or self.relay_key)
         kind = find_route_kind(self.protocol)
-        if kind is not None:
-            return kind.methods
+        self.is_listed = kind is not None
         usual = _RELAYED_METHODS if self.relay_key else ("POST",)
-        return tuple(map(reveal, self.entry.get("methods", usual)))
-
-    @property
-    def path_at(self) -> Pointer:
-        """The place where the path is written."""
-        return (*self.at, "path") if "path" in self.entry else self.at
-
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        """The names in braces of its path, in order."""
-        return find_parameters(self.path)
-
-
-def takes_operation(context: Context, route: WrittenRoute) -> bool:
-    """Whether the route's requests are those of an HTTP operation."""
-    tool = context.mapping("tools", reveal(route.entry.get("tool", "")))
-    schema = route.entry.get("schema", tool.get("schema"))
-    described = isinstance(schema, dict) and isinstance(schema.get("openapi"), str)
-    return "tool" in route.entry and ("request" in tool or described)
+        self.methods: tuple[str, ...] = kind.methods if kind else tuple(map(reveal, entry.get("methods", usual)))
 
 
 def find_parameters(path: str) -> tuple[str, ...]:
@@ -143,8 +96,12 @@ def _check_braces(path: str, at: Pointer, hint: str) -> Iterator[Finding]:
 
 
 def _check_methods(context: Context, route: WrittenRoute) -> Iterator[Finding]:
+    tool = context.mapping("tools", reveal(route.entry.get("tool", "")))
+    schema = route.entry.get("schema", tool.get("schema"))
+    is_described = isinstance(schema, dict) and isinstance(schema.get("openapi"), str)
+    takes_operation = "tool" in route.entry and ("request" in tool or is_described)
+    known = _OPERATION_METHODS if takes_operation else _CALL_METHODS
     for index, method in enumerate(route.methods):
-        known = _OPERATION_METHODS if takes_operation(context, route) else _CALL_METHODS
         if not route.passes and not route.is_listed and method not in known:
             hint = "calls come by POST; relay other requests with `passthrough: true`"
             yield (*route.at, "methods", index), f"{method} carries no call", hint
@@ -169,13 +126,9 @@ def _check_finalising(_context: Context, route: WrittenRoute) -> Iterator[Findin
     """Finds keys about tools' answers on routes without a tool, and `finalize_output_retries` on routes with one."""
     if route.passes or not route.upstream:
         return
-    sends = route.upstream != NO_UPSTREAM
-    no_answer = "no tool answers here"
-    why = (
-        {"finalize_output_retries": "only a route with `upstream: none` finalises outputs"}
-        if sends
-        else {"response_schema": no_answer, "response_mode": no_answer}
-    )
+    why = dict.fromkeys(("response_schema", "response_mode"), "no tool answers here")
+    if route.upstream != NO_UPSTREAM:
+        why = {"finalize_output_retries": "only a route with `upstream: none` finalises outputs"}
     for key in why.keys() & route.entry.keys():
         yield (*route.at, key), f"`{key}` has no effect: {why[key]}", DROP_ONE
 
@@ -222,21 +175,13 @@ def _check_query(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
     if route.passes or "tool" in route.entry:
         return
     if "parameters" in route.entry and not route.is_listed:
-        yield (
-            (*route.at, "parameters"),
-            "`parameters` on a route of many tools",
-            "give the tool a route of its own",
-        )
+        at = (*route.at, "parameters")
+        yield at, "`parameters` on a route of many tools", "give the tool a route of its own"
     if reveal(route.entry.get("query", "")) in ("judge", "strict"):
         yield (*route.at, "query"), "nothing declares query parameters here", "say `query: refuse` or `forward`"
 
 
 CHECKS: Final[tuple[Check, ...]] = (
-    _check_path,
-    _check_methods,
-    _check_passthrough,
-    _check_finalising,
-    _check_tool,
-    _check_query,
+    _check_path, _check_methods, _check_passthrough, _check_finalising, _check_tool, _check_query,
     _check_upstream_path,
-)
+)  # fmt: skip

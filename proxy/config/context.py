@@ -6,10 +6,10 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from proxy.config.files.secrets import restore_written, reveal
-from proxy.config.files.source import ConfigSource, Files
+from proxy.config.files.source import ConfigSource, Files, describe_failure
 from proxy.config.files.structure import Structure, describe_section
 from proxy.config.mistakes import Mistake
 from proxy.config.model import RouteEntry, UpstreamConfig
@@ -26,7 +26,7 @@ class Context:
     folder: Path
     mistakes: list[Mistake] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    # Upstreams that sections of extensions use.
+    # Upstreams that routes and sections of extensions use.
     used_upstreams: set[str] = field(default_factory=set)
     # Whether secrets, and files outside the config's folder, may be missing.
     config_only: bool = False
@@ -56,10 +56,6 @@ class Context:
             if isinstance(entry, dict):
                 yield name, entry
 
-    def has_section(self, key: str) -> bool:
-        """Whether a top-level key is written, and known."""
-        return key in self.structure.value and (key,) not in self.structure.bad
-
     def names(self, section_name: str) -> tuple[str, ...]:
         """Every name in a section, invalid entries included: a reference to one of them is not unknown."""
         value = self.structure.value.get(section_name)
@@ -77,58 +73,38 @@ def read_named_text(
     try:
         return files.text(context.folder / reveal(name)).decode()
     except (OSError, ValueError) as error:
-        reason = "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else _describe_reason(error)
-        context.mistake(at, f"cannot read {restore_written(name)}: {reason}", hint)
+        context.mistake(at, f"cannot read {restore_written(name)}: {describe_failure(error)}", hint)
         return None
 
 
-def _describe_reason(error: OSError | ValueError) -> str:
-    return getattr(error, "strerror", None) or str(error)
-
-
-class ReadSection(Protocol):
-    """Reads the section of an extension from a config that has it. Mistakes are recorded in `context`."""
-
-    def __call__(self, context: Context, files: Files, upstreams: Mapping[str, UpstreamConfig], /) -> Any:
-        """What the section says; `Config.sections` keeps it under the section's key."""
-
-
 def read_sections(context: Context, files: Files, upstreams: Mapping[str, UpstreamConfig]) -> dict[str, Any]:
-    """What the sections of extensions say, by key. An extension is imported for a config that has a section of it."""
-    written = [(key, place) for row in EXTENSIONS for key, place in row.sections.items() if context.has_section(key)]
-    readers: list[tuple[str, ReadSection]] = [(key, load_place(place)) for key, place in written]
-    return {key: read(context, files, upstreams) for key, read in readers}
+    """What the sections of extensions say, by key. An extension is imported for a config that has a section of it, and
+    records the section's mistakes in `context`."""
+    structure = context.structure
+    return {
+        key: load_place(place)(context, files, upstreams)
+        for row in EXTENSIONS
+        for key, place in row.sections.items()
+        if key in structure.value and (key,) not in structure.bad
+    }
 
 
-class CheckKeys(Protocol):
-    """Checks what an extension's keys say together with the rest of a config in which one of them is written."""
-
-    def __call__(self, context: Context, routes: tuple[RouteEntry, ...], /) -> None:
-        """Records mistakes and notes in `context`."""
-
-
-def _list_written_keys(context: Context) -> Iterator[str]:
-    """The keys of sections, those that `defaults`, tools and routes have, and those of their `limits`."""
-    value = context.structure.value
-    yield from value
-    for layers in ([value.get("defaults")], value.get("tools"), value.get("routes")):
-        for layer in _list_mappings(layers):
-            mcp = layer.get("mcp")
-            for each in (layer, *_list_mappings(mcp.get("tools") if isinstance(mcp, dict) else None)):
-                yield from each
-                yield from each["limits"] if isinstance(each.get("limits"), dict) else ()
-
-
-def _list_mappings(value: JsonValue) -> Iterator[Mapping[str, JsonValue]]:
+def list_mappings(value: JsonValue) -> Iterator[Mapping[str, JsonValue]]:
     """The mappings among the entries of a mapping or a list."""
     entries = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return (entry for entry in entries if isinstance(entry, dict))
 
 
 def check_added_keys(context: Context, routes: tuple[RouteEntry, ...]) -> None:
-    """Has each extension check its own keys."""
-    used = set(_list_written_keys(context))
+    """Has each extension of which a key is written check its own keys together with the rest of the config."""
+    # The keys of sections, those that `defaults`, tools and routes have, and those of their `limits`.
+    value = context.structure.value
+    used = set(value)
+    for layers in ([value.get("defaults")], value.get("tools"), value.get("routes")):
+        for layer in list_mappings(layers):
+            mcp = layer.get("mcp")
+            for each in (layer, *list_mappings(mcp.get("tools") if isinstance(mcp, dict) else None)):
+                used.update(each, each["limits"] if isinstance(each.get("limits"), dict) else ())
     for row in list_installed():
         if row.check and not used.isdisjoint(row.keys):
-            check: CheckKeys = load_place(row.check)
-            check(context, routes)
+            load_place(row.check)(context, routes)

@@ -15,37 +15,27 @@ from typing import Final
 from proxy.config.context import Context, check_added_keys, read_sections
 from proxy.config.files.masking import is_schema_place, may_hold_secret, redact_config
 from proxy.config.files.secrets import Substitution, Unresolved
-from proxy.config.files.source import ConfigSource, Files
+from proxy.config.files.source import Files, describe_failure
 from proxy.config.files.structure import check_structure, describe_section
 from proxy.config.mistakes import ConfigError, Mistake
 from proxy.config.model import Config, Policy, RouteEntry, ToolConfig, ToolSchema, UpstreamConfig
-from proxy.config.policies import merge_layers, name_scope
+from proxy.config.policies import check_auth, merge_layers, name_scope
 from proxy.config.routes import Routes
 from proxy.config.schemas import SchemaLoader
-from proxy.config.sections.access import check_auth
 from proxy.config.sections.network import read_listen, read_trusted
 from proxy.config.sections.top_level import (
     check_addresses,
     read_admin,
-    read_documents,
-    read_drain,
     read_headers,
-    read_hooks,
-    read_memory,
-    read_reload,
-    read_second_judge,
+    read_single_keys,
     read_state,
-    read_telemetry,
-    read_unknown_keywords,
     read_upstreams,
-    read_workers,
 )
 from proxy.config.tools import ToolReader, check_policy
 from proxy.core.contract.policy import Block, ByAddress, Mode
 from proxy.core.contract.spellings import JudgedPaths
 from proxy.core.json.jsontext import format_pointer
 from proxy.core.model.value_class import value_class
-from proxy.core.model.values import JsonValue
 
 # A segment of a path as other routers write templates: `:id`, `*`, `*rest`, `<id>`, `<int:id>`.
 _FOREIGN_TEMPLATE: Final = re.compile(r"(?::|\*\*?|<(?:\w+:)?)(?P<name>[^:>]*)>?")
@@ -75,56 +65,44 @@ def load(path: Path | str, environ: Mapping[str, str], *, config_only: bool = Fa
     ConfigError with every mistake, each with its line and column. With `config_only` secrets, variables and files
     outside the config's folder may be missing; such a config can be checked, but must not be served.
     """
-    files = Files()
+    path, files = Path(path), Files()
     try:
-        return _load(Path(path), environ, files, config_only)
+        context = _read_file(path, environ, files, config_only)
+        config = _read_config(context, files)
+        if context.mistakes:
+            raise ConfigError(context.mistakes)
     except ConfigError as error:
         error.seen = files.seen
         raise
-
-
-def _load(path: Path, environ: Mapping[str, str], files: Files, config_only: bool) -> Loaded:
-    source = _read(path, files)
-    value, problems = _resolve_references(source, environ, files, path.parent)
-    structure, mistakes = check_structure(source, value, frozenset(problem.path for problem in problems))
-    context = Context(source, structure, path.parent, config_only=config_only)
-    for problem in problems:
-        if not (problem.missing and config_only):
-            where = describe_section(source.value, problem.path)
-            context.mistakes.append(source.mistake(problem.path, where, problem.message, problem.hint))
-    context.mistakes += mistakes
-    config = _read_config(context, files)
-    if context.mistakes:
-        raise ConfigError(context.mistakes)
     return Loaded(config, files.read, files.digest, files.digest_within(path.parent), files.seen, files.secrets)
 
 
-def _read(path: Path, files: Files) -> ConfigSource:
+def _read_file(path: Path, environ: Mapping[str, str], files: Files, config_only: bool) -> Context:
+    """The file with its references resolved, compared with the published schema."""
     try:
-        return files.source(path, str(path))
+        source = files.source(path, str(path))
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ConfigError([Mistake(str(path), 1, 1, "", f"cannot read the config: {reason}")]) from None
-
-
-def _resolve_references(
-    source: ConfigSource, environ: Mapping[str, str], files: Files, folder: Path
-) -> tuple[JsonValue, list[Unresolved]]:
-    """The value with all references resolved, and those that could not be."""
+        message = f"cannot read the config: {describe_failure(error)}"
+        raise ConfigError([Mistake(str(path), 1, 1, "", message)]) from None
     problems: list[Unresolved] = []
-    substitution = Substitution(environ, files.secret, folder, is_schema_place, may_hold_secret)
-    return substitution.apply(source.value, problems), problems
+    substitution = Substitution(environ, files.secret, path.parent, is_schema_place, may_hold_secret)
+    value = substitution.apply(source.value, problems)
+    structure, mistakes = check_structure(source, value, frozenset(problem.path for problem in problems))
+    for problem in problems:
+        if not (problem.missing and config_only):
+            where = describe_section(source.value, problem.path)
+            mistakes.append(source.mistake(problem.path, where, problem.message, problem.hint))
+    return Context(source, structure, path.parent, mistakes, config_only=config_only)
 
 
 def _read_config(context: Context, files: Files) -> Config:
     listen, admin = read_listen(context, files), read_admin(context)
     check_addresses(context, listen.address, admin)
     upstreams = read_upstreams(context, files)
-    schemas = _make_loader(context, files)
     defaults = context.mapping("defaults")
     read_headers(context, ("defaults", "headers"), defaults.get("headers", {}))
     check_auth(context, ("defaults", "auth"), defaults.get("auth"))
-    catalogue = ToolReader(context, schemas, merge_layers(name_scope(defaults, "defaults")))
+    catalogue = ToolReader(context, SchemaLoader(context, files), merge_layers(name_scope(defaults, "defaults")))
     check_policy(context, ("defaults",), defaults, catalogue.known_to_caps)
     catalogue.check()
     routes = Routes(context, catalogue)
@@ -132,7 +110,7 @@ def _read_config(context: Context, files: Files) -> Config:
     sections = read_sections(context, files, upstreams)
     check_added_keys(context, entries)
     upstreams, metadata_routes = _complete_upstreams(context, upstreams, entries, routes)
-    _note_findings(context, routes, catalogue, entries)
+    context.notes.extend(_list_notes(context, catalogue, entries))
     config = Config(
         routes=entries,
         left_out=routes.left_out,
@@ -142,24 +120,13 @@ def _read_config(context: Context, files: Files) -> Config:
         admin=admin,
         trusted=read_trusted(context),
         state=read_state(context, files),
-        telemetry=read_telemetry(context),
-        hooks=read_hooks(context),
-        reload=read_reload(context),
-        second_judge=read_second_judge(context),
-        workers=read_workers(context),
         notes=tuple(dict.fromkeys(context.notes)),
-        written=redact_config(context.structure),
+        written=redact_config(context.structure.value),
         sections=sections,
-        **{**read_drain(context), "memory": read_memory(context)},
+        **read_single_keys(context),
     )
     _check_workers(context, config)
     return config
-
-
-def _make_loader(context: Context, files: Files) -> SchemaLoader:
-    """What reads the schemas of the config, and of the documents that it registers."""
-    registered, report = read_documents(context, files), context.mistakes.append
-    return SchemaLoader(files, context.folder, registered, report, read_unknown_keywords(context))
 
 
 def _complete_upstreams(
@@ -210,45 +177,33 @@ def _is_counted(tool: ToolConfig) -> bool:
     return judged or has_rates or tool.policy.caps.of(tool.name).limit is not None
 
 
-def _note_findings(context: Context, routes: Routes, catalogue: ToolReader, entries: tuple[RouteEntry, ...]) -> None:
-    """Adds notes about the config as a whole."""
-    routes.used_upstreams.update(context.used_upstreams)
-    _note_unused(context, routes, catalogue)
-    _note_routes(context, entries)
-
-
-def _note_unused(context: Context, routes: Routes, catalogue: ToolReader) -> None:
-    for name in context.names("upstreams"):
-        if name not in routes.used_upstreams:
-            context.notes.append(f"upstream {name!r} is used by no route")
-    for name in catalogue.names:
-        if name not in catalogue.used:
-            context.notes.append(f"tool {name!r} can be called by no route")
-
-
-def _note_routes(context: Context, routes: tuple[RouteEntry, ...]) -> None:
-    _note_lookalikes(context, routes)
+def _list_notes(context: Context, catalogue: ToolReader, routes: tuple[RouteEntry, ...]) -> Iterator[str]:
+    """What is worth knowing of the config and no mistake."""
+    unused = (name for name in context.names("upstreams") if name not in context.used_upstreams)
+    yield from (f"upstream {name!r} is used by no route" for name in unused)
+    uncalled = (name for name in catalogue.names if name not in catalogue.used)
+    yield from (f"tool {name!r} can be called by no route" for name in uncalled)
+    judged = JudgedPaths(routes)
+    for route in routes:
+        if route.kind == "passthrough" and "{" in route.path:
+            yield from _describe_lookalikes(route, judged)
     for route in routes:
         for step in route.path.split("/"):
             if (named := _FOREIGN_TEMPLATE.fullmatch(step)) is not None:
                 name = re.sub(r"\W", "_", named["name"] or "")
                 meant = "{" + (name or "rest") + "...}" if step.startswith("*") else "{" + (name or "id") + "}"
-                context.notes.append(f"route {route.name!r}: {step!r} stands for itself  (did you mean {meant!r}?)")
+                yield f"route {route.name!r}: {step!r} stands for itself  (did you mean {meant!r}?)"
         if route.listed is not None:
-            context.notes.extend(route.listed.list_notes())
+            yield from route.listed.list_notes()
         for tool in route.tools.values():
             if tool.schema is not None:
-                context.notes.extend(f"tool {tool.name!r}: {note}" for note in tool.schema.notes)
-                context.notes.extend(_list_too_large(tool.name, tool.schema, tool.policy.max_body))
+                yield from (f"tool {tool.name!r}: {note}" for note in tool.schema.notes)
+                yield from _list_too_large(tool.name, tool.schema, tool.policy.max_body)
             elif tool.container is None:
-                context.notes.append(
-                    f"route {route.name!r}: calls of tool {tool.name!r} are not judged (validation: off)"
-                )
+                yield f"route {route.name!r}: calls of tool {tool.name!r} are not judged (validation: off)"
             if tool.policy.mode == "report":
-                context.notes.append(
-                    f"route {route.name!r}: report only, invalid calls of tool {tool.name!r} go through"
-                )
-            context.notes.extend(_describe_address_effects(route.name, tool.name, tool.policy))
+                yield f"route {route.name!r}: report only, invalid calls of tool {tool.name!r} go through"
+            yield from _describe_address_effects(route.name, tool.name, tool.policy)
 
 
 def _list_too_large(tool: str, schema: ToolSchema, body: int) -> Iterator[str]:
@@ -266,31 +221,21 @@ def _list_too_large(tool: str, schema: ToolSchema, body: int) -> Iterator[str]:
 def _describe_address_effects(route: str, tool: str, policy: Policy) -> Iterator[str]:
     """The settings that have no effect for clients without a conversation id, which are known by their address
     alone."""
-    unnamed = f"route {route!r}: for clients that send no conversation id ({_describe_ladder(policy)})"
+    named = [source.name or source.kind for source in policy.ladder if source.kind != "address"]
+    sought = f"looked for in {', '.join(named)}" if named else "none is looked for"
+    unnamed = f"route {route!r}: for clients that send no conversation id ({sought})"
     if policy.attempts.block is Block.HARD and policy.attempts.address is not ByAddress.COUNT:
         yield f"{unnamed}, `block: hard` of tool {tool!r} refuses nothing (attempts.address: count changes that)"
     if policy.caps.of(tool).limit is not None and not policy.caps.by_address:
         yield f"{unnamed}, the cap of tool {tool!r} does nothing (caps.by_address: on changes that)"
 
 
-def _describe_ladder(policy: Policy) -> str:
-    """The places where an id is looked for, in words."""
-    named = [source.name or source.kind for source in policy.ladder if source.kind != "address"]
-    return "looked for in " + ", ".join(named) if named else "none is looked for"
-
-
-def _note_lookalikes(context: Context, routes: tuple[RouteEntry, ...]) -> None:
-    """Notes passthrough templates that other spellings of a judged path fall into."""
-    judged = JudgedPaths(routes)
-    for route in routes:
-        if route.kind != "passthrough" or "{" not in route.path:
-            continue
-        reach = judged.list_reached(
-            route.path.split("/"), route.upstream, route.upstream_path, frozenset(route.methods)
+def _describe_lookalikes(route: RouteEntry, judged: JudgedPaths) -> Iterator[str]:
+    """The judged paths of which other spellings fall into a passthrough template."""
+    path, methods = route.path.split("/"), frozenset(route.methods)
+    if reach := judged.list_reached(path, route.upstream, route.upstream_path, methods):
+        told = "such requests are refused" if route.lookalikes == "refuse" else "they go on unjudged"
+        yield (
+            f"route {route.name!r}: other spellings of {', '.join(map(repr, reach))} (case, ';', '%20', a dot or "
+            f"a slash at the end) fall into it, and some servers read them as that path: {told}"
         )
-        if reach:
-            told = "such requests are refused" if route.lookalikes == "refuse" else "they go on unjudged"
-            context.notes.append(
-                f"route {route.name!r}: other spellings of {', '.join(map(repr, reach))} (case, ';', '%20', a dot or "
-                f"a slash at the end) fall into it, and some servers read them as that path: {told}"
-            )

@@ -304,7 +304,7 @@ class ToolConfig:
 
 
 class ListedRoute(Protocol):
-    """What a route of an extension's protocol does with the tools that its server lists (config/route_kinds.py)."""
+    """What a route of an extension's protocol does with the tools that its server lists (config/routes.py)."""
 
     @property
     def template(self) -> Policy:

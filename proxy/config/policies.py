@@ -6,15 +6,16 @@ merged key by key (`attempts: {max: 5}` keeps an outer ttl); lists and plain val
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from proxy.adapters.base import ConversationSource
-from proxy.config.files.secrets import reveal
-from proxy.config.model import Caps, HeaderChanges, Policy, RepairSettings
-from proxy.config.sections.access import read_auth, read_cors
-from proxy.config.sections.resilience import RESEND_KEYS, read_resend
-from proxy.config.sections.units import read_seconds, read_size, read_switch, read_time_limit
+from proxy.config.context import Context
+from proxy.config.files.secrets import Secret, reveal
+from proxy.config.model import Auth, Caps, Cors, HeaderChanges, Policy, RepairSettings
+from proxy.config.sections.units import read_fields, read_seconds, read_size, read_switch, read_time_limit
 from proxy.core.contract.policy import (
     AttemptsPolicy,
     Block,
@@ -23,12 +24,13 @@ from proxy.core.contract.policy import (
     LeakedMarkup,
     Mode,
     RepairPolicy,
+    ResendPolicy,
     ToolErrors,
     UnknownKeys,
     UpstreamErrors,
 )
-from proxy.core.json.jsontext import TextLimits, parse_pointer
-from proxy.core.model.values import FeedbackLimits, JsonValue
+from proxy.core.json.jsontext import TextLimits
+from proxy.core.model.values import FeedbackLimits, JsonValue, Pointer
 from proxy.core.rules.rules import PLUMBING_KEYS, select_rules
 from proxy.core.schema.formats import NONE, USUAL, Formats
 from proxy.extensions import LIMIT_PLACES, POLICY_PLACES, load_place
@@ -37,7 +39,7 @@ from proxy.extensions import LIMIT_PLACES, POLICY_PLACES, load_place
 TOOL_KEYS: Final = frozenset(
     ["mode", "repair", "unknown_keys", "leaked_markup", "attempts", "caps", "feedback", "formats", "timeout",
      "validation", "upstream_errors", "wrap_success", "response_mode", "finalize_output_retries", "correct",
-     *RESEND_KEYS]
+     "resend", "idempotent", "idempotency"]
 )  # fmt: skip
 POLICY_KEYS: Final = TOOL_KEYS | frozenset(
     ["envelope", "error_status", "detail", "limits", "conversation", "headers", "auth", "cors", "jwt", "allow"]
@@ -52,10 +54,14 @@ def merge_layers(*layers: Written) -> dict[str, JsonValue]:
     """The policy keys of the layers, merged. Outer layers come first; later ones win."""
     merged: dict[str, JsonValue] = {}
     for layer in layers:
-        for key, value in layer.items():
-            if key in POLICY_KEYS:
-                below = None if key in _WHOLE else merged.get(key)
-                merged[key] = _merge(below, _expand_short(key, value))
+        for key in filter(POLICY_KEYS.__contains__, layer):
+            value = layer[key]
+            # A short form takes its long one, so that both can be merged.
+            if key == "repair" and isinstance(value, str):
+                value = {"level": reveal(value)}
+            elif key == "headers" and isinstance(value, dict) and "set" in value:
+                value = {**value, "set": {name.lower(): text for name, text in value["set"].items()}}
+            merged[key] = _merge(None if key in _WHOLE else merged.get(key), value)
     return merged
 
 
@@ -65,22 +71,11 @@ def name_scope(layer: Written, scope: str) -> Written:
     limits = layer.get("limits")
     if not isinstance(limits, dict) or limits.keys().isdisjoint(LIMIT_PLACES):
         return layer
-    return {**layer, "limits": limits | {key: _scope(limits[key], scope) for key in LIMIT_PLACES if key in limits}}
-
-
-def _scope(value: JsonValue, scope: str) -> JsonValue:
-    """The limits of one key with their scope; `off` is an empty list."""
-    listed = value if isinstance(value, list) else [value] if isinstance(value, dict) else []
-    return [{**each, "scope": scope} for each in listed if isinstance(each, dict)]
-
-
-def _expand_short(key: str, value: JsonValue) -> JsonValue:
-    """The long form of a short one (`repair: standard`), so that both forms can be merged."""
-    if key == "repair" and isinstance(value, str):
-        return {"level": reveal(value)}
-    if key == "headers" and isinstance(value, dict) and "set" in value:
-        return {**value, "set": {name.lower(): text for name, text in value["set"].items()}}
-    return value
+    scoped: dict[str, JsonValue] = {}
+    for key in LIMIT_PLACES.keys() & limits.keys():
+        listed = limits[key] if isinstance(limits[key], list) else [limits[key]]  # `off` is an empty list
+        scoped[key] = [{**each, "scope": scope} for each in listed if isinstance(each, dict)]
+    return {**layer, "limits": limits | scoped}
 
 
 def _merge(below: JsonValue, above: JsonValue) -> JsonValue:
@@ -91,12 +86,11 @@ def _merge(below: JsonValue, above: JsonValue) -> JsonValue:
 
 def read_policy(written: Written) -> Policy:
     """The policy of a merged mapping; missing keys have their defaults."""
-    made: dict[str, Any] = {
-        _FIELDS.get(key, key): read(written[key]) for key, read in _READERS.items() if key in written
-    }
+    known = {key: item for key, item in written.items() if key in _READERS}
+    made = read_fields(known, _READERS, conversation="ladder")
     added = {key: load_place(place)(written[key]) for key, place in POLICY_PLACES.items() if key in written}
     made["added"] = {key: value for key, value in added.items() if value is not None}
-    made["resend"] = read_resend(written)
+    made["resend"] = _read_resend(written)
     if "limits" in written:
         limits = written["limits"]
         made["text"] = TextLimits(**{key: limits[key] for key in ("depth", "nodes") if key in limits})
@@ -105,6 +99,19 @@ def read_policy(written: Written) -> Policy:
         read = {key: load_place(place)(limits[key]) for key, place in LIMIT_PLACES.items() if limits.get(key)}
         made["limits"] = CallLimits(read.get("rate", ()), read.get("concurrent", ())) if read else None
     return Policy(**made)
+
+
+def _read_resend(written: Written) -> ResendPolicy:
+    """When a tool's calls may be sent again."""
+    times = dict.fromkeys(("backoff", "max_backoff", "deadline"), read_seconds)
+    readers = {"max": int, "on_retry_after": read_switch, **times}
+    made = read_fields(written.get("resend", {}), readers, max="max_resends")
+    key = written.get("idempotency", {})
+    mint = read_switch(key.get("mint", False))
+    # draft-ietf-httpapi-idempotency-key-header names the header of generated keys.
+    header = reveal(key.get("header", "Idempotency-Key" if mint else "")).lower()
+    idempotent = read_switch(written.get("idempotent", False))
+    return ResendPolicy(**made, idempotent=idempotent, key_header=header, mint_key=mint)
 
 
 def make_repair_policy(settings: RepairSettings, *, listed: bool = False) -> RepairPolicy:
@@ -123,11 +130,6 @@ def select_fingerprint(written: Written) -> dict[str, JsonValue]:
     return {key: value for key, value in written.items() if key in TOOL_KEYS}
 
 
-def _read_fields(value: Written, readers: Mapping[str, Any], **names: str) -> dict[str, Any]:
-    """Keyword arguments: what each key says, under the name of its field where that is another."""
-    return {names.get(key, key): readers[key](item) if key in readers else item for key, item in value.items()}
-
-
 def _read_repair(value: Written) -> RepairSettings:
     rules = {name: read_switch(state) for name, state in value.get("rules", {}).items()}
     made: dict[str, Any] = {"level": reveal(value["level"])} if "level" in value else {}
@@ -142,19 +144,19 @@ def _read_attempts(value: Written) -> AttemptsPolicy:
         "address_ttl": read_seconds,
         "address": lambda text: ByAddress(str(reveal(text)) if isinstance(text, str) else "off"),
         "block": Block,
-        "tool_errors": lambda errors: ToolErrors(**_read_fields(errors, {"window": read_seconds}, max="limit")),
+        "tool_errors": lambda errors: ToolErrors(**read_fields(errors, {"window": read_seconds}, max="limit")),
     }
-    return AttemptsPolicy(**_read_fields(value, readers, max="max_attempts"))
+    return AttemptsPolicy(**read_fields(value, readers, max="max_attempts"))
 
 
 def _read_caps(value: Written) -> Caps:
     counted = {key: item for key, item in value.items() if key != "per"}  # it has one value
-    return Caps(**_read_fields(counted, {"ttl": read_seconds, "by_address": read_switch}))
+    return Caps(**read_fields(counted, {"ttl": read_seconds, "by_address": read_switch}))
 
 
 def _read_feedback(value: Written) -> FeedbackLimits:
     roots = lambda items: tuple(map(reveal, items))  # noqa: E731 - the row of a table
-    return FeedbackLimits(**_read_fields(value, {"path_roots": roots, "marks": read_switch}))
+    return FeedbackLimits(**read_fields(value, {"path_roots": roots, "marks": read_switch}))
 
 
 def read_formats(value: JsonValue) -> Formats:
@@ -181,12 +183,67 @@ def _read_rung(value: JsonValue) -> ConversationSource:
     return ConversationSource(kind, text if kind in ("body", "meta") else text.lower())
 
 
-def read_pointer(text: str) -> tuple[str | int, ...]:
-    """The steps of a pointer the published schema accepts."""
-    return parse_pointer(reveal(text))
+# --- access to routes -------------------------------------------------------------------------------------------------
+# Only the SHA-256 of a token is kept. A token in plain text must come from the environment or a secret file, so that no
+# config file holds a usable token.
+_HASHED: Final = re.compile(r"sha256:[0-9a-fA-F]{64}")
+# RFC 6750 section 2.1: the grammar of a bearer token; clients could not send anything else.
+_TOKEN: Final = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
+# Shorter tokens can be guessed; 16 characters from a good generator are about 95 bits.
+_SHORTEST: Final = 16
 
 
-_FIELDS: Final = {"conversation": "ladder"}
+def check_auth(context: Context, at: Pointer, value: JsonValue) -> None:
+    """Reports unusable tokens."""
+    if not isinstance(value, dict):
+        return
+    digests: dict[bytes, str] = {}
+    for step, name, text in _list_tokens(value.get("bearer", ())):
+        path = (*at, "bearer", step)
+        if isinstance(text, Secret) and not _HASHED.fullmatch(text.reveal()):
+            token = text.reveal()
+            if not _TOKEN.fullmatch(token) or len(token) < _SHORTEST:
+                hint = f"at least {_SHORTEST} letters, digits or -._~+/ (RFC 6750)"
+                context.mistake(path, f"the token {name!r} is empty, too short or has other characters", hint)
+        elif not _HASHED.fullmatch(reveal(text)):
+            hint = "write `sha256:` and the hash of the token in hex, or ${ENV} or ${file:/path}"
+            context.mistake(path, f"the token {name!r} would stand in the file", hint)
+        other = digests.setdefault(_hash_token(text), name)
+        if other != name:
+            context.mistake(path, f"the tokens {other!r} and {name!r} are the same", "drop one of them")
+
+
+def read_auth(value: JsonValue) -> Auth | None:
+    """Reads an `auth` entry; None where it switches off."""
+    if not isinstance(value, dict):
+        return None
+    tokens = tuple((name, _hash_token(text)) for _, name, text in _list_tokens(value["bearer"]))
+    return Auth(tokens, read_switch(value.get("forward", False)))
+
+
+def read_cors(value: JsonValue) -> Cors | None:
+    """Reads a `cors` entry; None where it switches off."""
+    if not isinstance(value, dict):
+        return Cors(upstream=True) if value == "upstream" else None
+    made: dict[str, Any] = {"max_age": read_seconds(value["max_age"])} if "max_age" in value else {}
+    return Cors(frozenset(map(reveal, value["origins"])), tuple(map(reveal, value.get("headers", ()))), **made)
+
+
+def _list_tokens(tokens: JsonValue) -> Iterator[tuple[str | int, str, str]]:
+    """(step in the config, name, text) of every token; tokens of a list are named by their number."""
+    if isinstance(tokens, dict):
+        yield from ((name, reveal(name), text) for name, text in tokens.items())
+    else:
+        yield from ((index, f"token-{index + 1}", text) for index, text in enumerate(tokens))
+
+
+def _hash_token(text: str) -> bytes:
+    token = reveal(text)
+    if _HASHED.fullmatch(token):
+        return bytes.fromhex(token.removeprefix("sha256:"))
+    return hashlib.sha256(token.encode()).digest()
+
+
 _READERS: Final[Mapping[str, Any]] = {
     "mode": Mode,
     "repair": _read_repair,

@@ -2,29 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, Protocol
 
 from proxy.adapters.base import CallShape
-from proxy.config.combinations import PARAMETER, WrittenRoute, check_route
+from proxy.config.combinations import DROP_ONE, PARAMETER, WrittenRoute, check_route
 from proxy.config.context import Context
 from proxy.config.files.secrets import reveal
 from proxy.config.mistakes import join_words, suggest_word
-from proxy.config.model import LeftOutEntry, ListedRoute, Policy, RelayedBy, RouteEntry, ToolConfig
-from proxy.config.policies import Written, make_repair_policy, merge_layers, read_pointer, read_policy
-from proxy.config.route_kinds import RouteKindReader, load_route_kind
-from proxy.config.sections.access import check_auth
+from proxy.config.model import LeftOutEntry, ListedRoute, Policy, RelayedBy, RouteEntry, ToolConfig, UpstreamConfig
+from proxy.config.policies import check_auth, make_repair_policy, merge_layers, read_policy
 from proxy.config.sections.top_level import NO_UPSTREAM, read_headers
 from proxy.config.sections.units import read_switch
 from proxy.config.tools import NO_SCHEMA, ToolReader, check_policy, is_tool_defined
 from proxy.core.contract.request_rules import ChannelJudge, QueryPolicy, RequestForm
+from proxy.core.json.jsontext import parse_pointer
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.rules.rules import TEXT_RULES
 from proxy.extensions import find_protocol, find_relay, find_route_key, load_place
 
 # The rule by which an absent body is `{}`; for an HTTP operation it is applied while the request is read.
 _EMPTY: Final = "empty_arguments"
-_JUDGING: Final = (QueryPolicy.JUDGE, QueryPolicy.STRICT)
+
+
+class RouteKindReader(Protocol):
+    """Reads what a route of an extension's protocol says beyond the keys of every route."""
+
+    def read(self, route: WrittenRoute, read_tools: Callable[[WrittenRoute], dict[str, ToolConfig]]) -> ListedRoute:
+        """What the route does with its tools; `read_tools` reads those of the catalogue that it names."""
+
+    def name_tools(self, route: WrittenRoute, known: tuple[str, ...]) -> Iterator[tuple[str, Pointer]]:
+        """The tools of the catalogue that the route names, each with the place of its name."""
+
+    def complete_upstreams(
+        self, upstreams: Mapping[str, UpstreamConfig], routes: tuple[RouteEntry, ...], written: Mapping[str, JsonValue]
+    ) -> dict[str, UpstreamConfig]:
+        """The upstreams as the routes need them, and those that stand for others."""
+
+    def make_metadata_routes(
+        self, routes: tuple[RouteEntry, ...], upstreams: Mapping[str, UpstreamConfig]
+    ) -> tuple[RouteEntry, ...]:
+        """Routes that the config does not name, beside its own."""
 
 
 class Routes:
@@ -34,7 +52,6 @@ class Routes:
         self._context = context
         self._catalogue = catalogue
         self._upstreams = context.names("upstreams")
-        self.used_upstreams: set[str] = set()
         self.kinds: dict[str, RouteKindReader] = {}
         """What reads the routes of an extension's protocol, which is imported for the first of them."""
         self.left_out: tuple[LeftOutEntry, ...] = ()
@@ -43,18 +60,17 @@ class Routes:
         """The routes, in their order."""
         written = list(self._list_written())
         self._check_duplicates(written)
-        refused = [route for route in written if "refuse" in route.entry]
-        self.left_out = tuple(map(self._read_left_out, refused))
-        return tuple(
-            entry for route in written if route not in refused and (entry := self._read_route(route)) is not None
-        )
-
-    def _read_left_out(self, route: WrittenRoute) -> LeftOutEntry:
-        for key in route.entry.keys() - {"path", "methods", "refuse"}:
-            self._context.mistake(
-                (*route.at, key), f"`{key}` has no effect beside `refuse`", "drop one of them", key=True
-            )
-        return LeftOutEntry(route.path, route.methods, reveal(route.entry["refuse"]))
+        entries: list[RouteEntry] = []
+        for route in written:
+            if "refuse" in route.entry:
+                for key in route.entry.keys() - {"path", "methods", "refuse"}:
+                    self._context.mistake(
+                        (*route.at, key), f"`{key}` has no effect beside `refuse`", DROP_ONE, key=True
+                    )
+                self.left_out += (LeftOutEntry(route.path, route.methods, reveal(route.entry["refuse"])),)
+            elif (entry := self._read_route(route)) is not None:
+                entries.append(entry)
+        return tuple(entries)
 
     def _list_written(self) -> Iterator[WrittenRoute]:
         routes = self._context.structure.value.get("routes")
@@ -122,9 +138,10 @@ class Routes:
             self._context.mistake((*route.at, "protocol"), f"the protocol {route.protocol!r} {row.absence}")
             return None
         if route.protocol not in self.kinds:
-            self.kinds[route.protocol] = load_route_kind(route.protocol, self._context, self._catalogue)
+            kind = row.route_kinds[route.protocol]
+            self.kinds[route.protocol] = load_place(kind.reader)(self._context, self._catalogue)
         listed = self.kinds[route.protocol].read(route, self._read_tools)
-        self.used_upstreams.update(listed.parts)
+        self._context.used_upstreams.update(listed.parts)
         return listed
 
     def _read_relay(self, route: WrittenRoute) -> RelayedBy | None:
@@ -150,16 +167,12 @@ class Routes:
             return None, QueryPolicy(reveal(route.entry.get("query", usual)))
         if name not in tools:
             return None, QueryPolicy(reveal(route.entry.get("query", "forward")))
-        return self._read_parameters(route, tools[name].written.get("formats", True))
-
-    def _read_parameters(self, route: WrittenRoute, formats: JsonValue) -> tuple[ChannelJudge | None, QueryPolicy]:
-        """What the route's `parameters` judge, and how its query is handled. `formats` as written."""
         chosen = QueryPolicy(reveal(route.entry["query"])) if "query" in route.entry else None
         if route.entry.get("parameters"):
-            policy = chosen or QueryPolicy.JUDGE
+            policy, formats = chosen or QueryPolicy.JUDGE, tools[name].written.get("formats", True)
             made: ChannelJudge = load_place(find_route_key("parameters"))(self._catalogue, route, formats, policy)
             return made, policy
-        if chosen in _JUDGING:
+        if chosen in (QueryPolicy.JUDGE, QueryPolicy.STRICT):
             hint = "declare them under `parameters`, or say `query: refuse`"
             message = f"`query: {chosen}` where nothing declares query parameters"
             self._context.mistake((*route.at, "query"), message, hint, key=True)
@@ -180,7 +193,7 @@ class Routes:
     def _check_upstream(self, route: WrittenRoute) -> None:
         known = f"known: {join_words(self._upstreams)}" if self._upstreams else "add it under `upstreams`"
         at = (*route.at, "upstream")
-        self.used_upstreams.add(route.upstream)
+        self._context.used_upstreams.add(route.upstream)
         if "servers" in route.entry:
             return
         if not route.upstream:
@@ -202,8 +215,10 @@ class Routes:
         for name, at in named:
             if (tool := self._catalogue.tool(name, route.entry, route.at, provided)) is not None:
                 found[name] = tool
-            elif "tool" in route.entry:
-                self._check_has_schema(route, name, at)
+            elif "tool" in route.entry and not self._is_reported(route, name):
+                nearest = suggest_word(name, self._catalogue.names)
+                hint = f"{nearest} Otherwise {NO_SCHEMA}" if nearest else NO_SCHEMA
+                self._context.mistake(at, f"the tool {name!r} has no schema", hint)
         self._check_dispatching(route, found, {name for name, _ in named})
         return found
 
@@ -245,14 +260,10 @@ class Routes:
                     hint = suggest_word(name, known) or f"known: {join_words(known)}"
                     self._context.mistake(at, f"unknown tool {name!r}", hint)
 
-    def _check_has_schema(self, route: WrittenRoute, name: str, at: Pointer) -> None:
-        """Reports a tool without a schema."""
+    def _is_reported(self, route: WrittenRoute, name: str) -> bool:
+        """Whether it is another mistake, told elsewhere, that the tool of a route cannot be served."""
         hurt = any(self._context.structure.is_hurt((*route.at, key)) for key in ("schema", "container", "validation"))
-        if name in self._catalogue.names or is_tool_defined(route.entry) or hurt:
-            return
-        nearest = suggest_word(name, self._catalogue.names)
-        hint = f"{nearest} Otherwise {NO_SCHEMA}" if nearest else NO_SCHEMA
-        self._context.mistake(at, f"the tool {name!r} has no schema", hint)
+        return name in self._catalogue.names or is_tool_defined(route.entry) or hurt
 
     def _check_duplicates(self, routes: list[WrittenRoute]) -> None:
         """Reports two routes with the same path and method, whatever their parameters are called, or with the same
@@ -262,16 +273,14 @@ class Routes:
         for route in routes:
             if (other := named.setdefault(route.name, route)) is not route and "name" in route.entry:
                 at = (*route.at, "name")
-                self._context.mistake(
-                    at, f"the name {route.name!r} is taken", f"by the route on line {self._find_line(other)}"
-                )
+                taken = f"by the route on line {self._find_line(other)}"
+                self._context.mistake(at, f"the name {route.name!r} is taken", taken)
             for method in route.methods:
                 other = served.setdefault((PARAMETER.sub("{}", route.path), method), route)
                 if other is not route:
                     message = f"{method} {route.path} is served already, by the route on line {self._find_line(other)}"
-                    self._context.mistake(
-                        route.path_at, message, "change one of the paths or methods", key=route.path_at == route.at
-                    )
+                    hint = "change one of the paths or methods"
+                    self._context.mistake(route.path_at, message, hint, key=route.path_at == route.at)
                     break
 
     def _find_line(self, route: WrittenRoute) -> int:
@@ -288,33 +297,22 @@ def _choose_adapter(route: WrittenRoute, is_operation: bool) -> str:
     return "dispatch" if "dispatch" in route.entry else "http" if is_operation else "plain"
 
 
-# --- where the call stands in the request -----------------------------------------------------------------------------
 def _make_shape(route: WrittenRoute, policy: Policy, tools: dict[str, ToolConfig], *, is_operation: bool) -> CallShape:
+    """Where the call stands in the request."""
     allowed = [make_repair_policy(tool.policy.repair).rules for tool in tools.values()]
     if route.is_listed:
         allowed = [make_repair_policy(policy.repair).rules]
     # The text is repaired before the tool is known, so only rules that every tool of the route allows apply.
     rules = (*TEXT_RULES, _EMPTY) if is_operation else TEXT_RULES
-    text_repairs = frozenset(rules).intersection(*allowed) if allowed else frozenset()
-    made: dict[str, Any] = {"ladder": policy.ladder, "text": policy.text, "text_repairs": text_repairs}
-    return CallShape(**made, **_locate_tool(route.entry, route.parameters))
-
-
-def _locate_tool(entry: Written, names: tuple[str, ...]) -> dict[str, Any]:
-    if "dispatch" in entry:
-        return _read_dispatch(entry["dispatch"])
-    if "tool" in entry:
-        return {"tool": reveal(entry["tool"])}
-    return {"tool_param": "tool"} if "tool" in names else {}
-
-
-def _read_dispatch(value: JsonValue) -> dict[str, Any]:
-    made: dict[str, Any] = {
-        "tool_pointer": read_pointer(value["tool"]),
-        "arguments_pointer": read_pointer(value["arguments"]),
-    }
-    if "call_id" in value:
-        made["call_id_pointer"] = read_pointer(value["call_id"])
-    if "arguments_encoding" in value:
-        made["arguments_encoding"] = reveal(value["arguments_encoding"])
-    return made
+    made: dict[str, Any] = {"text_repairs": frozenset(rules).intersection(*allowed)} if allowed else {}
+    if "dispatch" in route.entry:
+        value = route.entry["dispatch"]
+        pointers = [key for key in ("tool", "arguments", "call_id") if key in value]
+        made |= {f"{key}_pointer": parse_pointer(reveal(value[key])) for key in pointers}
+        if "arguments_encoding" in value:
+            made["arguments_encoding"] = reveal(value["arguments_encoding"])
+    elif "tool" in route.entry:
+        made["tool"] = reveal(route.entry["tool"])
+    elif "tool" in route.parameters:
+        made["tool_param"] = "tool"
+    return CallShape(ladder=policy.ladder, text=policy.text, **made)

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-from proxy.config.context import Context
+from proxy.config.context import Context, list_mappings
 from proxy.config.files.secrets import reveal
 from proxy.config.mistakes import suggest_word
 from proxy.config.model import ToolConfig, ToolSchema
 from proxy.config.policies import TOOL_KEYS, Written, merge_layers, name_scope, read_formats, read_policy
-from proxy.config.schema_mistakes import SchemaPlace
-from proxy.config.schemas import SchemaLoader
-from proxy.config.sections.units import read_switch
+from proxy.config.schemas import SchemaLoader, SchemaPlace
+from proxy.config.sections.units import read_fields, read_switch
 from proxy.core.contract.request_rules import RequestForm
 from proxy.core.model.values import Container, ContainerFunction, JsonValue, Pointer
 from proxy.core.schema.dialects import bundle_schema
 from proxy.extensions import find_tool_key, load_place
 
 # The keys that define a tool; a route's own wins over the catalogue's.
-_WHAT: Final = ("schema", "container", "description")
+_DEFINING: Final = ("schema", "container", "description", "validation")
 
 NO_SCHEMA: Final = "add `schema:`, or say `validation: off` to let its calls through unjudged"
 
@@ -32,22 +30,16 @@ _OF_LISTED: Final = (
 )
 
 
-@dataclass(slots=True)
 class ToolReader:
-    """Reads the tools of the config, and combines a tool with the keys of a route. `used` collects the names of served
-    tools."""
+    """Reads the tools of the config, and combines a tool with the keys of a route. `names` are all tools of the config,
+    `known_to_caps` those of routes too; `used` collects the names of served tools."""
 
-    context: Context
-    schemas: SchemaLoader
-    defaults: Written
-    used: set[str] = field(default_factory=set)
-    names: tuple[str, ...] = field(init=False)
-    known_to_caps: frozenset[str] = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Collects once what every tool and route needs: `names` (all tools of the config) and `known_to_caps`."""
-        self.names = self.context.names("tools")
-        self.known_to_caps = self._list_known_to_caps()
+    def __init__(self, context: Context, schemas: SchemaLoader, defaults: Written) -> None:
+        self.context, self.schemas, self.defaults = context, schemas, defaults
+        self.used: set[str] = set()
+        self.names = context.names("tools")
+        fixed = [entry.get("tool") for entry in list_mappings(context.structure.value.get("routes"))]
+        self.known_to_caps = frozenset([reveal(name) for name in fixed if isinstance(name, str)]) | {*self.names}
 
     def check(self) -> None:
         """Reports mistakes of tools, whether or not a route serves them."""
@@ -58,37 +50,24 @@ class ToolReader:
                 if key in entry:
                     hint = "put it under `mcp: {tools: {NAME: ...}}` of the route whose server lists the tool"
                     self.context.mistake((*path, key), message, hint, key=True)
-            if not is_tool_defined(entry) and not self.is_hurt(path):
+            hurt = any(self.context.structure.is_hurt((*path, key)) for key in _DEFINING)
+            if not is_tool_defined(entry) and not hurt:
                 self.context.mistake(path, f"the tool {name!r} has no schema", NO_SCHEMA, key=True)
             if "schema" in entry:
                 self.schema(entry["schema"], path, merge_layers(self.defaults, entry))
             self.answer(name, {}, path, merge_layers(self.defaults, entry))
             check_policy(self.context, path, entry, self.known_to_caps)
 
-    def _list_known_to_caps(self) -> frozenset[str]:
-        """The names that a call cap may use: tools of the config and of routes."""
-        routes = self.context.structure.value.get("routes")
-        entries = routes.values() if isinstance(routes, dict) else routes if isinstance(routes, list) else ()
-        fixed = {entry["tool"] for entry in entries if isinstance(entry, dict) and isinstance(entry.get("tool"), str)}
-        return frozenset(map(reveal, fixed)) | frozenset(self.names)
-
-    def is_hurt(self, path: Pointer) -> bool:
-        """Whether a key that defines the tool is present but invalid."""
-        return any(self.context.structure.is_hurt((*path, key)) for key in (*_WHAT, "validation"))
-
     def check_contradictions(self, entry: Written, path: Pointer) -> None:
         """Reports keys of one entry that contradict each other."""
         off = "validation" in entry and not read_switch(entry["validation"])
         if off and "schema" in entry:
             hint = "drop one of them; `mode: report` judges without refusing"
-            self.context.mistake(
-                (*path, "validation"), "`validation: off` beside a schema, which it would never use", hint, key=True
-            )
+            message = "`validation: off` beside a schema, which it would never use"
+            self.context.mistake((*path, "validation"), message, hint, key=True)
         if "container" in entry and "schema" in entry:
-            hint = "drop one of them"
-            self.context.mistake(
-                (*path, "schema"), "a container takes no parameters, so it has no schema", hint, key=True
-            )
+            message = "a container takes no parameters, so it has no schema"
+            self.context.mistake((*path, "schema"), message, "drop one of them", key=True)
 
     # --- one tool on one route ----------------------------------------------------------------------------------------
     def tool(self, name: str, route: Written, route_path: Pointer, provided: frozenset[str]) -> ToolConfig | None:
@@ -101,12 +80,9 @@ class ToolReader:
         holder = route_path if "container" in route else ("tools", name)
         container = self.container(name, holder, route.get("container", entry.get("container")))
         schema: ToolSchema | None = None
-        if container is None and read_switch(written.get("validation", True)):
-            if made is None:
-                return None
-            schema = self.schema(made, path, written, provided)
-            if schema is None:
-                return None
+        judges = container is None and read_switch(written.get("validation", True))
+        if judges and (made is None or (schema := self.schema(made, path, written, provided)) is None):
+            return None
         before = len(self.context.mistakes)
         answer = self.answer(name, route, route_path, written)
         if len(self.context.mistakes) > before:
@@ -114,7 +90,10 @@ class ToolReader:
         if any(self.context.structure.is_hurt(where) for where in (("defaults",), ("tools", name), route_path)):
             return None
         described = reveal(route.get("description", entry.get("description", "")))
-        self.note_overrides(name, entry, route, route_path)
+        for key in sorted(TOOL_KEYS & entry.keys() & route.keys()):
+            if entry[key] != route[key]:
+                where = self.context.where(route_path)
+                self.context.notes.append(f"{where}: its `{key}` overrides that of tool {name!r}")
         return ToolConfig(
             name, described or (schema.description if schema else ""), schema, container, read_policy(written), written,
             answer, self.request(name, made, path, provided),
@@ -130,19 +109,17 @@ class ToolReader:
         """How the arguments of a tool become an HTTP request: its key `request`, or what its operation says."""
         written = self.entry(name).get("request")
         if written is None:
-            return self.schemas.request(schema, self.place(path, path), provided)
-        made: RequestForm | None = load_place(find_tool_key("request"))(
-            self.context, ("tools", name, "request"), written
-        )
-        return made
+            return self.schemas.request(schema, self.place(path, "schema"), provided)
+        read = load_place(find_tool_key("request"))
+        return read(self.context, ("tools", name, "request"), written)  # type: ignore[no-any-return]
 
     def answer(self, name: str, route: Written, route_path: Pointer, written: Written) -> ToolSchema | None:
         """The compiled schema of a tool's answers; the route's own wins over the tool's."""
         path, entry = (route_path, route) if "response_schema" in route else (("tools", name), self.entry(name))
         if "response_schema" not in entry:
             return None
-        place = SchemaPlace(self.context.source, (*path, "response_schema"), self.context.where(path))
-        return self.schemas.load(entry["response_schema"], place, formats=read_formats(written.get("formats", True)))
+        formats = read_formats(written.get("formats", True))
+        return self.schemas.load(entry["response_schema"], self.place(path, "response_schema"), formats=formats)
 
     def entry(self, name: str) -> Written:
         """The tool's entry in the config."""
@@ -153,21 +130,19 @@ class ToolReader:
     ) -> ToolSchema | None:
         """The compiled schema of an entry."""
         formats = read_formats(written.get("formats", True))
-        return self.schemas.load(made, self.place(path, path), formats=formats, provided=provided)
+        return self.schemas.load(made, self.place(path, "schema"), formats=formats, provided=provided)
 
-    def place(self, path: Pointer, shown: Pointer) -> SchemaPlace:
-        """Where an entry's schema is written, and the section that a mistake in it names."""
-        return SchemaPlace(self.context.source, (*path, "schema"), self.context.where(shown))
+    def place(self, path: Pointer, key: str) -> SchemaPlace:
+        """Where a schema of an entry is written."""
+        return SchemaPlace(self.context.source, (*path, key), self.context.where(path))
 
     def container(self, name: str, holder: Pointer, value: JsonValue) -> Container | None:
         """The container that an entry (at `holder`) describes, with its functions as the config defines them."""
         if not isinstance(value, dict):
             return None
         functions = tuple(self._read_functions((*holder, "container", "functions"), value.get("functions", ())))
-        made: dict[str, Any] = {key: reveal(value[key]) for key in ("source", "expand", "auto_expand") if key in value}
-        if "require_expansion" in value:
-            made["require_expansion"] = read_switch(value["require_expansion"])
-        return Container(reveal(value.get("name", name)), functions=functions, **made)
+        readers = {**dict.fromkeys(value, reveal), "require_expansion": read_switch, "functions": lambda _: functions}
+        return Container(**{"name": name, **read_fields(value, readers)})
 
     def _read_functions(self, at: Pointer, values: JsonValue) -> Iterator[ContainerFunction]:
         for index, value in enumerate(values):
@@ -183,14 +158,6 @@ class ToolReader:
             described = reveal(written.get("description", entry.get("description", "")))
             known = show_schema(schema) if schema is not None else None
             yield ContainerFunction(name, described or (schema.description if schema else ""), known)
-
-    def note_overrides(self, name: str, entry: Written, route: Written, route_path: Pointer) -> None:
-        """Notes where a route and the tool it serves differ."""
-        for key in sorted(TOOL_KEYS & entry.keys() & route.keys()):
-            if entry[key] != route[key]:
-                self.context.notes.append(
-                    f"{self.context.where(route_path)}: its `{key}` overrides that of tool {name!r}"
-                )
 
 
 def show_schema(schema: ToolSchema) -> dict[str, JsonValue] | None:
@@ -210,20 +177,16 @@ def check_policy(context: Context, path: Pointer, written: Written, tools: froze
     for name in overrides:
         if name not in tools:
             hint = suggest_word(name, tools) or "caps are for tools of the catalogue or of a route"
-            context.mistake(
-                (*path, "caps", "overrides", name), f"a call cap for the unknown tool {name!r}", hint, key=True
-            )
+            message = f"a call cap for the unknown tool {name!r}"
+            context.mistake((*path, "caps", "overrides", name), message, hint, key=True)
     ladder = written.get("conversation")
     if written.get("attempts", {}).get("block") == "hard" and ladder == ["address"]:
         hint = "add a header or trace to `conversation`, or say `block: soft`"
         message = "`block: hard` has no effect where only the address tells conversations apart"
         context.mistake((*path, "attempts", "block"), message, hint)
     repair = written.get("repair")
-    if isinstance(repair, dict) and repair.get("drop_keys") and not _drops(repair):
-        hint = "switch it on: `rules: {drop_unknown: on}`"
-        context.mistake((*path, "repair", "drop_keys"), "`drop_keys` without the rule drop_unknown", hint, key=True)
-
-
-def _drops(repair: Mapping[str, JsonValue]) -> bool:
-    on = repair.get("rules", {}).get("drop_unknown")
-    return read_switch(on) if on is not None else repair.get("level") == "lenient"
+    if isinstance(repair, dict) and repair.get("drop_keys"):
+        on = repair.get("rules", {}).get("drop_unknown")
+        if not (read_switch(on) if on is not None else repair.get("level") == "lenient"):
+            hint = "switch it on: `rules: {drop_unknown: on}`"
+            context.mistake((*path, "repair", "drop_keys"), "`drop_keys` without the rule drop_unknown", hint, key=True)

@@ -27,14 +27,13 @@ _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 
 def hash_files(paths: Iterable[Path]) -> dict[Path, str]:
     """The hash of each file as it is now, '' where it cannot be read, for comparison with `Loaded.seen`."""
-    return {path: _hash(path) for path in paths}
-
-
-def _hash(path: Path) -> str:
-    try:
-        return hashlib.sha256(read_file(path)).hexdigest()
-    except (OSError, ValueError):
-        return UNREADABLE
+    found = {}
+    for path in paths:
+        try:
+            found[path] = hashlib.sha256(read_file(path)).hexdigest()
+        except (OSError, ValueError):
+            found[path] = UNREADABLE
+    return found
 
 
 def load_settled(path: Path, environ: Mapping[str, str], known: Iterable[Path] = ()) -> Loaded:

@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
+from operator import attrgetter
 from typing import Any, Final
 
 from proxy.core.model.value_class import value_class
@@ -46,11 +47,21 @@ class LoadedHook:
 def find_hook(use: str) -> Hook | type[Hook] | HookLoadError:
     """The hook or the class of hooks that `use` names; nothing is created."""
     try:
-        found = _find_attribute(*use.split(":", 1)) if ":" in use else _load_installed(use)
+        if ":" in use:
+            module, path = use.split(":", 1)
+            found: Any = attrgetter(path)(import_module(module))
+        else:
+            installed = {entry.name: entry for entry in entry_points(group=GROUP)}
+            if use not in installed:
+                known = f"installed: {', '.join(sorted(installed))}" if installed else "none is installed"
+                hint = f"write `module:Class`, or install a package with an entry point in {GROUP} ({known})"
+                return HookLoadError(f"no hook is installed under the name {use!r}", hint)
+            found = installed[use].load()
     except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code: importing it runs it
-        return HookLoadError(f"{use!r} cannot be loaded ({_name_error(error)})", _suggest_remedy(error))
-    if isinstance(found, HookLoadError):
-        return found
+        hint = "write `module:Class`" if isinstance(error, AttributeError | ValueError) else ""
+        if isinstance(error, ModuleNotFoundError):
+            hint = "the module has to be installed, or its folder be in PYTHONPATH"
+        return HookLoadError(f"{use!r} cannot be loaded ({_name_error(error)})", hint)
     cls = found if isinstance(found, type) else type(found)
     if not issubclass(cls, Hook):
         return HookLoadError(f"{use!r} is not a hook", "write a class that inherits from `proxy.hooks.Hook`")
@@ -71,43 +82,17 @@ def load_hook(
         return found
     if isinstance(found, Hook):
         if settings:
-            return HookLoadError(
-                f"{use!r} is an instance already and takes no settings", "name the class, or drop `settings`"
-            )
+            message = f"{use!r} is an instance already and takes no settings"
+            return HookLoadError(message, "name the class, or drop `settings`")
         return LoadedHook(use, found, timeout, strict)
     try:
         return LoadedHook(use, found(**settings), timeout, strict)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code
-        return HookLoadError(
-            f"{use!r} cannot be instantiated ({_name_error(error)})", "its `settings` are its keyword arguments"
-        )
-
-
-def _find_attribute(module: str, path: str) -> Any:
-    found: Any = import_module(module)
-    for step in path.split("."):
-        found = getattr(found, step)
-    return found
-
-
-def _load_installed(name: str) -> Any:
-    found = {entry.name: entry for entry in entry_points(group=GROUP)}
-    if name not in found:
-        known = f"installed: {', '.join(sorted(found))}" if found else "none is installed"
-        return HookLoadError(
-            f"no hook is installed under the name {name!r}",
-            f"write `module:Class`, or install a package with an entry point in {GROUP} ({known})",
-        )
-    return found[name].load()
+        message = f"{use!r} cannot be instantiated ({_name_error(error)})"
+        return HookLoadError(message, "its `settings` are its keyword arguments")
 
 
 def _name_error(error: BaseException) -> str:
     """The kind of an exception, with its message only where Python itself wrote it: others may quote a setting."""
     told = type(error).__name__
     return f"{told}: {error}" if isinstance(error, ImportError | AttributeError | SyntaxError) else told
-
-
-def _suggest_remedy(error: BaseException) -> str:
-    if isinstance(error, ModuleNotFoundError):
-        return "the module has to be installed, or its folder be in PYTHONPATH"
-    return "write `module:Class`" if isinstance(error, AttributeError | ValueError) else ""

@@ -12,6 +12,7 @@ import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from proxy.core.contract.policy import ToolPolicy
@@ -52,11 +53,12 @@ _LONGEST_RESULT: Final = 1024 * 1024
 _NO_REPLY: Final = (("Content-Type", "application/json"),)
 
 
-class _Failed:
-    """The type of FAILED, the answer of a hook that failed."""
+# The answer of a hook that failed.
+FAILED: Final = object()
 
 
-FAILED: Final = _Failed()
+def _skip(_said: object) -> None:
+    """Reads the answer at a point where hooks change nothing."""
 
 
 class HookChain:
@@ -80,10 +82,9 @@ class HookChain:
     ) -> ToolCall | UpstreamReply | Failure:
         """The call to decide, or an answer that replaces it."""
         for hook in self._at["before_decision"]:
-            said = await self._ask(hook, "before_decision", record, _show_call(call, call_route, record))
-            made = said if said is None or said is FAILED else _read_change(call, said, call_route.tools.get(call.tool))
-            if isinstance(made, str):
-                made = self._fail(hook, "before_decision", made, record)
+            read = partial(_read_change, call, call_route.tools.get(call.tool))
+            shown = _show_call(call, call_route, record)
+            made = await self._ask(hook, "before_decision", record, shown, read=read)
             if made is FAILED and hook.strict:
                 return _make_failure()
             if isinstance(made, UpstreamReply | Failure):
@@ -96,11 +97,14 @@ class HookChain:
         self, call: ToolCall, decision: Decision, call_route: CallRoute, record: CallRecord
     ) -> Failure | None:
         """Shows hooks the decision; a Failure where a strict hook failed."""
+        if isinstance(decision, Forward):
+            repairs = tuple((repair.rule, format_pointer(repair.path)) for repair in decision.checked.repairs)
+            verdict = Verdict(True, *_show_failure(decision.checked.would), repairs)
+        else:
+            verdict = Verdict(False, *_show_failure(decision.failure))
         for hook in self._at["after_decision"]:
-            said = await self._ask(
-                hook, "after_decision", record, _show_call(call, call_route, record), _show_verdict(decision)
-            )
-            if said is FAILED and hook.strict:
+            shown = _show_call(call, call_route, record), verdict
+            if await self._ask(hook, "after_decision", record, *shown) is FAILED and hook.strict:
                 return _make_failure()
         return None
 
@@ -111,10 +115,8 @@ class HookChain:
         for hook in self._at["before_forward"]:
             call = _show_call(checked.call, call_route, record, checked.arguments)
             outgoing = Outgoing(request.upstream, request.method, request.target, tuple(request.headers))
-            said = await self._ask(hook, "before_forward", record, call, outgoing)
-            headers = said if said is None or said is FAILED else _change_headers(request.headers, said)
-            if isinstance(headers, str):
-                headers = self._fail(hook, "before_forward", headers, record)
+            read = partial(_change_headers, request.headers)
+            headers = await self._ask(hook, "before_forward", record, call, outgoing, read=read)
             if headers is FAILED and hook.strict:
                 return _make_failure()
             request = replace(request, headers=headers) if isinstance(headers, tuple) else request
@@ -126,10 +128,7 @@ class HookChain:
         """The tool's answer, or what hooks put in its place; each sees what those before it left."""
         for hook in self._at["after_answer"]:
             call = _show_call(checked.call, call_route, record, checked.arguments)
-            said = await self._ask(hook, "after_answer", record, call, _show_result(reply))
-            made = said if said is None or said is FAILED else _read_answer(said)
-            if isinstance(made, str):
-                made = self._fail(hook, "after_answer", made, record)
+            made = await self._ask(hook, "after_answer", record, call, _show_result(reply), read=_read_answer)
             if made is FAILED and hook.strict:  # a filter that fails lets nothing through
                 return replace(_make_failure(), retryable=False, details={"executed": "yes"})
             if isinstance(made, UpstreamReply):
@@ -145,8 +144,11 @@ class HookChain:
             ending = _show_ending(outcome, record, self._now() - record.started)
             await self._ask(hook, "after_outcome", record, _show_call(call, call_route, record), ending)
 
-    async def _ask(self, hook: LoadedHook, point: str, record: CallRecord, *shown: object) -> Any:
-        """A hook's answer within its time, or FAILED."""
+    async def _ask(
+        self, hook: LoadedHook, point: str, record: CallRecord, *shown: object, read: Callable[[object], Any] = _skip
+    ) -> Any:
+        """What `read` makes of a hook's answer, FAILED where it is a text (the reason why the answer is not acceptable)
+        or none came in time; None where the hook says nothing."""
         started = self._now()
         task = asyncio.ensure_future(_await_quietly(getattr(hook.hook, point)(*shown)))
         try:
@@ -161,11 +163,14 @@ class HookChain:
         if task.cancelled():
             return self._fail(hook, point, "cancelled", record)
         said = task.result()
-        return self._fail(hook, point, "exception", record, said) if isinstance(said, BaseException) else said
+        if isinstance(said, BaseException):
+            return self._fail(hook, point, "exception", record, said)
+        made = None if said is None else read(said)
+        return self._fail(hook, point, made, record) if isinstance(made, str) else made
 
     def _fail(
         self, hook: LoadedHook, point: str, reason: str, record: CallRecord, error: BaseException | None = None
-    ) -> _Failed:
+    ) -> object:
         failure = HookFailure(hook.name, point, reason)
         record.hook_failures = (*record.hook_failures, failure)
         self._report(failure, error)
@@ -188,14 +193,6 @@ def _show_call(call: ToolCall, call_route: CallRoute, record: CallRecord, text: 
         record.route, call.tool, call.call_id, record.request_id, record.notes.get("client.token", ""),
         call.conversation.key, tuple(call_route.headers), sent if text is None else text,
     )  # fmt: skip
-
-
-def _show_verdict(decision: Decision) -> Verdict:
-    if isinstance(decision, Forward):
-        checked = decision.checked
-        repairs = tuple((repair.rule, format_pointer(repair.path)) for repair in checked.repairs)
-        return Verdict(True, *_show_failure(checked.would), repairs)
-    return Verdict(False, *_show_failure(decision.failure))
 
 
 def _show_failure(failure: Failure | None) -> tuple[str, tuple[Broken, ...]]:
@@ -224,18 +221,19 @@ def _show_ending(outcome: Outcome | None, record: CallRecord, seconds: float) ->
 
 
 # --- what hooks say ---------------------------------------------------------------------------------------------------
-def _read_change(call: ToolCall, said: object, policy: ToolPolicy | None) -> ToolCall | UpstreamReply | Failure | str:
+def _read_change(call: ToolCall, policy: ToolPolicy | None, said: object) -> ToolCall | UpstreamReply | Failure | str:
     """Interprets an answer at `before_decision`; a text is the reason why it is not acceptable. Arguments may be no
     longer than a client's."""
     try:
         match said:
-            case Change(value):
+            case Change(value) if isinstance(call.arguments, Document):  # unreadable arguments cannot be replaced
                 text = dumps(value)
-                return (
-                    "wrong_answer"
-                    if policy is not None and len(text) > policy.max_body
-                    else _change_arguments(call, text)
-                )
+                if policy is not None and len(text) > policy.max_body:
+                    return "wrong_answer"
+                made = parse(text)  # so that the hook shares no object with the call
+                if not isinstance(made, JsonProblem):
+                    repairs = (*call.arguments.repairs, Repair(HOOK, ()))
+                    return replace(call, arguments=Document(text, made, repairs))
             case Answer(value, status) if 200 <= status <= 599:
                 return UpstreamReply(status, _NO_REPLY, dumps(value))
             case Refuse(message, hint, status, retryable, details) if 400 <= status <= 599:
@@ -245,28 +243,18 @@ def _read_change(call: ToolCall, said: object, policy: ToolPolicy | None) -> Too
                     retryable=bool(retryable),
                 )  # fmt: skip
     except (TypeError, ValueError, AttributeError, RecursionError):  # neither JSON nor a mapping
-        return "wrong_answer"
+        pass
     return "wrong_answer"
 
 
 def _read_answer(said: object) -> UpstreamReply | str:
     """Interprets an answer at `after_answer`; a text is the reason why it is not acceptable."""
     try:
-        match said:
-            case Answer(value, status) if 200 <= status <= 599:
-                return UpstreamReply(status, _NO_REPLY, dumps(value))
+        if isinstance(said, Answer) and 200 <= said.status <= 599:
+            return UpstreamReply(said.status, _NO_REPLY, dumps(said.value))
     except (TypeError, ValueError, RecursionError):  # no JSON
-        return "wrong_answer"
+        pass
     return "wrong_answer"
-
-
-def _change_arguments(call: ToolCall, text: bytes) -> ToolCall | str:
-    """The call with other arguments, read from text, so that the hook shares no object with it."""
-    value = parse(text)
-    if isinstance(value, JsonProblem) or not isinstance(call.arguments, Document):
-        return "wrong_answer"  # unreadable arguments cannot be replaced
-    repairs = (*call.arguments.repairs, Repair(HOOK, ()))
-    return replace(call, arguments=Document(text, value, repairs))
 
 
 def _change_headers(headers: Headers, said: object) -> Headers | str:
@@ -275,18 +263,16 @@ def _change_headers(headers: Headers, said: object) -> Headers | str:
         return "wrong_answer"
     changes: dict[str, str | None] = {}
     for name, value in said.items():
-        if not isinstance(name, str) or not _NAME.fullmatch(name) or _is_fixed(name.lower()):
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            return "wrong_header"
+        # MCP's headers repeat parts of the checked body.
+        if name.lower() in _NOT_TO_TOUCH or name.lower().startswith("mcp-"):
             return "wrong_header"
         if value is not None and not (isinstance(value, str) and _VALUE.fullmatch(value)):
             return "wrong_header"
         changes[name.lower()] = value
     kept = tuple(pair for pair in headers if pair[0] not in changes)
     return kept + tuple((name, value) for name, value in changes.items() if value is not None)
-
-
-def _is_fixed(name: str) -> bool:
-    """Whether hooks must not change a header (in lower case). MCP's headers repeat parts of the checked body."""
-    return name in _NOT_TO_TOUCH or name.startswith("mcp-")
 
 
 def _make_failure() -> Failure:

@@ -17,14 +17,13 @@ import json
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections import deque
 from dataclasses import field
 from enum import StrEnum
 from hashlib import blake2b
 from typing import Any, Final
 
 from proxy.core.model.value_class import value_class
-from proxy.offload.child import JOB, RESULT, JobEnding, SharedBytes
+from proxy.offload.child import keep_shared
 
 MIB: Final = 1 << 20
 # The exit code of a child that used up its CPU time; Windows has no such signal.
@@ -81,14 +80,12 @@ class OffloadPool:
     def __init__(
         self, *, size: int = 2, memory: int = 512 * MIB, max_waiting: int = 64, idle_seconds: float = 60.0
     ) -> None:
-        self._size = size
         self._memory = memory
-        self._max_waiting = max_waiting
         self._idle_seconds = idle_seconds
-        self._idle: deque[_Child] = deque()
-        self._busy = 0
+        self._slots = asyncio.Semaphore(size)
+        self._jobs, self._max_jobs = 0, size + max_waiting  # those that run or wait
+        self._idle: list[_Child] = []
         self._children: set[_Child] = set()
-        self._waiting: deque[asyncio.Future[None]] = deque()
         self._closed = False
 
     @property
@@ -112,51 +109,23 @@ class OffloadPool:
         """
         if self._closed:
             return GaveUp(Limit.CLOSED)
-        if self._busy >= self._size and len(self._waiting) >= self._max_waiting:
-            return GaveUp(Limit.BUSY)
         passed = Limit.BUSY
+        if self._jobs == self._max_jobs:
+            return GaveUp(passed)
+        self._jobs += 1
         try:
-            async with asyncio.timeout(seconds if patience is None else patience):
-                await self._take_slot()
+            async with asyncio.timeout(seconds if patience is None else patience), self._slots:
                 passed = Limit.DEADLINE
-                try:
-                    return await self._run_in_child(function, payload, shared, seconds)
-                finally:
-                    self._give_slot()
+                return await self._run_in_child(function, payload, shared, seconds)
         except TimeoutError:
             return GaveUp(passed)
+        finally:
+            self._jobs -= 1
 
     async def close(self) -> None:
         """Kills every child. Jobs under way end as `crash`, jobs that wait as `closed`."""
         self._closed = True
-        while self._waiting:
-            waiter = self._waiting.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
         await asyncio.gather(*(self._end(child) for child in list(self._children)))
-
-    async def _take_slot(self) -> None:
-        if self._busy < self._size:
-            self._busy += 1
-            return
-        waiter = asyncio.get_running_loop().create_future()
-        self._waiting.append(waiter)
-        try:
-            await waiter  # the one who sets it hands its slot over
-        except asyncio.CancelledError:
-            if waiter.done() and not waiter.cancelled():
-                self._give_slot()
-            else:
-                self._waiting.remove(waiter)
-            raise
-
-    def _give_slot(self) -> None:
-        while self._waiting:
-            waiter = self._waiting.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
-                return
-        self._busy -= 1
 
     async def _run_in_child(
         self, function: str, payload: bytes, shared: Shared | None, seconds: float
@@ -165,34 +134,27 @@ class OffloadPool:
             return GaveUp(Limit.CLOSED)
         child = self._idle.pop() if self._idle else await self._start()
         child.stop_idling()
-        keeps = False
+        is_kept = False
         try:
-            ending, result = await child.ask(function, payload, shared, seconds)
-            keeps = ending is not JobEnding.NO_MEMORY and not self._closed
+            ended = await child.ask(function, payload, shared, seconds)
+            is_kept = ended != GaveUp(Limit.MEMORY) and not self._closed
         except (EOFError, ConnectionError):
             code = await child.process.wait()
             used_up = code == _NO_CPU_TIME_LEFT != 0
             return GaveUp(Limit.DEADLINE) if used_up else GaveUp(Limit.CRASH, f"exit {code}")
         finally:
-            if keeps:
-                self._lay_by(child)
+            if is_kept:
+                self._idle.append(child)
+                timer = asyncio.get_running_loop().call_later(self._idle_seconds, self._end_idle, child)
+                child.idle_timer = timer
             else:
                 await asyncio.shield(self._end(child))
-        match ending:
-            case JobEnding.DONE:
-                return Done(result)
-            case JobEnding.RAISED:
-                return GaveUp(Limit.CRASH, result.decode("ascii", "replace"))
-            case JobEnding.NO_MEMORY:
-                return GaveUp(Limit.MEMORY)
+        return ended
 
     async def _start(self) -> _Child:
         starting = asyncio.ensure_future(
             asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "proxy.offload.child",
-                str(self._memory),
+                *(sys.executable, "-m", "proxy.offload.child", str(self._memory)),
                 stdin=PIPE,
                 stdout=PIPE,
                 stderr=DEVNULL,
@@ -209,15 +171,9 @@ class OffloadPool:
         self._children.add(child)
         return child
 
-    def _lay_by(self, child: _Child) -> None:
-        self._idle.append(child)
-        loop = asyncio.get_running_loop()
-        child.idle_timer = loop.call_later(self._idle_seconds, self._end_idle, child)
-
     def _end_idle(self, child: _Child) -> None:
-        if child in self._idle:
-            self._idle.remove(child)
-            child.ending = asyncio.ensure_future(self._end(child))
+        self._idle.remove(child)
+        child.ending = asyncio.ensure_future(self._end(child))
 
     async def _end(self, child: _Child) -> None:
         child.stop_idling()
@@ -227,7 +183,7 @@ class OffloadPool:
         with contextlib.suppress(ProcessLookupError):
             child.process.kill()
         await child.process.wait()
-        child.close_pipes()
+        child.jobs.close()
 
 
 def _kill_started(starting: asyncio.Future[Process]) -> None:
@@ -243,41 +199,33 @@ class _Child:
         if process.stdin is None or process.stdout is None:
             raise ValueError("a child is started with pipes")
         self.process = process
-        self._jobs = process.stdin
+        self.jobs = process.stdin
         self._results = process.stdout
+        self._kept: dict[str, bytes] = {}
         self.idle_timer: asyncio.TimerHandle | None = None
         self.ending: asyncio.Future[None] | None = None
-        self._shared = SharedBytes()
 
     def stop_idling(self) -> None:
         if self.idle_timer is not None:
             self.idle_timer.cancel()
-            self.idle_timer = None
 
-    def close_pipes(self) -> None:
-        self._jobs.close()
-
-    async def ask(
-        self, function: str, payload: bytes, shared: Shared | None, seconds: float
-    ) -> tuple[JobEnding, bytes]:
-        """One job and its result.
+    async def ask(self, function: str, payload: bytes, shared: Shared | None, seconds: float) -> Done | GaveUp:
+        """One job and its result, as `child.py` describes them.
 
         Raises:
             EOFError, ConnectionError: the child ended before its result was whole.
         """
-        job: dict[str, Any] = {"function": function, "seconds": seconds}
+        job: dict[str, Any] = {"function": function, "seconds": seconds, "size": len(payload)}
         sent = b""
         if shared is not None:
-            job["shared"] = shared.digest
-            if self._shared.find(shared.digest) is None:
-                sent, job["sent"] = shared.data, len(shared.data)
-                self._shared.keep(shared.digest, b"")
-        head = json.dumps(job).encode()
-        self._jobs.write(JOB.pack(len(head), len(payload)) + head)
-        self._jobs.write(sent)
-        self._jobs.write(payload)
+            sent = b"" if shared.digest in self._kept else shared.data
+            job |= {"shared": shared.digest, "sent": len(sent)}
+            keep_shared(self._kept, shared.digest, b"")
+        self.jobs.write(json.dumps(job).encode() + b"\n" + sent)
+        self.jobs.write(payload)
         # A child that dies of its memory limit while it reads still has its result in the pipe.
         with contextlib.suppress(ConnectionError):
-            await self._jobs.drain()
-        ending, length = RESULT.unpack(await self._results.readexactly(RESULT.size))
-        return JobEnding(ending), await self._results.readexactly(length)
+            await self.jobs.drain()
+        ending, _, size = (await self._results.readuntil()).decode().partition(" ")
+        result = await self._results.readexactly(int(size))
+        return Done(result) if ending == "done" else GaveUp(Limit(ending), result.decode("ascii", "replace"))

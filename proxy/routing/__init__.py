@@ -1,26 +1,19 @@
 """From a loaded config to the route of a request: `build.py` compiles the routes, `table.py` finds the route of a
-request or of a dry run.
+request, `dry_run.py` that of a dry run.
 """
 
 from __future__ import annotations
 
 from proxy.routing.build import build_routes, name_routes
-from proxy.routing.table import (
-    DryTarget,
-    LeftOutOperation,
-    Match,
-    MethodNotAllowed,
-    Route,
-    RouteTable,
-    find_dry_target,
-    walk_trie,
-)
+from proxy.routing.dry_run import DryTarget, Nowhere, find_dry_target
+from proxy.routing.table import LeftOutOperation, Match, MethodNotAllowed, Route, RouteTable, walk_trie
 
 __all__ = [
     "DryTarget",
     "LeftOutOperation",
     "Match",
     "MethodNotAllowed",
+    "Nowhere",
     "Route",
     "RouteTable",
     "build_routes",

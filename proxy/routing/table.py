@@ -11,13 +11,11 @@ is not UTF-8. `Route.target` escapes parameters again, so that a parameter can n
 Some servers read a path more leniently: they ignore case, `;...`, and a dot, a blank or a slash at the end. No
 parameter may become another path in that reading, and a passthrough template does not take another spelling of a judged
 path (core/contract/spellings.py, `lookalikes`).
-
-`find_dry_target` finds the route and the request of a dry run: by the route's name, its path, or a request's method and
-target, whose query and path parameters are then judged too.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
@@ -29,12 +27,13 @@ from proxy.core.contract.policy import BroughtTools, ListRules, Mode, ToolPolicy
 from proxy.core.contract.request_rules import OperationRule, QueryPolicy
 from proxy.core.contract.spellings import JudgedPaths, Unclear, find_leaving, leaves_segment
 from proxy.core.model.value_class import value_class
-from proxy.core.model.values import Headers, RawRequest
+from proxy.core.model.values import Headers
 
 # RFC 3986 section 3.3: what a path segment may hold unescaped besides letters, digits and "-._~". Servlet containers
 # cut a segment at `;`, so where calls are judged it is escaped.
 _SEGMENT_SAFE: Final = "!$&'()*+,;=:@"
 _JUDGED_SAFE: Final = "!$&'()*+,=:@"
+_ESCAPE: Final = re.compile("[0-9A-Fa-f]{2}")
 # The parameter that holds the path below a relayed route, as it was sent.
 BELOW: Final = ""
 
@@ -190,8 +189,10 @@ class RouteTable:
     def _find(self, method: str, path: str) -> Match | MethodNotAllowed | Unclear | None:
         if (exact := self._exact.get(path)) is not None:
             return _choose(method, exact)
-        segments = _split_segments(path)
-        if segments is None:
+        # A path that servers could read differently has no segments here.
+        decoded = tuple(map(_decode, path.split("/")[1:])) if path.startswith("/") else (None,)
+        segments = tuple(segment for segment in decoded if segment is not None)
+        if len(segments) < len(decoded):
             return None
         if "%" in path and (exact := self._exact.get("/" + "/".join(segments))) is not None:
             return _choose(method, exact)
@@ -263,18 +264,10 @@ def _choose(method: str, matches: list[Match]) -> Match | MethodNotAllowed:
     return MethodNotAllowed(tuple(sorted({allowed for match in matches for allowed in match.route.methods})))
 
 
-def _split_segments(path: str) -> tuple[str, ...] | None:
-    """The decoded segments of a path; None for a path that servers could read differently."""
-    if not path.startswith("/"):
-        return None
-    decoded = tuple(_decode(segment) for segment in path.split("/")[1:])
-    return None if None in decoded else tuple(segment for segment in decoded if segment is not None)
-
-
 def _decode(segment: str) -> str | None:
     if "%" not in segment:
         text = segment
-    elif any(not _is_escape(part) for part in segment.split("%")[1:]):
+    elif not all(_ESCAPE.match(part) for part in segment.split("%")[1:]):
         return None
     else:
         try:
@@ -284,50 +277,3 @@ def _decode(segment: str) -> str | None:
     if text in (".", "..") or any(character in "/\\\x7f" or character < " " for character in text):
         return None
     return text
-
-
-def _is_escape(part: str) -> bool:
-    return len(part) >= 2 and all(digit in "0123456789abcdefABCDEF" for digit in part[:2])
-
-
-_CONVERSATION: Final = ("x-conversation-id", "dry-run")
-
-
-@value_class
-class DryTarget:
-    """A route, and the method, path and query of a request for it."""
-
-    route: Route
-    method: str
-    path: str
-    query: str = field(default="", repr=False)
-    params: Mapping[str, str] = field(default_factory=dict, repr=False)
-
-    def request(self, body: bytes, params: Mapping[str, str], headers: Headers = ()) -> RawRequest:
-        """The request with a body; `params` are further path parameters, `headers` replace the usual ones."""
-        given = tuple((name.lower(), value) for name, value in headers)
-        usual = (("content-type", self.route.form or "application/json"), _CONVERSATION)
-        names = {name for name, _ in given}
-        kept = tuple(each for each in usual if each[0] not in names)
-        return RawRequest(self.method, self.path, self.query, (*kept, *given), body, {**self.params, **params}, "")
-
-
-def find_dry_target(table: RouteTable, wanted: str, method: str = "") -> DryTarget | MethodNotAllowed | None:
-    """Finds the route with this name or path, otherwise the route that takes a request for this target. `method` may be
-    '' where the path has only one, or takes POST."""
-    for route in table.routes:
-        if wanted in (route.key, route.name, route.path) and (not method or method in route.methods):
-            return DryTarget(route, method or _choose_likeliest(tuple(sorted(route.methods))), route.path)
-    path, _, query = wanted.partition("?")
-    match = table.match(method or "POST", path)
-    if isinstance(match, MethodNotAllowed) and not method and len(set(match.methods) - {"HEAD", "OPTIONS"}) == 1:
-        method = _choose_likeliest(match.methods)
-        match = table.match(method, path)
-    if isinstance(match, Match):
-        return DryTarget(match.route, method or "POST", path, query, match.params)
-    return match if isinstance(match, MethodNotAllowed) else None
-
-
-def _choose_likeliest(methods: tuple[str, ...]) -> str:
-    rest = [method for method in methods if method not in ("HEAD", "OPTIONS")]
-    return "POST" if "POST" in rest or not rest else rest[0]

@@ -1,10 +1,11 @@
 """The serving side: listeners, one request from head to answer, the operator's port, start, reload and stop.
 
 A reader begins with `start.py` and `lifecycle.py`, which wire everything, and `handler.py`, which answers one request.
+`fast_call.py` runs the same stages without a task.
 
 listener.py, connection.py, http/   aiohttp's low-level server, and what this proxy makes of requests and responses
 bound_route.py                      how the requests of one route go out
-listed_routes.py                    routes whose tools their server lists, which an extension answers
+listed_routes.py                    routes that an extension answers
 admin/                              the operator's port
 workers/                            several processes behind one port, loaded where there are several
 reload.py                           takes over a changed config

@@ -20,9 +20,8 @@ from proxy.core.model.values import CheckedCall, Failure, Fields, Headers, RawRe
 from proxy.extensions import find_route_kind, load_place
 from proxy.interfaces import CallAccess, LearnedLists, QuerySources, UpstreamRequest
 from proxy.routing import Route
-from proxy.server.http.body import is_json
+from proxy.server.http.body import BodyMemory, is_json
 from proxy.server.http.headers import ANOTHER_REQUEST, Changes, make_request_headers
-from proxy.server.http.memory import BodyMemory
 
 # Fields that no longer hold once the body was changed: checksums (RFC 9530, RFC 3230, RFC 1864) and the coding.
 _DIGESTS: Final = frozenset({"content-digest", "repr-digest", "digest", "content-md5", "content-encoding"})
@@ -171,22 +170,17 @@ def _show_functions(policy: ToolPolicy, calls: CallAccess) -> ToolPolicy:
 @value_class
 class RouteRequest:
     """Implements `CallRoute` for one request. `hop_fields` are Via, X-Forwarded-* and the request id, `cors`
-    the fields of the answer by which a page may read it, `memory` what its body holds, `calls` what the caller may
-    call (None: anything), `caller` who that is."""
+    the fields of the answer by which a page may read it, `memory` what its body holds, `tools` those of the route
+    that the caller may see, `calls` what it may call (None: anything), `caller` who that is."""
 
     binding: RouteBinding
     raw: RawRequest
     hop_fields: Headers
     cors: Headers
     memory: BodyMemory
+    tools: Mapping[str, ToolPolicy]
     calls: CallAccess | None = None
     caller: str = ""
-
-    @property
-    def tools(self) -> Mapping[str, ToolPolicy]:
-        """Returns the policy of every tool of the route that the caller may see."""
-        tools = self.binding.route.tools
-        return tools if self.calls is None else show_tools(tools, self.calls)
 
     def refuse_hidden(self, tool: str) -> Failure | None:
         """Why a tool of the route that the caller may not see is not called."""

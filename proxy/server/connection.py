@@ -3,9 +3,10 @@
 aiohttp's parser reads the bytes, and its `RequestHandler` serves the requests of a connection one after the other.
 This file adds:
 
-    Connection     timeouts, the size limit of a head, answers to malformed heads, half-closed and lingering
-                   connections, clients that do not read
-      State        what a connection is doing
+    Connection           timeouts, the size limit of a head, answers to malformed heads, half-closed and lingering
+                         connections, clients that do not read
+      ConnectionPhase    what a connection is doing
+      WatchedProtocol    shows it the bytes before the parser reads them
 
 aiohttp documents some of the names that this rests on, and not the following. Therefore it is pinned to a minor
 version, and `check_aiohttp` refuses to start with another:
@@ -25,10 +26,13 @@ import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, Final, cast
+from functools import partial
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import aiohttp
 from aiohttp import HttpVersion11
+from aiohttp.base_protocol import BaseProtocol
 from aiohttp.http import HttpProcessingError
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError
@@ -37,7 +41,9 @@ from aiohttp.web_response import StreamResponse
 
 from proxy.core.model.codes import INTERNAL_ERROR
 from proxy.core.model.value_class import value_class
-from proxy.server.http.checks import (
+from proxy.server.http.framing import Response, abort, has_begun
+from proxy.server.http.headers import Caller
+from proxy.server.http.request_head import (
     FRAMING_TOO_LONG,
     HEAD_TOO_LONG,
     LATE_HEAD,
@@ -48,11 +54,6 @@ from proxy.server.http.checks import (
     BadRequest,
     explain_fault,
 )
-from proxy.server.http.fast_call import FastCall, FastClient
-from proxy.server.http.framing import Response, abort, has_begun
-from proxy.server.http.headers import Caller
-from proxy.server.http.request_head import ParsedRequest
-from proxy.server.parser_watch import NOTHING_PARSED, Parsed, WatchedProtocol
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -70,7 +71,10 @@ _PROBE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 # Longer than any connection lives, in seconds.
 _NEVER: Final = 10 * 365 * 24 * 3600.0
-
+# The length of `GET / HTTP/1.0`: no head can end before it.
+_SHORTEST_HEAD: Final = 14
+# Bytes, or the end of the connection, wait in the kernel's buffer.
+_UNREAD: Final = getattr(select, "POLLIN", 0)
 _AIOHTTP: Final = "3.14"
 
 
@@ -85,8 +89,23 @@ def check_aiohttp(version: str = aiohttp.__version__) -> None:
 
 # Answers a request. Raises CancelledError when the client has gone.
 Handle = Callable[[BaseRequest], Awaitable[StreamResponse]]
-# Begins a call while its bytes are read; None for a request that needs a task from its beginning.
-Begin = Callable[[ParsedRequest, FastClient], FastCall | None]
+
+
+class BegunCall(Protocol):
+    """A call that began without a task (`fast_call.py`). `is_sent`: its tool has it, and it needs no task yet."""
+
+    is_sent: bool
+
+    def resume(self, request: web.BaseRequest) -> Awaitable[StreamResponse]:
+        """The response to the call, which goes on in a task."""
+
+    def cancel(self) -> None:
+        """Ends the call: its client has gone."""
+
+
+# Begins a call while its bytes are read (`fast_call.py`): from its head as the parser gives it, its body and its
+# connection. None for a request that needs a task from its beginning.
+Begin = Callable[[Any, StreamReader, "Connection"], BegunCall | None]
 # Creates the response to bytes that are not valid HTTP, and to a request whose handler failed.
 RefuseHead = Callable[[BadRequest], Response]
 
@@ -136,6 +155,32 @@ _CLOSED: Final = ConnectionPhase.CLOSED
 _ANSWERING: Final = frozenset({_BUSY, _LAST, _TUNNEL})
 
 
+# What a parser's `feed_data` returns: the requests that began in the bytes, each with its body; whether the last one
+# asks for a WebSocket; and the bytes behind it.
+Parsed = tuple[Any, bool, bytes]
+NOTHING_PARSED: Parsed = ((), False, b"")
+
+
+class WatchedProtocol(BaseProtocol):
+    """The base class behind `RequestHandler`, which creates its parser itself and hands it to `BaseProtocol`. Here a
+    stand-in takes the parser's place: it has the methods that `RequestHandler` calls, and gives the connection what
+    `feed_data` gets."""
+
+    __slots__ = ()
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, parser: Any = None) -> None:
+        connection = cast(Connection, self)
+        connection.note_consumed = parser.message_consumed
+        watch = SimpleNamespace(
+            feed_data=partial(connection.feed_parser, parse=parser.feed_data),
+            feed_eof=parser.feed_eof,
+            message_consumed=parser.message_consumed,
+            pause_reading=parser.pause_reading,
+            set_upgraded=parser.set_upgraded,
+        )
+        super().__init__(loop, cast(Any, watch))
+
+
 class Connection(RequestHandler, WatchedProtocol):
     """The protocol of one connection.
 
@@ -162,7 +207,7 @@ class Connection(RequestHandler, WatchedProtocol):
         self.link: asyncio.Transport | None = None  # aiohttp drops its own reference before the connection has ended
         self.caller: Caller | None = None  # kept by `find_caller`
         self.request: web.BaseRequest | None = None
-        self.begun: FastCall | None = None
+        self.begun: BegunCall | None = None
         self.held: Any = None
         self.note_consumed: Callable[[], None]
         self.body: StreamReader | None = None
@@ -215,7 +260,7 @@ class Connection(RequestHandler, WatchedProtocol):
         """Whether a request is under way, queued, or unread in the kernel's buffer."""
         if self.request is not None or self.queued or self.held is not None:
             return True
-        return self.state in (_IDLE, _LAST) and self.link is not None and _has_unread(self.link)
+        return self.state in (_IDLE, _LAST) and self.link is not None and _poll(self.link, _UNREAD)
 
     def finish(self) -> None:
         """Closes the connection: now, or after the response to the request that occupies it."""
@@ -255,9 +300,9 @@ class Connection(RequestHandler, WatchedProtocol):
         if link is None or link.is_closing():
             return
         if self.half_closed:
-            if _is_gone(link, 0):
+            if _poll(link, 0):
                 link.abort()
-        elif not link.is_reading() and _is_gone(link, getattr(select, "POLLRDHUP", 0)):
+        elif not link.is_reading() and _poll(link, getattr(select, "POLLRDHUP", 0)):
             link.abort()
 
     # --- reading ------------------------------------------------------------------------------------------------------
@@ -277,7 +322,10 @@ class Connection(RequestHandler, WatchedProtocol):
             parsed = parse(data)
             self._note_parsed(data, parsed)
         except HttpProcessingError:
-            self._note_malformed()
+            self.broken = self.heard = True
+            self.queued += 1
+            if self.body is not None and not self.body.is_eof():
+                self.body.set_exception(RequestPayloadError("the body is not framed as HTTP requires"))
             raise
         return NOTHING_PARSED if parsed[0] and self._begin_call(parsed) else parsed
 
@@ -300,7 +348,7 @@ class Connection(RequestHandler, WatchedProtocol):
         message, body = messages[0]
         if message.should_close or message.upgrade or message.version != HttpVersion11:
             return False
-        self.begun = begun = begin(ParsedRequest(message, body, self), self)
+        self.begun = begun = begin(message, body, self)
         if begun is None or not begun.is_sent:
             return False
         self.state, self.queued, self.held = _BUSY, 0, messages[0]
@@ -363,13 +411,6 @@ class Connection(RequestHandler, WatchedProtocol):
         if self.head_size > MAX_HEAD:
             raise HttpProcessingError(message=HEAD_TOO_LONG)
 
-    def _note_malformed(self) -> None:
-        """Notes bytes that are not HTTP. If they stand in a body, its reader gets an exception."""
-        self.broken = self.heard = True
-        self.queued += 1
-        if self.body is not None and not self.body.is_eof():
-            self.body.set_exception(RequestPayloadError("the body is not framed as HTTP requires"))
-
     def eof_received(self) -> bool:  # type: ignore[override]  # asyncio's own type says more than aiohttp's
         """The client has closed its sending side. Returns whether the connection stays open for the response (RFC 9112
         section 9.6).
@@ -380,14 +421,7 @@ class Connection(RequestHandler, WatchedProtocol):
         waits = self.queued or self.held is not None or self.state in (_BUSY, _LAST)
         whole = self.broken or self.body is None or self.body.is_eof()
         begun = self.request is not None and has_begun(self.request)
-        if (
-            not waits
-            or not whole
-            or begun
-            or self.ssl_context is not None
-            or self.link is None
-            or _is_gone(self.link, 0)
-        ):
+        if not waits or not whole or begun or self.ssl_context is not None or self.link is None or _poll(self.link, 0):
             return False
         self.half_closed = True
         self.hand_over()
@@ -539,10 +573,6 @@ class Connection(RequestHandler, WatchedProtocol):
             self.slow_reader = None
 
 
-# The length of `GET / HTTP/1.0`: no head can end before it.
-_SHORTEST_HEAD: Final = 14
-
-
 class LastResponse(Response):
     """A response after which the connection lingers and closes."""
 
@@ -556,18 +586,9 @@ class LastResponse(Response):
         await self.connection.linger()
 
 
-def _is_gone(link: asyncio.Transport, events: int) -> bool:
-    """Whether the other end of a connection is gone, found out without reading from it. `events` are the poll events
-    that count beside a reset."""
-    return _poll(link, events)  # poll always reports POLLHUP and POLLERR
-
-
-def _has_unread(link: asyncio.Transport) -> bool:
-    """Whether bytes, or the end of the connection, wait in the kernel's buffer."""
-    return _poll(link, select.POLLIN if hasattr(select, "poll") else 0)
-
-
 def _poll(link: asyncio.Transport, events: int) -> bool:
+    """Whether one of the poll events `events` has happened at a connection, or its other end is gone: POLLHUP and
+    POLLERR always count. Nothing is read from it."""
     client: socket.socket | None = link.get_extra_info("socket")
     if client is None or client.fileno() < 0 or not hasattr(select, "poll"):
         return False

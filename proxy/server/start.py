@@ -6,6 +6,7 @@ import os
 import socket
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
@@ -16,6 +17,7 @@ from proxy.interfaces import Clock
 from proxy.server.admin.api import make_pages
 from proxy.server.admin.port import open_operator_ports
 from proxy.server.connection import check_aiohttp
+from proxy.server.fast_call import begin_call
 from proxy.server.identity import SystemClock
 from proxy.server.lifecycle import Serving
 from proxy.server.listener import Listener, make_timeouts
@@ -84,6 +86,6 @@ async def _open_port(serving: Serving, listen: Address, *, shared: bool) -> None
     """Opens the port that clients use."""
     handler, inbound = serving.handler, serving.config.listen
     serving.library_log.attach()
-    listener = Listener(handler.handle, handler.refuse_head, make_timeouts(inbound), handler.begin)
+    listener = Listener(handler.handle, handler.refuse_head, make_timeouts(inbound), partial(begin_call, handler))
     tls = make_server_context(inbound.tls) if inbound.tls is not None else None
     serving.ports.append(await open_port(listener, listen, key="listen", shared=shared, tls=tls, mode=inbound.mode))

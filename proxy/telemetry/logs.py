@@ -11,17 +11,17 @@ thread of `writer.py`, which also writes it.
 from __future__ import annotations
 
 import json
+import logging
 import traceback
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple, TextIO, cast
 
 import orjson
 import structlog
 
-from proxy.core.envelope.view import select_violations, show_name, show_path
+from proxy.core.envelope.view import list_places, select_violations, show_name, show_path
 from proxy.core.model.codes import Severity
-from proxy.core.model.values import Violation
 from proxy.interfaces import CallRecord, HookFailure
 from proxy.telemetry.console_log import format_call
 from proxy.telemetry.recent.failures import describe_errors
@@ -81,7 +81,7 @@ class Log:
         self._instant = (-1, "")
         renderer = _make_console_renderer(stream.isatty()) if console else render_json
         self._lines = LineRenderer(None, [self._complete, renderer], {})
-        self._writer = open_writer(stream, self._render, self._render_losses)
+        self._writer = open_writer(stream, self._lines.render, self._render_losses)
 
     @property
     def dropped(self) -> Mapping[str, int]:
@@ -129,35 +129,27 @@ class Log:
         self.event("Internal error", "error", correlation_id=request_id, **told)
 
     # --- in the writer's thread ---------------------------------------------------------------------------------------
-    def _render(self, entry: Entry) -> bytes:
-        """The line of an entry, as structlog makes it."""
-        return self._lines.render(entry)
-
     def _complete(self, _logger: object, level: str, event: Any) -> Fields:
         """A structlog processor that completes the fields of a line. They come as one value, because their names could
-        collide with structlog's own arguments."""
+        collide with structlog's own arguments. The time is RFC 3339, UTC, with milliseconds."""
         entry: Entry = event["entry"]
-        return {
-            **entry.fields,
-            "timestamp": self._format_timestamp(entry.wall),
-            "level": level,
-            "message": event["event"],
-        }
-
-    def _format_timestamp(self, wall: float) -> str:
-        """The time of day (RFC 3339, UTC, milliseconds). All lines of one second share its text."""
-        second, millisecond = divmod(int(wall * 1000), 1000)
-        at, text = self._instant
+        second, millisecond = divmod(int(entry.wall * 1000), 1000)
+        at, text = self._instant  # all lines of one second share its text
         if second != at:
             text = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
             self._instant = (second, text)
-        return "%s.%03d+00:00" % (text, millisecond)  # noqa: UP031 - quicker than an f-string with a format
+        return {
+            **entry.fields,
+            "timestamp": "%s.%03d+00:00" % (text, millisecond),  # noqa: UP031 - quicker than an f-string with a format
+            "level": level,
+            "message": event["event"],
+        }
 
     def _render_losses(self, lost: Mapping[str, int]) -> bytes:
         """The line that says how many lines were lost before it, by reason."""
         if LEVELS["warning"] < LEVELS[self.level]:
             return b""
-        return self._render(Entry("warning", _DROPPED, dict(lost), self._wall()))
+        return self._lines.render(Entry("warning", _DROPPED, dict(lost), self._wall()))
 
 
 class LineRenderer(structlog.BoundLoggerBase):
@@ -285,12 +277,16 @@ def _list_call_fields(record: CallRecord) -> Fields:
         fields["repairs"] = [
             {"rule": repair.rule, "path": show_path(repair.path)} for repair in record.repairs[:_MOST_LISTED]
         ]
-    if record.questions:
-        fields |= _list_correction_fields(record)
+    if record.questions:  # what a model endpoint was asked, and what it changed in the delivered call
+        fields["correction.questions"] = [dict(asked.list_fields()) for asked in record.questions]
+        if record.corrections:
+            fields["corrections"] = [
+                {"layer": made.rule, "path": show_path(made.path)} for made in record.corrections[:_MOST_LISTED]
+            ]
     if record.outcome == "refused" or record.violations:
         fields |= _list_violation_fields(record, name)
     if record.answer_violations:
-        fields["answer.errors"] = _list_broken(record.answer_violations)
+        fields["answer.errors"] = list_places(record.answer_violations, _MOST_LISTED)
     if record.corrected_after:
         fields["corrected_after"] = record.corrected_after
     if record.container:
@@ -299,30 +295,23 @@ def _list_call_fields(record: CallRecord) -> Fields:
     return fields
 
 
-def _list_correction_fields(record: CallRecord) -> Fields:
-    """Fields about the model endpoint: what it was asked, and what it changed in the delivered call."""
-    fields: Fields = {"correction.questions": [dict(asked.list_fields()) for asked in record.questions]}
-    if record.corrections:
-        fields["corrections"] = [
-            {"layer": made.rule, "path": show_path(made.path)} for made in record.corrections[:_MOST_LISTED]
-        ]
-    return fields
-
-
-def _list_broken(violations: Sequence[Violation]) -> list[Fields]:
-    return [
-        {"path": show_path(each.path), "code": each.code.name}
-        for each in select_violations(violations, _MOST_LISTED)[0]
-    ]
-
-
 def _list_violation_fields(record: CallRecord, name: str) -> Fields:
-    """The fields of a call's errors and of its warnings."""
+    """The fields of a call's errors, whose keys Acode prescribes, and of its warnings."""
     errors = [each for each in record.violations if each.severity is Severity.ERROR]
     warnings = [each for each in record.violations if each.severity is not Severity.ERROR]
     fields: Fields = {}
     if errors or record.attempt or is_validation_failure(record):
-        fields = _list_failure_fields(record, name, errors)
+        fields = {
+            "tool_name": name,
+            "error_count": len(errors),
+            "retry_attempt": record.attempt,
+            "max_retries": record.max_attempts,
+            "errors": list_places(errors, _MOST_LISTED),
+        }
+        if record.escalated:
+            fields["escalated"] = True
+        if record.repeated:
+            fields["repeated"] = True
     if warnings:
         fields["warning_count"] = len(warnings)
         fields["warnings"] = [
@@ -332,17 +321,41 @@ def _list_violation_fields(record: CallRecord, name: str) -> Fields:
     return fields
 
 
-def _list_failure_fields(record: CallRecord, name: str, errors: Sequence[Violation]) -> Fields:
-    """The keys that Acode prescribes for a failure, and whether it was escalated or repeated."""
-    fields: Fields = {
-        "tool_name": name,
-        "error_count": len(errors),
-        "retry_attempt": record.attempt,
-        "max_retries": record.max_attempts,
-        "errors": _list_broken(errors),
-    }
-    if record.escalated:
-        fields["escalated"] = True
-    if record.repeated:
-        fields["repeated"] = True
-    return fields
+# --- the loggers of libraries -----------------------------------------------------------------------------------------
+# The root loggers of the libraries that run on the event loop.
+LOGGERS: Final = ("asyncio", "aiohttp")
+MESSAGE: Final = "Library message"
+
+
+class LibraryLog(logging.Handler):
+    """A handler of `logging` that writes to a `Log`, from `attach` to `detach`.
+
+    Without a handler Python's `logging` writes records to stderr itself, on the event loop, where a full pipe stops all
+    calls. A record's text may quote a value (the bytes of a request, the repr of a task), so the line has the logger,
+    the place and the type of the exception, and not the text.
+    """
+
+    def __init__(self, log: Log) -> None:
+        super().__init__(logging.WARNING)
+        self._log = log
+
+    def attach(self) -> None:
+        """Begins to receive the records of LOGGERS."""
+        for name in LOGGERS:
+            logging.getLogger(name).addHandler(self)
+
+    def detach(self) -> None:
+        """Ends what `attach` began. A second call has no effect."""
+        for name in LOGGERS:
+            logging.getLogger(name).removeHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Writes the line of one record."""
+        fields: dict[str, object] = {
+            "logger": record.name,
+            "place": f"{record.pathname}:{record.lineno} {record.funcName}",
+        }
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None:
+            fields |= {"error": type(error).__name__, "frames": list_frames(error)}
+        self._log.event(MESSAGE, "error" if record.levelno >= logging.ERROR else "warning", **fields)

@@ -30,7 +30,8 @@ NOT_NEEDED: Final = {
     "proxy.extensions.workers": "several workers",
     "proxy.extensions.mcp": "MCP routes",
     "proxy.extensions.correction": "a config without its keys",
-    "proxy.extensions.console": "pages that nobody has asked for",
+    "proxy.extensions.console.pages": "pages that nobody has asked for",
+    "proxy.extensions.console.core.improvements": "a page that nobody has asked for",
     "proxy.extensions.demo": "another verb",
     "proxy.extensions.escalation": "a config without its keys",
     "proxy.extensions.guidance": "a config without its keys",
@@ -63,3 +64,9 @@ async def test_a_plain_config_starts_without_what_it_does_not_need(tmp_path: Pat
     loaded = await loaded_by(tmp_path, PLAIN)
     assert "proxy.server.lifecycle" in loaded
     assert [] == sorted(list_not_needed(loaded))
+
+
+async def test_a_console_that_is_off_loads_nothing_of_it(tmp_path: Path) -> None:
+    loaded = await loaded_by(tmp_path, PLAIN.replace("admin: {", "admin: {console: off, "))
+    assert "proxy.server.admin.console_data" in loaded
+    assert [] == [name for name in loaded if name.startswith("proxy.extensions.console")]

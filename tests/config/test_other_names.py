@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config.files.other_names import OTHER_NAMES
+from proxy.config.files.structure import OTHER_NAMES
 from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
 

@@ -24,7 +24,7 @@ def test_places_in_json_are_found_again() -> None:
 def test_keys_in_json_are_found_again() -> None:
     places = JsonPlaces(TEXT)
     expected = {("a",): (1, 2), ("a", 0): (1, 8), ("a", 1, "b"): (1, 12), ("a", 1, "c"): (2, 3), ("d",): (2, 20)}
-    assert expected == {path: places.key_at(path) for path in expected}
+    assert expected == {path: places.at(path, key=True) for path in expected}
 
 
 def test_a_file_is_read_once_and_remembered(tmp_path: Path) -> None:

@@ -104,17 +104,17 @@ def test_every_value_and_key_knows_its_place() -> None:
         for path in [("a",), ("list", 0), ("list", 1), ("list", 1, "deep"), ("b", "c"), ("d", "c"), ()]
     }  # fmt: skip
     assert [(1, 1), (4, 6), (6, 3), (3, 5)] == [
-        node.key_at(path) for path in [("a",), ("list", 1, "deep"), ("b", "c"), ("list", 0)]
+        node.at(path, key=True) for path in [("a",), ("list", 1, "deep"), ("b", "c"), ("list", 0)]
     ]
 
 
 def test_a_place_that_is_not_there_is_the_nearest_around_it() -> None:
     node = read_yaml(b"a:\n  b: 1\n")
-    assert [(2, 3), (2, 3), (2, 6)] == [node.at(("a", "zz")), node.key_at(("a", "zz")), node.at(("a", "b", "c"))]
+    assert [(2, 3), (2, 3), (2, 6)] == [node.at(("a", "zz")), node.at(("a", "zz"), key=True), node.at(("a", "b", "c"))]
 
 
 def test_columns_count_characters_and_a_byte_order_mark_counts_for_nothing() -> None:
-    assert (1, 12) == read_yaml('{"ä": "ö", x: 1}'.encode("utf-8-sig")).key_at(("x",))
+    assert (1, 12) == read_yaml('{"ä": "ö", x: 1}'.encode("utf-8-sig")).at(("x",), key=True)
 
 
 @pytest.mark.skipif(not hasattr(yaml, "CSafeLoader"), reason="this PyYAML was built without libyaml")

@@ -14,9 +14,10 @@ import pytest
 from proxy.adapters import ADAPTERS as OWN_ADAPTERS
 from proxy.adapters import find_adapter
 from proxy.adapters.base import Adapter, CallShape, ConversationSource
-from proxy.adapters.ladder import find_call_id, trace_id
+from proxy.adapters.ladder import find_call_id
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.codes import BAD_REQUEST, INVALID_ARGUMENTS
+from proxy.core.model.fields import read_trace_id
 from proxy.core.model.values import (
     CheckedCall,
     Conversation,
@@ -392,7 +393,7 @@ def test_a_call_has_the_clients_name_where_it_is_one(headers: Headers, body: byt
     ],
 )
 def test_a_trace_id_is_read_as_w3c_writes_it(header: str | None, found: str | None) -> None:
-    assert found == trace_id(header)
+    assert found == read_trace_id(header)
 
 
 @pytest.mark.parametrize("sent", ["c" * 1024, "c" * 1025])

@@ -9,8 +9,7 @@ import pytest
 from proxy.core.check.validation import SchemaError, compile_check
 from proxy.core.json.jsontext import parse
 from proxy.core.model.values import JsonValue, Pointer
-from proxy.core.schema.dialects import normalise
-from proxy.core.schema.remedies import suggest_remedy
+from proxy.core.schema.dialects import normalise, suggest_remedy
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.core.schema.drafts import Draft
 from proxy.core.schema.formats import format_check
-from proxy.core.schema.nodes import Draft
 
 TEXTS = {
     "date-time": ("2026-01-31T10:00:00Z", "2026-01-31 10:00"),

@@ -20,7 +20,6 @@ from proxy.core.json.jsontext import (
     make_decimal,
     name_json_type,
     parse,
-    read_number,
     write_number,
 )
 from proxy.core.json.strictreader import read_strictly
@@ -134,14 +133,6 @@ def test_a_float_says_exactly_what_its_text_says(number: float) -> None:
     assert (number, text) == (parse(text.encode()), write_number(kept))
     assert (make_decimal(kept), name_json_type(kept)) == (make_decimal(number), name_json_type(number))
     assert is_integral(Decimal(text)) == number.is_integer()
-
-
-@MANY
-@given(st.floats().map(repr) | st.decimals().map(str) | st.sampled_from(NUMBERS) | st.text(max_size=5))
-def test_a_number_read_alone_is_the_one_that_parse_reads(text: str) -> None:
-    for sent in (text, f" {text}\n"):
-        alone, whole = read_number(sent), parse(sent.encode())
-        assert alone is None or (type(whole), exact(whole)) == (type(alone), exact(alone))
 
 
 WHOLE: JsonValue = {"type": "object", "properties": {"a": {"type": "integer"}}}

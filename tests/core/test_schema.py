@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from proxy.core.schema.nodes import Draft, SchemaError, Schemas
+from proxy.core.schema.drafts import Draft, SchemaError
+from proxy.core.schema.nodes import Schemas
 
 
 def root(schema: Any, **documents: Any) -> Any:

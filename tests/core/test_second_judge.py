@@ -15,7 +15,7 @@ from proxy.core.json.jsontext import LosslessFloat, parse
 from proxy.core.schema.drafts import Draft
 from proxy.core.schema.formats import STRICT
 from proxy.core.second_judge.judge import CompiledJudge, judge_value, run_job
-from proxy.core.second_judge.question import Opinion, Question, SecondVerdict, make_question, unpack_opinion
+from proxy.core.second_judge.question import Opinion, SecondVerdict, make_question, unpack_opinion
 from proxy.core.second_judge.reference import CannotTellError, make_exact
 from tests.core.test_suite import DIALECTS, MISSED, cases
 
@@ -166,13 +166,13 @@ def test_a_number_keeps_its_digits() -> None:
 def test_what_it_cannot_tell_says_why(schema: Any, value: Any, reason: str) -> None:
     text = b'{"base":"json-schema:///schema","documents":{},"formats":true,"schema":%s}'
 
-    question = Question(text % json.dumps(schema).encode())
+    question = text % json.dumps(schema).encode()
     assert Opinion(SecondVerdict.CANNOT_TELL, reason=reason) == judge_value(question, value)
 
 
 def test_a_job_is_bytes_and_so_is_its_answer() -> None:
     question = make_question(compile_check({"type": "integer"}).schemas, formats=STRICT)
-    answers = [unpack_opinion(run_job(value, question.text)) for value in (b"1", b'"x"', b"{")]
+    answers = [unpack_opinion(run_job(value, question)) for value in (b"1", b'"x"', b"{")]
     assert [
         Opinion(SecondVerdict.VALID, "fastjsonschema"),
         Opinion(SecondVerdict.INVALID, "fastjsonschema", "/type"),

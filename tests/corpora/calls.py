@@ -16,7 +16,8 @@ from proxy.core.json.jsontext import TextLimits, are_equal, dumps, parse
 from proxy.core.json.textrepair import read_document
 from proxy.core.model.values import Conversation, Decision, Document, Forward, JsonValue, Rung, ToolCall
 from proxy.core.rules.rules import PLUMBING_KEYS, TEXT_RULES, select_rules
-from proxy.core.schema.dialects import normalise, rewrite_numeric_bounds
+from proxy.core.schema.dialects import normalise
+from proxy.extensions.recording.schema_comparison import rewrite_numeric_bounds
 
 # The sets of calls whose right arguments are known. Those of other kinds (`further`) stand in tests/data alone.
 KNOWN_SETS: Final = (
@@ -40,7 +41,7 @@ def check_of(schema: JsonValue) -> Check:
 
 @lru_cache(maxsize=4096)
 def _check(schema: str) -> Check:
-    return compile_check(rewrite_numeric_bounds(normalise(json.loads(schema))[0])[0])
+    return compile_check(rewrite_numeric_bounds(normalise(json.loads(schema))[0]))
 
 
 def judged(

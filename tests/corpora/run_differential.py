@@ -30,8 +30,9 @@ from typing import Any, Final
 from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
 from proxy.core.envelope import FORMATS
-from proxy.core.schema.dialects import normalise, rewrite_numeric_bounds
-from proxy.core.schema.nodes import SchemaError
+from proxy.core.schema.dialects import normalise
+from proxy.core.schema.drafts import SchemaError
+from proxy.extensions.recording.schema_comparison import rewrite_numeric_bounds
 from tests.corpora.calls import check_of, known_calls, rows
 from tests.corpora.run_repair import DAMAGES, damaged
 from tests.ports import hold_port
@@ -98,7 +99,7 @@ def collect_cases(data: Path) -> list[Case]:
     for tool_name, schema, body in _list_calls(data):
         with contextlib.suppress(SchemaError):
             check_of(schema)
-            spelt = rewrite_numeric_bounds(normalise(schema)[0])[0]
+            spelt = rewrite_numeric_bounds(normalise(schema)[0])
             name = re.sub(r"[^A-Za-z0-9_.-]+", "_", tool_name)[:60].strip("_.-") or "tool"
             found.append(Case(name, spelt, body if isinstance(body, bytes) else json.dumps(body).encode()))
     return [case for case in found if case.body and isinstance(case.schema, dict)]

@@ -14,13 +14,13 @@ from typing import Any, Final
 
 from proxy.adapters.base import CallShape
 from proxy.core.contract.policy import ToolPolicy
-from proxy.core.explain.tool_mistakes import ToolMistakes
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.values import Conversation, Document, Reject, Rung, ToolCall
 from proxy.extensions.console.core.improvements import Improvement, list_improvements
+from proxy.extensions.console.core.tool_mistakes import ToolMistakes
+from proxy.extensions.console.mistake_counts import MistakeCounts
 from proxy.extensions.recording.line import decide_sent, judge_sent
 from proxy.interfaces import CallRecord
-from proxy.telemetry.recent.mistake_counts import MistakeCounts
 from tests.corpora.calls import check_of, rows
 
 Found = Counter[str]

@@ -12,12 +12,13 @@ from typing import Final
 from proxy.config import watch
 from proxy.config.files import source, yaml12
 from proxy.core.model.values import JsonValue
+from proxy.extensions.console import mistake_counts
 from proxy.extensions.workers import supervisor as worker_pool
 from proxy.server import lifecycle as serving
 from proxy.server import reload
 from proxy.server.admin import page as operator_page
 from proxy.server.admin import port as admin
-from proxy.telemetry.recent import mistake_counts, ring
+from proxy.telemetry.recent import ring
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "keys.md"
 

@@ -7,7 +7,7 @@ import contextlib
 
 import pytest
 
-from proxy.server.http.checks import MAX_FIELD, MAX_FIELDS
+from proxy.server.http.request_head import MAX_FIELD, MAX_FIELDS
 from tests.serving.proxied import WEATHER, code, proxied, told
 from tests.serving.wire import JSON_TYPE, Seen, answer, exchange, post, read_message, replies, tool
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from proxy.server.connection import Connection, Handle, Timeouts, check_aiohttp
 from proxy.server.http.body import read_whole
-from proxy.server.http.checks import MAX_HEAD, BadRequest
 from proxy.server.http.framing import Response, ResponseStream, make_date_row
+from proxy.server.http.request_head import MAX_HEAD, BadRequest
 from proxy.server.listener import Listener
 from tests.serving.wire import Seen, read_message
 from tests.steady import pass_time, run_others, until

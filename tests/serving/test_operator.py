@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from proxy.interfaces import CallRecord
-from proxy.telemetry.recent.ring import CallFilter, RecentCalls, make_entry
+from proxy.telemetry.recent.ring import RecentCalls, make_entry
 from tests.serving.proxied import FREE, WEATHER, Proxied, proxied, told
 from tests.serving.wire import JSON_TYPE, Seen, answer, exchange, replies, tool
 
@@ -27,7 +27,7 @@ def test_no_more_calls_are_kept_than_fit() -> None:
     for number in range(5):
         recent.finished(CallRecord(f"r{number}", "/a", outcome="refused"))
 
-    assert ["r4", "r3", "r2"] == [make_entry(kept)["correlation_id"] for kept in recent.select(CallFilter())]
+    assert ["r4", "r3", "r2"] == [make_entry(kept)["correlation_id"] for kept in recent.newest()]
 
 
 # --- report-only ------------------------------------------------------------------------------------------------------

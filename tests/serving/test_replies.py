@@ -10,8 +10,8 @@ from aiohttp import web
 
 from proxy.core.model.values import Delivered, UpstreamReply
 from proxy.interfaces import CallRecord
-from proxy.server.http.checks import BadRequest
 from proxy.server.http.framing import Response
+from proxy.server.http.request_head import BadRequest
 from proxy.server.http.responses import deliver
 from proxy.server.listener import Listener
 

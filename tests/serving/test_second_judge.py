@@ -89,7 +89,7 @@ async def test_hostile_schemas_end_within_the_bound(name: str) -> None:
     pool = OffloadPool(size=1, memory=MEMORY)
     try:
         result = await pool.run(
-            JOB, json.dumps(value).encode(), Shared(make_question(check.schemas, formats=STRICT).text), seconds=2.0
+            JOB, json.dumps(value).encode(), Shared(make_question(check.schemas, formats=STRICT)), seconds=2.0
         )
     finally:
         await pool.close()

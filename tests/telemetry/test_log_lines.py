@@ -13,7 +13,7 @@ import pytest
 
 from proxy.core.model.codes import TYPE_MISMATCH
 from proxy.core.model.values import Repair, Rung, Violation
-from proxy.extensions.correction.core.words import Asked, CorrectionQuestion, Layer
+from proxy.extensions.correction.core.words import CorrectionQuestion, Layer, QuestionOutcome
 from proxy.interfaces import CallRecord, HookFailure, Trace
 from proxy.telemetry.logs import build_fields, make_log
 
@@ -32,7 +32,7 @@ CHANGES: dict[str, Any] = {
     "notes": {"client.token": "agent"},
     "resends": ("timeout",), "resend_denied": "budget",
     "answer_violations": (Violation(TYPE_MISMATCH, ("sky",), ""),),
-    "questions": [CorrectionQuestion(Layer.VALIDATION_FEEDBACK, Asked.DELIVERED, 0.5)],
+    "questions": [CorrectionQuestion(Layer.VALIDATION_FEEDBACK, QuestionOutcome.DELIVERED, 0.5)],
     "trace": Trace("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", "", 1, "", str),
 }  # fmt: skip
 # `corrections` stand beside `questions`; hooks that failed have lines of their own; `line` is what is made of the rest.

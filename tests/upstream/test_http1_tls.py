@@ -69,7 +69,7 @@ def server_context(keys: Path, name: str = "server", *, wants_ours: bool = False
 async def calls(
     url: str, context: ssl.SSLContext | None, count: int = 1, server_name: str | None = None
 ) -> list[UpstreamReply | UpstreamFault]:
-    upstream = Http1Upstream(UpstreamSettings("weather", url, tls=context), server_name=server_name)
+    upstream = Http1Upstream(UpstreamSettings("weather", url, tls=context, server_name=server_name))
     request = UpstreamRequest("weather", "POST", "/api", (), b"{}", 5.0)
     try:
         return [await upstream.send(CHECKED, request) for _ in range(count)]

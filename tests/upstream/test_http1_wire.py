@@ -6,9 +6,10 @@ import pytest
 
 from proxy.core.model.fields import FieldNames
 from proxy.core.model.values import Headers
-from proxy.upstream.http1.client import CHUNKED, encode_chunk, layouts, write_head
+from proxy.upstream.faults import UNSENDABLE, ExchangeError
+from proxy.upstream.http1.client import CHUNKED, layouts, write_head
 from proxy.upstream.http1.dial import Origin, read_origin
-from proxy.upstream.http1.faults import UNSENDABLE, ExchangeError
+from proxy.upstream.http1.stream import encode_chunk
 
 
 def test_a_request_is_its_line_its_host_its_headers_and_its_length() -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from proxy.config.files.secrets import restore_written
-from proxy.config.files.structure import Structure
-from proxy.config.sections.access import may_be_token
+from proxy.config.files.secrets import Secret
 from proxy.core.display.secrets import is_secret_name
 from proxy.core.model.values import JsonValue, Pointer
 
@@ -40,23 +38,21 @@ def may_hold_secret(path: Pointer) -> bool:
     return (
         in_headers
         or path in (("admin", "token"), ("admin", "readers"), ("state", "url"), ("state", "sentinel", "password"))
-        or may_be_token(path)
+        or (len(path) >= 4 and path[-3:-1] == ("auth", "bearer"))
         or (path[:1] == ("hooks",) and path[2:3] == ("settings",))
         or (path[:1] == ("upstreams",) and (path[2:] == ("url",) or path[2:3] == ("env",)))
         or (path[:2] == ("correction", "body") and any(map(_names_secret, path[2:])))
     )
 
 
-def redact_config(structure: Structure) -> JsonValue:
+def redact_config(value: JsonValue, path: Pointer = ()) -> JsonValue:
     """The config as written, for dumps: `${...}` unresolved, header values that stand in the file masked."""
-    return _mask(restore_written(structure.value), ())
-
-
-def _mask(value: JsonValue, path: Pointer) -> JsonValue:
+    if isinstance(value, Secret):
+        value = value.written
     if isinstance(value, dict):
-        return {key: _mask(item, (*path, key)) for key, item in value.items()}
+        return {key: redact_config(item, (*path, key)) for key, item in value.items()}
     if isinstance(value, list):
-        return [_mask(item, (*path, index)) for index, item in enumerate(value)]
+        return [redact_config(item, (*path, index)) for index, item in enumerate(value)]
     if path == ("state", "url") and isinstance(value, str):
         return mask_url(value)
     if isinstance(value, str) and path[-1:] == ("webhook",):
@@ -68,7 +64,8 @@ def _mask(value: JsonValue, path: Pointer) -> JsonValue:
     if isinstance(value, str) and "://" in value and "${" not in value:
         value = mask_url(value)
     if isinstance(value, str) and path[-1:] != ("url",):
-        named = not _is_in_schema(path) and bool(path) and _names_secret(path[-1])
+        in_schema = path[:1] == ("documents",) or any(is_schema_place(path[:end]) for end in range(3, len(path) + 1))
+        named = bool(path) and not in_schema and _names_secret(path[-1])  # keys in a schema are names of properties
         return _mask_around_references(value) if named or may_hold_secret(path) else value
     if isinstance(value, int | float) and not isinstance(value, bool) and may_hold_secret(path):
         return "***"
@@ -83,11 +80,6 @@ def _mask_around_references(written: str) -> str:
     around = [part if not part or _SCHEME.fullmatch(part) else "***" for part in parts[::2]]
     references = [_DEFAULT.sub(":-***}", part) for part in parts[1::2]]
     return around[0] + "".join(map("".join, zip(references, around[1:], strict=True)))
-
-
-def _is_in_schema(path: Pointer) -> bool:
-    """Whether a place is inside a schema, where keys are names of properties."""
-    return any(is_schema_place(path[:length]) for length in range(3, len(path) + 1)) or path[:1] == ("documents",)
 
 
 def _names_secret(step: str | int) -> bool:

@@ -8,13 +8,11 @@ which editors complete from, is the whole as `make docs` writes it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from functools import reduce
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from proxy.core.json.jsontext import parse
-from proxy.core.model.values import JsonProblem, JsonValue
+from proxy.core.model.values import JsonValue
 from proxy.extensions import EXTENSIONS
 
 SCHEMA_FILE: Final = "config.schema.json"
@@ -23,18 +21,14 @@ SCHEMA_FILE: Final = "config.schema.json"
 def load_published_schema() -> JsonValue:
     """The JSON Schema of the config file. It is read again each time, so that a serving process does not keep its
     700 KB."""
-    return _put_together(_parse_part)
+    folders = [Path(__file__).parent, *(row.folder for row in EXTENSIONS)]
+    parts = [folder / SCHEMA_FILE for folder in folders if (folder / SCHEMA_FILE).is_file()]
+    return reduce(merge_parts, (json.loads(path.read_text(encoding="utf-8")) for path in parts))
 
 
 def write_published_schema() -> str:
     """The text of the schema, as it is published."""
-    return json.dumps(_put_together(json.loads), indent=2, ensure_ascii=False) + "\n"
-
-
-def list_parts() -> list[Path]:
-    """The files that the schema is put together from, the main job's first."""
-    folders = [Path(__file__).parent, *(row.folder for row in EXTENSIONS)]
-    return [folder / SCHEMA_FILE for folder in folders if (folder / SCHEMA_FILE).is_file()]
+    return json.dumps(load_published_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
 def merge_parts(below: JsonValue, over: JsonValue) -> JsonValue:
@@ -42,14 +36,3 @@ def merge_parts(below: JsonValue, over: JsonValue) -> JsonValue:
     if isinstance(below, dict) and isinstance(over, dict):
         return below | {key: merge_parts(below[key], item) if key in below else item for key, item in over.items()}
     return [*below, *over] if isinstance(below, list) and isinstance(over, list) else over
-
-
-def _put_together(read: Callable[[str], Any]) -> JsonValue:
-    return reduce(merge_parts, (read(path.read_text(encoding="utf-8")) for path in list_parts()))
-
-
-def _parse_part(text: str) -> JsonValue:
-    value = parse(text.encode())
-    if isinstance(value, JsonProblem):
-        raise TypeError(f"{SCHEMA_FILE}: {value.reason}")
-    return value

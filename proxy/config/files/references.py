@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
-from proxy.config.files.source import ConfigSource, Files
+from proxy.config.files.source import ConfigSource, Files, describe_failure
 from proxy.config.mistakes import ConfigError
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.schema.dialects import normalise
-from proxy.core.schema.nodes import list_subschemas
+from proxy.core.schema.drafts import list_subschemas
 
 
 @value_class
@@ -28,29 +28,24 @@ class SchemaDocument:
     folder: Path
 
 
-def find_references(schema: JsonValue, base: str, path: Pointer = ()) -> Iterator[tuple[str, str, Pointer]]:
+def find_references(schema: JsonValue, base: str) -> Iterator[tuple[str, str, Pointer]]:
     """(target document's URI, reference as written, its place) of every `$ref` in a schema."""
+    for part, its_base, path in _list_parts(schema, base):
+        if isinstance(reference := part.get("$ref"), str):
+            yield urldefrag(urljoin(its_base, reference)).url, reference, (*path, "$ref")
+
+
+def _list_parts(schema: JsonValue, base: str, path: Pointer = ()) -> Iterator[tuple[JsonValue, str, Pointer]]:
+    """Every subschema, with the URI that its references start from and its place. These URIs are the names that a
+    document gives to itself and to parts of itself."""
     if not isinstance(schema, dict):
         return
     identifier = schema.get("$id", schema.get("id"))
     if isinstance(identifier, str) and not identifier.startswith("#"):
         base = urldefrag(urljoin(base, identifier)).url
-    if isinstance(reference := schema.get("$ref"), str):
-        yield urldefrag(urljoin(base, reference)).url, reference, (*path, "$ref")
+    yield schema, base, path
     for step, child in list_subschemas(schema):
-        yield from find_references(child, base, (*path, *step))
-
-
-def find_identifiers(schema: JsonValue, base: str) -> Iterator[str]:
-    """The URIs a document gives to itself and to parts of itself."""
-    if not isinstance(schema, dict):
-        return
-    identifier = schema.get("$id", schema.get("id"))
-    if isinstance(identifier, str):
-        base = urldefrag(urljoin(base, identifier)).url
-        yield base
-    for _, child in list_subschemas(schema):
-        yield from find_identifiers(child, base)
+        yield from _list_parts(child, base, (*path, *step))
 
 
 class Collector:
@@ -65,7 +60,7 @@ class Collector:
     def collect(self, start: SchemaDocument) -> dict[str, SchemaDocument]:
         """URI -> document, for every document that `start` reaches, without itself. Raises ConfigError."""
         found: dict[str, SchemaDocument] = {}
-        known = {start.uri, *find_identifiers(start.value, start.uri)}
+        known = {start.uri, *(base for _, base, _ in _list_parts(start.value, start.uri))}
         waiting = [start]
         while waiting:
             document = waiting.pop()
@@ -74,7 +69,7 @@ class Collector:
                     continue
                 if (next_one := self._find(document, target, reference, path)) is not None:
                     found[target] = next_one
-                    known |= set(find_identifiers(next_one.value, target))
+                    known.update(base for _, base, _ in _list_parts(next_one.value, target))
                     waiting.append(next_one)
         return found
 
@@ -89,12 +84,12 @@ class Collector:
         if not is_below(file, self._root):
             hint = "only files below the schema folder are read; register others under `documents`"
             raise ConfigError([document.source.mistake(path, self._where, f"$ref {reference!r} leaves it", hint)])
+        shown = file.relative_to(self._root) if file.is_relative_to(self._root) else file
         try:
-            source = self._files.source(file, show_path(file, self._root))
+            source = self._files.source(file, shown.as_posix())
         except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
             hint = "paths start at the folder of the file that refers; nothing is ever fetched"
-            message = f"$ref {reference!r} cannot be read: {reason}"
+            message = f"$ref {reference!r} cannot be read: {describe_failure(error)}"
             raise ConfigError([document.source.mistake(path, self._where, message, hint)]) from None
         return SchemaDocument(normalise(source.value)[0], source, target, file.parent)
 
@@ -102,8 +97,3 @@ class Collector:
 def is_below(path: Path, folder: Path) -> bool:
     """Whether a path lies below a folder, with symbolic links followed."""
     return path.resolve().is_relative_to(folder.resolve())
-
-
-def show_path(path: Path, root: Path) -> str:
-    """A file's name in messages: relative to the schema folder if it lies below it."""
-    return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.as_posix()

@@ -7,10 +7,11 @@ A resolved text is a `Secret`: it prints as it was written, so that no dump, log
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from proxy.config.files.source import describe_failure
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 
@@ -54,22 +55,20 @@ def reveal(text: str) -> str:
 
 def reveal_all(value: JsonValue) -> JsonValue:
     """A copy with each `Secret` replaced by its real text, for consumers that need plain strings."""
-    if isinstance(value, dict):
-        return {key: reveal_all(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [reveal_all(item) for item in value]
-    return reveal(value) if isinstance(value, str) else value
+    return _replace_secrets(value, Secret.reveal)
 
 
 def restore_written(value: JsonValue) -> JsonValue:
     """A copy with each `Secret` replaced by the text of the config file, for dumps."""
-    if isinstance(value, Secret):
-        return value.written
+    return _replace_secrets(value, lambda secret: secret.written)
+
+
+def _replace_secrets(value: JsonValue, choose: Callable[[Secret], str]) -> JsonValue:
     if isinstance(value, dict):
-        return {key: restore_written(item) for key, item in value.items()}
+        return {key: _replace_secrets(item, choose) for key, item in value.items()}
     if isinstance(value, list):
-        return [restore_written(item) for item in value]
-    return value
+        return [_replace_secrets(item, choose) for item in value]
+    return choose(value) if isinstance(value, Secret) else value
 
 
 def reveal_again(text: str, folder: Path, environ: Mapping[str, str], read: Callable[[Path], bytes]) -> str:
@@ -77,7 +76,7 @@ def reveal_again(text: str, folder: Path, environ: Mapping[str, str], read: Call
     if not isinstance(text, Secret):
         return text
     problems: list[Unresolved] = []
-    found = Substitution(environ, read, folder, lambda _: False, lambda _: True).apply(text.written, problems)
+    found = Substitution(environ, read, folder).apply(text.written, problems)
     return reveal(found) if found and not problems else text.reveal()
 
 
@@ -102,8 +101,8 @@ class Substitution:
     environ: Mapping[str, str]
     read: Callable[[Path], bytes]
     base: Path
-    literal: Callable[[Pointer], bool]
-    may_hold_secret: Callable[[Pointer], bool]
+    literal: Callable[[Pointer], bool] = lambda _: False
+    may_hold_secret: Callable[[Pointer], bool] = lambda _: True
 
     def apply(self, value: JsonValue, problems: list[Unresolved], path: Pointer = ()) -> JsonValue:
         """A copy of the value with every reference resolved; those that cannot be go to `problems`."""
@@ -115,25 +114,17 @@ class Substitution:
             return [self.apply(item, problems, (*path, index)) for index, item in enumerate(value)]
         if not isinstance(value, str) or "$" not in value:
             return value
-        pieces = list(self._split_pieces(value, path, problems))
-        text = "".join(piece for piece, _ in pieces)
-        return Secret(text, value) if any(put_in for _, put_in in pieces) else text
+        text = _REFERENCE.sub(lambda found: self._resolve(found, path, problems), value)
+        is_resolved = any(found[2] is not None for found in _REFERENCE.finditer(value))
+        return Secret(text, value) if is_resolved else text
 
-    def _split_pieces(self, text: str, path: Pointer, problems: list[Unresolved]) -> Iterator[tuple[str, bool]]:
-        end = 0
-        for found in _REFERENCE.finditer(text):
-            yield text[end : found.start()], False
-            end = found.end()
-            dollar, name, unclosed = found.groups()
-            if dollar:
-                yield "$", False
-            elif unclosed:
-                problems.append(Unresolved(path, "'${' without '}'", _FORMS))
-            else:
-                yield self._look_up(name, path, problems), True
-        yield text[end:], False
-
-    def _look_up(self, name: str, path: Pointer, problems: list[Unresolved]) -> str:
+    def _resolve(self, found: re.Match[str], path: Pointer, problems: list[Unresolved]) -> str:
+        dollar, name, unclosed = found.groups()
+        if dollar:
+            return "$"
+        if unclosed:
+            problems.append(Unresolved(path, "'${' without '}'", _FORMS))
+            return ""
         if name.startswith("file:"):
             return self._read_file(name.removeprefix("file:"), path, problems)
         name, has_default, default = name.partition(":-")
@@ -156,10 +147,7 @@ class Substitution:
         try:
             text = self.read(self.base / name).decode()
         except (OSError, ValueError) as error:
-            reason = (
-                "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else getattr(error, "strerror", str(error))
-            )
-            hint = "mount the secret, or correct the path"
-            problems.append(Unresolved(path, f"the file {name} cannot be read: {reason}", hint, missing=True))
+            message = f"the file {name} cannot be read: {describe_failure(error)}"
+            problems.append(Unresolved(path, message, "mount the secret, or correct the path", missing=True))
             return ""
         return text.removesuffix("\n").removesuffix("\r")

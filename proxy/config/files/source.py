@@ -10,13 +10,13 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from proxy.config.files.yaml12 import MAX_DEPTH, MAX_NODES, YamlError, YamlNode, read_yaml
 from proxy.config.mistakes import ConfigError, Mistake
-from proxy.core.json.jsontext import TextLimits, parse
+from proxy.core.json.jsontext import TextLimits, find_at_pointer, parse
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonProblem, JsonValue, Pointer
 
@@ -29,45 +29,14 @@ UNREADABLE: Final = ""
 _PIECE = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 
 
-class Places(Protocol):
-    """Finds values and keys in a file; line and column count from 1."""
-
-    def at(self, path: Pointer) -> tuple[int, int]:
-        """The place of the value at a path, or of the nearest value around it."""
-
-    def key_at(self, path: Pointer) -> tuple[int, int]:
-        """The place of the key that a path ends with, or of the value where it is not a mapping key."""
-
-
-@value_class
-class ConfigSource:
-    """One document: the file's name as shown, its value and the places in it."""
-
-    file: str
-    value: JsonValue = field(repr=False)
-    places: Places = field(repr=False)
-
-    def mistake(self, path: Pointer, where: str, message: str, hint: str = "", *, key: bool = False) -> Mistake:
-        """A mistake about the value at `path`, or about its key."""
-        line, column = self.places.key_at(path) if key else self.places.at(path)
-        return Mistake(self.file, line, column, where, message, hint)
-
-
 @value_class
 class JsonPlaces:
     """The places in a JSON text, found by reading it again. The text must be valid JSON."""
 
     text: bytes = field(repr=False)
 
-    def at(self, path: Pointer) -> tuple[int, int]:
-        """The place of the value at a path, or of the nearest value around it."""
-        return self._find_place(path, key=False)
-
-    def key_at(self, path: Pointer) -> tuple[int, int]:
-        """The place of the key that a path ends with, or of the value where it is not a mapping key."""
-        return self._find_place(path, key=True)
-
-    def _find_place(self, path: Pointer, *, key: bool) -> tuple[int, int]:
+    def at(self, path: Pointer, *, key: bool = False) -> tuple[int, int]:
+        """Line and column as `YamlNode.at` gives them."""
         text = self.text.decode()
         best, offset = -1, 0
         for place, steps, is_key in _walk_json(text):
@@ -76,6 +45,25 @@ class JsonPlaces:
             if wanted and depth > best and steps == path[:depth]:
                 best, offset = depth, place
         return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
+
+
+@value_class
+class ConfigSource:
+    """One document: the file's name as shown, its value and the places in the file, in which the value is at `base`."""
+
+    file: str
+    value: JsonValue = field(repr=False)
+    places: YamlNode | JsonPlaces = field(repr=False)
+    base: Pointer = ()
+
+    def at(self, path: Pointer) -> ConfigSource:
+        """The value at a path as a source of its own."""
+        return replace(self, value=find_at_pointer(self.value, path), base=(*self.base, *path))
+
+    def mistake(self, path: Pointer, where: str, message: str, hint: str = "", *, key: bool = False) -> Mistake:
+        """A mistake about the value at `path`, or about its key."""
+        line, column = self.places.at((*self.base, *path), key=key)
+        return Mistake(self.file, line, column, where, message, hint)
 
 
 def _walk_json(text: str) -> Iterator[tuple[int, Pointer, bool]]:
@@ -115,12 +103,20 @@ def read_file(path: Path) -> bytes:
     return content
 
 
+def describe_failure(error: OSError | ValueError) -> str:
+    """Why a file cannot be read, in words."""
+    if isinstance(error, UnicodeDecodeError):
+        return "not UTF-8 text"
+    return getattr(error, "strerror", None) or str(error)
+
+
 class Files:
-    """Reads files and keeps each: `read` gives the paths in order, `digest` a hash over all contents."""
+    """Reads files and keeps each: `read` gives the paths in order, `digest` a hash over all contents. `seen` has the
+    hash of every requested file, '' where it could not be read."""
 
     def __init__(self) -> None:
         self._bytes: dict[Path, bytes] = {}
-        self._seen: dict[Path, str] = {}
+        self.seen: dict[Path, str] = {}
         self._sources: dict[Path, ConfigSource] = {}
         self._secret: set[Path] = set()
 
@@ -128,11 +124,6 @@ class Files:
     def read(self) -> tuple[Path, ...]:
         """Every file read so far, in order of first use."""
         return tuple(self._bytes)
-
-    @property
-    def seen(self) -> dict[Path, str]:
-        """The hash of every requested file, '' where it could not be read."""
-        return dict(self._seen)
 
     @property
     def secrets(self) -> frozenset[Path]:
@@ -152,9 +143,9 @@ class Files:
     def text(self, path: Path) -> bytes:
         """The bytes of a file. Raises OSError, or ValueError where it is too large."""
         if path not in self._bytes:
-            self._seen[path] = UNREADABLE
+            self.seen[path] = UNREADABLE
             content = self._bytes[path] = read_file(path)
-            self._seen[path] = hashlib.sha256(content).hexdigest()
+            self.seen[path] = hashlib.sha256(content).hexdigest()
         return self._bytes[path]
 
     def secret(self, path: Path) -> bytes:
@@ -179,7 +170,7 @@ def _hash_all(contents: Iterable[bytes]) -> str:
 def _parse(text: bytes, path: Path, shown: str) -> ConfigSource:
     if path.suffix != ".json":
         try:
-            node: YamlNode = read_yaml(text)
+            node = read_yaml(text)
         except YamlError as problem:
             raise ConfigError([Mistake(shown, problem.line, problem.column, "", problem.message)]) from None
         return ConfigSource(shown, node.value, node)

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Final
 
 from proxy.config.files import fast_structure
-from proxy.config.files.other_names import find_other_name
 from proxy.config.files.published import load_published_schema
 from proxy.config.files.secrets import Secret, restore_written, reveal_all
 from proxy.config.files.source import ConfigSource
@@ -24,13 +23,47 @@ from proxy.config.files.yaml12 import read_scalar
 from proxy.config.mistakes import Mistake, join_words, suggest_word
 from proxy.core.check.validation import BrokenKeyword, Check, compile_check
 from proxy.core.display.secrets import is_secret_name
-from proxy.core.json.jsontext import dumps, name_json_type
+from proxy.core.json.jsontext import dumps, find_at_pointer, name_json_type
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.schema.nodes import Node
 from proxy.extensions import find_key
 
 _SHOWN: Final = 60  # characters of a value that a message shows
+# Keywords that speak of a whole value, and not of what is inside.
+_ABOUT_WHOLE: Final = frozenset({"type", "enum", "const", "not", "pattern", "anyOf"})
+
+
+# What other systems' documents call what the config says by keys of its own, for the hint at an unknown key and for the
+# page (docs/config.md, "Names of other systems").
+# System -> its name -> how it is written here.
+OTHER_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
+    "Acode": {
+        "retry": "`attempts: {max: 3}`",
+        "max_attempts": "`attempts: {max: 3}`",
+        "formatting": "`feedback: {max_chars: 2000, max_errors: 10, max_preview: 100}`",
+        "max_message_length": "`feedback: {max_chars: 2000}`",
+        "max_errors_shown": "`feedback: {max_errors: 10}`",
+        "max_value_preview": "`feedback: {max_preview: 100}`",
+    },
+    "GoMind": {
+        "validation_feedback_enabled": "`correct: {validation_feedback: on}`",
+        "max_validation_retries": "`correct: {max_attempts: 2}`",
+        "GOMIND_AGENT_MAX_RETRIES": "`resend: {max: 3}` (the same call), `correct: {max_attempts: 2}` (a corrected "
+        "one), `attempts: {max: 3}` (the model's own tries)",
+        "GOMIND_AGENT_USE_AI_CORRECTION": "`correct: {validation_feedback: on}`",
+        "GOMIND_AGENT_RETRY_BACKOFF_MS": "`resend: {backoff: 1s}`",
+        "GOMIND_SEMANTIC_RETRY_ENABLED": "`correct: {semantic_retry: on}`",
+        "GOMIND_SEMANTIC_RETRY_MAX_ATTEMPTS": "`correct: {max_attempts: 2}`",
+        "GOMIND_SEMANTIC_RETRY_INDEPENDENT_STEPS": "`correct: {independent_steps: on}`",
+        "GOMIND_LLM_DEBUG_ENABLED": "`correction: {debug: {file: corrections.jsonl}}`",
+    },
+    "Compozy": {
+        "llm": "`guidance: {dynamic_state: on}`, `caps: {default: 3}`, `finalize_output_retries: 2`",
+        "enable_dynamic_prompt_state": "`guidance: {dynamic_state: on}`",
+        "tool_call_caps": "`caps: {default: 3, overrides: {web_search: 5}}`",
+    },
+}
 
 
 @cache
@@ -111,12 +144,10 @@ def check_structure(
             if path in unresolved:
                 continue
             bad.add(path)
-            if not message:
-                continue
-            text = "" if entry.keyword in ("required", "additionalProperties") else "value"
-            mistakes.setdefault(
-                (path, text or message), source.mistake(path, describe_section(value, path), message, hint, key=key)
-            )
+            if message:
+                text = message if entry.keyword in ("required", "additionalProperties") else "value"
+                found = source.mistake(path, describe_section(value, path), message, hint, key=key)
+                mistakes.setdefault((path, text), found)
     return Structure(value, frozenset(bad)), list(mistakes.values())
 
 
@@ -129,7 +160,11 @@ def _list_broken(value: JsonValue) -> list[BrokenKeyword]:
 
 def _reduce_union(entry: BrokenKeyword) -> Iterator[BrokenKeyword]:
     """Reduces a failed union to the errors of the branch that accepts this type of value, where there is one."""
-    fitting = [branch for branch in entry.branches if not any(_is_about_whole(part, entry) for part in branch)]
+    fitting = [
+        branch
+        for branch in entry.branches
+        if not any(part.path == entry.path and part.keyword in _ABOUT_WHOLE for part in branch)
+    ]
     if len(fitting) != 1:
         yield entry
         return
@@ -137,16 +172,12 @@ def _reduce_union(entry: BrokenKeyword) -> Iterator[BrokenKeyword]:
         yield from _reduce_union(part)
 
 
-def _is_about_whole(part: BrokenKeyword, union: BrokenKeyword) -> bool:
-    return part.path == union.path and part.keyword in ("type", "enum", "const", "not", "pattern", "anyOf")
-
-
 def _read_as_number(value: JsonValue, entry: BrokenKeyword) -> bool:
     """Replaces the text of a reference such as `${MAX}` by the number or switch that it spells, where one is expected;
     says whether it did."""
     if not entry.path or entry.keyword not in ("type", "enum"):
         return False
-    holder = _find_value(value, entry.path[:-1])
+    holder = find_at_pointer(value, entry.path[:-1])
     written = holder[entry.path[-1]]
     if not isinstance(written, Secret):
         return False
@@ -154,12 +185,6 @@ def _read_as_number(value: JsonValue, entry: BrokenKeyword) -> bool:
     if not isinstance(number, str):
         holder[entry.path[-1]] = number
     return not isinstance(number, str)
-
-
-def _find_value(value: JsonValue, path: Pointer) -> JsonValue:
-    for step in path:
-        value = value[step]
-    return value
 
 
 # --- wording ----------------------------------------------------------------------------------------------------------
@@ -180,7 +205,9 @@ def _describe_broken(value: JsonValue, entry: BrokenKeyword) -> Iterator[tuple[P
             if (row := find_key(name, entry.path)) is not None and not row.is_installed:
                 yield (*entry.path, name), True, f"the key {name!r} {row.absence}", ""
                 continue
-            hint = find_other_name(name) or _suggest_section(value, entry, name) or suggest_word(name, known)
+            others = [(system, names[name]) for system, names in OTHER_NAMES.items() if name in names]
+            told = f"{others[0][0]} calls it so; here it is {others[0][1]}" if others else ""
+            hint = told or _suggest_section(value, entry, name) or suggest_word(name, known)
             hint = hint or f"known here: {', '.join(known)}"
             yield (*entry.path, name), True, f"unknown key {name!r}", hint
     elif entry.keyword == "required":
@@ -203,7 +230,7 @@ def _suggest_section(value: JsonValue, entry: BrokenKeyword, name: str) -> str:
         return ""
     if in_upstream:
         return f"{name!r} is a key of a route, of a tool, or of `defaults`"
-    written = _find_value(value, (name,))
+    written = find_at_pointer(value, (name,))
     shown = "..." if isinstance(written, dict | list | None) else _shorten(written).strip('"')
     return f"did you mean `defaults: {{{name}: {shown}}}`?"
 
@@ -221,7 +248,7 @@ _MAY_HIDE: Final = frozenset({"readers", "bearer", "env", "settings", "webhook",
 
 def _describe_written(value: JsonValue, path: Pointer) -> str:
     """What was written at a place; of a text or a number that may be a secret only its kind and length."""
-    found = _find_value(value, path)
+    found = find_at_pointer(value, path)
     hides = any(step in _MAY_HIDE or is_secret_name(step) for step in path if isinstance(step, str))
     if isinstance(found, str) and (hides or _IN_URLS.search(found) is not None):
         return f"a text of {len(found)} characters"
@@ -230,9 +257,7 @@ def _describe_written(value: JsonValue, path: Pointer) -> str:
 
 def _describe_expected(entry: BrokenKeyword) -> str:
     node = entry.node
-    if words := node.get("x-expects"):
-        return str(words)
-    if node.reference is not None and (words := node.reference.get("x-expects")):
+    if words := node.get("x-expects") or (node.reference and node.reference.get("x-expects")):
         return str(words)
     if node.choices is not None:
         return join_words(str(choice) for choice in node.choices)
@@ -267,7 +292,7 @@ def _shorten(value: JsonValue) -> str:
 
 
 def _suggest_hint(value: JsonValue, entry: BrokenKeyword) -> str:
-    written = restore_written(_find_value(value, entry.path))
+    written = restore_written(find_at_pointer(value, entry.path))
     if entry.path[:1] == ("upstreams",) and isinstance(written, str):
         if len(entry.path) == 2:
             return "write it as `{url: ...}`"

@@ -29,9 +29,7 @@ MAX_DEPTH: Final = 100
 # libyaml's parser, if PyYAML was built with it: about ten times as fast, with the same places.
 _PARSER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-_INTEGER = re.compile(r"[-+]?[0-9]+")
-_OCTAL = re.compile(r"0o[0-7]+")
-_HEX = re.compile(r"0x[0-9a-fA-F]+")
+_INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"([-+]?)(\.[0-9]+|[0-9]+(?:\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _NO_JSON = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 _WORDS: Final = {
@@ -53,26 +51,18 @@ class YamlNode:
     keys: dict[str, tuple[int, int]] = field(default_factory=dict, repr=False)
     size: int = 1
 
-    def at(self, path: Pointer) -> tuple[int, int]:
-        """Line and column of the value at a path, or of the nearest one around it that exists."""
+    def at(self, path: Pointer, *, key: bool = False) -> tuple[int, int]:
+        """Line and column of the value at a path, or of the nearest one around it that exists; with `key` those of the
+        mapping key that the path ends with, where it ends with one."""
         node = self
-        for step in path:
+        for depth, step in enumerate(path, 1):
+            if key and depth == len(path) and (place := node.keys.get(str(step))) is not None:
+                return place
             child = node.children.get(step)
             if child is None:
                 break
             node = child
         return node.line, node.column
-
-    def key_at(self, path: Pointer) -> tuple[int, int]:
-        """Line and column of the key that a path ends with, or of the value where it is not a mapping key."""
-        node = self
-        for step in path[:-1]:
-            child = node.children.get(step)
-            if child is None:
-                return node.line, node.column
-            node = child
-        place = node.keys.get(str(path[-1])) if path else None
-        return place or self.at(path)
 
 
 class YamlError(ValueError):
@@ -153,7 +143,11 @@ class _Builder:
 
     def node(self, event: Any, depth: int) -> YamlNode:
         if isinstance(event, yaml.AliasEvent):
-            return self.alias(event)
+            if event.anchor not in self.anchors:
+                raise _make_problem(event, f"no anchor &{event.anchor} before this alias")
+            if (target := self.anchors[event.anchor]) is None:
+                raise _make_problem(event, f"the alias *{event.anchor} stands inside its own anchor")
+            return target
         if event.tag is not None:
             raise _make_problem(event, f"tags such as {event.tag} are not used here: leave it out")
         if depth > MAX_DEPTH:
@@ -161,7 +155,10 @@ class _Builder:
         if event.anchor is not None:
             self.anchors[event.anchor] = None  # marks it as unfinished: an alias within it would never end
         if isinstance(event, yaml.ScalarEvent):
-            node = YamlNode(_read_plain(event), *_find_place(event))
+            is_plain = event.implicit[0]  # a quoted or block scalar is always text
+            if is_plain and _NO_JSON.fullmatch(event.value):
+                raise _make_problem(event, f"{event.value} is not a JSON value")
+            node = YamlNode(read_scalar(event.value) if is_plain else event.value, *_find_place(event))
         elif isinstance(event, yaml.SequenceStartEvent):
             node = self.sequence(event, depth)
         else:
@@ -171,14 +168,6 @@ class _Builder:
         if event.anchor is not None:
             self.anchors[event.anchor] = node
         return node
-
-    def alias(self, event: Any) -> YamlNode:
-        if event.anchor not in self.anchors:
-            raise _make_problem(event, f"no anchor &{event.anchor} before this alias")
-        target = self.anchors[event.anchor]
-        if target is None:
-            raise _make_problem(event, f"the alias *{event.anchor} stands inside its own anchor")
-        return target
 
     def sequence(self, start: Any, depth: int) -> YamlNode:
         children: dict[str | int, YamlNode] = {}
@@ -190,19 +179,17 @@ class _Builder:
         children: dict[str | int, YamlNode] = {}
         keys: dict[str, tuple[int, int]] = {}
         while not isinstance(event := next(self.events), yaml.MappingEndEvent):
-            key = self.key(event)
+            if not isinstance(event, yaml.ScalarEvent) or event.tag is not None:
+                raise _make_problem(event, "a key is plain text")
+            key = str(event.value)
+            if key == "<<" and event.implicit[0]:
+                remedy = "write the keys out, or put them under `defaults`"
+                raise _make_problem(event, f"merge keys (<<) are YAML 1.1: {remedy}")
             if key in keys:
                 raise _make_problem(event, f"duplicate key {key!r}, first on line {keys[key][0]}")
             keys[key] = _find_place(event)
             children[key] = self.node(next(self.events), depth + 1)
         return _make_container(start, {key: children[key].value for key in keys}, children, keys)
-
-    def key(self, event: Any) -> str:
-        if not isinstance(event, yaml.ScalarEvent) or event.tag is not None:
-            raise _make_problem(event, "a key is plain text")
-        if event.value == "<<" and event.implicit[0]:
-            raise _make_problem(event, "merge keys (<<) are YAML 1.1: write the keys out, or put them under `defaults`")
-        return str(event.value)
 
 
 def _make_container(
@@ -219,30 +206,19 @@ def _make_problem(event: Any, message: str) -> YamlError:
     return YamlError(message, *_find_place(event))
 
 
-def _read_plain(event: Any) -> JsonValue:
-    text: str = event.value
-    if not event.implicit[0]:  # quoted or a block scalar: always text
-        return text
-    if _NO_JSON.fullmatch(text):
-        raise _make_problem(event, f"{text} is not a JSON value")
-    return read_scalar(text)
-
-
 def read_scalar(text: str) -> JsonValue:
     """What plain text means by the YAML 1.2 core schema (section 10.3.2), as a JSON value."""
     if text in _WORDS:
         return _WORDS[text]
-    if _INTEGER.fullmatch(text) or _OCTAL.fullmatch(text) or _HEX.fullmatch(text):
+    if _INTEGER.fullmatch(text):
         if len(text) > 4300:  # more digits than Python converts, see jsontext.MAX_INTEGER_DIGITS
             return text
         return int(text, 8 if text.startswith("0o") else 16 if text.startswith("0x") else 10)
-    if found := _FLOAT.fullmatch(text):
-        return LosslessFloat(_write_json_number(*found.groups()).encode())
-    return text
-
-
-def _write_json_number(sign: str, digits: str, exponent: str | None) -> str:
-    """The same number in JSON's grammar, which has no `+1.5`, `.5`, `1.` or `01.5`."""
+    found = _FLOAT.fullmatch(text)
+    if found is None:
+        return text
+    # JSON's grammar has no `+1.5`, `.5`, `1.` or `01.5`.
+    sign, digits, exponent = found.groups("")
     whole, point, fraction = digits.partition(".")
-    whole = whole.lstrip("0") or "0"
-    return ("-" if sign == "-" else "") + whole + (f".{fraction or 0}" if point else "") + (exponent or "")
+    written = (whole.lstrip("0") or "0") + (f".{fraction or 0}" if point else "") + exponent
+    return LosslessFloat((f"-{written}" if sign == "-" else written).encode())

@@ -11,17 +11,14 @@ import ssl
 from collections.abc import Mapping
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from proxy.config.context import Context
 from proxy.config.files.secrets import reveal
-from proxy.config.files.source import Files
-from proxy.config.model import Listen, Network, ServerTls, Trusted, UpstreamTls
-from proxy.config.sections.units import read_address, read_seconds, read_switch
+from proxy.config.files.source import Files, describe_failure
+from proxy.config.model import Address, Listen, Network, ServerTls, Trusted, UpstreamTls
+from proxy.config.sections.units import read_seconds, read_switch
 from proxy.core.model.values import JsonValue, Pointer
-
-# The `Host` sent to a service on a unix socket, which has no name of its own.
-UNIX_HOST: Final = "localhost"
 
 
 def read_listen(context: Context, files: Files) -> Listen:
@@ -29,12 +26,10 @@ def read_listen(context: Context, files: Files) -> Listen:
     value = context.structure.entry("listen")
     if value is None:
         return Listen()
-    at = read_address(value, Listen().port)
-    check_address(context, ("listen",), value, at.port)
+    at = read_address(context, ("listen",), value, Listen().port)
     written = value if isinstance(value, dict) else {}
-    made: dict[str, Any] = {
-        f"{key}_timeout": read_seconds(text) for key, text in written.get("timeouts", {}).items()
-    }  # fmt: skip
+    timeouts = written.get("timeouts", {})
+    made: dict[str, Any] = {f"{key}_timeout": read_seconds(text) for key, text in timeouts.items()}
     if "mode" in written:
         made["mode"] = int(reveal(written["mode"]), 8)
         if not at.unix:
@@ -42,16 +37,28 @@ def read_listen(context: Context, files: Files) -> Listen:
     if "hosts" in written:
         made["hosts"] = frozenset(reveal(name).strip("[]").lower() for name in written["hosts"])
     if "tls" in written:
-        made["tls"] = _read_server_tls(context, files, written["tls"])
+        paths = _find_paths(context, files, ("listen", "tls"), written["tls"], ("cert", "key", "client_ca"))
+        if "cert" in paths and _fits(context, ("listen", "tls"), paths, "client_ca"):
+            made["tls"] = ServerTls(**{name: str(path) for name, path in paths.items()})
     return Listen(at.host, at.port, at.unix, **made)
 
 
-def check_address(context: Context, path: Pointer, value: JsonValue, port: int) -> None:
-    """Reports an entry that names two addresses, or none."""
-    if isinstance(value, dict) and "unix" in value and value.keys() & {"host", "port"}:
-        context.mistake(path, "a unix socket has no host and no port", "keep `unix`, or `host` and `port`")
-    if not 0 <= port <= 65535:
-        context.mistake(path, f"{port} is not a port", "ports go from 1 to 65535; 0 takes any free one")
+def read_address(context: Context, path: Pointer, value: JsonValue, port: int) -> Address:
+    """Reads `host:port`, `unix:/path`, or a mapping; `port` stands where the mapping names none. Reports an entry that
+    names two addresses, or none."""
+    if isinstance(value, dict):
+        host, unix = reveal(value.get("host", Address().host)), reveal(value.get("unix", ""))
+        found = Address(host, value.get("port", port), unix)
+        if "unix" in value and value.keys() & {"host", "port"}:
+            context.mistake(path, "a unix socket has no host and no port", "keep `unix`, or `host` and `port`")
+    elif (text := reveal(value)).startswith("unix:"):
+        found = Address(unix=text.removeprefix("unix:"))
+    else:
+        host, _, number = text.rpartition(":")
+        found = Address(host.strip("[]"), int(number))
+    if not 0 <= found.port <= 65535:
+        context.mistake(path, f"{found.port} is not a port", "ports go from 1 to 65535; 0 takes any free one")
+    return found
 
 
 def read_trusted(context: Context) -> Trusted:
@@ -74,18 +81,10 @@ def split_unix(url: str) -> tuple[str, str]:
     if not url.startswith("unix:"):
         return url, ""
     socket, _, prefix = url.removeprefix("unix:").partition(":")
-    return f"http://{UNIX_HOST}{prefix}", socket
+    return f"http://localhost{prefix}", socket  # its `Host`, because it has no name of its own
 
 
 # --- TLS --------------------------------------------------------------------------------------------------------------
-def _read_server_tls(context: Context, files: Files, written: Mapping[str, JsonValue]) -> ServerTls | None:
-    at = ("listen", "tls")
-    paths = _find_paths(context, files, at, written, ("cert", "key", "client_ca"))
-    if "cert" not in paths or not _fits(context, at, paths, "client_ca"):
-        return None
-    return ServerTls(**{name: str(path) for name, path in paths.items()})
-
-
 def read_upstream_tls(
     context: Context, files: Files, at: Pointer, written: Mapping[str, JsonValue], url: str
 ) -> UpstreamTls | None:
@@ -121,9 +120,8 @@ def _find_paths(
             if name == "key" or b"PRIVATE KEY" in files.text(path):
                 files.secret(path)
         except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
             hint = "paths start at the config file's folder"
-            context.mistake((*at, name), f"cannot read {written[name]}: {reason}", hint)
+            context.mistake((*at, name), f"cannot read {written[name]}: {describe_failure(error)}", hint)
         else:
             found[name] = path
     return found
@@ -133,19 +131,17 @@ def _fits(context: Context, at: Pointer, paths: Mapping[str, Path], authorities:
     """Whether OpenSSL accepts the files; reports a mistake otherwise."""
     probe = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     found = len(context.mistakes)
-    if "cert" in paths:
+    wanted = {"cert": "a PEM certificate and its own key, not encrypted", authorities: "one or more PEM certificates"}
+    for name, hint in wanted.items():
+        if name not in paths:
+            continue
         try:
-            # Without a password OpenSSL would ask on the terminal.
-            probe.load_cert_chain(paths["cert"], paths.get("key"), lambda: "")
+            if name == "cert":  # without a password OpenSSL would ask on the terminal
+                probe.load_cert_chain(paths[name], paths.get("key"), lambda: "")
+            else:
+                probe.load_verify_locations(paths[name])
         except (ssl.SSLError, OSError) as error:
+            subject = "the certificate and its key" if name == "cert" else "the authorities"
             reason = getattr(error, "reason", None) or "not PEM"
-            hint = "a PEM certificate and its own key, not encrypted"
-            context.mistake((*at, "cert"), f"the certificate and its key cannot be used: {reason}", hint)
-    if authorities in paths:
-        try:
-            probe.load_verify_locations(paths[authorities])
-        except (ssl.SSLError, OSError) as error:
-            reason = getattr(error, "reason", None) or "not PEM"
-            hint = "one or more PEM certificates"
-            context.mistake((*at, authorities), f"the authorities cannot be used: {reason}", hint)
+            context.mistake((*at, name), f"{subject} cannot be used: {reason}", hint)
     return len(context.mistakes) == found

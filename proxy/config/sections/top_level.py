@@ -10,31 +10,32 @@ from urllib.parse import urlsplit
 
 from proxy.config.context import Context
 from proxy.config.files.secrets import reveal, reveal_all
-from proxy.config.files.source import ConfigSource, Files
-from proxy.config.mistakes import ConfigError
+from proxy.config.files.source import Files
 from proxy.config.model import (
     Address,
     AdminConfig,
     HeaderChanges,
     HookEntry,
     Reload,
-    SecondJudging,
     StateConfig,
     Telemetry,
-    UnknownKeywords,
     UpstreamConfig,
 )
 from proxy.config.policies import read_header_changes
-from proxy.config.sections.network import check_address, read_upstream_tls, split_unix
-from proxy.config.sections.resilience import read_guard
-from proxy.config.sections.units import read_address, read_seconds, read_size, read_switch
+from proxy.config.sections.network import read_address, read_upstream_tls, split_unix
+from proxy.config.sections.units import read_fields, read_seconds, read_size, read_switch
+from proxy.core.json.jsontext import make_decimal
 from proxy.core.model.fields import OF_THE_SENDER
 from proxy.core.model.values import JsonValue, Pointer
+from proxy.core.tool_errors.backoff import BudgetPolicy
+from proxy.core.tool_errors.circuit_breaker import BreakerPolicy, ConcurrencyPolicy, GuardPolicy
 from proxy.extensions import BACKENDS, find_tracer, find_upstream_reader, find_workers, load_place
 
 # The value of a route's `upstream` that means none.
 NO_UPSTREAM: Final = "none"
 
+# Keys about the operator's pages and who may see them.
+_OF_PAGES: Final = ("token", "readers", "hosts", "console", "values")
 # Keys that only an upstream with a command can have.
 _OF_PROCESSES: Final = frozenset({"env", "pass_env", "cwd", "max_children", "idle_session", "shared"})
 # The shortest reload interval: each check reads and hashes every file.
@@ -49,52 +50,28 @@ def read_admin(context: Context) -> AdminConfig | None:
     if value in ("off", False) and value is not None:
         return None
     written = value if isinstance(value, dict) else {}
-    made: dict[str, Any] = {
-        key: _read_address_at(context, ("admin", key), written[key], AdminConfig().listen.port)
-        for key in ("listen", "probes")
-        if key in written
+    readers = {
+        "hosts": lambda hosts: frozenset(str(host).lower() for host in hosts),
+        "console": read_switch,
+        "values": lambda mode: "off" if mode is False else mode,
     }
-    admin = AdminConfig(**made, **_read_console(written))
+    made = read_fields({key: written[key] for key in _OF_PAGES if key in written}, readers)
+    made |= read_fields(written.get("keep", {}), {"values": read_size}, calls="keep_calls", values="keep_values")
+    for key in ("listen", "probes"):
+        if key in written:
+            made[key] = read_address(context, ("admin", key), written[key], AdminConfig().listen.port)
+    admin = AdminConfig(**made)
     if admin.values != "off" and not admin.token:
         context.mistake(("admin", "values"), "values are shown only to who has the token", "add `token`")
     if admin.readers and admin.readers == admin.token:
         context.mistake(("admin", "readers"), "readers have the operator's token", "give them one of their own")
-    if not admin.listen.is_loopback:
-        _check_reach(context, admin)
+    if not admin.listen.is_loopback and not admin.token:
+        reach = f"{admin.listen} is not a loopback address; whoever reaches it can see and reset state"
+        context.notes.append(f"admin: {reach}")
+        if admin.console:
+            hint = "add `token`, listen on 127.0.0.1, or say `console: off`"
+            context.mistake(("admin",), f"the console at {admin.listen} would be open to whoever reaches it", hint)
     return admin
-
-
-def _read_console(written: Mapping[str, JsonValue]) -> dict[str, Any]:
-    """Reads the keys about the operator's pages and who may see them."""
-    found: dict[str, Any] = {key: written[key] for key in ("token", "readers") if key in written}
-    if "hosts" in written:
-        found["hosts"] = frozenset(str(host).lower() for host in written["hosts"])
-    if "console" in written:
-        found["console"] = read_switch(written["console"])
-    if "values" in written:
-        found["values"] = "off" if written["values"] is False else written["values"]
-    keep = written.get("keep", {})
-    if "calls" in keep:
-        found["keep_calls"] = keep["calls"]
-    if "values" in keep:
-        found["keep_values"] = read_size(keep["values"])
-    return found
-
-
-def _check_reach(context: Context, admin: AdminConfig) -> None:
-    """Notes, or reports, an operator's port that other machines can reach without a token."""
-    if admin.token:
-        return
-    context.notes.append(f"admin: {admin.listen} is not a loopback address; whoever reaches it can see and reset state")
-    if admin.console:
-        hint = "add `token`, listen on 127.0.0.1, or say `console: off`"
-        context.mistake(("admin",), f"the console at {admin.listen} would be open to whoever reaches it", hint)
-
-
-def _read_address_at(context: Context, path: Pointer, value: JsonValue, port: int) -> Address:
-    made = read_address(value, port)
-    check_address(context, path, value, made.port)
-    return made
 
 
 def check_addresses(context: Context, listen: Address, admin: AdminConfig | None) -> None:
@@ -118,9 +95,8 @@ def read_upstreams(context: Context, files: Files) -> dict[str, UpstreamConfig]:
             context.mistake(path, "'none' means no upstream at all", "choose another name", key=True)
         hurt = any(context.structure.is_hurt((*path, key)) for key in ("url", "command"))
         if "url" in entry and "command" in entry:
-            context.mistake(
-                (*path, "command"), "`url` and `command` both say where the service is", "keep one", key=True
-            )
+            message = "`url` and `command` both say where the service is"
+            context.mistake((*path, "command"), message, "keep one", key=True)
         elif "url" in entry:
             found[name] = _read_upstream(context, files, name, entry)
         elif place := find_upstream_reader(entry):
@@ -137,26 +113,41 @@ def _read_upstream(context: Context, files: Files, name: str, entry: Mapping[str
         context.mistake((*path, key), f"`{key}` has no effect beside `url`", "it belongs to `command`", key=True)
     url, socket = split_unix(reveal(entry["url"]))
     _check_url(context, (*path, "url"), url)
-    timeouts, pool = entry.get("timeouts", {}), entry.get("pool", {})
-    made: dict[str, Any] = {
-        field: read_seconds(timeouts[key])
-        for key, field in (("connect", "connect_timeout"), ("response", "response_timeout"), ("idle", "idle_timeout"))
-        if key in timeouts
-    }
-    if "idle" in pool:
-        made["pool_idle"] = read_seconds(pool["idle"])
-    if "connections" in pool:
-        made["pool_connections"] = pool["connections"]
+    made: dict[str, Any] = {f"{key}_timeout": read_seconds(time) for key, time in entry.get("timeouts", {}).items()}
+    pool = {f"pool_{key}": value for key, value in entry.get("pool", {}).items()}
+    made |= read_fields(pool, {"pool_idle": read_seconds})
     if "buffer" in entry:
         made["buffer"] = read_size(entry["buffer"])
     if "tls" in entry:
         made["tls"] = read_upstream_tls(context, files, (*path, "tls"), entry["tls"], url)
     if "health" in entry:
         made["health"] = reveal(entry["health"])
-    made["guard"] = read_guard(entry)
-    return UpstreamConfig(
-        name, url, socket, headers=read_headers(context, (*path, "headers"), entry.get("headers", {})), **made
-    )
+    headers = read_headers(context, (*path, "headers"), entry.get("headers", {}))
+    return UpstreamConfig(name, url, socket, headers=headers, guard=read_guard(entry), **made)
+
+
+def _read_share(percent: JsonValue) -> float:
+    return float(make_decimal(percent)) / 100
+
+
+def read_guard(entry: Mapping[str, JsonValue]) -> GuardPolicy:
+    """Reads the breaker, concurrency limit and resend budget of an upstream from its entry."""
+    breaker, concurrency = entry.get("breaker", "off"), entry.get("concurrency")
+    guarded = bound = None
+    if isinstance(breaker, dict):
+        readers = {"failures": int, "percent": _read_share, "window": read_seconds, "calls": int}
+        readers |= {"open": read_seconds, "probes": int}
+        guarded = BreakerPolicy(**read_fields(breaker, readers, percent="ratio", open="open_for"))
+    elif read_switch(breaker):
+        guarded = BreakerPolicy()
+    if isinstance(concurrency, dict):
+        readers = {"limit": int, "wait": read_seconds, "queue": int}
+        bound = ConcurrencyPolicy(**read_fields(concurrency, readers)) if "limit" in concurrency else None
+    elif concurrency is not None:
+        bound = ConcurrencyPolicy(int(concurrency))
+    readers = {"percent": _read_share, "per_second": lambda number: float(make_decimal(number))}
+    budget = BudgetPolicy(**read_fields(entry.get("resend_budget", {}), readers, percent="ratio"))
+    return GuardPolicy(guarded, bound, budget)
 
 
 def _check_url(context: Context, path: Pointer, url: str) -> None:
@@ -177,27 +168,11 @@ def read_headers(context: Context, path: Pointer, value: Mapping[str, JsonValue]
     """Reads header changes, and reports names and values that must not be sent."""
     for name, text in value.get("set", {}).items():
         if name.lower() in OF_THE_SENDER:
-            context.mistake(
-                (*path, "set", name), f"the header {name!r} is written by the proxy itself", "leave it out", key=True
-            )
+            message = f"the header {name!r} is written by the proxy itself"
+            context.mistake((*path, "set", name), message, "leave it out", key=True)
         if _BAD_HEADER_VALUE.search(reveal(text)):
             context.mistake((*path, "set", name), f"the value of {name!r} holds a line break or a NUL")
     return read_header_changes(value)
-
-
-def read_documents(context: Context, files: Files) -> dict[str, ConfigSource]:
-    """The registered schema documents by URI."""
-    found: dict[str, ConfigSource] = {}
-    for uri, name in context.mapping("documents").items():
-        path = ("documents", uri)
-        try:
-            found[uri] = files.source(context.folder / reveal(name), reveal(name))
-        except ConfigError as error:
-            context.mistakes.extend(error.mistakes)
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            context.mistake(path, f"cannot read {name}: {reason}", "paths start at the config file's folder")
-    return found
 
 
 def read_state(context: Context, files: Files) -> StateConfig:
@@ -218,9 +193,34 @@ def read_state(context: Context, files: Files) -> StateConfig:
     return replace(state, shared=load_place(backend.reader)(context, files, written))
 
 
-def read_telemetry(context: Context) -> Telemetry:
+def read_single_keys(context: Context) -> dict[str, Any]:
+    """The fields of `Config` that the smaller keys say, without those whose default stands in `Config`."""
+    made: dict[str, Any] = {
+        "telemetry": _read_telemetry(context),
+        "hooks": _read_hooks(context),
+        "reload": _read_reload(context),
+    }
+    entry, limits = context.structure.entry, context.mapping("limits")
+    if (judging := entry("second_judge")) is not None:
+        made["second_judge"] = judging
+    if "memory" in limits:
+        made["memory"] = read_size(limits["memory"])
+    drain = entry("drain")
+    if isinstance(drain, dict):
+        readers = {"serve": read_seconds, "finish": read_seconds, "stay_ready": read_switch}
+        made |= read_fields(drain, readers, serve="drain")
+    elif drain is not None:
+        made["drain"] = read_seconds(drain)
+    if (number := entry("workers")) is not None:
+        made["workers"] = int(number)
+        if int(number) > 1 and not find_workers().is_installed:
+            context.mistake(("workers",), f"the value {int(number)} {find_workers().absence}")
+    return made
+
+
+def _read_telemetry(context: Context) -> Telemetry:
     """Reads the settings of log and traces."""
-    made = {f"log_{key}": value for key, value in _reveal_texts(context.mapping("telemetry", "log")).items()}
+    made: dict[str, Any] = {f"log_{key}": reveal(value) for key, value in context.mapping("telemetry", "log").items()}
     written = context.mapping("telemetry")
     if "traces" in written:
         made["traces"] = reveal(written["traces"])
@@ -233,7 +233,7 @@ def read_telemetry(context: Context) -> Telemetry:
     return Telemetry(**made)
 
 
-def read_reload(context: Context) -> Reload:
+def _read_reload(context: Context) -> Reload:
     """Reads whether and how often the files are checked for changes."""
     value = context.structure.entry("reload")
     if value in ("off", False) and value is not None:
@@ -247,64 +247,14 @@ def read_reload(context: Context) -> Reload:
     return Reload(interval)
 
 
-def read_drain(context: Context) -> dict[str, Any]:
-    """Reads `drain` (how long to serve on after the signal to stop), `finish` (how long calls may then take) and
-    `stay_ready`, where they are present."""
-    value = context.structure.entry("drain")
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        return {"drain": read_seconds(value)}
-    fields = (("serve", "drain"), ("finish", "finish"))
-    made: dict[str, Any] = {field: read_seconds(value[key]) for key, field in fields if key in value}
-    return made | ({"stay_ready": read_switch(value["stay_ready"])} if "stay_ready" in value else {})
-
-
-def read_second_judge(context: Context) -> SecondJudging:
-    """Which calls are judged twice: `second_judge`."""
-    written = context.structure.entry("second_judge")
-    if written in ("off", "always"):
-        return "off" if written == "off" else "always"
-    return "sampled"
-
-
-def read_unknown_keywords(context: Context) -> UnknownKeywords:
-    """What becomes of unknown keywords in schemas: `schemas.unknown_keywords`."""
-    written: UnknownKeywords | None = context.mapping("schemas").get("unknown_keywords")
-    return written or "misspelt"
-
-
-def read_hooks(context: Context) -> tuple[HookEntry, ...]:
+def _read_hooks(context: Context) -> tuple[HookEntry, ...]:
     """Reads the hooks in their order. Loading them happens elsewhere, and reports its own mistakes."""
     entries = context.structure.entry("hooks")
     found = []
     for index, entry in enumerate(entries if isinstance(entries, list) else ()):
         if not isinstance(entry, dict) or "use" not in entry:
             continue
-        made: dict[str, Any] = {"settings": reveal_all(entry.get("settings", {}))}
-        if "timeout" in entry:
-            made["timeout"] = read_seconds(entry["timeout"])
-        if "on_failure" in entry:
-            made["on_failure"] = reveal(entry["on_failure"])
+        readers = {"use": reveal, "timeout": read_seconds, "on_failure": reveal, "settings": reveal_all}
         at = context.source.places.at(("hooks", index))
-        found.append(HookEntry(reveal(entry["use"]), at=at, **made))
+        found.append(HookEntry(**read_fields(entry, readers), at=at))
     return tuple(found)
-
-
-def read_workers(context: Context) -> int:
-    """Reads the number of worker processes."""
-    value = context.structure.entry("workers")
-    number, row = 1 if value is None else int(value), find_workers()
-    if number > 1 and not row.is_installed:
-        context.mistake(("workers",), f"the value {number} {row.absence}")
-    return number
-
-
-def read_memory(context: Context) -> int | None:
-    """Reads the memory that bodies may take together, in bytes; None where the config does not say."""
-    value = context.structure.entry("limits")
-    return read_size(value["memory"]) if isinstance(value, dict) and "memory" in value else None
-
-
-def _reveal_texts(values: Mapping[str, JsonValue]) -> dict[str, Any]:
-    return {key: reveal(value) if isinstance(value, str) else value for key, value in values.items()}

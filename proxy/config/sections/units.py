@@ -1,13 +1,13 @@
-"""Reads times, sizes, switches and addresses as a config spells them. The published schema has checked the values."""
+"""Reads times, sizes and switches as a config spells them. The published schema has checked the values."""
 
 from __future__ import annotations
 
 import math
 import re
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from proxy.config.files.secrets import reveal
-from proxy.config.model import Address
 from proxy.core.json.jsontext import make_decimal
 from proxy.core.model.values import JsonValue
 
@@ -42,16 +42,6 @@ def read_switch(value: JsonValue) -> bool:
     return value is True or value == "on"
 
 
-def read_address(value: JsonValue, port: int) -> Address:
-    """`host:port`, `unix:/path`, or a mapping; `port` stands where the mapping names none."""
-    if isinstance(value, dict):
-        return Address(
-            host=reveal(value.get("host", Address().host)),
-            port=value.get("port", port),
-            unix=reveal(value.get("unix", "")),
-        )
-    text = reveal(value)
-    if text.startswith("unix:"):
-        return Address(unix=text.removeprefix("unix:"))
-    host, _, number = text.rpartition(":")
-    return Address(host=host.strip("[]"), port=int(number))
+def read_fields(value: Mapping[str, JsonValue], readers: Mapping[str, Any], **names: str) -> dict[str, Any]:
+    """Keyword arguments: what each key says, under the name of its field where that is another."""
+    return {names.get(key, key): readers[key](item) if key in readers else item for key, item in value.items()}

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 from proxy.core.check.program import Program
 from proxy.core.check.shapes import SHAPES
-from proxy.core.check.writer import Shape, Shapes, Spot, Writer
-from proxy.core.schema.nodes import Draft, Node
+from proxy.core.check.writer import LAST, ShapeRow, Spot, Writer
+from proxy.core.schema.drafts import Draft
+from proxy.core.schema.nodes import Node
 
 # The kinds of collector: `k` collects keys, `i` indexes, both into the set `s`; and the keyword that asks each.
 COLLECTORS: Final = {"k": "unevaluatedProperties", "i": "unevaluatedItems"}
@@ -76,13 +78,10 @@ def write_function(program: Program, kind: str, node: Node) -> str:
     """The source of one function (see program.py for the kinds)."""
     name = program.call(kind, node)
     number = name[1:]
+    writer = Writer(program, KEYWORDS, kind)
     if kind in COLLECTORS:
-        writer = Writer(program, _KEYWORDS, report=False, base="", level=1)
         write_collector(writer, node, kind)
         return f"def {name}(v, m, s):\n" + "\n".join(writer.lines or ["    pass"]) + "\n"
-    report = kind in "rR"
-    base, level = "p" if kind == "r" else "", 2 if kind in "AR" else 1
-    writer = Writer(program, _KEYWORDS, report=report, base=base, level=level, entry=kind == "A")
     if kind in "AR" and (program.graph.recursive(node) or program.graph.remembers(node)):
         writer.call(node, Spot("v"))
     else:
@@ -95,7 +94,7 @@ def write_function(program: Program, kind: str, node: Node) -> str:
         return _JUDGE_ENTRY.format(name=name, memory=memory, body=body)
     if kind == "R":
         memory = "State()" if _MEMORY.search(body) else "None"
-        return _REPORT_ENTRY.format(name=name, memory=memory, body=body, node=writer.constant(node))
+        return _REPORT_ENTRY.format(name=name, memory=memory, body=body, node=program.constant("node", node))
     remembers = program.graph.remembers(node)
     if kind == "a":
         head = _REMEMBERING.format(number=number) if remembers else ""
@@ -105,29 +104,16 @@ def write_function(program: Program, kind: str, node: Node) -> str:
 
 
 # --- the keywords `unevaluated*`, and the collectors they need --------------------------------------------------------
-def _write_properties(writer: Writer, node: Node, spot: Spot) -> None:
-    if spot.known in (None, "object"):
-        with writer.block(f"if {spot.type} is dict:"):
-            _judge_rest(writer, node, spot, "k")
-
-
-def _write_items(writer: Writer, node: Node, spot: Spot) -> None:
-    if spot.known in (None, "array"):
-        with writer.block(f"if {spot.type} is list:"):
-            _judge_rest(writer, node, spot, "i")
-
-
 def _judge_rest(writer: Writer, node: Node, spot: Spot, kind: str) -> None:
     """Judges the parts of a value that no other keyword has evaluated."""
     keyword = COLLECTORS[kind]
     inner = node.inner(keyword)
     if inner is None or not (inner.never or inner.keywords):
         return
-    s, step, x = writer.name("s"), writer.name("k"), writer.name("x")
+    s, step, x, broken = map(writer.name, "skxe")
     writer.line(f"{s} = set()")
     writer.line(f"{writer.program.call(kind, node)}({spot.v}, m, {s})")
     pairs = f"{spot.v}.items()" if kind == "k" else f"enumerate({spot.v})"
-    broken = writer.name("e")
     refused = "" if inner.never else f" and not ({writer.truth(inner, x)})"
     writer.line(f"{broken} = [{step} for {step}, {x} in {pairs} if {step} not in {s}{refused}]")
     with writer.block(f"if {broken}:"):
@@ -136,33 +122,25 @@ def _judge_rest(writer: Writer, node: Node, spot: Spot, kind: str) -> None:
 
 def write_collector(writer: Writer, node: Node, kind: str) -> None:
     """The body of a collector: adds the parts of `v` that `node` evaluates to `s`, without its own `unevaluated*`."""
+    program, contains = writer.program, node.inner("contains")
     everything = "s.update(v)" if kind == "k" else "s.update(range(len(v)))"
     if (node.additional if kind == "k" else node.items) is not None:
         writer.line(everything)
     elif kind == "k":
-        _collect_keys(writer, node)
+        if node.properties:
+            writer.line(f"s.update({program.constant('keys', frozenset(node.properties))})")
+        for pattern in node.pattern_properties:
+            writer.line(f"s.update(filter({program.pattern(pattern)[0]}, v))")
     else:
-        _collect_indexes(writer, node)
+        if node.prefix_items:
+            writer.line(f"s.update(range({len(node.prefix_items)}))")
+        if contains is not None and node.draft >= Draft.D2020:  # in 2019-09, `contains` produces no annotation
+            writer.line(f"s.update(i for i, x in enumerate(v) if {writer.truth(contains, 'x')})")
     for test, inner in _list_counted(writer, node):
         if inner.keywords:
             with writer.block(f"if {test}:"):  # a subschema with an `unevaluated*` keyword itself evaluates everything
                 whole = inner.inner(COLLECTORS[kind]) is not None
-                writer.line(everything if whole else f"{writer.program.call(kind, inner)}(v, m, s)")
-
-
-def _collect_keys(writer: Writer, node: Node) -> None:
-    if node.properties:
-        writer.line(f"s.update({writer.program.constant('keys', frozenset(node.properties))})")
-    for pattern in node.pattern_properties:
-        writer.line(f"s.update(filter({writer.program.pattern(pattern)[0]}, v))")
-
-
-def _collect_indexes(writer: Writer, node: Node) -> None:
-    if node.prefix_items:
-        writer.line(f"s.update(range({len(node.prefix_items)}))")
-    contains = node.inner("contains")
-    if contains is not None and node.draft >= Draft.D2020:  # in 2019-09, `contains` produces no annotation
-        writer.line(f"s.update(i for i, x in enumerate(v) if {writer.truth(contains, 'x')})")
+                writer.line(everything if whole else f"{program.call(kind, inner)}(v, m, s)")
 
 
 def _list_counted(writer: Writer, node: Node) -> Iterator[tuple[str, Node]]:
@@ -170,17 +148,15 @@ def _list_counted(writer: Writer, node: Node) -> Iterator[tuple[str, Node]]:
     yield from (("True", inner) for inner in (*node.references, *node.all_of))
     yield from ((writer.truth(inner, "v"), inner) for inner in (*node.any_of, *node.one_of))
     yield from ((f"{key!r} in v", inner) for key, inner in node.dependent.items())
-    test = node.inner("if")
-    if test is None:
-        return
-    holds = writer.truth(test, "v")
-    yield holds, test
-    for keyword, condition in (("then", holds), ("else", f"not ({holds})")):
-        if (inner := node.inner(keyword)) is not None:
-            yield condition, inner
+    if (test := node.inner("if")) is not None:
+        holds = writer.truth(test, "v")
+        for keyword, condition in (("if", holds), ("then", holds), ("else", f"not ({holds})")):
+            if (inner := node.inner(keyword)) is not None:
+                yield condition, inner
 
 
-# Both are written after all other keywords of their node.
-CLOSING: Final[dict[str, Shape]] = {"unevaluatedProperties": _write_properties, "unevaluatedItems": _write_items}
-
-_KEYWORDS: Final = Shapes(SHAPES, CLOSING)
+KEYWORDS: Final = {
+    **SHAPES,
+    "unevaluatedProperties": ShapeRow("object", LAST, *[partial(_judge_rest, kind="k")] * 2),
+    "unevaluatedItems": ShapeRow("array", LAST, *[partial(_judge_rest, kind="i")] * 2),
+}

@@ -21,10 +21,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from itertools import chain, combinations
 from typing import Final
 
 from proxy.core.model.value_class import value_class
-from proxy.core.schema.nodes import Node, SchemaError, Schemas
+from proxy.core.schema.drafts import SchemaError
+from proxy.core.schema.nodes import Node, Schemas
 
 # The largest size of a referred node that is written in place instead of called.
 SMALL: Final = 12
@@ -108,12 +110,12 @@ class Graph:
         return node in self._cycles and node in self._targets
 
     @cached_property
-    def _ways(self) -> Counter[Node]:
+    def _led_to(self) -> Counter[Node]:
         return Counter(edge[2] for node in self._schemas.nodes() for edge in list_edges(node))
 
     def once(self, node: Node) -> bool:
         """Whether only one place leads to this node."""
-        return self._ways[node] == 1 and node is not self._schemas.root
+        return self._led_to[node] == 1 and node is not self._schemas.root
 
     def small(self, node: Node) -> bool:
         """Whether the node may be written out wherever it is needed."""
@@ -142,7 +144,7 @@ class Graph:
         forks: set[int] = set()
         for node, cycle in self._cycles.items():
             inside = [edge for edge in list_edges(node) if self._cycles.get(edge[2]) == cycle]
-            overlap = any(not _apart(left, right) for index, left in enumerate(inside) for right in inside[index + 1 :])
+            overlap = any(not _apart(left, right) for left, right in combinations(inside, 2))
             if overlap or {"unevaluatedItems", "unevaluatedProperties"} & node.keywords.keys():
                 forks.add(cycle)
         return frozenset(forks)
@@ -150,11 +152,9 @@ class Graph:
     @cached_property
     def _unfolds(self) -> bool:
         finite = (self.size(node) for node in self._targets if node not in self._cycles)
-        return any(size > UNFOLDED for size in (*finite, *(self._outside(node) for node in self._cycles)))
-
-    def _outside(self, node: Node) -> int:
-        """The unfolded size of a node on a cycle, without the cycle itself."""
-        return sum(self.size(edge[2]) for edge in list_edges(node) if edge[2] not in self._cycles)
+        # Of a node on a cycle, what is not on one counts.
+        around = ([edge[2] for edge in list_edges(node) if edge[2] not in self._cycles] for node in self._cycles)
+        return any(size > UNFOLDED for size in chain(finite, (sum(map(self.size, below)) for below in around)))
 
     @cached_property
     def any_remembers(self) -> bool:
@@ -173,41 +173,30 @@ def _components(nodes: list[Node], successors: Callable[[Node], list[Node]]) -> 
     order: dict[Node, int] = {}
     low: dict[Node, int] = {}
     path: list[Node] = []
-    on_path: set[Node] = set()
+    finished: set[Node] = set()
     for start in nodes:
-        if start in order:
-            continue
-        work: list[tuple[Node, Iterator[Node]]] = []
-        _open(start, order, low, path, on_path)
-        work.append((start, iter(successors(start))))
+        work = [] if start in order else [(start, iter(successors(start)))]
         while work:
             node, rest = work[-1]
-            following = None
+            if node not in order:
+                order[node] = low[node] = len(order)
+                path.append(node)
             for inner in rest:
                 if inner not in order:
-                    following = inner
+                    work.append((inner, iter(successors(inner))))
                     break
-                if inner in on_path:
+                if inner not in finished:
                     low[node] = min(low[node], low[inner])
-            if following is not None:
-                _open(following, order, low, path, on_path)
-                work.append((following, iter(successors(following))))
-                continue
-            work.pop()
-            if work:
-                low[work[-1][0]] = min(low[work[-1][0]], low[node])
-            if low[node] == order[node]:
-                group = [path.pop()]
-                while group[-1] is not node:
-                    group.append(path.pop())
-                on_path.difference_update(group)
-                yield group
-
-
-def _open(node: Node, order: dict[Node, int], low: dict[Node, int], path: list[Node], on_path: set[Node]) -> None:
-    order[node] = low[node] = len(order)
-    path.append(node)
-    on_path.add(node)
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
+                if low[node] == order[node]:
+                    group = [path.pop()]
+                    while group[-1] is not node:
+                        group.append(path.pop())
+                    finished.update(group)
+                    yield group
 
 
 # --- branches that exclude each other ---------------------------------------------------------------------------------
@@ -216,23 +205,14 @@ ALL_KINDS = frozenset(("object", "array", "string", "number", "boolean", "null")
 
 @value_class
 class Pin:
-    """A branch's requirement on the discriminating key: its name, its texts, the keyword and the node that require
-    them, and whether that keyword alone decides about the key."""
+    """A branch's requirement on the discriminating key: its name, its texts, and the keyword and the node that require
+    them."""
 
     branch: Node
     key: str
     texts: tuple[str, ...]
     keyword: str
     node: Node
-    alone: bool
-
-
-@value_class
-class Discriminator:
-    """The key that distinguishes branches, with the requirement of each branch."""
-
-    key: str
-    pins: tuple[Pin, ...]
 
 
 def follow_reference(node: Node) -> Node:
@@ -262,17 +242,16 @@ def list_types(node: Node) -> frozenset[str]:
     return ALL_KINDS
 
 
-def find_discriminator(branches: tuple[Node, ...]) -> Discriminator | None:
-    """The key that distinguishes all of these branches, or None."""
+def find_discriminator(branches: tuple[Node, ...]) -> tuple[Pin, ...]:
+    """What each of these branches requires of the one key that distinguishes them all; () without such a key."""
     if len(branches) < 2 or any(list_types(branch) != {"object"} for branch in branches):
-        return None
+        return ()
     for key in follow_reference(branches[0]).required:
-        pins = [_find_pin(branch, key) for branch in branches]
-        found = [pin for pin in pins if pin is not None]
-        texts = [text for pin in found for text in pin.texts]
-        if len(found) == len(branches) and len(set(texts)) == len(texts):
-            return Discriminator(key, tuple(found))
-    return None
+        pins = tuple(pin for branch in branches if (pin := _find_pin(branch, key)) is not None)
+        texts = [text for pin in pins for text in pin.texts]
+        if len(pins) == len(branches) and len(set(texts)) == len(texts):
+            return pins
+    return ()
 
 
 def _find_pin(branch: Node, key: str) -> Pin | None:
@@ -285,19 +264,14 @@ def _find_pin(branch: Node, key: str) -> Pin | None:
     if not choices or not all(type(item) is str for item in choices):
         return None
     keyword = "const" if "const" in holder.keywords else "enum"
-    alone = holder.keywords.keys() <= _SILENT | {keyword, "type"} and holder.types in (None, frozenset({"string"}))
-    return Pin(branch, key, tuple(dict.fromkeys(choices)), keyword, holder, alone)
+    return Pin(branch, key, tuple(dict.fromkeys(choices)), keyword, holder)
 
 
 def are_exclusive(branches: tuple[Node, ...]) -> bool:
     """Whether no value can satisfy two of the branches."""
     objects = tuple(branch for branch in branches if list_types(branch) == {"object"})
-    is_discriminated = find_discriminator(objects) is not None
-    for index, left in enumerate(branches):
-        for right in branches[index + 1 :]:
-            if not (list_types(left) & list_types(right)) or (
-                is_discriminated and left in objects and right in objects
-            ):
-                continue
-            return False
-    return True
+    told_apart = objects if find_discriminator(objects) else ()
+    return all(
+        (left in told_apart and right in told_apart) or not list_types(left) & list_types(right)
+        for left, right in combinations(branches, 2)
+    )

@@ -12,19 +12,16 @@ and `uniqueItems` take linear time.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from decimal import Decimal, InvalidOperation
-from math import inf
+from decimal import Decimal
+from math import ceil, floor, inf
 from typing import Final, NamedTuple
 
-from proxy.core.json.jsontext import LosslessFloat
+from proxy.core.json.jsontext import LosslessFloat, make_decimal
 from proxy.core.model.values import JsonValue
 
 # The number types of a parsed value besides int: jsontext gives LosslessFloat, callers may pass the other two.
 INEXACT: Final = frozenset({LosslessFloat, float, Decimal})
 NUMBERS: Final = INEXACT | {int}
-
-# Exponents are clamped to this: no double reaches it, and no arithmetic below depends on its size.
-_FAR: Final = 10**9
 
 
 class Digits(NamedTuple):
@@ -34,58 +31,18 @@ class Digits(NamedTuple):
     digits: str
     exponent: int
 
-    @property
-    def whole(self) -> int:
-        """The number as an int, for an integral number of moderate size."""
-        return int(self.digits or "0") * int(10**self.exponent) * (-1 if self.negative else 1)
-
-    @property
-    def integral(self) -> bool:
-        """Whether the number has no fraction."""
-        return self.exponent >= 0
-
 
 def read_digits(value: JsonValue) -> Digits:
     """Takes a JSON number of any type; gives its exact digits."""
-    if isinstance(value, int):
-        return _int_digits(value)
-    if isinstance(value, LosslessFloat):
-        text = bytes(value).decode("ascii")
-    else:
-        text = repr(value) if isinstance(value, float) else str(value)
-    mantissa, _, power = text.lower().partition("e")
-    whole, _, fraction = mantissa.lstrip("+-").partition(".")
-    exponent = _clamp(power) - len(fraction)
+    text = str(make_decimal(value))
+    mantissa, _, power = text.partition("E")
+    whole, _, fraction = mantissa.lstrip("-").partition(".")
     digits = (whole + fraction).lstrip("0")
     stripped = digits.rstrip("0")
     if not stripped:
         return Digits(False, "", 0)
-    return Digits(text.startswith("-"), stripped, exponent + len(digits) - len(stripped))
-
-
-def _int_digits(value: int) -> Digits:
-    text = format(Decimal(abs(value)), "f") if abs(value).bit_length() > 14_000 else str(abs(value))
-    stripped = text.rstrip("0")
-    if not stripped:
-        return Digits(False, "", 0)
-    return Digits(value < 0, stripped, len(text) - len(stripped))
-
-
-def _clamp(power: str) -> int:
-    if not power:
-        return 0
-    if len(power) > 9:
-        unsigned = power.lstrip("+-0")
-        if len(unsigned) > 9:
-            return -_FAR if power.startswith("-") else _FAR
-    return int(power)
-
-
-def is_integral_number(value: JsonValue) -> bool:
-    """Whether a number other than an int has no fraction (2020-12 validation 6.1.1: 1.0 is an integer)."""
-    if not _double(value).is_integer():
-        return _double(value) in (inf, -inf) and read_digits(value).integral
-    return read_digits(value).integral
+    exponent = int(power or 0) - len(fraction) + len(digits) - len(stripped)
+    return Digits(text.startswith("-"), stripped, exponent)
 
 
 def is_spelled_as_integer(value: JsonValue) -> bool:
@@ -102,39 +59,25 @@ def _double(value: JsonValue) -> float:
 
 
 class Bound:
-    """A limit of `minimum` and its relatives, exact. `floor` and `ceiling` are the same limit for ints."""
+    """A limit of `minimum` and its relatives, exact. `floor` and `ceiling` are the same limit for ints, where that is
+    of moderate size."""
 
     __slots__ = ("ceiling", "exact", "floor", "near")
 
     def __init__(self, value: JsonValue) -> None:
-        self.exact = _decimal(value)
+        self.exact = make_decimal(value)
         self.near = _double(self.exact)
-        digits = read_digits(value)
-        self.floor: int | None = None
-        self.ceiling: int | None = None
-        if abs(digits.exponent) < 400:
-            numerator = int(digits.digits or "0") * (-1 if digits.negative else 1)
-            scale: int = 10 ** abs(digits.exponent)
-            self.floor = numerator * scale if digits.exponent >= 0 else numerator // scale
-            self.ceiling = numerator * scale if digits.exponent >= 0 else -(-numerator // scale)
+        is_moderate = abs(self.exact.adjusted()) < 400
+        self.floor = floor(self.exact) if is_moderate else None
+        self.ceiling = ceil(self.exact) if is_moderate else None
 
     def compare(self, value: JsonValue) -> int:
         """-1, 0 or 1 as `value` is below, at or above the limit."""
         near = _double(value)
         if near != self.near:
             return 1 if near > self.near else -1
-        exact = _decimal(value)
+        exact = make_decimal(value)
         return (exact > self.exact) - (exact < self.exact)
-
-
-def _decimal(value: JsonValue) -> Decimal:
-    if isinstance(value, int):
-        return Decimal(value)
-    try:
-        return Decimal(bytes(value).decode("ascii") if isinstance(value, LosslessFloat) else str(value))
-    except InvalidOperation:  # an exponent of twenty digits: only its sign and size are kept
-        digits = read_digits(value)
-        return Decimal((int(digits.negative), (1,), _FAR if digits.exponent > 0 else -_FAR))
 
 
 class Step:
@@ -155,24 +98,14 @@ class Step:
         With value = c * 10^x (c without trailing zero) and step = d * 10^y: for x < y a multiple would need
         10 | c, which only zero has; else c * 10^(x-y) must be 0 modulo d, and pow() never builds 10^(x-y).
         """
-        if self.whole is not None and type(value) is int:
-            return bool(value % self.whole == 0)
-        digits = read_digits(value)
-        if not digits.digits:
-            return True
-        shift = digits.exponent - self.exponent
-        if shift < 0:
+        _, digits, exponent = read_digits(value)
+        shift, step, remainder = exponent - self.exponent, self.coefficient, 0
+        if digits and shift < 0:
             return False
-        return _modulo(digits.digits, self.coefficient) * pow(10, shift, self.coefficient) % self.coefficient == 0
-
-
-def _modulo(digits: str, divisor: int) -> int:
-    """int(digits) % divisor, in pieces of a length that int() accepts."""
-    remainder = 0
-    for start in range(0, len(digits), 4000):
-        piece = digits[start : start + 4000]
-        remainder = (remainder * pow(10, len(piece), divisor) + int(piece)) % divisor
-    return remainder
+        for start in range(0, len(digits), 4000):  # int() takes no longer text
+            piece = digits[start : start + 4000]
+            remainder = (remainder * pow(10, len(piece), step) + int(piece)) % step
+        return not digits or remainder * pow(10, shift, step) % step == 0
 
 
 # --- equality ---------------------------------------------------------------------------------------------------------
@@ -198,7 +131,7 @@ def make_equality_key(value: JsonValue) -> Hashable:
     digits = read_digits(value)
     # An int that was read from JSON has less than 4,300 digits, so only such an integral number can equal one.
     if 0 <= digits.exponent <= 4300:
-        return make_equality_key(digits.whole)
+        return make_equality_key(int(make_decimal(value)))
     return ("number", digits)
 
 

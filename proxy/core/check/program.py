@@ -18,16 +18,15 @@ from decimal import Decimal
 from threading import RLock
 from typing import Any, Final, NamedTuple
 
-from proxy.core.check.graph import Graph
+from proxy.core.check.graph import Graph, Pin
 from proxy.core.check.numbers import (
     INEXACT,
     NUMBERS,
     are_unique,
-    is_integral_number,
     is_spelled_as_integer,
     make_equality_key,
 )
-from proxy.core.json.jsontext import dumps
+from proxy.core.json.jsontext import dumps, is_integral_number
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.model.work import REPORTING_BRANCHES
 from proxy.core.schema.drafts import Draft
@@ -162,7 +161,7 @@ class Program:
     def source(self) -> str:
         """All code written so far, in the order in which it was requested."""
         with self._lock:
-            return "\n\n".join(self._sources[entry] for entry in self._sources)
+            return "\n\n".join(self._sources.values())
 
 
 class _Reports(dict[str, Any]):
@@ -187,9 +186,6 @@ DEEP: Final = 100_000
 # is enough for any explanation, and bounds the report on a hostile value.
 MAX_UNION_DEPTH: Final = 4
 
-# The number of places of one union for which the violations of its other branches are kept.
-_KEPT: Final = 256
-
 
 class BrokenKeyword(NamedTuple):
     """One keyword that a value breaks. `node` is the schema that holds it, `path` the place in the value.
@@ -213,9 +209,6 @@ _new: Final[Callable[[type[BrokenKeyword], tuple[Any, ...]], BrokenKeyword]] = t
 
 # Judges a value at one node: (value, state).
 Judge = Callable[[JsonValue, "State"], bool]
-
-# A branch's requirement on the discriminator: the keyword, and the node that holds it.
-Pinned = tuple[str, Node]
 
 # Reports the keywords that a value breaks at one node: (value, path, out, state).
 Reporter = Callable[[JsonValue, Pointer, list[BrokenKeyword], "State"], None]
@@ -250,46 +243,18 @@ def branches(
     return tuple(made)
 
 
-class Others(dict[Pointer, tuple[tuple[BrokenKeyword, ...], ...]]):
-    """The broken keywords of each branch of a union that the discriminator does not name, by the place of the union.
-
-    They are the same for every value, so they are kept for places that a call visits again; `keeps` is False where a
-    path may hold keys that the caller made up.
-    """
-
-    __slots__ = ("keeps", "key", "pins")
-
-    def __init__(self, key: str, pins: tuple[Pinned, ...], *, keeps: bool) -> None:
-        self.key = key
-        self.pins = pins
-        self.keeps = keeps
-
-    def __missing__(self, path: Pointer) -> tuple[tuple[BrokenKeyword, ...], ...]:
-        there = (*path, self.key)
-        made = tuple((_new(BrokenKeyword, (keyword, there, node, None, ())),) for keyword, node in self.pins)
-        if self.keeps and len(self) < _KEPT:
-            self[path] = made
-        return made
-
-
 def choose_branch(
-    value: JsonValue, path: Pointer, state: State, judge: Judge, report: Reporter, number: int, others: Others
+    value: JsonValue, path: Pointer, state: State, judge: Judge, report: Reporter, number: int, pins: tuple[Pin, ...]
 ) -> tuple[tuple[BrokenKeyword, ...], ...] | None:
-    """The branches of a union whose discriminator names branch `number`; None where that branch accepts the value."""
-    if state.depth >= MAX_UNION_DEPTH or state.budget <= 0:
+    """The branches of a union whose discriminator names branch `number`; None where that branch accepts the value. The
+    others are broken at the discriminator alone."""
+    reported = branches(value, path, state, (report,))
+    if not reported:  # too deep
         return None if judge(value, state) else ()
-    found: list[BrokenKeyword] = []
-    seen, state.seen = state.seen, set()
-    state.depth += 1
-    report(value, path, found, state)
-    state.seen = seen
-    state.depth -= 1
-    if not found:
+    if not reported[0]:
         return None
-    state.budget -= len(found)
-    made = list(others[path])
-    made[number] = tuple(found)
-    return tuple(made)
+    made = [(_new(BrokenKeyword, (pin.keyword, (*path, pin.key), pin.node, None, ())),) for pin in pins]
+    return (*made[:number], *reported, *made[number + 1 :])
 
 
 def deeper(function: Callable[[JsonValue], Any], value: JsonValue, refused: Any) -> Any:

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from proxy.core.check.numbers import PLAIN_INT, Bound, Step, make_equality_key, read_digits
+from proxy.core.check.numbers import PLAIN_INT, Bound, Step, make_equality_key
 from proxy.core.check.program import Program
+from proxy.core.json.jsontext import make_decimal
 from proxy.core.model.values import JsonValue
-from proxy.core.schema.nodes import Draft, Node
+from proxy.core.schema.drafts import Draft
+from proxy.core.schema.nodes import Node
 
 # Writes the condition of a keyword: (program, node, keyword's value, variable, expression of its type) -> expression.
 # "" means that the keyword asserts nothing here.
@@ -29,9 +31,8 @@ _TYPE_TESTS: Final = {
 }
 
 
-def _type(program: Program, node: Node, named: JsonValue, v: str, t: str) -> str:
+def _type(_program: Program, node: Node, named: JsonValue, v: str, t: str) -> str:
     """`type`: one of the named types. Draft 4 goes by the spelling of a number, later drafts by its value."""
-    del program
     names = [named] if isinstance(named, str) else list(dict.fromkeys(named))
     if "number" in names:
         names = [name for name in names if name != "integer"]
@@ -42,9 +43,8 @@ def _type(program: Program, node: Node, named: JsonValue, v: str, t: str) -> str
     return " or ".join(tests[name].format(t=t, v=v) for name in names)
 
 
-def _write_listed(program: Program, node: Node, values: list[JsonValue], v: str, t: str) -> str:
+def _write_listed(program: Program, _node: Node, values: list[JsonValue], v: str, t: str) -> str:
     """`enum` and `const`: strings by set, everything else by its equality key."""
-    del node
     strings = frozenset(item for item in values if type(item) is str)
     others = [item for item in values if type(item) is not str]
     tests = []
@@ -58,14 +58,13 @@ def _write_listed(program: Program, node: Node, values: list[JsonValue], v: str,
         ints = program.constant("among", frozenset(rest))
         tests.append(f"({v} in {ints} if {t} is int else {t} in INEXACT and key({v}) in {ints})")
     elif rest:
-        tests.append(
-            f"{t} is not str and key({v}) in {program.constant('among', frozenset(map(make_equality_key, rest)))}"
-        )
-    return " or ".join(tests) if tests else "False"
+        keys = program.constant("among", frozenset(map(make_equality_key, rest)))
+        tests.append(f"{t} is not str and key({v}) in {keys}")
+    return " or ".join(tests) or "False"
 
 
 def _length(comparison: str) -> Condition:
-    return lambda _program, _node, limit, v, _t: f"len({v}) {comparison} {read_digits(limit).whole}"
+    return lambda _program, _node, limit, v, _t: f"len({v}) {comparison} {int(make_decimal(limit))}"
 
 
 def _limit(comparison: str, edge: str) -> Condition:
@@ -89,21 +88,13 @@ def _limit(comparison: str, edge: str) -> Condition:
     return write
 
 
-def _multiple(program: Program, node: Node, step: JsonValue, v: str, t: str) -> str:
-    del node
+def _multiple(program: Program, _node: Node, step: JsonValue, v: str, t: str) -> str:
     made = Step(step)
     exact = f"{program.constant('step', made)}.divides({v})"
     return exact if made.whole is None else f"({v} % {made.whole} == 0 if {t} is int else {exact})"
 
 
-def _pattern(program: Program, node: Node, pattern: JsonValue, v: str, t: str) -> str:
-    del node, t
-    search, linear = program.pattern(pattern)
-    return f"{search}({v})" if linear else f"{{bounded}}{search}({v})"
-
-
-def _format(program: Program, node: Node, name: JsonValue, v: str, t: str) -> str:
-    del t
+def _format(program: Program, node: Node, name: JsonValue, v: str, _t: str) -> str:
     check = program.format(name, node)
     return "" if check is None else f"{check}({v})"
 
@@ -114,7 +105,7 @@ CONDITIONS: Final[dict[str, tuple[str, Condition]]] = {
     "const": ("", lambda program, node, value, v, t: _write_listed(program, node, [value], v, t)),
     "minLength": ("string", _length(">=")),
     "maxLength": ("string", _length("<=")),
-    "pattern": ("string", _pattern),
+    "pattern": ("string", lambda program, _node, pattern, v, _t: f"{program.pattern(pattern)[0]}({v})"),
     "format": ("string", _format),
     "minimum": ("number", _limit(">=", "inimum")),
     "maximum": ("number", _limit("<=", "aximum")),
@@ -134,11 +125,11 @@ def condition(program: Program, node: Node, keyword: str, v: str, t: str, *, rep
 
     A pattern that runs into its limit ends a verdict at once; in a report it only counts as broken.
     """
-    text = CONDITIONS[keyword][1](program, node, node.keywords[keyword], v, t)
-    if text.startswith("{bounded}"):
-        search, _, argument = text.removeprefix("{bounded}").partition("(")
-        return f"bounded({search}, {argument}" if report else f"{search}({argument}"
-    return text
+    value = node.keywords[keyword]
+    if report and keyword == "pattern":
+        search, is_linear = program.pattern(value)
+        return f"{search}({v})" if is_linear else f"bounded({search}, {v})"
+    return CONDITIONS[keyword][1](program, node, value, v, t)
 
 
 def sole_group(node: Node) -> str | None:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from proxy.core.check.graph import Pin, are_exclusive, find_discriminator, follow_reference, list_types
-from proxy.core.check.numbers import read_digits
-from proxy.core.check.program import Others
 from proxy.core.check.writer import ShapeRow, Spot, Writer
-from proxy.core.schema.nodes import Draft, Node
+from proxy.core.json.jsontext import make_decimal
+from proxy.core.schema.drafts import Draft
+from proxy.core.schema.nodes import Node
 
 # Up to this many optional keys are counted one by one; more are compared as a set.
 _COUNTED: Final = 8
@@ -31,10 +32,8 @@ def _object(writer: Writer, node: Node, spot: Spot) -> None:
         return
     required = dict.fromkeys(node.required)
     closed = node.additional is not None and node.additional.never and not node.pattern_properties
-    for key in required:
-        if key not in node.properties:
-            with writer.block(f"if {key!r} not in {v}:"):
-                writer.line("return False")
+    for key in [key for key in required if key not in node.properties]:
+        _require(writer, node, spot, key)
     optional = [key for key in node.properties if key not in required]
     counted = closed and len(optional) <= _COUNTED and set(required) <= node.properties.keys()
     count = ""
@@ -46,13 +45,11 @@ def _object(writer: Writer, node: Node, spot: Spot) -> None:
         count = writer.name("n")
         writer.line(f"{count} = {len(required)}")
     for key, inner in node.properties.items():
-        if spot.settled == (node, key):  # the key named this branch, so it is present and valid
-            continue
         if key in required:
-            start = len(writer.lines)
-            _property(writer, inner, spot, key)
-            if not writer.misses or len(writer.lines) == start:
-                writer.lines[start:start] = writer.indent_lines(f"if {key!r} not in {v}:", "    return False")
+            if not writer.misses:
+                _require(writer, node, spot, key)
+            if not _property(writer, inner, spot, key) and writer.misses:
+                _require(writer, node, spot, key)
         else:
             with writer.block(f"if {key!r} in {v}:"):
                 if count:
@@ -94,13 +91,19 @@ def _wide_properties(writer: Writer, node: Node, spot: Spot) -> None:
             writer.line("return False")
 
 
-def _property(writer: Writer, inner: Node, spot: Spot, key: str) -> None:
-    start = len(writer.lines)
-    x = writer.name("x")
+def _property(writer: Writer, inner: Node, spot: Spot, key: str) -> bool:
+    """Writes what judges the value of a key; False where there is nothing to judge."""
+    start, x = len(writer.lines), writer.name("x")
     writer.line(f"{x} = {spot.v}[{key!r}]")
     writer.node(inner, spot.part(x, repr(key)))
-    if len(writer.lines) == start + 1 or all(line.lstrip().startswith("#") for line in writer.lines[start + 1 :]):
+    if writer.is_silent(start + 1):
         del writer.lines[start:]
+    return len(writer.lines) > start
+
+
+def _require(writer: Writer, node: Node, spot: Spot, key: str) -> None:
+    with writer.block(f"if {key!r} not in {spot.v}:"):
+        writer.fail(node, "required", spot, repr(key))
 
 
 def _report_required(writer: Writer, node: Node, spot: Spot) -> None:
@@ -110,8 +113,7 @@ def _report_required(writer: Writer, node: Node, spot: Spot) -> None:
             writer.fail(node, "required", spot, key)
         return
     for key in dict.fromkeys(node.required):
-        with writer.block(f"if {key!r} not in {spot.v}:"):
-            writer.fail(node, "required", spot, repr(key))
+        _require(writer, node, spot, key)
 
 
 def _properties(writer: Writer, node: Node, spot: Spot) -> None:
@@ -217,8 +219,8 @@ def _contains(writer: Writer, node: Node, spot: Spot) -> None:
     inner = node.inner("contains")
     if inner is None:
         return
-    least = read_digits(node.get("minContains")).whole if node.has("minContains") else 1
-    most = read_digits(node.get("maxContains")).whole if node.has("maxContains") else None
+    least = int(make_decimal(node.get("minContains"))) if node.has("minContains") else 1
+    most = int(make_decimal(node.get("maxContains"))) if node.has("maxContains") else None
     if least == 0 and most is None:
         return
     n, x = writer.name("n"), writer.name("x")
@@ -270,22 +272,16 @@ def _condition(writer: Writer, node: Node, spot: Spot) -> None:
             writer.node(otherwise, spot)
 
 
-def _any_of(writer: Writer, node: Node, spot: Spot) -> None:
-    _union(writer, node, spot, "anyOf", node.any_of)
-
-
-def _one_of(writer: Writer, node: Node, spot: Spot) -> None:
-    _union(writer, node, spot, "oneOf", node.one_of)
-
-
-def _union(writer: Writer, node: Node, spot: Spot, keyword: str, branches: tuple[Node, ...]) -> None:
+def _union(writer: Writer, node: Node, spot: Spot, keyword: str) -> None:
     """A union: judged by discriminator or type where branches exclude each other, else by asking each branch."""
+    branches = node.any_of if keyword == "anyOf" else node.one_of
     objects = tuple(branch for branch in branches if list_types(branch) == {"object"})
-    found = find_discriminator(objects)
+    pins = find_discriminator(objects)
     either = keyword == "anyOf" or are_exclusive(branches)
-    if found is not None and either and (not writer.report or len(objects) == len(branches)):
-        others = [branch for branch in branches if branch not in objects]
-        _dispatch(writer, node, spot, keyword, found.key, found.pins, others)
+    if pins and either and (not writer.report or len(objects) == len(branches)):
+        others = [f"({writer.truth(branch, spot.v)})" for branch in branches if branch not in objects]
+        with writer.block(f"if not ({' or '.join(others)}):") if others else nullcontext():
+            _dispatch(writer, node, spot, keyword, pins)
         return
     tests = [writer.truth(branch, spot.v) for branch in branches]
     if either:
@@ -310,44 +306,28 @@ def _reports(writer: Writer, spot: Spot, branches: tuple[Node, ...]) -> str:
     return f"branches({spot.v}, {writer.path(spot)}, m, ({names},))"
 
 
-def _dispatch(
-    writer: Writer, node: Node, spot: Spot, keyword: str, key: str, pins: tuple[Pin, ...], others: list[Node]
-) -> None:
+def _dispatch(writer: Writer, node: Node, spot: Spot, keyword: str, pins: tuple[Pin, ...]) -> None:
     """A union whose object branches pin one key: the text under the key names the only branch that can accept."""
-    if others:
-        tests = " or ".join(f"({writer.truth(branch, spot.v)})" for branch in others)
-        with writer.block(f"if not ({tests}):"):
-            _dispatch(writer, node, spot, keyword, key, pins, [])
-        return
-    x = writer.name("x")
+    program, key, x, broken = writer.program, pins[0].key, writer.name("x"), writer.name("b")
     # In an entry, KeyError means False. A union without its key is False as well, so the key needs no test.
     value = f"{spot.v}[{key!r}]" if writer.misses else f"{spot.v}.get({key!r})"
     writer.line(f"{x} = {value if spot.known == 'object' else f'{value} if {spot.type} is dict else None'}")
-    word = "if"
     for number, pin in enumerate(pins):
         test = " or ".join(f"{x} == {text!r}" for text in pin.texts)
-        with writer.block(f"{word} {test}:"):
-            _named_branch(writer, node, spot, keyword, number, pins)
+        with writer.block(f"{'elif' if number else 'if'} {test}:"):
+            if writer.report:
+                functions = f"{program.call('a', pin.branch)}, {program.call('r', pin.branch)}"
+                wanted = program.constant("pins", pins, (node, keyword))
+                place = writer.path(spot)
+                writer.line(f"{broken} = choose_branch({spot.v}, {place}, m, {functions}, {number}, {wanted})")
+                with writer.block(f"if {broken} is not None:"):
+                    writer.fail(node, keyword, spot, branches=broken)
+            else:
+                writer.refer(follow_reference(pin.branch), replace(spot, known="object"))
             writer.line("pass")
-        word = "elif"
     with writer.block("else:"):
         branches = _reports(writer, spot, tuple(pin.branch for pin in pins)) if writer.report else "()"
         writer.fail(node, keyword, spot, branches=branches)
-
-
-def _named_branch(writer: Writer, node: Node, spot: Spot, keyword: str, number: int, pins: tuple[Pin, ...]) -> None:
-    branch, pin = pins[number].branch, pins[number]
-    if not writer.report:
-        settled = (follow_reference(branch), pin.key) if pin.alone else None
-        writer.refer(follow_reference(branch), replace(spot, known="object", settled=settled))
-        return
-    others = Others(pins[0].key, tuple((pin.keyword, pin.node) for pin in pins), keeps=writer.countable(spot))
-    place, program, broken = writer.path(spot), writer.program, writer.name("b")
-    functions = f"{program.call('a', branch)}, {program.call('r', branch)}"
-    kept = program.constant("others", others, (node, place))
-    writer.line(f"{broken} = choose_branch({spot.v}, {place}, m, {functions}, {number}, {kept})")
-    with writer.block(f"if {broken} is not None:"):
-        writer.fail(node, keyword, spot, branches=broken)
 
 
 SHAPES: Final[dict[str, ShapeRow]] = {
@@ -368,7 +348,7 @@ SHAPES: Final[dict[str, ShapeRow]] = {
     "$recursiveRef": ShapeRow("", 6, _reference, _reference),
     "allOf": ShapeRow("", 6, _all_of, _all_of),
     "if": ShapeRow("", 7, _condition, _condition),
-    "anyOf": ShapeRow("", 7, _any_of, _any_of),
-    "oneOf": ShapeRow("", 7, _one_of, _one_of),
+    "anyOf": ShapeRow("", 7, *[partial(_union, keyword="anyOf")] * 2),
+    "oneOf": ShapeRow("", 7, *[partial(_union, keyword="oneOf")] * 2),
     "not": ShapeRow("", 7, _not, _not),
 }

@@ -10,16 +10,15 @@ A judge may test in any order, so cheap keywords come first; a report keeps the 
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import groupby
 from typing import Final, NamedTuple
 
 from proxy.core.check.graph import follow_reference
-from proxy.core.check.program import BrokenKeyword, Program
+from proxy.core.check.program import Program
 from proxy.core.check.scalars import CONDITIONS, GUARDS, condition, sole_group
-from proxy.core.json.embedded import parse_expression
 from proxy.core.model.value_class import value_class
 from proxy.core.schema.nodes import Node
 
@@ -28,21 +27,19 @@ MAX_LEVEL: Final = 14
 # A longer function calls functions for its remaining nodes: compiling it would block the calls served meanwhile.
 LONG: Final = 500
 
-# Variables with this prefix hold the index of an item.
-INDEX: Final = "i"
+# The rank of keywords that judge what all others of their node have left.
+LAST: Final = 9
 
 
 @value_class
 class Spot:
     """The position in the value that is being written: the variable, the steps of its path (as source), its type if
-    known, the variable that holds its Python type, and (`settled`) a node with the key about which it needs no further
-    test."""
+    known, and the variable that holds its Python type."""
 
     v: str
     steps: tuple[str, ...] = ()
     known: str | None = None
     t: str | None = None
-    settled: tuple[Node, str] | None = None
 
     @property
     def type(self) -> str:
@@ -60,7 +57,8 @@ Shape = Callable[["Writer", Node, Spot], None]
 
 class ShapeRow(NamedTuple):
     """How a keyword that leads to further nodes is written: the type it applies to ('' for any), its rank in a judge
-    (expensive ones last), and the two functions that write it."""
+    (expensive ones last; a report has the order of the schema, and `LAST` at its end), and the two functions that
+    write it."""
 
     group: str
     rank: int
@@ -68,28 +66,18 @@ class ShapeRow(NamedTuple):
     report: Shape
 
 
-class Shapes(NamedTuple):
-    """The keywords that lead to further nodes. `closing` are written last, whatever their place in the schema."""
-
-    rows: Mapping[str, ShapeRow]
-    closing: Mapping[str, Shape]
-
-
 class Writer:
-    """The text of one function, at a present indentation of `level` steps. `report` is True for a report, False for a
-    judge."""
+    """The text of one function, of a kind that `program.py` lists."""
 
-    def __init__(
-        self, program: Program, shapes: Shapes, *, report: bool, base: str, level: int, entry: bool = False
-    ) -> None:
+    def __init__(self, program: Program, shapes: Mapping[str, ShapeRow], kind: str) -> None:
         self.lines: list[str] = []
-        self._level = level
         self.program = program
         self._shapes = shapes
-        self.report = report
+        self.report = kind in "rR"
         # The entry of a judge reads KeyError as False, so it may read a required key without looking for it first.
-        self.misses = entry and not report
-        self._base = base
+        self.misses = kind == "A"
+        self._base = "p" if kind == "r" else ""
+        self._level = 2 if kind in "AR" else 1
         self._depth = 0
         self._variables = 0
 
@@ -113,18 +101,10 @@ class Writer:
         """Whether the lines from `start` on do nothing."""
         return all(line.lstrip().startswith("#") for line in self.lines[start:])
 
-    def indent_lines(self, *texts: str) -> list[str]:
-        """The lines that `line` would add."""
-        return ["    " * self._level + text for text in texts]
-
     def name(self, prefix: str) -> str:
         """A variable that no other code in this function uses, and that differs from the names of functions (`k1`)."""
         self._variables += 1
         return f"{prefix}_{self._variables}"
-
-    def constant(self, node: Node) -> str:
-        """The global name of a node."""
-        return self.program.constant("node", node)
 
     def path(self, spot: Spot) -> str:
         """The expression of a spot's path."""
@@ -133,41 +113,26 @@ class Writer:
             return steps or "()"
         return f"{self._base} + {steps}" if steps else self._base
 
-    def countable(self, spot: Spot) -> bool:
-        """Whether a spot's path consists only of the schema's own keys and of indexes (variables `i...`)."""
-        return not self._base and all(_literal(step) or step.startswith(INDEX) for step in spot.steps)
-
     def fail(self, node: Node, keyword: str, spot: Spot, detail: str = "None", branches: str = "()") -> None:
         """Writes the failure of a keyword."""
         if not self.report:
             self.line("return False")
-        elif not self._base and branches == "()" and _literal(detail, *spot.steps):
-            # The result is the same each time, so it is made once.
-            *steps, found = (ast.literal_eval(parse_expression(text)) for text in (*spot.steps, detail))
-            made = BrokenKeyword(keyword, tuple(steps), node, found)
-            self.line(f"add({self.program.constant('broken', made, (node, keyword, spot.steps, detail))})")
         else:
-            parts = f"{keyword!r}, {self.path(spot)}, {self.constant(node)}, {detail}, {branches}"
-            self.line(f"add(new(B, ({parts})))")
+            holder = self.program.constant("node", node)
+            self.line(f"add(new(B, ({keyword!r}, {self.path(spot)}, {holder}, {detail}, {branches})))")
 
     # --- nodes ------------------------------------------------------------------------------------------------------
     def node(self, node: Node, spot: Spot) -> None:
         """Writes a node at a spot: in place, or as a call."""
-        if node.never or not node.keywords:
-            self.body(node, spot)
-        elif self._is_call(node):
-            self.call(node, spot)
-        else:
-            self._depth += 1
-            self.body(node, spot)
-            self._depth -= 1
-
-    def _is_call(self, node: Node) -> bool:
-        """Whether a node is called here: because of the graph, or because the text nests too deep or is too long."""
         graph = self.program.graph
-        if max(self._level, self._depth) > MAX_LEVEL or graph.recursive(node) or graph.remembers(node):
-            return True
-        return len(self.lines) > LONG and not graph.small(node)
+        is_deep, is_long = max(self._level, self._depth) > MAX_LEVEL, len(self.lines) > LONG
+        is_function = is_deep or graph.recursive(node) or graph.remembers(node) or (is_long and not graph.small(node))
+        if node.keywords and is_function:
+            self.call(node, spot)
+            return
+        self._depth += 1
+        self.body(node, spot)
+        self._depth -= 1
 
     def refer(self, node: Node, spot: Spot) -> None:
         """Writes the target of a reference."""
@@ -198,22 +163,14 @@ class Writer:
         if spot.known is None and spot.t is None and _needs_type(tasks):
             spot = replace(spot, t=self.name("t"))
             self.line(f"{spot.t} = type({spot.v})")
-        while tasks:
-            group = tasks[0].group
+        for group, together in groupby(tasks, key=lambda task: task.group):
             if group in ("", spot.known):
-                self._run(tasks.pop(0), node, spot)
-            elif spot.known is not None:
-                tasks.pop(0)
-            else:
-                together = []
-                while tasks and tasks[0].group == group:
-                    together.append(tasks.pop(0))
+                for task in together:
+                    self._run(task, node, spot)
+            elif spot.known is None:
                 with self.block(f"if {GUARDS[group].format(t=spot.type)}:"):
                     for task in together:
                         self._run(task, node, replace(spot, known=group))
-        for keyword, shape in self._shapes.closing.items():
-            if keyword in node.keywords:
-                shape(self, node, spot)
 
     def _type_first(self, node: Node, spot: Spot, tasks: list[_Task]) -> Spot:
         """In a judge, the type is tested first; a passed test makes the later guards unnecessary."""
@@ -243,11 +200,12 @@ class Writer:
         for keyword in node.keywords:
             if keyword in CONDITIONS:
                 tasks[keyword] = _Task(keyword, CONDITIONS[keyword][0], _RANKS.get(keyword, 1))
-            elif (row := self._shapes.rows.get(keyword)) is not None:
+            elif (row := self._shapes.get(keyword)) is not None:
                 shape = row.report if self.report else row.judge
                 tasks.setdefault(shape, _Task(keyword, row.group, row.rank, shape))
-        ordered = list(tasks.values())
-        return ordered if self.report else sorted(ordered, key=lambda task: (task.rank, task.group))
+        if self.report:
+            return sorted(tasks.values(), key=lambda task: task.rank == LAST)
+        return sorted(tasks.values(), key=lambda task: (task.rank, task.group))
 
     # --- expressions ------------------------------------------------------------------------------------------------
     def truth(self, node: Node, v: str) -> str:
@@ -262,7 +220,7 @@ class Writer:
         """An expression like that of `truth`, but without a call; None for a node with a keyword that needs more than
         one expression."""
         node = follow_reference(node)
-        if any(keyword in self._shapes.rows or keyword in self._shapes.closing for keyword in node.keywords):
+        if node.keywords.keys() & self._shapes.keys():
             return None
         group = sole_group(node)
         tests = []
@@ -289,11 +247,6 @@ _RANKS: Final = {"type": 0, "const": 1, "enum": 1, "pattern": 2, "format": 2, "u
 
 def _needs_type(tasks: list[_Task]) -> bool:
     return any(task.group or task.keyword in ("enum", "const", "type") for task in tasks)
-
-
-def _literal(*texts: str) -> bool:
-    """Whether expressions are literals (texts, numbers or None), not variables."""
-    return all(text == "None" or text[0] in "'\"" or text.isdecimal() for text in texts)
 
 
 def _negate(test: str) -> str:

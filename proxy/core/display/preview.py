@@ -16,14 +16,15 @@ from decimal import Decimal
 from functools import lru_cache
 from itertools import islice
 from math import isfinite
-from typing import Final, NamedTuple
+from typing import Final
 
 from proxy.core.display.graphemes import cut, escape, replace_surrogates
 from proxy.core.display.secrets import (
+    LONGEST_NAME,
     MASK,
     SHORTEST_SECRET,
     is_secret_name,
-    mask_beginning,
+    is_short_name_secret,
     mask_credentials,
     may_hold_secret,
     shorten_paths,
@@ -31,10 +32,7 @@ from proxy.core.display.secrets import (
 from proxy.core.json.jsontext import LosslessFloat, write_number
 from proxy.core.model.values import Absent, FeedbackLimits, JsonValue, Pointer, value_class
 
-__all__ = [
-    "MASK", "DisplayedValue", "Hider", "clean_text", "display_value", "hide", "is_secret_path",
-    "make_hider", "sanitise_value", "write_preview",
-]  # fmt: skip
+__all__ = ["MASK", "Hider", "clean_text", "hide", "is_secret_path", "make_hider", "sanitise_value", "write_preview"]
 
 # The sizes in which a container is tried, largest first: (depth, entries of one container, code points of one string).
 _SHAPES: Final = ((4, 12, 60), (3, 6, 30), (2, 4, 20), (1, 3, 12), (1, 1, 8))
@@ -50,6 +48,8 @@ _HIDDEN_ENTRIES: Final = 8
 _HIDDEN_VALUES: Final = 32
 # Shorter secrets are not hidden, because they also stand in ordinary words.
 _TOO_SHORT: Final = 3
+# A secret that a message does not quote whole is looked for by its beginning of this length.
+_SHOWN_BEGINNING: Final = 8
 
 _DEFAULT: Final = FeedbackLimits()
 _CONTAINERS: Final = (dict, list, tuple)
@@ -59,8 +59,8 @@ _KINDS: Final = frozenset(_CONTAINERS)
 
 def is_secret_path(path: Pointer, limits: FeedbackLimits) -> bool:
     """Whether any step of a path names a secret, by its own name or because the schema marks it."""
-    for step in path:  # noqa: SIM110 - any() takes twice as long, and this runs for every value shown
-        if isinstance(step, str) and (step in limits.secret_names or is_secret_name(step)):
+    for step in path:
+        if isinstance(step, str) and (step in limits.secret_names or is_short_name_secret(step[:LONGEST_NAME])):
             return True
     return False
 
@@ -76,12 +76,10 @@ def write_preview(
     budget = max(limits.max_preview, 0)
     if isinstance(value, Absent):
         return ""
-    if value is not None and (sensitive or (path and is_secret_path(path, limits))):
+    if value is not None and (sensitive or is_secret_path(path, limits)):
         return cut(f'"{MASK}"', budget)
-    if isinstance(value, str):
-        return _quote_text(value, budget, limits)
     if not isinstance(value, _CONTAINERS):
-        return _scalar(value, budget, limits)
+        return _show(value, 0, 0, budget, limits)
     for depth, entries, width in _SHAPES:
         if _fits(value, depth, entries, width, budget):
             text = _show(value, depth, entries, width, limits)
@@ -113,40 +111,28 @@ def _fits(value: JsonValue, depth: int, entries: int, width: int, most: int) -> 
 
 
 def _show(value: JsonValue, depth: int, entries: int, width: int, limits: FeedbackLimits) -> str:
+    """A value with at most so many levels, entries of one container, and code points of one string or number."""
+    if isinstance(value, str):
+        return _quote_text(value, width, limits)
+    if not isinstance(value, _CONTAINERS):
+        text = "null" if value is None else str(value).lower() if isinstance(value, bool) else _show_number(value)
+        return text if len(text) <= width else cut(text, width)
+    opening, closing = ("{", "}") if isinstance(value, dict) else ("[", "]")
+    if not value or depth == 0:
+        return f"{opening}{'...' if value else ''}{closing}"
     if isinstance(value, dict):
-        return _show_object(value, depth, entries, width, limits)
-    if isinstance(value, list | tuple):
-        return _show_array(value, depth, entries, width, limits)
-    return _scalar(value, width, limits)
-
-
-def _show_object(value: dict[str, JsonValue], depth: int, entries: int, width: int, limits: FeedbackLimits) -> str:
-    if not value:
-        return "{}"
-    if depth == 0:
-        return "{...}"
-    parts = []
-    for key, item in _first(value, entries):
-        shown = f'"{MASK}"' if item is not None and is_secret_path((key,), limits) else None
-        parts.append(_quote_text(key, width, limits) + ": " + (shown or _show(item, depth - 1, entries, width, limits)))
-    if len(value) > entries:
-        parts.append(f"... (+{len(value) - entries} more)")
-    return "{" + ", ".join(parts) + "}"
-
-
-def _show_array(
-    value: list[JsonValue] | tuple[JsonValue, ...], depth: int, entries: int, width: int, limits: FeedbackLimits
-) -> str:
-    if not value:
-        return "[]"
-    if depth == 0:
-        return "[...]"
-    head, left_out, tail = _ends(value, entries)
-    parts = [_show(item, depth - 1, entries, width, limits) for item in head]
+        parts, left_out, tail = [], max(len(value) - entries, 0), list[JsonValue]()
+        for key, item in _first(value, entries):
+            hidden = item is not None and is_secret_path((key,), limits)
+            shown = f'"{MASK}"' if hidden else _show(item, depth - 1, entries, width, limits)
+            parts.append(f"{_quote_text(key, width, limits)}: {shown}")
+    else:
+        head, left_out, tail = _ends(value, entries)
+        parts = [_show(item, depth - 1, entries, width, limits) for item in head]
     if left_out:
         parts.append(f"... (+{left_out} more)")
     parts += [_show(item, depth - 1, entries, width, limits) for item in tail]
-    return "[" + ", ".join(parts) + "]"
+    return f"{opening}{', '.join(parts)}{closing}"
 
 
 def _ends(value: list[JsonValue] | tuple[JsonValue, ...], entries: int) -> tuple[list[JsonValue], int, list[JsonValue]]:
@@ -161,17 +147,7 @@ def _first(value: dict[JsonValue, JsonValue], entries: int) -> list[tuple[str, J
     return [(key if isinstance(key, str) else type(key).__name__, item) for key, item in islice(value.items(), entries)]
 
 
-def _scalar(value: JsonValue, width: int, limits: FeedbackLimits) -> str:
-    if value is None:
-        return cut("null", width)
-    if isinstance(value, bool):
-        return cut("true" if value else "false", width)
-    if isinstance(value, str):
-        return _quote_text(value, width, limits)
-    return cut(_number(value), width)
-
-
-def _number(value: JsonValue) -> str:
+def _show_number(value: JsonValue) -> str:
     if isinstance(value, int):
         # About 3.32 bits make a digit. str() of a huge integer is slow, and refused beyond 4,300 digits.
         if value.bit_length() > _LONGEST_NUMBER * 3.32:
@@ -230,7 +206,7 @@ def sanitise_value(
     if value is not None and not isinstance(value, Absent) and (sensitive or is_secret_path(path, limits)):
         return MASK
     depth, entries = next((shape for shape in _MACHINE_SHAPES if _fits_machine(value, *shape)), _MACHINE_LAST)
-    return _sanitise_members(value, depth, entries, limits)
+    return _reduce(value, depth, entries, limits)
 
 
 def _fits_machine(value: JsonValue, depth: int, entries: int) -> bool:
@@ -248,33 +224,37 @@ def _fits_machine(value: JsonValue, depth: int, entries: int) -> bool:
     return True
 
 
-def _sanitise_members(value: JsonValue, depth: int, entries: int, limits: FeedbackLimits) -> JsonValue:
-    if value is None or isinstance(value, bool | Absent):
-        return None if isinstance(value, Absent) else value
+def _reduce(value: JsonValue, depth: int, entries: int, limits: FeedbackLimits) -> JsonValue:
+    """A value with at most so many levels, and entries of one container."""
     if isinstance(value, str):
         return clean_text(value, max(limits.max_preview, 0), limits)
-    if isinstance(value, dict):
-        return _sanitised_object(value, depth, entries, limits)
-    if isinstance(value, list | tuple):
-        return _sanitised_array(value, depth, entries, limits)
-    return _sanitised_number(value)
-
-
-def _sanitised_object(value: dict[JsonValue, JsonValue], depth: int, entries: int, limits: FeedbackLimits) -> JsonValue:
+    if value is None or isinstance(value, bool | Absent):
+        return None if isinstance(value, Absent) else value
+    if not isinstance(value, _CONTAINERS):
+        text = _show_number(value)
+        is_short = isinstance(value, int | float | LosslessFloat) and len(text) <= _LONGEST_NUMBER
+        return value if is_short and not (isinstance(value, float) and not isfinite(value)) else text
     if value and depth == 0:
-        return "{...}"
+        return "{...}" if isinstance(value, dict) else "[...]"
+    if isinstance(value, dict):
+        return _reduce_object(value, depth, entries, limits)
+    head, left_out, tail = _ends(value, entries)
+    shown = [_reduce(item, depth - 1, entries, limits) for item in head]
+    if left_out:
+        shown.append(f"... (+{left_out} more)")
+    return shown + [_reduce(item, depth - 1, entries, limits) for item in tail]
+
+
+def _reduce_object(value: dict[JsonValue, JsonValue], depth: int, entries: int, limits: FeedbackLimits) -> JsonValue:
     shown: dict[str, JsonValue] = {}
     room = max(limits.max_preview, 8)
-    for step, item in islice(value.items(), entries):
-        key = step if isinstance(step, str) else type(step).__name__
+    for key, item in _first(value, entries):
         is_plain, is_secret = _read_key(key) if len(key) <= _SHORT_KEY else (False, is_secret_name(key))
         name = key if is_plain and len(key) <= room else clean_text(key, room, limits)
         if item is not None and (is_secret or key in limits.secret_names):
             shown[name] = MASK
-        elif isinstance(item, str):
-            shown[name] = clean_text(item, max(limits.max_preview, 0), limits)
         else:
-            shown[name] = _sanitise_members(item, depth - 1, entries, limits)
+            shown[name] = _reduce(item, depth - 1, entries, limits)
     if len(value) > entries:
         shown["..."] = f"(+{len(value) - entries} more)"
     return shown
@@ -285,25 +265,6 @@ def _read_key(key: str) -> tuple[bool, bool]:
     """Whether a key is shown as it is where there is room for it, and whether it names a secret."""
     is_path = "/" in key or "\\" in key
     return not is_path and clean_text(key, len(key)) == key, is_secret_name(key)
-
-
-def _sanitised_array(
-    value: list[JsonValue] | tuple[JsonValue, ...], depth: int, entries: int, limits: FeedbackLimits
-) -> JsonValue:
-    if value and depth == 0:
-        return "[...]"
-    head, left_out, tail = _ends(value, entries)
-    shown = [_sanitise_members(item, depth - 1, entries, limits) for item in head]
-    if left_out:
-        shown.append(f"... (+{left_out} more)")
-    return shown + [_sanitise_members(item, depth - 1, entries, limits) for item in tail]
-
-
-def _sanitised_number(value: JsonValue) -> JsonValue:
-    text = _number(value)
-    if isinstance(value, float) and not isfinite(value):
-        return text
-    return value if isinstance(value, int | float | LosslessFloat) and len(text) <= _LONGEST_NUMBER else text
 
 
 # --- words about a value ----------------------------------------------------------------------------------------------
@@ -329,10 +290,16 @@ class Hider:
     def hide_value(self, text: str) -> str:
         """`text` with what it quotes of the value masked and shortened, whatever else it holds."""
         for raw, secret in self.leaves:
-            if secret:
-                text = mask_beginning(text.replace(raw, MASK), raw)
-            elif raw in text:
-                text = text.replace(raw, shorten_paths(mask_credentials(raw), self.roots))
+            if not secret:
+                text = text.replace(raw, shorten_paths(mask_credentials(raw), self.roots)) if raw in text else text
+                continue
+            text = text.replace(raw, MASK)
+            at = text.find(raw[:_SHOWN_BEGINNING]) if len(raw) > _SHOWN_BEGINNING else -1
+            if at >= 0:  # a message has cut the secret short
+                end = at
+                while end < len(text) and end - at < len(raw) and text[end] == raw[end - at]:
+                    end += 1
+                text = text[:at] + MASK + text[end:]
         return text
 
 
@@ -343,7 +310,7 @@ def make_hider(
     value: JsonValue, limits: FeedbackLimits = _DEFAULT, *, path: Pointer = (), sensitive: bool = False
 ) -> Hider:
     """The `Hider` of one value, sent at `path`; `sensitive` says that all of it is a secret."""
-    secret = sensitive or (bool(path) and is_secret_path(path, limits))
+    secret = sensitive or is_secret_path(path, limits)
     if isinstance(value, _CONTAINERS):
         return Hider(tuple(_leaves(value, secret, limits)), limits.path_roots)
     if isinstance(value, str):
@@ -351,23 +318,8 @@ def make_hider(
     elif not secret or value is None or isinstance(value, bool | Absent):
         return _NOTHING  # a message may quote any number
     else:
-        text = _number(value)
+        text = _show_number(value)
     return Hider(((text, secret),), limits.path_roots) if len(text) >= _TOO_SHORT else _NOTHING
-
-
-class DisplayedValue(NamedTuple):
-    """What may be shown of one value: its preview, and the `Hider` for texts that quote it."""
-
-    preview: str
-    hider: Hider
-
-
-def display_value(
-    value: JsonValue, limits: FeedbackLimits = _DEFAULT, *, path: Pointer = (), sensitive: bool = False
-) -> DisplayedValue:
-    """The preview and the `Hider` of one value, as `write_preview` and `make_hider` give them."""
-    secret = sensitive or is_secret_path(path, limits)
-    return DisplayedValue(write_preview(value, limits, sensitive=secret), make_hider(value, limits, sensitive=secret))
 
 
 def hide(
@@ -393,5 +345,5 @@ def _leaves(value: JsonValue, secret: bool, limits: FeedbackLimits) -> list[tupl
         elif isinstance(item, str):
             found.append((item, hidden))
         elif hidden and item is not None and not isinstance(item, bool):
-            found.append((_number(item), True))
+            found.append((_show_number(item), True))
     return sorted([leaf for leaf in found if len(leaf[0]) >= _TOO_SHORT], key=lambda leaf: -len(leaf[0]))

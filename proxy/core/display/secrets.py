@@ -37,18 +37,19 @@ _SECRET_NAMES: Final = frozenset({"tokens", "auth"})
 _WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_A-Za-z]+")
 _NOT_LETTERS: Final = re.compile(r"[\W_]+")
 
-# Only the beginning of a longer name is examined.
-_LONGEST_NAME: Final = 128
+# Only the beginning of a longer name is examined, and remembered.
+LONGEST_NAME: Final = 128
 
 
 def is_secret_name(name: str) -> bool:
     """Whether a property of this name holds a secret: password, token, api_key, authorization and their like, in any
     case, spelling style or Unicode compatibility form."""
-    return _is_secret(name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME])
+    return is_short_name_secret(name[:LONGEST_NAME])
 
 
 @lru_cache(maxsize=4096)
-def _is_secret(name: str) -> bool:
+def is_short_name_secret(name: str) -> bool:
+    """The same of a name of at most LONGEST_NAME code points, without a further call where it is known."""
     name = unicodedata.normalize("NFKC", name)
     joined = _NOT_LETTERS.sub("", name).casefold()
     if any(part in joined for part in _SECRET_PARTS) or joined in _SECRET_NAMES:
@@ -66,19 +67,26 @@ def find_sensitive_names(schemas: Schemas) -> frozenset[str]:
 
     For `FeedbackLimits.secret_names`. A name counts wherever it is sent, not only where the schema has it.
     """
-    return frozenset(
-        name for node in schemas.nodes() for name, place in node.properties.items() if _marked_secret(place)
-    )
+    found: set[str] = set()
+    for node in schemas.nodes():
+        for name, place in node.properties.items():
+            for _ in range(_REFERENCES):
+                if is_sensitive(place):
+                    found.add(name)
+                if place.reference is None:
+                    break
+                place = place.reference  # noqa: PLW2901 - the mark may stand behind references
+    return frozenset(found)
 
 
-def _marked_secret(node: Node) -> bool:
-    for _ in range(_REFERENCES):
-        if node.get("writeOnly") is True or node.get("x-sensitive") is True or node.get("format") == "password":
-            return True
-        if node.reference is None:
-            return False
-        node = node.reference
-    return False
+_SECRET_MARKS: Final = frozenset({"writeOnly", "format", "x-sensitive"})
+
+
+def is_sensitive(node: Node) -> bool:
+    """Whether a schema marks its values as secret."""
+    if not isinstance(node.raw, dict) or node.raw.keys().isdisjoint(_SECRET_MARKS):
+        return False
+    return node.get("writeOnly") is True or node.get("format") == "password" or node.get("x-sensitive") is True
 
 
 # Shapes of well-known credentials. The prefixes are those that their issuers document. The lengths are lower bounds,
@@ -185,21 +193,6 @@ def _mask_match(found: re.Match[str]) -> str:
     return f"{key}{around}{MASK}{around}"
 
 
-# A secret that is not found whole is looked for by its beginning of this length.
-_SHOWN_BEGINNING: Final = 8
-
-
-def mask_beginning(text: str, raw: str) -> str:
-    """`text` without the beginning of a secret that a message has cut short."""
-    at = text.find(raw[:_SHOWN_BEGINNING]) if len(raw) > _SHOWN_BEGINNING else -1
-    if at < 0:
-        return text
-    end = at
-    while end < len(text) and end - at < len(raw) and text[end] == raw[end - at]:
-        end += 1
-    return text[:at] + MASK + text[end:]
-
-
 # --- file paths -------------------------------------------------------------------------------------------------------
 # One step of a path inside a longer text. A path there has two steps or more, so a single `/word` (a JSON Pointer, a
 # command) stays.
@@ -224,19 +217,11 @@ def shorten_paths(text: str, roots: tuple[str, ...]) -> str:
 
 def _show_path(path: str, roots: tuple[str, ...]) -> str:
     steps = _steps(path)
-    for root in roots:
-        inside = _below(steps, _steps(root))
-        if inside is not None:
-            return "/".join(inside) or "."
+    for root in map(_steps, roots):
+        fold = str.casefold if root and root[0].endswith(":") else str  # below a drive letter case does not count
+        if [*map(fold, steps[: len(root)])] == [*map(fold, root)]:
+            return "/".join(steps[len(root) :]) or "."
     return "/".join(("…", *steps[-2:])) if len(steps) > 1 else path
-
-
-def _below(steps: list[str], root: list[str]) -> list[str] | None:
-    """The remaining steps of a path inside `root`, or None outside of it. Drive letters compare without case."""
-    head = steps[: len(root)]
-    windows = bool(root) and root[0].endswith(":")
-    same = [step.casefold() for step in head] == [step.casefold() for step in root] if windows else head == root
-    return steps[len(root) :] if same else None
 
 
 def _steps(path: str) -> list[str]:

@@ -1,7 +1,7 @@
 """The feedback: the text a model reads when its call failed (contract section 3), put together here.
 
 A failure brings the words of its errors along. Those about arguments, the signature and the example come from
-core/explain, what is said of the whole call from `notes.py`, the closing line from `remedy.py`.
+core/explain, what is said of the whole call and the closing line from `notes.py`.
 
 The text alone has to be enough: a model that sees only this, its own call and the user's wish can send the right call
 next. It starts with a summary line (Acode FR-046), lists all errors at once as bullets (FR-047), says what the tool
@@ -26,11 +26,10 @@ from functools import lru_cache
 from typing import Final
 
 from proxy.core.display.graphemes import cut, escape, replace_surrogates
-from proxy.core.display.preview import clean_text
+from proxy.core.display.preview import clean_text, make_hider, write_preview
 from proxy.core.display.secrets import mask_credentials
 from proxy.core.display.suggestions import quote_name
-from proxy.core.envelope.notes import LONGEST_NOTE, write_notes
-from proxy.core.envelope.remedy import summarize_escalation, write_remedy
+from proxy.core.envelope.notes import LONGEST_NOTE, summarize_escalation, write_notes, write_remedy
 from proxy.core.envelope.view import SHOWN, FailureView, Shown
 from proxy.core.model import codes
 from proxy.core.model.codes import ErrorType, Severity
@@ -76,11 +75,14 @@ def render_feedback(view: FailureView) -> str:
     """The feedback of an answer whose texts are worked out already."""
     result, limits = view.result, view.result.limits
     size = max(limits.max_chars, 0)
-    opening, closing = _opening(view), _closing(result)
+    opening = _opening(view)
+    # The guidance of a container already says what to do.
+    closing = "" if result.failure.container and not result.escalated else write_remedy(result)
     room = size - len(opening) - len(closing) - 4
     sizes = [f"Accepts: {_signature(text, size)}" for text in result.accepts]
     kind = "Example" if result.example_complete else "Shape"
-    example = f"{kind} of valid arguments: {_line(result.example, size)}" if _wants_example(result) else ""
+    has_example = result.example and not result.escalated
+    example = f"{kind} of valid arguments: {_line(result.example, size)}" if has_example else ""
     reserved = max(min(len(sizes[-1]) + 1, room * _ACCEPTS_SHARE // 10), 0) if sizes and _needs_accepts(view) else 0
     blocks = _make_blocks(view.shown)
     errors, is_whole = _write_errors(view, blocks, room - reserved)
@@ -118,10 +120,6 @@ def _choose_size(sizes: list[str], room: int, example: int) -> str:
     if beside or fitting:
         return beside or fitting[0]
     return cut(sizes[-1], room) if sizes and room > len("Accepts: ...") else ""
-
-
-def _wants_example(result: ToolResult) -> bool:
-    return bool(result.example) and not result.escalated
 
 
 def _line(text: str, size: int) -> str:
@@ -176,12 +174,7 @@ def write_original_call(view: FailureView) -> str:
     sent = view.result.failure.sent
     if isinstance(sent, Absent):
         return ""
-    return f"{quote_name(view.result.call.tool)[1:-1]}({view.values.display(sent).preview})"
-
-
-def _closing(result: ToolResult) -> str:
-    """The last line; the guidance of a container already says what to do."""
-    return "" if result.failure.container and not result.escalated else write_remedy(result)
+    return f"{quote_name(view.result.call.tool)[1:-1]}({write_preview(sent, view.result.limits)})"
 
 
 # --- errors ---------------------------------------------------------------------------------------------------------
@@ -311,8 +304,10 @@ def _mark_lines(
 ) -> list[str]:
     indent = "  " * len(path)
     remark = _write_remark(errors.get(path, []), view)
-    if not _is_written_out(value, path, errors):
-        return [f"{indent}{label}{view.values.display(value, path).preview}{comma}{remark}"]
+    may_open = isinstance(value, dict | list) and len(path) < _DEPTH
+    # A container is written out only where an error lies inside it.
+    if not may_open or not any(len(place) > len(path) and place[: len(path)] == path for place in errors):
+        return [f"{indent}{label}{write_preview(value, view.result.limits, path=path)}{comma}{remark}"]
     opening, closing = ("{", "}") if isinstance(value, dict) else ("[", "]")
     entries = list(value.items() if isinstance(value, dict) else enumerate(value))
     lines = [f"{indent}{label}{opening}{remark}"]
@@ -322,25 +317,17 @@ def _mark_lines(
     if len(entries) > _ENTRIES:
         lines.append(f"{indent}  ... (+{len(entries) - _ENTRIES} more)")
     present = {(*path, step) for step, _ in entries}
-    lines += [f"{indent}  {_write_remark(found, view).strip()}" for found in _list_missing(path, present, errors)]
+    missing = [found for place, found in errors.items() if place[:-1] == path and place and place not in present]
+    lines += [f"{indent}  {_write_remark(found, view).strip()}" for found in missing]
     lines.append(f"{indent}{closing}{comma}")
     return lines
-
-
-def _is_written_out(value: JsonValue, path: Pointer, errors: _ByPath) -> bool:
-    """Whether a container is written out, which happens only where an error lies inside it."""
-    if not isinstance(value, dict | list) or len(path) >= _DEPTH:
-        return False
-    return any(len(place) > len(path) and place[: len(path)] == path for place in errors)
-
-
-def _list_missing(path: Pointer, present: set[Pointer], errors: _ByPath) -> list[list[Violation]]:
-    return [found for place, found in errors.items() if place[:-1] == path and place and place not in present]
 
 
 def _write_remark(violations: list[Violation], view: FailureView) -> str:
     if not violations:
         return ""
-    hiders = [view.values.display(each.value, each.path, each.sensitive).hider for each in violations]
-    said = "; ".join(hider.hide(each.message[:1024]) for hider, each in zip(hiders, violations, strict=True))
+    said = "; ".join(
+        make_hider(each.value, view.result.limits, path=each.path, sensitive=each.sensitive).hide(each.message[:1024])
+        for each in violations
+    )
     return "  // ❌ " + cut(escape(said), _REMARK)

@@ -1,12 +1,13 @@
-"""The answer formats, a function for each: the default, those of model vendors' tool messages, MCP's results, RFC 9457
-problem details for plain HTTP clients, and those of four agent systems (GoMind, HPD, Acode, Compozy).
+"""Failure -> the answer a client reads (`render_failure`), and its formats, a function for each.
 
-`write_tool_result` is the default: it carries what all four seeds ask for at once (contract section 1). The keys of
-each format are kept to the letter of its source.
+They are the default, those of model vendors' tool messages, MCP's results, RFC 9457 problem details for plain HTTP
+clients, and those of four agent systems (GoMind, HPD, Acode, Compozy). `write_tool_result` is the default: it carries
+what all four seeds ask for at once (contract section 1). The keys of each format are kept to the letter of its source.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Final
 
@@ -14,11 +15,13 @@ from proxy.core.display.graphemes import cut
 from proxy.core.display.preview import sanitise_value
 from proxy.core.envelope import parts
 from proxy.core.envelope.feedback import render_feedback, write_violation
-from proxy.core.envelope.remedy import summarize_escalation
-from proxy.core.envelope.view import SHOWN, FailureView, Shown
+from proxy.core.envelope.headers import make_failure_headers, prefers_problem
+from proxy.core.envelope.notes import summarize_escalation
+from proxy.core.envelope.view import SHOWN, Detail, FailureView, Shown
 from proxy.core.model import codes
 from proxy.core.model.codes import REQUIRED_MISSING, ErrorCode, ErrorType
-from proxy.core.model.values import ContainerMisuse, JsonValue, ToolResult
+from proxy.core.model.value_class import value_class
+from proxy.core.model.values import ContainerMisuse, HttpReply, JsonValue, ToolResult
 
 # The version of the formats that have a part for machines: since 2 it is short unless the route says `full`.
 VERSION: Final = 2
@@ -276,3 +279,65 @@ def _hpd_error(shown: Shown, result: ToolResult) -> dict[str, JsonValue]:
         "error_message": said,
         "error_code": violation.code.hpd,
     }
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+@value_class
+class Format:
+    """One wire format: the function that makes its body from a `FailureView`, its version, its media type."""
+
+    make: Callable[[FailureView], JsonValue]
+    version: int = 1
+    media_type: str = "application/json"
+
+    def build(self, result: ToolResult, detail: Detail = "compact") -> JsonValue:
+        """The body of the answer to a failed call."""
+        return self.make(FailureView(result, detail))
+
+
+FORMATS: Final[dict[str, Format]] = {
+    "tool_result": Format(write_tool_result, VERSION),
+    "gomind": Format(write_gomind, VERSION),
+    "hpd": Format(write_hpd, VERSION),
+    "acode": Format(write_acode),
+    "compozy": Format(write_compozy, VERSION),
+    "openai": Format(write_openai),
+    "anthropic": Format(write_anthropic),
+    "mcp": Format(write_mcp, VERSION),
+    "problem": Format(write_problem, VERSION, "application/problem+json"),
+}
+
+# The format name that leaves the choice to the request's Accept header.
+AUTO: Final = "auto"
+_DEFAULT: Final = "tool_result"
+
+
+def choose_format(name: str, accept: str) -> str:
+    """The format's name behind `name`, which may be `auto`: problem details where the client asks for them, else the
+    default. A name that is not a format (the config refuses those) gives the default as well."""
+    if name == AUTO:
+        return "problem" if prefers_problem(accept) else _DEFAULT
+    return name if name in FORMATS else _DEFAULT
+
+
+def render_failure(
+    result: ToolResult,
+    format: str,  # noqa: A002
+    error_status: str,
+    accept: str = "",
+    detail: Detail = "compact",
+) -> HttpReply:
+    """The HTTP answer to a failed call.
+
+    `format` is a name in `FORMATS` or `auto`, `error_status` is `category` or `ok` (always 200, because some agent
+    frameworks drop the body of a 4xx), `accept` the request's Accept header, `detail` how much the part for machines
+    holds. Never raises.
+    """
+    name = choose_format(format, accept)
+    chosen = FORMATS[name]
+    status = 200 if error_status == "ok" else result.failure.http_status
+    body = chosen.build(result, detail)
+    if name == "problem":
+        body["status"] = status  # RFC 9457, 3.1.2: the same as the status line
+    headers = make_failure_headers(result, f"{name}/{chosen.version}", chosen.media_type)
+    return HttpReply(status, headers, parts.write_body(body))

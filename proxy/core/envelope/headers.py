@@ -11,7 +11,7 @@ from typing import Final
 from urllib.parse import quote
 
 from proxy.core.display.graphemes import cut
-from proxy.core.envelope.view import show_warnings
+from proxy.core.envelope.view import show_violations
 from proxy.core.json.jsontext import format_pointer
 from proxy.core.model.fields import read_seconds
 from proxy.core.model.values import FeedbackLimits, Headers, Repair, ToolResult, Violation
@@ -77,7 +77,7 @@ def make_warning_headers(warnings: Sequence[Violation], limits: FeedbackLimits) 
     without warnings. `limits` say what of the messages is masked."""
     if not warnings:
         return ()
-    shown, left_out = show_warnings(warnings, replace(limits, max_errors=_LISTED))
+    shown, left_out = show_violations(warnings, replace(limits, max_errors=_LISTED))
     entries, room = [], _WARNINGS_ROOM
     for each in shown:
         of, path = each.violation, _path(format_pointer(each.violation.path))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from proxy.core.contract import container
 from proxy.core.display.graphemes import cut, escape, replace_surrogates
 from proxy.core.display.preview import clean_text, sanitise_value
 from proxy.core.envelope.feedback import write_original_call
-from proxy.core.envelope.remedy import summarize_escalation, write_remedy
-from proxy.core.envelope.view import SHOWN, FailureView, Shown, show_warnings
+from proxy.core.envelope.notes import summarize_escalation, write_remedy
+from proxy.core.envelope.view import SHOWN, FailureView, Shown, show_violations
 from proxy.core.json.jsontext import dumps_known
 from proxy.core.model import codes
 from proxy.core.model.codes import ErrorType
@@ -44,22 +44,22 @@ def list_errors(view: FailureView) -> list[JsonValue]:
     """The violations in the order of the feedback, at most `max_errors` of them (Acode FR-002..FR-007). Compact: code,
     place and severity of as many as there is room for, then from the first on what it is about, in short."""
     if view.full:
-        return [_error(shown) for shown in view.shown]
+        return [_show_error(shown) for shown in view.shown]
     if view.brief_errors is None:
-        view.brief_errors = _list_brief_errors(view)
+        brief = [
+            {"code": shown.violation.code.name, "path": shown.path, "severity": str(shown.violation.severity)}
+            for shown in view.shown
+        ]
+        found, room = _fit(_ERRORS_ROOM, brief)
+        room -= 1  # one bracket more than there are commas
+        for error, shown in zip(found, view.shown, strict=False):
+            words, size = _brief_words(shown)
+            room -= size
+            if room < 0:
+                break
+            error.update(words)
+        view.brief_errors = found
     return view.brief_errors
-
-
-def _list_brief_errors(view: FailureView) -> list[JsonValue]:
-    found, room = _fit(_ERRORS_ROOM, map(_brief_error, view.shown))
-    room -= 1  # one bracket more than there are commas
-    for error, shown in zip(found, view.shown, strict=False):
-        words, size = _brief_words(shown)
-        room -= size
-        if room < 0:
-            break
-        error.update(words)
-    return found
 
 
 def _brief_words(shown: Shown) -> tuple[dict[str, JsonValue], int]:
@@ -87,14 +87,6 @@ def cut_errors(found: Iterable[JsonValue]) -> list[JsonValue]:
     return _fit(_ERRORS_ROOM, found)[0]
 
 
-def _brief_error(shown: Shown) -> dict[str, JsonValue]:
-    return {
-        "code": shown.violation.code.name,
-        "path": shown.path,
-        "severity": str(shown.violation.severity),
-    }
-
-
 def _fit(room: int, items: Iterable[JsonValue]) -> tuple[list[JsonValue], int]:
     """The first of the items, as many as fit into so many bytes of JSON, each with a comma, and the bytes left."""
     every = list(items)
@@ -111,7 +103,7 @@ def _fit(room: int, items: Iterable[JsonValue]) -> tuple[list[JsonValue], int]:
     return kept, room
 
 
-def _error(shown: Shown) -> JsonValue:
+def _show_error(shown: Shown) -> JsonValue:
     return {
         "code": shown.violation.code.name,
         "path": shown.path,
@@ -123,10 +115,9 @@ def _error(shown: Shown) -> JsonValue:
     }
 
 
-def list_warnings(found: Iterable[Violation], limits: FeedbackLimits) -> list[JsonValue]:
+def list_warnings(found: Sequence[Violation], limits: FeedbackLimits) -> list[JsonValue]:
     """The warnings about a delivered call, in words: what the success envelope holds beside the answer."""
-    shown, _ = show_warnings(found, limits)
-    return [_error(each) for each in shown]
+    return [_show_error(each) for each in show_violations(found, limits)[0]]
 
 
 def write_message(view: FailureView, *, whole: bool = False) -> str:

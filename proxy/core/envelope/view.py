@@ -1,17 +1,18 @@
 """The content of one answer, worked out once: the feedback and every wire format take their words from here.
 
 A violation quotes what the caller sent, so each of its texts is masked, put on one line and cut before it is shown
-(`preview.py`). Most answers hold nothing that has to be hidden: one look at all their texts together shows that.
+(`preview.py`). Most answers hold nothing that has to be hidden: one look at all their texts together shows that. Log
+lines and kept calls name places and tools as answers do (`list_places`, `show_path`, `show_name`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import cached_property
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final, Literal, NamedTuple
 
 from proxy.core.display.graphemes import cut, escape, replace_surrogates
-from proxy.core.display.preview import DisplayedValue, display_value
+from proxy.core.display.preview import is_secret_path, make_hider, write_preview
 from proxy.core.display.secrets import mask_credentials, may_hold_secret
 from proxy.core.json.jsontext import format_pointer
 from proxy.core.model.codes import REQUIRED_MISSING, Severity
@@ -43,22 +44,6 @@ class Shown(NamedTuple):
     actual: str | None
 
 
-class DisplayedValues:
-    """What may be shown of the values of one answer, worked out once for each value."""
-
-    def __init__(self, limits: FeedbackLimits) -> None:
-        self._limits = limits
-        self._known: dict[tuple[int, Pointer, bool], tuple[JsonValue, DisplayedValue]] = {}
-
-    def display(self, value: JsonValue, path: Pointer = (), sensitive: bool = False) -> DisplayedValue:
-        """What may be shown of a value that was sent at `path`; `sensitive` says that all of it is a secret."""
-        key = (id(value), path, sensitive)
-        found = self._known.get(key)
-        if found is None:  # the value is kept as well, so that no other one gets its id
-            found = self._known[key] = (value, display_value(value, self._limits, path=path, sensitive=sensitive))
-        return found[1]
-
-
 class FailureView:
     """The content of the answer to one failed call. `shown` are its violations in order, at most `max_errors` of them,
     `left_out` says how many more there are. `full`: the part for machines repeats what the feedback says."""
@@ -66,30 +51,46 @@ class FailureView:
     def __init__(self, result: ToolResult, detail: Detail = "compact") -> None:
         self.result: Final = result
         self.full: Final = detail == "full"
-        violations, limits = result.failure.violations, result.limits
-        self.shown: tuple[Shown, ...] = ()
-        self.left_out = 0
-        self.values: Final = DisplayedValues(limits)
+        self.shown, self.left_out = show_violations(result.failure.violations, result.limits)
         self.brief_errors: list[JsonValue] | None = None  # those of the compact part, made by `parts.py`
-        if violations:
-            kept, self.left_out = select_violations(violations, limits.max_errors)
-            clean = _all_clean(kept)
-            self.shown = tuple([_show_violation(violation, self.values, clean) for violation in kept])
 
-    @cached_property
+    @property
     def first_hint(self) -> str:
         """The hint of the gravest violation, '' where there is none."""
-        if self.shown:
-            return cut(self.shown[0].hint, SHOWN)
-        kept, _ = select_violations(self.result.failure.violations, 1)  # `max_errors` may be 0
-        return cut(_show_violation(kept[0], self.values, clean=False).hint, SHOWN) if kept else ""
+        shown = self.shown  # `max_errors` may be 0
+        shown = shown or show_violations(self.result.failure.violations, replace(self.result.limits, max_errors=1))[0]
+        return cut(shown[0].hint, SHOWN) if shown else ""
 
 
-def show_warnings(warnings: Iterable[Violation], limits: FeedbackLimits) -> tuple[tuple[Shown, ...], int]:
-    """Warnings about a delivered call as they may be shown, at most `max_errors` of them, and how many are left out."""
-    kept, left_out = select_violations(warnings, limits.max_errors)
-    values = DisplayedValues(limits)
-    return tuple([_show_violation(warning, values, clean=False) for warning in kept]), left_out
+def show_violations(violations: Sequence[Violation], limits: FeedbackLimits) -> tuple[tuple[Shown, ...], int]:
+    """Violations as they may be shown, in order, at most `max_errors` of them, and how many are left out."""
+    if not violations:
+        return (), 0
+    kept, left_out = select_violations(violations, limits.max_errors)
+    joined = " ".join([text for each in kept for text in (each.message, each.expected, each.hint)])
+    # Whether no text has anything to be masked or escaped, one value's own parts left aside.
+    is_clean = joined.isascii() and joined.isprintable() and not may_hold_secret(joined)
+    shown: list[Shown] = []
+    for each in kept:
+        secret = each.sensitive or is_secret_path(each.path, limits)
+        hider = make_hider(each.value, limits, sensitive=secret)
+        actual = None if isinstance(each.value, Absent) else write_preview(each.value, limits, sensitive=secret)
+        texts = [text[:_LOOKED_AT] for text in (each.message, each.expected, each.hint)]
+        message, expected, hint = texts if is_clean and hider.idle else [escape(hider.hide(text)) for text in texts]
+        if not hint and each.code is REQUIRED_MISSING and each.path:  # nothing better is known
+            inside = f" to '{show_path(each.path[:-1])}'" if each.path[:-1] else ""
+            hint = f"Add it{inside}, and do not guess its value."
+        path = _known_paths.get(each.path) or show_path(each.path)
+        shown.append(Shown(each, path, message, expected, hint, actual))
+    return tuple(shown), left_out
+
+
+def list_places(violations: Iterable[Violation], most: int) -> list[dict[str, JsonValue]]:
+    """Path and code of each violation, in order, at most so many."""
+    return [
+        {"path": _known_paths.get(each.path) or show_path(each.path), "code": each.code.name}
+        for each in select_violations(violations, most)[0]
+    ]
 
 
 def select_violations(violations: Iterable[Violation], max_errors: int) -> tuple[tuple[Violation, ...], int]:
@@ -106,34 +107,17 @@ def _order(violation: Violation) -> tuple[int, list[tuple[bool, int, str]], str,
     return _SEVERITIES.index(violation.severity), steps, violation.code.name, violation.message
 
 
-def _all_clean(violations: tuple[Violation, ...]) -> bool:
-    """Whether no text of these violations has anything to be masked or escaped, one value's own parts left aside."""
-    texts = [text for each in violations for text in (each.message, each.expected, each.hint)]
-    joined = " ".join(texts)
-    return joined.isascii() and joined.isprintable() and not may_hold_secret(joined)
-
-
-def _show_violation(violation: Violation, values: DisplayedValues, clean: bool) -> Shown:
-    """`clean`: the violation's texts need neither mask nor escape of their own."""
-    texts = (violation.message[:_LOOKED_AT], violation.expected[:_LOOKED_AT], violation.hint[:_LOOKED_AT])
-    displayed = values.display(violation.value, violation.path, violation.sensitive)
-    hider = displayed.hider
-    message, expected, hint = texts if clean and hider.idle else [escape(hider.hide(text)) for text in texts]
-    actual = None if isinstance(violation.value, Absent) else displayed.preview
-    return Shown(violation, show_path(violation.path), message, expected, hint or _hint_at_missing(violation), actual)
-
-
-def _hint_at_missing(violation: Violation) -> str:
-    """What to do about a missing key of which nothing better is known."""
-    if violation.code is not REQUIRED_MISSING or not violation.path:
-        return ""
-    inside = f" to '{show_path(violation.path[:-1])}'" if violation.path[:-1] else ""
-    return f"Add it{inside}, and do not guess its value."
-
-
 def show_path(path: Pointer) -> str:
     """A path as RFC 6901 text on one line, cut short; '' for the root."""
-    return _known_paths.get(path) or _show_path(path)
+    if path in _known_paths:
+        return _known_paths[path]
+    text = format_pointer(path[:_STEPS])
+    shown = cut(escape(mask_credentials(replace_surrogates(text), _PATH)), _PATH)
+    if shown == text:  # the places of a tool's mistakes come again and again; nothing that was hidden is kept
+        if len(_known_paths) >= _MOST_PATHS:
+            _known_paths.clear()
+        _known_paths[path] = shown
+    return shown
 
 
 def show_name(name: str) -> str:
@@ -146,16 +130,6 @@ def show_name(name: str) -> str:
         if len(_plain_names) >= _MOST_PATHS:
             _plain_names.clear()
         _plain_names.add(name)
-    return shown
-
-
-def _show_path(path: Pointer) -> str:
-    text = format_pointer(path[:_STEPS])
-    shown = cut(escape(mask_credentials(replace_surrogates(text), _PATH)), _PATH)
-    if shown == text:  # the places of a tool's mistakes come again and again; nothing that was hidden is kept
-        if len(_known_paths) >= _MOST_PATHS:
-            _known_paths.clear()
-        _known_paths[path] = shown
     return shown
 
 

@@ -6,8 +6,7 @@ Brackets of prose (`[sic]`, `{ }` around words) hold no JSON and are passed over
 
 `read_python_value` reads `"['a', 'b']"` as the list that it spells, and nothing else. A literal counts only if it
 consists of JSON values alone: lists, dicts with text keys, text, numbers in JSON's spelling (which they keep), True,
-False, None. The text is split into tokens first, so that Python's own parser never sees an operator, a name or a deep
-nesting, and its cost stays in proportion to the length.
+False, None. Python's own parser sees its texts alone, so the cost stays in proportion to the length.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import ast
 import json
 import re
 import warnings
-from threading import RLock
+from threading import Lock
 from typing import Final
 
 from proxy.core.json.jsontext import TextLimits, parse
@@ -74,85 +73,51 @@ def _find_end(text: bytes, start: int) -> int | None:
 _SPACE: Final = " \t\n\r"
 # A longer or deeper literal is not a model's slip.
 _MAX_TEXT: Final = 100_000
-_MAX_DEPTH: Final = 32
 _MAX_TOKENS: Final = 50_000
+_LIMITS: Final = TextLimits(depth=32)
 
-_NUMBER: Final = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?![0-9A-Za-z_.])"
 _TOKEN: Final = re.compile(
-    r"[ \t\n\r]*(?:(?P<open>[\[{])|(?P<close>[\]}])|(?P<between>[,:])"
-    r"|'(?:[^'\\\n\r]|\\.)*'|\"(?:[^\"\\\n\r]|\\.)*\""
-    rf"|{_NUMBER}|(?:True|False|None)(?![0-9A-Za-z_]))[ \t\n\r]*",
+    r"[ \t\n\r]*([\[{\]},:]|'(?:[^'\\\n\r]|\\.)*'|\"(?:[^\"\\\n\r]|\\.)*\""
+    r"|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?![0-9A-Za-z_.])"
+    r"|(?:True|False|None)(?![0-9A-Za-z_]))[ \t\n\r]*",
     re.ASCII | re.DOTALL,
 )
-_PARSING: Final = RLock()
-_JSON_NUMBER: Final = re.compile(_NUMBER, re.ASCII)
+_NAMES: Final = {"True": "true", "False": "false", "None": "null"}
+# CPython 3.11 counts the depth of all syntax trees under way together, and raises SystemError where two threads build
+# one (python/cpython issue 106905).
+_PARSING: Final = Lock()
 
 
 def read_python_value(text: str) -> JsonValue | None:
-    """The list or dict that a text spells as one Python literal of JSON values alone, or None. Never raises."""
+    """The list or dict that a text spells as one Python literal of JSON values alone, or None. Never raises.
+
+    Its tokens are those of JSON, but for the spelling of texts and names, and for a comma at the end of a list. So they
+    are joined to a JSON text, and the strict reader says whether they stand in order.
+    """
     text = text.strip(_SPACE)
-    if text[:1] not in ("[", "{") or len(text) > _MAX_TEXT or not _is_literal(text):
-        return None
+    tokens = _split(text) if text[:1] in ("[", "{") and len(text) <= _MAX_TEXT else ()
+    quoted = ",".join(token for token in tokens if token[0] in "'\"")
     try:
         with _PARSING, warnings.catch_warnings():  # the filters are those of the whole process
             warnings.simplefilter("error")  # an escape that Python does not know has no defined meaning: refuse it
-            tree = parse_expression(text)
-        lines = [line.encode("utf-8", "surrogatepass") for line in re.split("\r\n|\r|\n", text)]
-        written = _write_tree(tree, lines)
+            texts = iter(ast.literal_eval(f"[{quoted}]"))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    value = parse(written.encode("utf-8", "surrogatepass"))
+    written = [json.dumps(next(texts)) if token[0] in "'\"" else _NAMES.get(token, token) for token in tokens]
+    value = parse(" ".join(written).encode(), _LIMITS)
     return None if isinstance(value, JsonProblem) else value
 
 
-def parse_expression(text: str) -> ast.expr:
-    """The syntax tree of a Python expression. Raises SyntaxError, ValueError, RecursionError or MemoryError.
-
-    One thread at a time: CPython 3.11 counts the depth of all trees under way together, and raises SystemError where
-    two threads build one (python/cpython issue 106905).
-    """
-    with _PARSING:
-        return ast.parse(text, mode="eval").body
-
-
-def _is_literal(text: str) -> bool:
-    """Whether a text consists only of a literal's tokens, few and not too deep. Two adjacent values are refused: Python
-    joins two adjacent texts, but a model that wrote them forgot a comma."""
-    at = depth = 0
-    after_value = False
-    for _ in range(_MAX_TOKENS):
+def _split(text: str) -> list[str]:
+    """The tokens of a literal, without commas at the end of a list or dict; none for any other text."""
+    tokens: list[str] = []
+    at = 0
+    while at < len(text):
         found = _TOKEN.match(text, at)
-        if found is None or (after_value and found.lastgroup is None):
-            return False
-        after_value = found.lastgroup is None
-        depth += (found["open"] is not None) - (found["close"] is not None)
-        if depth > _MAX_DEPTH:
-            return False
+        if found is None or len(tokens) == _MAX_TOKENS:
+            return []
+        if found[1] in "]}" and tokens[-1:] == [","] and tokens[-2] not in ("[", "{", ",", ":"):
+            tokens.pop()
+        tokens.append(found[1])
         at = found.end()
-        if at == len(text):
-            return depth == 0
-    return False
-
-
-def _write_tree(tree: ast.expr, lines: list[bytes]) -> str:
-    """JSON text of a literal's syntax tree. Raises ValueError for what is not a JSON value."""
-    if isinstance(tree, ast.List):
-        return "[" + ",".join(_write_tree(item, lines) for item in tree.elts) + "]"
-    if isinstance(tree, ast.Dict):
-        pairs = [
-            _write_tree(_text_key(key), lines) + ":" + _write_tree(item, lines)
-            for key, item in zip(tree.keys, tree.values, strict=True)
-        ]
-        return "{" + ",".join(pairs) + "}"
-    if isinstance(tree, ast.Constant) and (tree.value is None or isinstance(tree.value, str | bool)):
-        return json.dumps(tree.value)
-    source = lines[tree.lineno - 1][tree.col_offset : tree.end_col_offset].decode()
-    if tree.lineno != tree.end_lineno or not _JSON_NUMBER.fullmatch(source):
-        raise ValueError("no JSON value")
-    return source
-
-
-def _text_key(key: ast.expr | None) -> ast.expr:
-    if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
-        raise ValueError("keys of an object are strings")
-    return key
+    return tokens

@@ -19,14 +19,13 @@ from orjson import Fragment
 from orjson import dumps as quick_write
 from orjson import loads as quick_read
 
-from proxy.core.json.strictreader import SHORT, LosslessFloat, TextLimits, read_strict_number
+from proxy.core.json.strictreader import SHORT, LosslessFloat, TextLimits
 from proxy.core.model.values import ABSENT, Absent, JsonValue
 
 # Whether the quick reader and writer are used.
 ON = True
 
-_ASCII_SPACE: Final = " \t\n\r"
-_SPACE: Final = _ASCII_SPACE.encode()
+_SPACE: Final = b" \t\n\r"
 # All bytes but the brackets that open a level.
 _NO_OPENING: Final = bytes(byte for byte in range(256) if byte not in b"[{")
 # Fewer than `_FEW` colons in the first `_BEGINNING` bytes of a larger text mean that it holds few values.
@@ -52,33 +51,14 @@ def read(text: bytes, limits: TextLimits) -> JsonValue | Absent:
         return ABSENT
     if size < limits.harmless or (size < limits.short and len(text.translate(None, _NO_OPENING)) <= limits.depth):
         return value
-    return value if _within(value, limits) else ABSENT
-
-
-def _within(value: JsonValue, limits: TextLimits) -> bool:
-    """Whether a parsed value certainly keeps to the limits."""
     # One call takes all values of a level at once. Strings, numbers and keys refer to no further values.
     level, nodes = [value], 1
     for _ in range(limits.depth):
         level = get_referents(*level)
         nodes += len(level)
         if not level:
-            return nodes <= limits.nodes
-    return False
-
-
-def read_number(text: str) -> JsonValue:
-    """The number that a text spells in JSON's grammar, white space around it allowed, as `parse` reads it. None for any
-    other text, and for the few numbers that need the strict reader (zeros, exponents, a hundred digits)."""
-    try:
-        read = float(text)
-        written = quick_write(read).decode()
-        # `float` reads more than JSON's grammar allows, but the writer never writes such a text.
-        if written == text or written == text.strip(_ASCII_SPACE):
-            return read
-    except ValueError:
-        return None
-    return read_strict_number(text)
+            return value if nodes <= limits.nodes else ABSENT
+    return ABSENT
 
 
 def write(value: JsonValue) -> bytes | None:

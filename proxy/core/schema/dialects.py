@@ -3,27 +3,25 @@
 `normalise` translates, at load time, what is found in real tool catalogues (repair.md section 2). Two spellings are
 translated, because each has one meaning: type names of other languages (`float`, `int`, `dict`, `Boolean`, in any case)
 and a flat list of parameters instead of an object schema. Everything else that is not JSON Schema is left as it is,
-fails its meta-schema, and gets its remedy from `remedies.py`. Only places that hold a schema are examined: a
-property called `type`, and values inside `enum`, `const`, `default` and `examples`, are data. The given schema is never
-changed; a correct schema comes back as the same object.
+fails its meta-schema, and `suggest_remedy` says what to write instead. Only places that hold a schema are examined. The
+given schema is never changed; a correct schema comes back as the same object.
 
 `bundle_schema` writes a schema as one self-contained document in the spelling of draft 2020-12, for readers that cannot
-follow our references, such as a model's vendor. The document judges the same values; the tests compare the two. Every
-reference leads to `#/$defs/...` of the same document. Names of schemas, comments, and the keywords that only this proxy
-reads (`x-...`) are left out. No other file translates the spellings of older drafts into the newest one.
+follow our references, such as a model's vendor. It judges the same values. Every reference leads to `#/$defs/...` of
+the same document; names of schemas, comments, and the keywords that only this proxy reads (`x-...`) are left out.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import chain, count
 from typing import Final
 
-from proxy.core.json.jsontext import JSON_TYPES, format_pointer
+from proxy.core.json.jsontext import JSON_TYPES, dumps, find_at_pointer, format_pointer, make_decimal
 from proxy.core.model.values import JsonValue, Pointer
-from proxy.core.schema.drafts import REFERENCES
-from proxy.core.schema.nodes import Draft, Node, Schemas, list_subschemas
+from proxy.core.schema.drafts import REFERENCES, Draft, list_subschemas
+from proxy.core.schema.nodes import Node, Schemas
 
 # Lower-case spelling -> JSON Schema type; None where any type may stand. GoMind lower-cases before it compares.
 TYPE_NAMES: Final[Mapping[str, str | None]] = {
@@ -63,13 +61,19 @@ def normalise(schema: JsonValue) -> tuple[JsonValue, tuple[str, ...]]:
     change, such as `/properties/lat: type 'float' read as 'number'`. Never raises.
     """
     notes: list[str] = []
-    if _is_input_summary(schema):
-        schema = _flat_list(schema)
-        notes.append("`required_fields` and `optional_fields` (GoMind) read as an object schema")
-    elif is_parameter_list(schema):
-        notes.append("a flat list of parameters read as an object schema")
-    if is_parameter_list(schema):
-        schema = _object_of(schema)
+    fields = _list_summary(schema) or schema
+    if is_parameter_list(fields):
+        is_summary = fields is not schema
+        written = "`required_fields` and `optional_fields` (GoMind)" if is_summary else "a flat list of parameters"
+        notes.append(f"{written} read as an object schema")
+        properties: dict[str, JsonValue] = {}
+        for entry in fields:  # an `example` (GoMind's FieldHint) becomes one of `examples`
+            made = {key: value for key, value in entry.items() if key not in ENTRY_WORDS}
+            shown = {"examples": [entry["example"]]} if "example" in entry and "examples" not in made else {}
+            properties[entry["name"]] = made | shown
+        schema = {"type": "object", "properties": properties}
+        if required := [entry["name"] for entry in fields if entry.get("required")]:
+            schema["required"] = required
     return _normalise_node(schema, (), notes), tuple(notes)
 
 
@@ -118,20 +122,17 @@ def find_definitions(written: JsonValue) -> tuple[Pointer, ...]:
     )
 
 
-def _is_input_summary(schema: JsonValue) -> bool:
-    """GoMind's InputSummary: lists of fields in place of a schema. A real schema has other keywords."""
-    if not isinstance(schema, dict) or not schema or not schema.keys() <= _SUMMARY:
-        return False
-    lists = [schema[key] for key in _FIELD_LISTS if key in schema]
-    return bool(lists) and all(isinstance(fields, list) for fields in lists) and is_parameter_list(_flat_list(schema))
-
-
-def _flat_list(summary: dict[str, JsonValue]) -> JsonValue:
-    """The fields of a summary as one flat list of parameters."""
+def _list_summary(schema: JsonValue) -> list[JsonValue]:
+    """The fields of GoMind's InputSummary, which has lists of fields in place of a schema, as a flat list of
+    parameters; nothing for another schema, which has other keywords."""
+    if not isinstance(schema, dict) or not schema.keys() <= _SUMMARY:
+        return []
+    if not all(isinstance(schema.get(key, []), list) for key in _FIELD_LISTS):
+        return []
     return [
         {**field, "required": key == "required_fields"} if isinstance(field, dict) else field
         for key in _FIELD_LISTS
-        for field in summary.get(key, ())
+        for field in schema.get(key, ())
     ]
 
 
@@ -149,85 +150,122 @@ def is_parameter_list(schema: JsonValue) -> bool:
     return entries_fit and len({entry["name"] for entry in schema}) == len(schema)
 
 
-def _object_of(entries: list[dict[str, JsonValue]]) -> JsonValue:
-    properties: dict[str, JsonValue] = {}
-    for entry in entries:  # an `example` (GoMind's FieldHint) becomes one of `examples`
-        made = {key: value for key, value in entry.items() if key not in ENTRY_WORDS}
-        shown = {"examples": [entry["example"]]} if "example" in entry and "examples" not in made else {}
-        properties[entry["name"]] = made | shown
-    schema: dict[str, JsonValue] = {"type": "object", "properties": properties}
-    if required := [entry["name"] for entry in entries if entry.get("required")]:
-        schema["required"] = required
-    return schema
-
-
 def _normalise_node(schema: JsonValue, path: Pointer, notes: list[str]) -> JsonValue:
     """The same object where nothing changed; else a copy of the changed parts and of everything around them."""
     if not isinstance(schema, dict):
         return schema
     changed = dict(schema)
-    _put_type_right(changed, path, notes)
-    for step, child in list_subschemas(schema):
-        better = _normalise_node(child, (*path, *step), notes)
-        if better is not child:
-            _replace(schema, changed, step, better)
+    written = schema.get("type")
+    names = written if isinstance(written, list) else [written]
+    if not all(name in JSON_TYPES or not isinstance(name, str) or name.lower() not in TYPE_NAMES for name in names):
+        read = [TYPE_NAMES.get(name.lower(), name) if isinstance(name, str) else name for name in names]
+        read = list(dict.fromkeys(read))
+        changed["type"] = read[0] if len(read) == 1 else read
+        meaning = repr(changed["type"])
+        if None in read:
+            del changed["type"]
+            meaning = "any type"
+        notes.append(f"{format_pointer(path)}: type {written!r} read as {meaning}")
+    changed = map_subschemas(changed, lambda step, child: _normalise_node(child, (*path, *step), notes))
     same = len(changed) == len(schema) and all(changed[key] is schema[key] for key in schema)
     return schema if same else changed
 
 
-def _replace(before: dict[str, JsonValue], changed: dict[str, JsonValue], step: Pointer, child: JsonValue) -> None:
-    keyword = str(step[0])
-    if len(step) == 1:
-        changed[keyword] = child
-        return
-    if changed[keyword] is before[keyword]:
-        changed[keyword] = before[keyword].copy()
-    changed[keyword][step[1]] = child
-
-
-def _put_type_right(schema: dict[str, JsonValue], path: Pointer, notes: list[str]) -> None:
-    written = schema.get("type")
-    names = written if isinstance(written, list) else [written]
-    if all(name in JSON_TYPES or not isinstance(name, str) or name.lower() not in TYPE_NAMES for name in names):
-        return
-    read = list(dict.fromkeys(TYPE_NAMES.get(name.lower(), name) if isinstance(name, str) else name for name in names))
-    if None in read:
-        del schema["type"]
-    else:
-        schema["type"] = read[0] if len(read) == 1 else read
-    meaning = repr(schema["type"]) if "type" in schema else "any type"
-    notes.append(f"{format_pointer(path)}: type {written!r} read as {meaning}")
-
-
-# --- what to do about a schema that cannot be used ------------------------------------------------------------------
-
-
-def rewrite_numeric_bounds(schema: JsonValue) -> tuple[JsonValue, tuple[str, ...]]:
-    """Writes draft 4's `exclusiveMinimum: true` beside `minimum` in the spelling of the later drafts.
-
-    This serves schemas that the operator cannot edit (learned from a server, replayed from a log); a schema in a file
-    is refused with its remedy instead. Gives the schema and a note for each change; draft-4 schemas stay as they are.
-    """
-    if isinstance(schema, dict) and "draft-04" in str(schema.get("$schema", "")):
-        return schema, ()
-    notes: list[str] = []
-    return _numeric_bounds(schema, (), notes), tuple(notes)
-
-
-def _numeric_bounds(schema: JsonValue, path: Pointer, notes: list[str]) -> JsonValue:
-    if not isinstance(schema, dict):
-        return schema
+def map_subschemas(
+    schema: dict[str, JsonValue], change: Callable[[Pointer, JsonValue], JsonValue]
+) -> dict[str, JsonValue]:
+    """A copy of a schema in which each direct subschema is what `change` makes of its steps and of itself. What holds
+    no changed subschema is shared."""
     changed = dict(schema)
-    for switch, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
-        if not isinstance(switched := changed.get(switch), bool):
-            continue
-        del changed[switch]
-        if switched and bound in changed:
-            changed[switch] = changed.pop(bound)
-        notes.append(f"{format_pointer(path)}: {switch} {str(switched).lower()} read as in draft 4")
     for step, child in list_subschemas(schema):
-        _replace(schema, changed, step, _numeric_bounds(child, (*path, *step), notes))
-    return changed if notes else schema
+        keyword, made = str(step[0]), change(step, child)
+        if len(step) == 1:
+            changed[keyword] = made
+        elif made is not child:
+            if changed[keyword] is schema[keyword]:
+                changed[keyword] = schema[keyword].copy()
+            changed[keyword][step[1]] = made
+    return changed
+
+
+def respell_bounds(schema: dict[str, JsonValue]) -> None:
+    """Spells draft 4's `exclusiveMinimum: true` beside `minimum` as the later drafts do, in place."""
+    for switch, limit in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
+        if isinstance(schema.get(switch), bool) and schema.pop(switch) and limit in schema:
+            schema[switch] = schema.pop(limit)
+
+
+# --- what to write instead where the meta-schema has refused a schema -------------------------------------------------
+# Keywords that take a text, and those that take a number.
+_TAKE_TEXT: Final = frozenset(["pattern", "format", "title", "description", "$ref", "$comment", "contentEncoding"])
+_TAKE_NUMBER: Final = frozenset(
+    ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "minItems",
+     "maxItems", "minProperties", "maxProperties", "minContains", "maxContains"]
+)  # fmt: skip
+# Under these keys stand names of one's own.
+_NAMED: Final = (("properties",), ("patternProperties",), ("$defs",), ("definitions",))
+_DRAFT_4: Final = "http://json-schema.org/draft-04/schema#"
+_DRAFT_7: Final = "http://json-schema.org/draft-07/schema#"
+_NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?")
+
+
+def suggest_remedy(schema: JsonValue, path: Pointer) -> str:
+    """What to write instead where a schema fails its meta-schema at `path`, or '' without a better suggestion."""
+    keyword = str(path[-1]) if path and path[-2:-1] not in _NAMED else ""
+    try:
+        value = find_at_pointer(schema, path)
+    except LookupError:
+        return ""
+    if keyword in ("exclusiveMinimum", "exclusiveMaximum") and isinstance(value, bool):
+        limit = keyword.replace("exclusiveM", "m")
+        return (
+            f"`{keyword}: {str(value).lower()}` is how draft 4 spells it: write the limit itself (`{keyword}: 0`) "
+            f'and drop `{limit}`, or say `"$schema": "{_DRAFT_4}"`'
+        )
+    if keyword == "items" and isinstance(value, list):
+        return (
+            f'a list under `items` is called `prefixItems` since 2020-12: rename it, or say `"$schema": "{_DRAFT_7}"`'
+        )
+    if keyword == "required" and isinstance(value, bool):
+        return "list the names of required properties on the object: `required: [name]`"
+    if keyword == "type" or (len(path) > 1 and path[-2] == "type"):
+        return _type_remedy(value)
+    if keyword == "enum" and not isinstance(value, list):
+        return "`enum` takes a list of values"
+    return _value_remedy(keyword, value)
+
+
+def _value_remedy(keyword: str, value: JsonValue) -> str:
+    """For the value of a keyword that takes a text or a number."""
+    if keyword in _TAKE_TEXT:
+        if isinstance(value, str):
+            return ""  # a text that the keyword cannot use: the message says why
+        if value is None:
+            return f"give `{keyword}` a text, or leave it out"
+        quoted = "" if isinstance(value, dict | list) else f': put it in quotes, "{dumps(value).decode()}"'
+        return f"`{keyword}` takes a text{quoted}"
+    if keyword not in _TAKE_NUMBER:
+        return ""
+    if value is None:
+        return f"give `{keyword}` a number, or leave it out"
+    if isinstance(value, str):
+        bare = f": write it without quotes, {value}" if _NUMBER.fullmatch(value) else ""
+        return f"`{keyword}` takes a number{bare}"
+    if isinstance(value, bool | dict | list):
+        return f"`{keyword}` takes a number"
+    if keyword == "multipleOf":
+        return "`multipleOf` is more than 0"
+    return f"`{keyword}` takes a whole number" if make_decimal(value) >= 0 else f"`{keyword}` is at least 0"
+
+
+def _type_remedy(value: JsonValue) -> str:
+    if isinstance(value, str):
+        from difflib import get_close_matches  # imported here, because correct schemas do not need it
+
+        nearest = get_close_matches(value.lower(), TYPE_NAMES, n=1)
+        if nearest:
+            return f"did you mean {TYPE_NAMES[nearest[0]] or nearest[0]!r}?"
+    return "a type is one of " + ", ".join(JSON_TYPES) + ", or a list of them"
 
 
 # --- one document in the newest spelling ------------------------------------------------------------------------------
@@ -262,44 +300,31 @@ class _Bundle:
         """A copy of one schema, with references within the bundle."""
         if not isinstance(node.raw, dict):
             return node.raw
-        made: dict[str, JsonValue] = {}
-        for keyword, value in node.keywords.items():
-            old_name = keyword == "id" and node.draft is Draft.D4
-            if keyword not in _LEFT_OUT and not keyword.startswith("x-") and not old_name:
-                made[keyword] = value.copy() if isinstance(value, dict | list) else value
-        for step, _ in list_subschemas(dict(node.keywords)):
-            if step[0] in made:
-                child = self.copy(node.descend(step))
-                if len(step) == 1:
-                    made[str(step[0])] = child
-                else:
-                    made[str(step[0])][step[1]] = child
+        left_out = _LEFT_OUT | {"id"} if node.draft is Draft.D4 else _LEFT_OUT
+        made: dict[str, JsonValue] = {
+            keyword: value.copy() if isinstance(value, dict | list) else value
+            for keyword, value in node.keywords.items()
+            if keyword not in left_out and not keyword.startswith("x-")
+        }
+        made = map_subschemas(made, lambda step, _: self.copy(node.descend(step)))
         if node.reference is not None:
             made["$ref"] = f"#/$defs/{self._name(node.reference)}"
-        return _respell(made, node)
+        # What earlier drafts spell differently (JSON Schema 2020-12, "Changes").
+        if node.draft < Draft.D2020 and isinstance(made.get("items"), list):
+            made["prefixItems"] = made.pop("items")
+            if "additionalItems" in made:
+                made["items"] = made["additionalItems"]
+        made.pop("additionalItems", None)
+        for keyword, value in made.pop("dependencies", {}).items():
+            place = "dependentRequired" if isinstance(value, list) else "dependentSchemas"
+            made.setdefault(place, {})[keyword] = value
+        respell_bounds(made)
+        return made
 
     def _name(self, node: Node) -> str:
         if id(node) not in self.names:
-            wanted = _NOT_IN_NAMES.sub("_", str(node.path[-1])) if node.path else "root"
+            wanted = (_NOT_IN_NAMES.sub("_", str(node.path[-1])) if node.path else "root") or "_"
             taken = {name for _, name in self.names.values()}
-            wanted = wanted or "_"
             numbered = (f"{wanted}_{number}" for number in count(2))
-            name = next(name for name in chain([wanted], numbered) if name not in taken)
-            self.names[id(node)] = (node, name)
+            self.names[id(node)] = (node, next(name for name in chain([wanted], numbered) if name not in taken))
         return self.names[id(node)][1]
-
-
-def _respell(made: dict[str, JsonValue], node: Node) -> dict[str, JsonValue]:
-    """Respells what earlier drafts spell differently (JSON Schema 2020-12, "Changes")."""
-    if node.draft < Draft.D2020 and isinstance(made.get("items"), list):
-        made["prefixItems"] = made.pop("items")
-        if "additionalItems" in made:
-            made["items"] = made["additionalItems"]
-    made.pop("additionalItems", None)
-    for keyword, value in made.pop("dependencies", {}).items():
-        place = "dependentRequired" if isinstance(value, list) else "dependentSchemas"
-        made.setdefault(place, {})[keyword] = value
-    for switch, limit in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
-        if isinstance(made.get(switch), bool) and made.pop(switch) and limit in made:
-            made[switch] = made.pop(limit)
-    return made

@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from datetime import date
 from functools import cache, partial
 from ipaddress import IPv4Address, IPv6Address
-from types import ModuleType
 from typing import Final
 from unicodedata import bidirectional, normalize
 
@@ -28,7 +27,7 @@ from proxy.core.schema.matching import is_pattern
 _DOTS: Final = re.compile("[.\u3002\uff0e\uff61]")
 _MAX_HOST: Final = 253
 
-_DATE: Final = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})")
+_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIME: Final = re.compile(r"([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.[0-9]+)?(?:[zZ]|([+-])([0-9]{2}):([0-9]{2}))")
 _DURATION_TIME: Final = r"T(?:[0-9]+H(?:[0-9]+M(?:[0-9]+S)?)?|[0-9]+M(?:[0-9]+S)?|[0-9]+S)"
 _DURATION: Final = re.compile(
@@ -74,11 +73,13 @@ _VARIABLE: Final = re.compile(
 
 def is_date(text: str) -> bool:
     """RFC 3339 `full-date` that exists in the calendar."""
-    found = _DATE.fullmatch(text)
-    if found is None:
-        return False
+    # The year 0 was a leap year, as 4 was.
+    return _DATE.fullmatch(text) is not None and _reads(date.fromisoformat, re.sub("^0000", "0004", text))
+
+
+def _reads(read: Callable[[str], object], text: str) -> bool:
     try:
-        date(int(found[1]) or 4, int(found[2]), int(found[3]))  # the year 0 was a leap year, as 4 was
+        read(text)
     except ValueError:
         return False
     return True
@@ -104,84 +105,50 @@ def is_date_time(text: str) -> bool:
 
 def is_ipv4(text: str) -> bool:
     """RFC 2673 3.2 `dotted-quad`, without leading zeros."""
-    if _IPV4.fullmatch(text) is None:
-        return False
-    try:
-        IPv4Address(text)
-    except ValueError:
-        return False
-    return True
+    return _IPV4.fullmatch(text) is not None and _reads(IPv4Address, text)
 
 
 def is_ipv6(text: str) -> bool:
     """RFC 4291 2.2, without a zone."""
-    if _IPV6.fullmatch(text) is None:
-        return False
-    try:
-        IPv6Address(text)
-    except ValueError:
-        return False
-    return True
+    return _IPV6.fullmatch(text) is not None and _reads(IPv6Address, text)
 
 
 # --- host names and addresses of mail ---------------------------------------------------------------------------------
-@cache
-def _idna() -> ModuleType:
+def is_hostname(text: str, *, knows_idna: bool = True) -> bool:
+    """RFC 1123 2.1; from draft 7 on, a label that starts with `xn--` must follow IDNA 2008 (RFC 5890 2.3.2.1)."""
+    if not 0 < len(text) <= _MAX_HOST or not text.isascii():
+        return False
+    return all(_is_label(label, knows_idna=knows_idna) for label in text.split("."))
+
+
+def _is_label(label: str, *, knows_idna: bool = True) -> bool:
+    if len(label) > 63 or _LABEL.fullmatch(label) is None:
+        return False
+    if label[2:4] != "--" or not knows_idna:
+        return True
     import idna
 
-    return idna
-
-
-def is_hostname(text: str) -> bool:
-    """RFC 1123 2.1; a label that starts with `xn--` must follow IDNA 2008 (RFC 5890 2.3.2.1)."""
-    return 0 < len(text) <= _MAX_HOST and text.isascii() and all(map(_is_label, text.split(".")))
-
-
-def is_old_hostname(text: str) -> bool:
-    """A host name as drafts 4 and 6 read it, without a special rule for `xn--`."""
-    return 0 < len(text) <= _MAX_HOST and text.isascii() and all(map(_is_plain_label, text.split(".")))
-
-
-def _is_plain_label(label: str) -> bool:
-    return len(label) <= 63 and _LABEL.fullmatch(label) is not None
-
-
-def _is_label(label: str) -> bool:
-    if not _is_plain_label(label):
-        return False
-    if label[2:4] != "--":
-        return True
-    idna, label = _idna(), label.lower()
+    label = label.lower()
     try:
         return label[:4] == "xn--" and bool(idna.alabel(idna.ulabel(label)) == label.encode())
-    except (idna.IDNAError, UnicodeError):
+    except UnicodeError:
         return False
 
 
 def is_idn_hostname(text: str) -> bool:
-    """RFC 5890 2.3.2.3."""
-    labels = _DOTS.split(text)
-    return 0 < len(text) <= _MAX_HOST and all(map(_is_idn_label, labels)) and _keeps_bidi_rule(labels)
-
-
-def _keeps_bidi_rule(labels: list[str]) -> bool:
-    """RFC 5893: in a name with a right-to-left label, every label must keep the bidi rule."""
-    if not any(bidirectional(character) in ("R", "AL", "AN") for label in labels for character in label):
-        return True
-    idna = _idna()
-    try:
-        return all(idna.check_bidi(label, check_ltr=True) for label in labels)
-    except idna.IDNAError:
+    """RFC 5890 2.3.2.3; RFC 5893: in a name with a right-to-left label, every label must keep the bidi rule."""
+    if not 0 < len(text) <= _MAX_HOST:
         return False
+    import idna
 
-
-def _is_idn_label(label: str) -> bool:
-    if label.isascii():
-        return _is_label(label)
-    idna = _idna()
+    is_mixed = any(bidirectional(character) in ("R", "AL", "AN") for character in text)
     try:
-        return len(idna.alabel(label)) <= 63
-    except (idna.IDNAError, UnicodeError):
+        return all(
+            (_is_label(label) if label.isascii() else len(idna.alabel(label)) <= 63)
+            and (not is_mixed or idna.check_bidi(label, check_ltr=True))
+            for label in _DOTS.split(text)
+        )
+    except UnicodeError:
         return False
 
 
@@ -213,11 +180,10 @@ def _is_reference(text: str, *, wide: bool, absolute: bool) -> bool:
     authority, path = found["authority"], found["path"]
     if found["scheme"] is None and authority is None and ":" in path.partition("/")[0]:
         return False
-    query = _component(":@/?", wide=wide, query=True)
     return (
         (authority is None or _is_authority(authority, wide=wide))
         and _component(":@/", wide=wide).fullmatch(path) is not None
-        and query.fullmatch(found["query"] or "") is not None
+        and _component(":@/?", wide=wide, query=True).fullmatch(found["query"] or "") is not None
         and _component(":@/?", wide=wide).fullmatch(found["fragment"] or "") is not None
     )
 
@@ -274,7 +240,7 @@ def format_check(name: str, draft: Draft) -> Callable[[str], bool] | None:
     """The function that checks a text against a format, or None where the draft does not know the format."""
     first, check = _FORMATS.get(name, (Draft.D2020, None))
     if check is is_hostname and draft < Draft.D7:
-        return is_old_hostname
+        return partial(is_hostname, knows_idna=False)
     return check if draft >= first else None
 
 
@@ -288,7 +254,7 @@ KEYWORD: Final = "x-format"
 _WIDE_TIME: Final = r"(?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9](?:[.,][0-9]{1,12})?)?"
 _WIDE_ZONE: Final = r"(?:[Zz]|[+-](?:[01][0-9]|2[0-3])(?::?[0-5][0-9])?)?"
 _WIDE_CLOCK: Final = re.compile(_WIDE_TIME + _WIDE_ZONE)
-_WIDE_MOMENT: Final = re.compile(rf"([0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}})[Tt ]{_WIDE_TIME}{_WIDE_ZONE}")
+_WIDE_MOMENT: Final = re.compile(rf"[0-9-]{{10}}[Tt ]{_WIDE_TIME}{_WIDE_ZONE}")
 
 
 @value_class
@@ -310,8 +276,9 @@ class Formats:
         strict = format_check(name, draft) if self.asserted and mode != "off" else None
         if strict is None or mode != "iso8601" or name not in ADJUSTABLE:
             return strict
-        wide = _is_moment if name == "date-time" else _matches(_WIDE_CLOCK)
-        return lambda text: wide(text) or strict(text)
+        if name == "time":
+            return lambda text: _WIDE_CLOCK.fullmatch(text) is not None or strict(text)
+        return lambda text: (_WIDE_MOMENT.fullmatch(text) is not None and is_date(text[:10])) or strict(text)
 
     def as_json(self) -> JsonValue:
         """The value as JSON, for another process."""
@@ -327,8 +294,3 @@ class Formats:
 STRICT: Final = Formats()
 NONE: Final = Formats(False)
 USUAL: Final = Formats(True, tuple((name, "iso8601") for name in ADJUSTABLE))
-
-
-def _is_moment(text: str) -> bool:
-    found = _WIDE_MOMENT.fullmatch(text)
-    return found is not None and is_date(found[1])

@@ -4,11 +4,9 @@ One `Matcher` exists for each pattern. All schemas that hold the pattern share i
 RE2 takes at most `MAX_MEMORY` for a pattern, its automaton included, and time in proportion to the text. A pattern that
 needs more memory is matched by `regex` too, where it has at most `MAX_ATOMS`.
 
-A pattern with lookaround or a reference to a group may take exponential time, so each search has a limit, and all
-searches of one call share a `SearchBudget`. A search that runs into either raises `SearchGivenUp`: the value counts as
-refused wherever the pattern stands, even under `not`. `regex` itself measures the processor time; no clock is read
-here. A search starts with the first of `LIMITS` and is repeated with the next one where that is too short; the budget
-is charged for the limit that sufficed.
+A pattern with lookaround or a reference to a group may take exponential time, so each search has a limit (`regex`
+itself measures the processor time), and all searches of one call share a `SearchBudget`. A search that runs into either
+raises `SearchGivenUp`: the value counts as refused wherever the pattern stands, even under `not`.
 
 The patterns of our own files and of meta-schemas (`trust_patterns`) are no stranger's: `re` matches them, so that a
 config whose tools have no patterns does without RE2 and the C++ library below it (2 MB).
@@ -20,8 +18,6 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache
-from types import ModuleType
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -117,10 +113,9 @@ class Matcher:
         self.size = 0
         try:
             read = read_pattern(pattern)
-        except PatternTooLargeError as error:
-            raise SchemaError(f"{_cut(pattern)} is beyond the matcher: {error}") from None
         except PatternError as error:
-            raise SchemaError(f"{_cut(pattern)} is not a regular expression: {error}") from None
+            kind = "beyond the matcher" if isinstance(error, PatternTooLargeError) else "not a regular expression"
+            raise SchemaError(f"{_cut(pattern)} is {kind}: {error}") from None
         self._length = read.length
         self.linear = read.linear is not None
         if is_ours:
@@ -132,10 +127,13 @@ class Matcher:
             self.search = self._compile_backtracking(read)
 
     def _compile_linear(self, read: Pattern, text: str) -> Callable[[str], bool]:
-        engine, options = _linear_engine()
+        import re2  # type: ignore[import-untyped]  # imported here, because a simple config does not need it
+
+        options = re2.Options()
+        options.max_mem, options.never_capture, options.log_errors = MAX_MEMORY, True, False
         try:
-            self._linear = engine.compile(text.encode("utf-8", "surrogatepass"), options)
-        except engine.error as error:
+            self._linear = re2.compile(text.encode("utf-8", "surrogatepass"), options)
+        except re2.error as error:
             if len(self.pattern) <= MAX_BACKTRACKING and _count_atoms(self.pattern) <= MAX_ATOMS:
                 self.linear = False
                 return self._compile_backtracking(read)
@@ -146,7 +144,7 @@ class Matcher:
                 f"{MAX_MEMORY >> 20} MB, so repeat less, or count with maxLength"
             ) from None
         finally:
-            engine.purge()  # else the engine's own cache would keep unused patterns
+            re2.purge()  # else the engine's own cache would keep unused patterns
         self.size = self._linear.programsize
         return self._search_linear if self._length is None else self._search_counted
 
@@ -245,17 +243,6 @@ def is_pattern(text: str) -> bool:
     except PatternError:
         return False
     return True
-
-
-@cache
-def _linear_engine() -> tuple[ModuleType, Any]:
-    import re2  # type: ignore[import-untyped]  # imported here, because a simple config does not need it
-
-    options = re2.Options()
-    options.max_mem = MAX_MEMORY
-    options.never_capture = True
-    options.log_errors = False
-    return re2, options
 
 
 def _count_atoms(pattern: str) -> int:

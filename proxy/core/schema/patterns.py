@@ -153,27 +153,26 @@ class _Reader:
             case "(":
                 self._group()
             case ")":
-                self._close()
-            case "|":
+                if not self._open:
+                    self._fail("there is no group to close")
                 self._at += 1
-                self._write("|")
-            case "^":
+                self._write(")")
+                self._atom = self._open.pop()[1]
+            case "|" | "^":
                 self._at += 1
-                self._write("^")
+                self._write(character)
             case "$":
                 self._at += 1
                 self._write("$", "$" if "m" in self._flags else r"\Z")
             case ".":
                 self._at += 1
-                self._write(*self._dot(), atom=True)
+                is_any = "s" in self._flags
+                self._write(*_set_text(((0, _FAR),) if is_any else _LINE_ENDS, negated=not is_any), atom=True)
             case "*" | "+" | "?" | "{":
                 self._quantifier()
             case _:
                 self._at += 1
                 self._write(*_literal(ord(character)), atom=True)
-
-    def _dot(self) -> tuple[str, str]:
-        return _set_text(((0, _FAR),)) if "s" in self._flags else _set_text(_LINE_ENDS, negated=True)
 
     # --- escapes ----------------------------------------------------------------------------------------------------
     def _escape(self) -> None:
@@ -223,10 +222,7 @@ class _Reader:
             self._fail("a backslash ends the pattern")
         if letter.lower() in _SETS:
             self._at += 2
-            ranges, negated = _SETS[letter.lower()], letter.isupper()
-            if inside:
-                return _both_ranges(_complement(ranges) if negated else ranges)
-            return _set_text(ranges, negated=negated)
+            return _set_text(_SETS[letter.lower()], negated=letter.isupper(), inside=inside)
         if letter == "c" and (control := pattern[at + 2 : at + 3]).isascii() and control.isalpha():
             self._at += 3
             return ord(control) % 32
@@ -246,10 +242,7 @@ class _Reader:
         self._at = found.end()
         head = r"\P" if negated else r"\p"
         if name in ("Any", "ASCII"):
-            ranges: Ranges = ((0, 0x7F if name == "ASCII" else _FAR),)
-            if inside:
-                return _both_ranges(_complement(ranges) if negated else ranges)
-            return _set_text(ranges, negated=negated)
+            return _set_text(((0, 0x7F if name == "ASCII" else _FAR),), negated=negated, inside=inside)
         short = _CATEGORIES.get(name, name)
         if kind in (None, "General_Category", "gc") and short in _SHORT:
             return (f"{head}{{{short}}}",) * 2
@@ -263,21 +256,18 @@ class _Reader:
         start = self._at
         negated = self._pattern.startswith("^", start)
         self._at += negated
-        linear: list[str] = []
-        back: list[str] = []
-        while True:
-            if self._at >= len(self._pattern):
+        linear = back = ""
+        while (following := self._pattern[self._at : self._at + 1]) != "]":
+            if not following:
                 self._at = start - 1
                 self._fail("a class is not closed")
-            if self._pattern[self._at] == "]":
-                self._at += 1
-                break
-            for part, text in zip((linear, back), self._class_item(), strict=True):
-                part.append(text)
-        if not "".join(back):  # `[]` and a class of lone surrogates match nothing, `[^]` matches anything
+            item = self._class_item()
+            linear, back = linear + item[0], back + item[1]
+        self._at += 1
+        if not back:  # `[]` and a class of lone surrogates match nothing, `[^]` matches anything
             return _set_text(((0, _FAR),), negated=not negated)
         head = "[^" if negated else "["
-        return head + "".join(linear) + "]", head + "".join(back) + "]"
+        return f"{head}{linear}]", f"{head}{back}]"
 
     def _class_item(self) -> tuple[str, str]:
         low = self._class_atom()
@@ -349,13 +339,6 @@ class _Reader:
         if kept := "".join(sorted(self._flags - {"s"})):  # the meaning of `.` is written out
             self._write(f"(?{kept})")
 
-    def _close(self) -> None:
-        if not self._open:
-            self._fail("there is no group to close")
-        self._at += 1
-        self._write(")")
-        self._atom = self._open.pop()[1]
-
     def _quantifier(self) -> None:
         found = _QUANTIFIER.match(self._pattern, self._at)
         if found is None and self._pattern[self._at] == "{":  # Annex B makes it a plain character
@@ -368,7 +351,9 @@ class _Reader:
             self._fail("there is nothing to repeat")
             return
         self._at = found.end()
-        least, most = _counts(found)
+        least, most = {"*": (0, None), "+": (1, None), "?": (0, 1)}.get(found[1], (int(found[2] or 0), None))
+        if found[2]:
+            most = int(found[4]) if found[4] else None if found[3] else least
         if most is not None and most < least:
             self._fail("the numbers of the repetition are out of order")
         linear_start, back_start = self._atom
@@ -382,21 +367,10 @@ class _Reader:
 _CAPTURING: Final = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|\((?!\?)|\(\?P?<(?P<name>[^\W\d]\w*)>", re.DOTALL)
 
 
-def _counts(found: re.Match[str]) -> tuple[int, int | None]:
-    if found[2] is None:
-        return {"*": (0, None), "+": (1, None), "?": (0, 1)}[found[1]]
-    least = int(found[2])
-    if found[3] is None:
-        return least, least
-    return least, int(found[4]) if found[4] else None
-
-
 def _write_repeat(atom: str, least: int, most: int | None) -> str:
     """Writes more repetitions than RE2 allows in one: `least` of them, then up to `most`."""
-    text = _pieces(atom, least, "{%d}")
-    if most is None:
-        return f"(?:{text}{atom}*)"
-    return f"(?:{text}{_pieces(atom, most - least, '{0,%d}')})"
+    further = f"{atom}*" if most is None else _pieces(atom, most - least, "{0,%d}")
+    return f"(?:{_pieces(atom, least, '{%d}')}{further})"
 
 
 def _pieces(atom: str, count: int, form: str) -> str:
@@ -414,36 +388,24 @@ def _literal(character: int) -> tuple[str, str]:
         return text, text
     if _SURROGATES[0] <= character <= _SURROGATES[1]:
         return _set_text(((0, _FAR),), negated=True)
-    return f"\\x{{{character:x}}}", _escape_character(character)
+    return f"\\x{{{character:x}}}", f"\\U{character:08x}"
 
 
-def _escape_character(character: int) -> str:
-    """A character in the spelling of `regex`, inside a class or outside."""
-    return f"\\U{character:08x}"
-
-
-def _set_text(ranges: Ranges, *, negated: bool = False) -> tuple[str, str]:
-    """A whole class in the spelling of both engines."""
+def _set_text(ranges: Ranges, *, negated: bool = False, inside: bool = False) -> tuple[str, str]:
+    """A whole class in the spelling of both engines, or what stands for it inside another one."""
+    if inside:
+        return _both_ranges(_complement(ranges) if negated else ranges)
     head, (linear, back) = "[^" if negated else "[", _both_ranges(ranges)
     return f"{head}{linear}]", f"{head}{back}]"
 
 
 def _both_ranges(ranges: Ranges) -> tuple[str, str]:
-    """Ranges inside a class, for RE2 and for `regex`, without lone surrogates."""
-    ends = [(low,) if low == high else (low, high) for low, high in _characters(ranges)]
-    linear = "".join("-".join(f"\\x{{{end:x}}}" for end in pair) for pair in ends)
-    return linear, "".join("-".join(map(_escape_character, pair)) for pair in ends)
-
-
-def _characters(ranges: Ranges) -> Ranges:
-    """Ranges without the surrogates, which are not characters."""
+    """Ranges inside a class, for RE2 and for `regex`, without the surrogates, which are not characters."""
     first, last = _SURROGATES
     cut = [part for low, high in ranges for part in ((low, min(high, first - 1)), (max(low, last + 1), high))]
-    return (
-        tuple((low, high) for low, high in cut if low <= high)
-        if any(low <= last and high >= first for low, high in ranges)
-        else ranges
-    )
+    ends = [(low,) if low == high else (low, high) for low, high in cut if low <= high]
+    linear = "".join("-".join(f"\\x{{{end:x}}}" for end in pair) for pair in ends)
+    return linear, "".join("-".join(f"\\U{end:08x}" for end in pair) for pair in ends)
 
 
 def _complement(ranges: Ranges) -> Ranges:

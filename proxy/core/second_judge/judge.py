@@ -22,24 +22,25 @@ from typing import Any, Final
 
 from proxy.core.json.jsontext import dumps, format_pointer, make_decimal, parse
 from proxy.core.model.values import JsonProblem, JsonValue
-from proxy.core.schema.drafts import META_SCHEMA, Draft, find_draft, find_published_draft
+from proxy.core.schema.drafts import KNOWN_BY, LISTS, MAPS, META_SCHEMA, SINGLE, Draft, find_draft, find_published_draft
 from proxy.core.schema.formats import KEYWORD, Formats
 from proxy.core.schema.matching import make_matcher, start_search_budget
-from proxy.core.second_judge.question import Opinion, Question, SecondVerdict
+from proxy.core.second_judge.question import Opinion, SecondVerdict
 from proxy.core.second_judge.reference import CannotTellError, Fault, ReferenceJudge, make_exact
 
 # The number of judges that one process keeps: those for the schemas used last.
 _KEPT: Final = 128
 
 
-def judge_value(question: Question, value: JsonValue) -> Opinion:
-    """The second judge's verdict on a value. It may take any time, so it is for a child process or a command line."""
+def judge_value(question: bytes, value: JsonValue) -> Opinion:
+    """The second judge's verdict on a value; `question` is what `make_question` wrote. It may take any time, so it is
+    for a child process or a command line."""
     try:
-        judge, draft = _judge_of(question.text)
+        judge, draft = _judge_of(question)
         with start_search_budget():
             fault = judge.find_fault(exact := make_exact(value, draft))
             if fault is not None and isinstance(judge, CompiledJudge):
-                fault = _find_place(question.text, exact) or fault
+                fault = _find_place(question, exact) or fault
     except CannotTellError as error:
         return Opinion(SecondVerdict.CANNOT_TELL, reason=str(error))
     except Exception as error:  # noqa: BLE001 - the failure of a library, or one of our bounds, gives no verdict
@@ -91,7 +92,7 @@ def run_job(text: bytes, question: bytes) -> bytes:
     if isinstance(value, JsonProblem):
         opinion = Opinion(SecondVerdict.CANNOT_TELL, reason="the value is not JSON text")
     else:
-        opinion = judge_value(Question(question), value)
+        opinion = judge_value(question, value)
     return dumps(asdict(opinion))
 
 
@@ -108,20 +109,15 @@ _SILENT: Final = frozenset([
     "contentEncoding", "contentMediaType", "contentSchema",
 ])  # fmt: skip
 # Keywords that assert nothing before the draft that brought them, and mean nothing that draft 7 knows.
-_NEWER: Final = frozenset([
-    "minContains", "maxContains", "dependentRequired", "dependentSchemas", "unevaluatedItems", "unevaluatedProperties",
-    "prefixItems", "$defs", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef", "$recursiveAnchor",
+_NEWER: Final = {keyword for keyword, (first, _) in KNOWN_BY.items() if first > Draft.D7} - _SILENT | {
+    "$defs",
     "$vocabulary",
-])  # fmt: skip
+}
+_IDLE: Final = _SILENT | _NEWER
 # Keywords of draft 7 that a later draft reads otherwise.
 _OLDER: Final = frozenset(["additionalItems", "dependencies"])
 _COUNTS: Final = frozenset(["minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"])
 _LIMITS: Final = frozenset(["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"])
-_SINGLE: Final = frozenset(
-    ["additionalItems", "additionalProperties", "contains", "else", "if", "items", "not", "propertyNames", "then"]
-)
-_LISTS: Final = frozenset(["allOf", "anyOf", "items", "oneOf"])
-_MAPS: Final = frozenset(["definitions", "dependencies", "properties"])
 _SINCE: Final = {"const": Draft.D6, "contains": Draft.D6, "propertyNames": Draft.D6} | dict.fromkeys(
     ("if", "then", "else"), Draft.D7
 )
@@ -199,43 +195,37 @@ class _Rewriting:
         made: dict[str, JsonValue] = {}
         texts: list[JsonValue] = []
         for keyword, value in schema.items():
+            if keyword.startswith("x-"):
+                continue
             if keyword in ("pattern", "format"):
                 texts.extend(self._format(keyword, value, schema.get(KEYWORD)))
-            elif self._asserts(keyword):
+            elif keyword not in _IDLE and self._draft >= _SINCE.get(keyword, Draft.D4):
                 made[keyword] = self._keyword(keyword, value)
         if texts:
             made["allOf"] = [*made.get("allOf", []), *texts]
         return made
 
-    def _asserts(self, keyword: str) -> bool:
-        if keyword in _SILENT or keyword in _NEWER or keyword.startswith("x-"):
-            return False
-        return self._draft >= _SINCE.get(keyword, Draft.D4)
-
     def _keyword(self, keyword: str, value: JsonValue) -> JsonValue:
-        if keyword in _LISTS and isinstance(value, list):
+        if keyword in LISTS and isinstance(value, list):
             return [self.schema(item) for item in value]
-        if keyword in _SINGLE and isinstance(value, dict | bool):
+        if keyword in SINGLE and isinstance(value, dict | bool):
             is_switch = isinstance(value, bool) and keyword in ("additionalItems", "additionalProperties")
             return value if is_switch else self.schema(value)
-        if keyword in _MAPS and isinstance(value, dict):
-            return {_plain(key): self._list_names(item) for key, item in value.items()}
+        if keyword in MAPS and keyword != "patternProperties" and isinstance(value, dict):
+            return {  # under `dependencies` stand names too
+                _plain(key): [_plain(name) for name in item] if isinstance(item, list) else self.schema(item)
+                for key, item in value.items()
+            }
         if keyword in _COUNTS or keyword in _LIMITS:
             return _whole(keyword, value)
-        if keyword == "type":
+        if keyword == "type" or (keyword == "const" and value is None):
             return value
-        if keyword == "required":
-            return [_plain(name) for name in value]
-        if keyword == "enum" and isinstance(value, list) and value:
+        if keyword == "required" or (keyword == "enum" and isinstance(value, list) and value):
             return [item if item is None else _plain(item) for item in value]
         if keyword == "const":
-            return value if value is None else _plain(value)
+            return _plain(value)
         shown = keyword if _PLAIN.fullmatch(keyword) else "a keyword of another kind"
         raise CannotTellError(f"fastjsonschema is not asked about {shown}")
-
-    def _list_names(self, item: JsonValue) -> JsonValue:
-        """A schema, or the names in `dependencies`."""
-        return [_plain(name) for name in item] if isinstance(item, list) else self.schema(item)
 
     def _format(self, keyword: str, value: JsonValue, mode: JsonValue) -> list[JsonValue]:
         if keyword == "pattern":
@@ -245,9 +235,9 @@ class _Rewriting:
             check = self._asserted.check(name, self._draft, self._asserted.mode(name, mode))
         if check is None:
             return []
-        name = f"ours-{len(self.formats)}"
-        self.formats[name] = check
-        return [{"format": name}]
+        ours = f"ours-{len(self.formats)}"
+        self.formats[ours] = check
+        return [{"format": ours}]
 
 
 def _refer(reference: JsonValue) -> str:

@@ -35,23 +35,16 @@ class Opinion:
     reason: str = ""
 
 
-@value_class
-class Question:
-    """A schema as the second judge gets it, in bytes: the document, its URI, the documents it may refer to, and how
+def make_question(schemas: Schemas, *, formats: Formats) -> bytes:
+    """A schema as the second judge gets it, as JSON: the document, its URI, the documents it may refer to, and how
     formats are asserted."""
-
-    text: bytes
-
-
-def make_question(schemas: Schemas, *, formats: Formats) -> Question:
-    """The question about a compiled schema."""
     documents = {
         uri: schemas.documents[uri]
         for uri in sorted(schemas.reached)
         if uri != schemas.base and not uri.startswith(META_SCHEMAS)
     }
     schema, asserted = schemas.documents[schemas.base], formats.as_json()
-    return Question(dumps({"base": schemas.base, "documents": documents, "formats": asserted, "schema": schema}))
+    return dumps({"base": schemas.base, "documents": documents, "formats": asserted, "schema": schema})
 
 
 def unpack_opinion(result: bytes) -> Opinion:

@@ -7,12 +7,18 @@ jsonschema and its registry of references (`referencing`) are loaded on first us
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from decimal import Decimal
 from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.core.json.jsontext import FRACTIONS, dumps, find_at_pointer, make_decimal, make_plain
+from proxy.core.json.jsontext import (
+    FRACTIONS,
+    dumps,
+    find_at_pointer,
+    is_integral,
+    make_decimal,
+    walk,
+)
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.schema.drafts import Draft, find_published_draft
@@ -88,19 +94,21 @@ class ReferenceJudge:
         from referencing import Resource
         from referencing.jsonschema import specification_with
 
-        base = _joinable(_own_uri(schema, draft) or base)
+        # The absolute URI that a document gives itself counts, without a fragment.
+        named = schema.get("id" if draft is Draft.D4 else "$id") if isinstance(schema, dict) else None
+        base = _joinable(named.partition("#")[0] if isinstance(named, str) and "://" in named else base)
         everything = {**{_joinable(uri): document for uri, document in documents.items()}, base: schema}
         everything = {uri: _join_references(_drop_dialect(document, draft)) for uri, document in everything.items()}
         _refuse_what_differs(draft, everything.values())
         known = _class(draft)
         default = specification_with(known.META_SCHEMA["$schema"])
         resources = [
-            (uri, Resource.from_contents(make_plain(found), default_specification=default))
+            (uri, Resource.from_contents(make_exact(found, draft), default_specification=default))
             for uri, found in everything.items()
         ]
         keywords = {**_KEYWORDS, "format": _format_keyword(formats, draft)}
         # `make_exact` has made an int of what the draft counts as an integer.
-        types = known.TYPE_CHECKER.redefine("integer", _is_integer)
+        types = known.TYPE_CHECKER.redefine("integer", lambda _checker, value: type(value) is int)
         extended: Any = extend(known, validators=keywords, type_checker=types)  # type: ignore[no-untyped-call]
         registry = REGISTRY.with_resources(resources).crawl()
         self._validator: Validator = extended({"$ref": base}, registry=registry)
@@ -118,16 +126,6 @@ def _class(draft: Draft) -> Any:
     import jsonschema
 
     return getattr(jsonschema, _NAMES[draft])
-
-
-def _is_integer(_checker: object, value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _own_uri(schema: JsonValue, draft: Draft) -> str | None:
-    """The absolute URI that a document gives itself, without a fragment."""
-    named = schema.get("id" if draft is Draft.D4 else "$id") if isinstance(schema, dict) else None
-    return named.partition("#")[0] if isinstance(named, str) and "://" in named else None
 
 
 def _joinable(uri: str) -> str:
@@ -157,24 +155,13 @@ def _drop_dialect(document: JsonValue, draft: Draft) -> JsonValue:
 
 def _refuse_what_differs(draft: Draft, documents: Iterable[JsonValue]) -> None:
     """Raises CannotTellError for keywords that jsonschema judges by `re`, or reads differently from the standard."""
-    documents = list(documents)
-    keywords = {key for value in _objects(documents) for key in value}
-    if any(isinstance(value.get("$schema"), str) for value in _objects(documents)):
+    objects = [value for value in walk(list(documents)) if isinstance(value, dict)]
+    keywords = {key for value in objects for key in value}
+    if any(isinstance(value.get("$schema"), str) for value in objects):
         raise CannotTellError("$schema within a schema")
     for keyword, beside, since, until in _READ_OTHERWISE:
         if keyword in keywords and beside in keywords and since <= draft <= until:
             raise CannotTellError(keyword if keyword == beside else f"{keyword} beside {beside}")
-
-
-def _objects(documents: Iterable[JsonValue]) -> Iterator[dict[str, JsonValue]]:
-    pending = list(documents)
-    while pending:
-        value = pending.pop()
-        if isinstance(value, dict):
-            yield value
-            pending.extend(value.values())
-        elif isinstance(value, list):
-            pending.extend(value)
 
 
 # --- keywords that jsonschema gives to `re` or to floats, and formats as they are to be asserted ----------------------
@@ -258,15 +245,7 @@ def make_exact(value: JsonValue, draft: Draft) -> JsonValue:
     if not isinstance(value, FRACTIONS):
         return value
     number = make_decimal(value)
-    if draft is not Draft.D4:
-        return _whole(number)
-    # `-0` is an integer that is read as a Decimal
-    return 0 if number == 0 and number.as_tuple().exponent == 0 else number
-
-
-def _whole(number: Decimal) -> int | Decimal:
-    _, digits, exponent = number.as_tuple()
-    zeros = len(digits) - len("".join(map(str, digits)).rstrip("0"))
-    if not isinstance(exponent, int) or exponent > _MAX_EXPONENT or (any(digits) and exponent + zeros < 0):
-        return number
-    return int(number) if any(digits) else 0
+    if not number:  # for draft 4 `-0` is an integer, and 0.0 is not
+        return number if draft is Draft.D4 and number.as_tuple().exponent else 0
+    is_whole = draft is not Draft.D4 and is_integral(number) and number.adjusted() <= _MAX_EXPONENT
+    return int(number) if is_whole else number

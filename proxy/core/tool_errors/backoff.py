@@ -7,7 +7,7 @@ retry non-idempotent requests", so the rules ask who can know that the tool does
     pause          how long to wait: full jitter, on top of what the upstream asks for
     Budget         how many resends an upstream gets in all: a share of its requests, and a few per second
 
-`upstream/resending.py` applies these rules; nothing here reads a clock or draws a random number.
+`upstream/sending.py` applies these rules; nothing here reads a clock or draws a random number.
 """
 
 from __future__ import annotations

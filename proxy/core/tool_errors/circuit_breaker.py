@@ -5,7 +5,7 @@
     HalfOpen   a few probes go through: if all succeed it closes, if one fails it opens again
 
 `admit` and `settle` take a state and the time and give the next state. Each change of state begins a new epoch; a call
-admitted in an earlier epoch has no effect on the current one. `upstream/guarded.py` puts the breaker around an
+admitted in an earlier epoch has no effect on the current one. `upstream/sending.py` puts the breaker around an
 upstream.
 """
 

@@ -16,10 +16,11 @@ from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.values import JsonProblem, JsonValue
 from proxy.extensions.console.copies import describe_copies
 from proxy.extensions.console.event_stream import follow_calls
+from proxy.extensions.console.kept_calls import SEVERAL, SINGLE, SORTS, STAGES, CallFilter, select_calls, write_entry
 from proxy.routing.table import Route
 from proxy.server.admin.console_data import ConsoleData
 from proxy.server.admin.page import EventPage, Page, PageRequest, Readers, make_json_page, refuse_question
-from proxy.telemetry.recent.ring import SEVERAL, SINGLE, SORTS, STAGES, CallFilter, KeptCall, make_entry
+from proxy.telemetry.recent.ring import KeptCall, make_entry
 
 # The highest and the default number of entries in one answer (`limit`).
 MOST_ENTRIES: Final = 500
@@ -60,7 +61,7 @@ def _list_entries(data: ConsoleData, wanted: CallFilter, limit: int, query: Mapp
     """
     recent, continues, order = data.recent, bool(query.get("after")), _first(query, "sort") or USUAL_SORT
     usual = order == USUAL_SORT
-    found = list(recent.select(wanted, None if continues or not usual else limit + 1))
+    found = list(select_calls(recent, wanted, None if continues or not usual else limit + 1))
     if not usual:
         found.sort(key=SORTS[order.removeprefix("-")][0], reverse=order.startswith("-"))
     more = len(found) > limit and usual
@@ -69,7 +70,7 @@ def _list_entries(data: ConsoleData, wanted: CallFilter, limit: int, query: Mapp
         "kept": recent.size,
         "bound": recent.bound,
         "sort": order,
-        # Above several workers, 1 is the place behind which a worker without older calls has none.
+        # With several workers, 1 is the position of a worker without older calls.
         "older": f"{recent.boot}.{found[limit - 1].seq if more else 1}",
         "has_older": more,
         "missed": count_missed(data, wanted.after) + len(found[limit:]) if continues else 0,
@@ -78,7 +79,7 @@ def _list_entries(data: ConsoleData, wanted: CallFilter, limit: int, query: Mapp
         seen = read_place(query["changes"][0], data.recent.boot) or 0
         shown["changes"] = [{"event": each.event, "at": each.at, **each.data} for each in data.changes.after(seen)]
         shown["changes_cursor"] = f"{recent.boot}.{data.changes.last}"
-    entries = b",".join(map(recent.write_entry, found[:limit]))
+    entries = b",".join([write_entry(recent, kept) for kept in found[:limit]])
     return b'{"calls":[%b],%b\n' % (entries, dumps(shown)[1:])
 
 
@@ -86,7 +87,7 @@ async def show_call(data: ConsoleData, question: PageRequest, routes: Iterable[R
     """Shows one call in full. `routes` are those that are served now."""
     place = unquote(question.rest)
     seq = read_place(place, data.recent.boot) if "." in place else _number(place)
-    kept = None if seq is None else data.recent.find(seq)
+    kept = next((each for each in data.recent.newest() if each.seq == seq), None)
     if kept is None:
         return refuse_question(f"no call {place[:64]!r} is kept (any more)", 404)
     is_operator = question.role == "operator"
@@ -112,7 +113,7 @@ def open_call(data: ConsoleData, kept: KeptCall, *, with_values: bool) -> dict[s
 
 
 def _add_values(answers: Iterable[Mapping[str, Any]], came: Iterator[bytes]) -> list[JsonValue]:
-    """A model's answers that others took the place of, with the arguments of their calls, in whose order `came` is."""
+    """A model's replaced answers, with the arguments of their calls from `came`, in the same order."""
 
     def add(call: Mapping[str, Any]) -> dict[str, JsonValue]:
         text = next(came)
@@ -128,7 +129,7 @@ def _read_value(text: bytes) -> JsonValue:
 
 # --- the query --------------------------------------------------------------------------------------------------------
 def read_filter(query: Mapping[str, list[str]], data: ConsoleData) -> CallFilter | str:
-    """Returns the filter that a query describes, or a text that says what is wrong with the query."""
+    """Returns the filter that a query describes, or a text about the mistake in the query."""
     for name in query:
         if name not in _KNOWN:
             return f"`{name[:40]}` is not a filter; the filters are: {', '.join(sorted(_KNOWN))}"

@@ -1,4 +1,4 @@
-"""Server-sent events of the last calls and of what happens to the proxy (WHATWG HTML section 9.2).
+"""Server-sent events of the last calls and of the proxy's changes (WHATWG HTML section 9.2).
 
     event: call      one finished request, as `/-/calls` lists it
     event: reload    a changed config is used from now on, or was refused
@@ -20,9 +20,10 @@ from typing import Final, NamedTuple
 
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import JsonValue
+from proxy.extensions.console.kept_calls import CallFilter, select_calls, write_entry
 from proxy.server.admin.console_data import ConsoleData
 from proxy.server.admin.page import Readers
-from proxy.telemetry.recent.ring import CallFilter, KeptCall
+from proxy.telemetry.recent.ring import KeptCall
 
 # The seconds between two readings of the ring.
 _EVERY: Final = 0.1
@@ -85,14 +86,14 @@ def _read_new(data: ConsoleData, wanted: CallFilter, place: _Place) -> tuple[byt
     if missed > 0:
         pieces.append(format_event("lost", {"missed": missed}))
         seen = recent.oldest - 1
-    new = list(recent.select(replace(wanted, after=seen)))[::-1]
+    new = list(select_calls(recent, replace(wanted, after=seen)))[::-1]
     pieces += [_call(data, kept) for kept in new[:_MOST]]
     last = new[_MOST - 1].seq if len(new) > _MOST else recent.last
     return b"".join(pieces), _Place(last, changes.last)
 
 
 def _call(data: ConsoleData, kept: KeptCall) -> bytes:
-    return _frame_event("call", data.recent.write_entry(kept), f"{data.recent.boot}.{kept.seq}")
+    return _frame_event("call", write_entry(data.recent, kept), f"{data.recent.boot}.{kept.seq}")
 
 
 def _changes(data: ConsoleData, seen: int) -> Iterator[bytes]:

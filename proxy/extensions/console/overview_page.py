@@ -1,6 +1,6 @@
 """The pages that summarise: `/-/overview`, `/-/tools/` and `/-/upstreams`.
 
-`/-/overview` shows whether the proxy works and what needs attention, `/-/tools/` shows what models get wrong with one
+`/-/overview` shows whether the proxy works and what needs attention, `/-/tools/` shows the mistakes of models with one
 tool, and `/-/upstreams` shows the circuit breaker, statuses, faults and times of each upstream.
 
 Counts come from the counters of the metrics. Percentiles come from the kept calls, so they cover the last 2,000 calls
@@ -17,16 +17,16 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from proxy import __version__
 from proxy.config.model import UpstreamConfig
 from proxy.core.contract.policy import ToolPolicy
-from proxy.core.explain.tool_mistakes import CountedMistake
 from proxy.core.json.jsontext import dumps, format_pointer
 from proxy.core.model.codes import VIOLATION_CODES
 from proxy.core.model.values import JsonValue
 from proxy.core.rules.rules import LEVEL_MEANINGS
+from proxy.extensions.console.core.tool_mistakes import CountedMistake
+from proxy.extensions.console.kept_calls import CallFilter, read_figures, select_calls
+from proxy.extensions.console.page_counts import ConsoleCounts, find_counts, make_stamp
 from proxy.server.admin.console_data import ConsoleData
 from proxy.server.admin.page import Page, PageRequest, make_json_page, refuse_question
 from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.recent.ring import CallFilter, read_figures
-from proxy.telemetry.recent.timeline import make_stamp
 
 WINDOWS: Final = {"1m": 60.0, "5m": 300.0, "15m": 900.0, "1h": 3600.0}
 _P95: Final = 0.95
@@ -48,12 +48,13 @@ def show_overview(data: ConsoleData, question: PageRequest, tools: Tools, state:
     """Shows the overview of a time window. `tools` are the served tools by route and name; `state` holds the fields
     about the proxy itself, such as its status and digest."""
     window = parse_qs(question.query).get("window", ["15m"])[0]
-    if window not in WINDOWS or data.bars is None or data.mistakes is None:
+    counted = find_counts(data)
+    if window not in WINDOWS or counted is None:
         return refuse_question(
-            f"`window` is one of: {', '.join(WINDOWS)}" if data.bars is not None else "the console is off", 400
+            f"`window` is one of: {', '.join(WINDOWS)}" if counted is not None else "the console is off", 400
         )
     seconds = WINDOWS[window]
-    bars = list(data.bars.within(seconds))
+    bars = list(counted.bars.within(seconds))
     calls: Counter[tuple[str, ...]] = Counter()
     for bar in bars:
         calls.update(bar.counts)
@@ -70,7 +71,7 @@ def show_overview(data: ConsoleData, question: PageRequest, tools: Tools, state:
         "totals": _by_outcome(calls),
         "own_p95_ms": _percentile(times.own),
         "bars": [{"at": make_stamp(bar.at), "outcomes": _by_outcome(bar.counts)} for bar in bars],
-        "tools": list(_rows(data, tools, calls, times.by_tool)),
+        "tools": list(_rows(counted, tools, calls, times.by_tool)),
         "by_address": times.by_address,
     }
     shown["needs"] = [*_needs(shown)]
@@ -89,7 +90,7 @@ class _Times:
 
 def _read_times(data: ConsoleData, seconds: float) -> _Times:
     times = _Times()
-    for figures in map(read_figures, data.recent.select(CallFilter(since=data.wall() - seconds))):
+    for figures in map(read_figures, select_calls(data.recent, CallFilter(since=data.wall() - seconds))):
         times.by_tool[figures.route, figures.tool].append(figures.took)
         if figures.own is not None:
             times.own.append(figures.own)
@@ -100,17 +101,15 @@ def _read_times(data: ConsoleData, seconds: float) -> _Times:
 
 
 def _rows(
-    data: ConsoleData, tools: Tools, calls: Counter[tuple[str, ...]], times: Mapping[tuple[str, str], list[float]]
+    counted: ConsoleCounts, tools: Tools, calls: Counter[tuple[str, ...]], times: Mapping[tuple[str, str], list[float]]
 ) -> Iterable[dict[str, JsonValue]]:
     """Yields one row for each tool that is served or was called; the tools with the most calls stand first."""
-    if data.mistakes is None or data.bars is None:
-        return
-    worst, retries = data.mistakes.worst(), data.mistakes.retries()
+    worst, retries = counted.mistakes.worst(), counted.mistakes.retries()
     by_tool: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for (route, tool, outcome), number in calls.items():
         by_tool[route, tool][outcome] += number
     keys = sorted({*by_tool, *tools}, key=lambda key: (-by_tool[key].total(), key))
-    total = data.bars.total()
+    total = counted.bars.total()
     for key in keys:
         policy, outcomes = tools.get(key), by_tool[key]
         if policy is None and set(outcomes) <= {"passthrough"}:
@@ -124,7 +123,9 @@ def _rows(
         if key in worst:
             row["worst"] = show_mistake(worst[key])
         if policy is not None and policy.mode.value == _REPORT:
-            seen = data.mistakes.mistakes_of(*key, sum(n for (r, t, _), n in total.items() if (r, t) == key), _REPORT)
+            seen = counted.mistakes.mistakes_of(
+                *key, sum(n for (r, t, _), n in total.items() if (r, t) == key), _REPORT
+            )
             row |= {"would_refuse": seen.would_refuse, "safe_to_enforce": seen.since_refusal >= _SAFE_AFTER}
         yield row
 
@@ -159,7 +160,7 @@ def _percentile(times: list[float], share: float = _P95) -> float | None:
 
 # --- what needs attention ---------------------------------------------------------------------------------------------
 def _needs(shown: Mapping[str, Any]) -> Iterable[dict[str, JsonValue]]:
-    """Yields what an operator should look at now. `page` is the console's page that shows it."""
+    """Yields the matters that need an operator's attention. `page` is the console's page about one."""
     if shown.get("status") == "draining":
         yield {"what": "draining", "text": "the proxy is draining", "page": "#/overview"}
     for mistake in shown.get("config_mistakes", ())[:1]:
@@ -191,11 +192,11 @@ def show_tool(data: ConsoleData, question: PageRequest, tools: Tools) -> Page:
     from proxy.extensions.console.core.improvements import list_improvements
 
     route, _, tool = map(unquote, question.rest.partition("/"))
-    policy = tools.get((route, tool))
-    if policy is None or data.mistakes is None or data.bars is None:
+    policy, counted = tools.get((route, tool)), find_counts(data)
+    if policy is None or counted is None:
         return refuse_question(f"no tool {tool[:128]!r} is served on the route {route[:128]!r}", 404)
-    total = {key[2]: number for key, number in data.bars.total().items() if key[:2] == (route, tool)}
-    seen = data.mistakes.mistakes_of(route, tool, sum(total.values()), policy.mode.value)
+    total = {key[2]: number for key, number in counted.bars.total().items() if key[:2] == (route, tool)}
+    seen = counted.mistakes.mistakes_of(route, tool, sum(total.values()), policy.mode.value)
     with_values = question.role == "operator" and data.values != "off"
     schema = policy.check.root.raw if policy.check is not None else None
     shown = [
@@ -236,9 +237,9 @@ def show_upstreams(
     """Shows every upstream of the config. `connections` are those of its pool: open, idle, and the most. Requests and
     resends count since the start of the process; faults and times cover the last 15 minutes."""
     times, sent, resent = _read_upstream_times(data), metrics.sent.series, metrics.resent.series
-    shown = []
+    shown, counted, breaker_changes = [], find_counts(data), data.changes.list_latest("breaker")
     for name in upstreams:
-        changes = data.changes.breaker_changes(name)
+        changes = [each for each in breaker_changes if each["upstream"] == name]
         row: dict[str, JsonValue] = {
             "upstream": name,
             "address": _show_address(upstreams[name]),
@@ -246,7 +247,7 @@ def show_upstreams(
             "connections": dict(zip(("open", "idle", "most"), connections.get(name, ()), strict=False)),
             "breaker_since": changes[0]["timestamp"] if changes else None,
             "requests": {labels[1]: int(number) for labels, number in sent.items() if labels[0] == name},
-            "faults": dict(data.changes.faults(name, data.wall() - _WINDOW)),
+            "faults": {} if counted is None else dict(counted.count_faults(name, data.wall() - _WINDOW)),
             "resent": sum(int(number) for labels, number in resent.items() if labels[0] == name),
             "p50_ms": _percentile(times[name], _MEDIAN),
             "p95_ms": _percentile(times[name]),
@@ -270,7 +271,7 @@ def _show_address(upstream: UpstreamConfig) -> str:
 def _read_upstream_times(data: ConsoleData) -> Mapping[str, list[float]]:
     """Returns the durations of each upstream in ms, of the kept calls of the last 15 minutes."""
     found: defaultdict[str, list[float]] = defaultdict(list)
-    for figures in map(read_figures, data.recent.select(CallFilter(since=data.wall() - _WINDOW))):
+    for figures in map(read_figures, select_calls(data.recent, CallFilter(since=data.wall() - _WINDOW))):
         if figures.upstream:
             found[figures.upstream].append(figures.upstream_took)
     return found

@@ -1,8 +1,7 @@
-"""Arguments on their way to a model and back: secrets are masked and restored, and what did not fail stays as it was.
-Pure.
+"""Arguments on their way to a model and back: secrets are masked and restored, and places that did not fail stay. Pure.
 
-    hide_secrets(value)          what the prompt holds: the arguments with every secret masked
-    restore_secrets(answer, ...) the answer with the original values wherever it repeats what was shown
+    hide_secrets(value)          the arguments for the prompt, with every secret masked
+    restore_secrets(answer, ...) the answer with the original values wherever it repeats shown ones
     find_changes(before, after)  the places that differ
     find_out_of_scope(...)       those of them that the failure does not name
     keep_in_scope(...)           the answer without those

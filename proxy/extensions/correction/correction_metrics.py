@@ -1,11 +1,11 @@
-"""What the metrics say of corrections: the layers' events, and the questions to the model endpoint."""
+"""The metrics of corrections: the layers' events, and the questions to the model endpoint."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from proxy.config.model import Config
-from proxy.extensions.correction.core.words import Asked, BudgetKind, CorrectionQuestion, Layer
+from proxy.extensions.correction.core.words import BudgetKind, CorrectionQuestion, Layer, QuestionOutcome
 from proxy.extensions.correction.correction_section import find_correction
 from proxy.interfaces import CallRecord, Clock, Observer, Pacing
 from proxy.routing import RouteTable
@@ -32,7 +32,7 @@ QUESTIONS: Final = MetricRow(
     "toolproxy_correction_questions_total", "counter",
     "Questions to the model endpoint ([correction.md](correction.md)).",
     (*_CALL, "layer", "outcome", "independent"),
-    {**_LAYER, "outcome": Label("What came of it; `busy` and `budget`: it was not asked.", tuple(Asked)),
+    {**_LAYER, "outcome": Label("What came of it; `busy` and `budget`: it was not asked.", tuple(QuestionOutcome)),
      "independent": Label("Whether no earlier result of the conversation was known.", ("true", "false"))},
 )  # fmt: skip
 SECONDS: Final = MetricRow(
@@ -73,23 +73,23 @@ class CorrectionMetrics:
         """Does nothing: nothing is queued."""
 
     def finished(self, record: CallRecord) -> None:
-        """Counts what was asked about one finished request."""
+        """Counts the events and questions of one finished request."""
         if not record.call_id:
             return
         route, tool = record.route or OTHER, record.tool if self._knows(record.route, record.tool) else OTHER
         for event in record.events:
             if event.name in EVENTS:
                 self._events[route, tool, event.name] += 1
-        for asked in record.questions:
-            if isinstance(asked, CorrectionQuestion):
-                self._count(asked, route, tool)
+        for question in record.questions:
+            if isinstance(question, CorrectionQuestion):
+                self._count(question, route, tool)
 
-    def _count(self, asked: CorrectionQuestion, route: str, tool: str) -> None:
-        self._questions[route, tool, asked.layer, asked.outcome, str(asked.independent).lower()] += 1
-        if asked.seconds:  # 0 where the endpoint was not asked
-            self._asking.observe(asked.seconds, (asked.layer,))
-        for kind, count in (("prompt", asked.prompt_tokens), ("completion", asked.completion_tokens)):
+    def _count(self, question: CorrectionQuestion, route: str, tool: str) -> None:
+        self._questions[route, tool, question.layer, question.outcome, str(question.independent).lower()] += 1
+        if question.seconds:  # 0 where the endpoint was not asked
+            self._asking.observe(question.seconds, (question.layer,))
+        for kind, count in (("prompt", question.prompt_tokens), ("completion", question.completion_tokens)):
             if count:
-                self._tokens[route, tool, asked.layer, kind] += count
-        if asked.budget is not None:
-            self._budgets[route, tool, asked.budget] += 1
+                self._tokens[route, tool, question.layer, kind] += count
+        if question.budget is not None:
+            self._budgets[route, tool, question.budget] += 1

@@ -42,7 +42,7 @@ def _convert(value: Written, fields: Mapping[str, Any]) -> dict[str, Any]:
 
 # --- the policy key ---------------------------------------------------------------------------------------------------
 def read_correction_policy(value: Written) -> CorrectionPolicy | None:
-    """Reads which corrections a tool's calls may get; None where it says what holds anyway."""
+    """Reads which corrections a tool's calls may get; None where they are the default."""
     fields = {
         "validation_feedback": read_switch,
         "semantic_retry": read_switch,
@@ -173,15 +173,15 @@ def _read_prompts(context: Context, files: Files, written: Written) -> dict[Laye
 
 
 def _check_prompt(context: Context, at: Pointer, text: str, layer: Layer) -> None:
-    held = find_placeholders(text)
-    for name in sorted(held - PLACEHOLDERS.keys()):
+    placeholders = find_placeholders(text)
+    for name in sorted(placeholders - PLACEHOLDERS.keys()):
         hint = suggest_word(name, tuple(PLACEHOLDERS)) or f"known: {join_words(tuple(PLACEHOLDERS))}"
         context.mistake(at, f"the prompt holds {{{{{name[:60]}}}}}, which nothing fills in", hint)
-    for name in sorted(NEEDED[layer] - held):
+    for name in sorted(NEEDED[layer] - placeholders):
         context.mistake(at, f"the prompt has no {{{{{name}}}}}", f"add it: {PLACEHOLDERS[name]}")
 
 
 def find_correction(config: Config) -> CorrectionSettings | None:
-    """What a config says of the model endpoint; None where it has none."""
+    """The model endpoint of a config; None where it has none."""
     found: CorrectionSettings | None = config.sections.get(_SECTION)
     return found

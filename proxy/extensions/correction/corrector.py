@@ -32,8 +32,8 @@ from proxy.core.tool_errors.backoff import compute_pause
 from proxy.extensions.correction import changes, questions, verdicts
 from proxy.extensions.correction.core.correction_policy import Scope, find_policy
 from proxy.extensions.correction.core.settings import CorrectionSettings
-from proxy.extensions.correction.core.words import Asked, BudgetKind, CorrectionQuestion, Layer
-from proxy.extensions.correction.endpoint import Answered, Budgets, Endpoint
+from proxy.extensions.correction.core.words import BudgetKind, CorrectionQuestion, Layer, QuestionOutcome
+from proxy.extensions.correction.endpoint import Budgets, Endpoint, EndpointAnswer
 from proxy.extensions.correction.failing_job import find_failing_elsewhere
 from proxy.extensions.correction.questions import find_forms
 from proxy.extensions.correction.record import CorrectionRecorder, DebugLog
@@ -46,14 +46,14 @@ from proxy.interfaces import CallRoute, Services, Stumble, TryCall
 _ESCAPED: Final = 6
 # The most places outside the scope that a note to the model names.
 _NAMED: Final = 5
-# After these outcomes the next layer is asked; after all others none is.
-_NEXT_LAYER: Final = frozenset({Asked.CANNOT_FIX, Asked.UNUSABLE, Asked.OUT_OF_SCOPE})
+# Only after these outcomes the next layer is asked.
+_NEXT_LAYER: Final = frozenset({QuestionOutcome.CANNOT_FIX, QuestionOutcome.UNUSABLE, QuestionOutcome.OUT_OF_SCOPE})
 
 
 @dataclass(slots=True)
 class _Run:
     """The state of one correction. `call` and `failure` are the latest; `due` is its deadline on the monotonic clock;
-    `note` tells the model what was wrong with its last answer."""
+    `note` tells the model the mistake in its last answer."""
 
     call: ToolCall
     failure: Failure
@@ -143,7 +143,7 @@ class ModelCorrector:
         return reply
 
     async def correct(self, stumble: Stumble, try_call: TryCall) -> Delivered | Failure | None:
-        """The result of a corrected call; None where there is none and the first failure stands."""
+        """The result of a corrected call; None where the first failure stands."""
         run: _Run | None = None
         policy = find_policy(stumble.policy)
         for _ in range(self._settings.max_corrections):
@@ -182,8 +182,8 @@ class ModelCorrector:
                 found = await self._ask(run, layer)
                 if isinstance(found, ToolCall):
                     return found
-                if found is Asked.OUT_OF_SCOPE:
-                    continue  # once more: the note says what was wrong with it
+                if found is QuestionOutcome.OUT_OF_SCOPE:
+                    continue  # once more: the note names the mistake
                 if found not in _NEXT_LAYER:
                     return None
                 run.exhausted.add(layer)
@@ -196,65 +196,70 @@ class ModelCorrector:
         return readable and again and asks(layer, run.failure, policy, run.independent)
 
     # --- one question -------------------------------------------------------------------------------------------------
-    async def _ask(self, run: _Run, layer: Layer) -> ToolCall | Asked:
+    async def _ask(self, run: _Run, layer: Layer) -> ToolCall | QuestionOutcome:
         if self._services.clock.now() >= run.due:
-            return Asked.TIMEOUT
+            return QuestionOutcome.TIMEOUT
         if run.size > _ESCAPED * questions.LONGEST_ARGUMENTS:
-            return Asked.TOO_LONG
+            return QuestionOutcome.TOO_LONG
         shown = questions.write_json(run.show_arguments())
         if len(shown) > questions.LONGEST_ARGUMENTS:
-            return Asked.TOO_LONG
+            return QuestionOutcome.TOO_LONG
         if not await self._endpoint.enter(run.due - self._services.clock.now()):
-            return self._skip(run, layer, Asked.BUSY)
+            return self._skip(run, layer, QuestionOutcome.BUSY)
         try:
             spent = await self._budgets.take(run.call.conversation, len(run.stumble.record.questions))
             if spent is not None:
-                return self._skip(run, layer, Asked.BUDGET, spent)
+                return self._skip(run, layer, QuestionOutcome.BUDGET, spent)
             run.recorder.note_start(layer, run.call, run.failure, run.independent)
             return await self._read_answer(run, layer, self._write_question(run, layer, shown))
         finally:
             self._endpoint.leave()
 
-    def _skip(self, run: _Run, layer: Layer, why: Asked, spent: BudgetKind | None = None) -> Asked:
+    def _skip(self, run: _Run, layer: Layer, why: QuestionOutcome, spent: BudgetKind | None = None) -> QuestionOutcome:
         run.recorder.note_skipped(CorrectionQuestion(layer, why, 0.0, run.independent, spent))
         return why
 
     def _write_question(self, run: _Run, layer: Layer, shown: str) -> list[dict[str, str]]:
-        told = {
+        values = {
             "arguments": shown,
             "attempt": str(len(run.stumble.record.questions) + 1),
             "query": questions.describe_wish(run.query),
             "trajectory": run.trajectory.write_json() if run.trajectory.steps else "none",
         }
         prompt = self._settings.prompts.get(layer) or questions.load_prompt(layer)
-        return questions.write_messages(prompt, run.call, run.failure, run.stumble.policy, told, run.note)
+        return questions.write_messages(prompt, run.call, run.failure, run.stumble.policy, values, run.note)
 
-    async def _read_answer(self, run: _Run, layer: Layer, asked: list[dict[str, str]]) -> ToolCall | Asked:
+    async def _read_answer(self, run: _Run, layer: Layer, messages: list[dict[str, str]]) -> ToolCall | QuestionOutcome:
         now = self._services.clock.now
         started = now()
         forms = find_forms(layer, run.stumble.policy)
-        answer = await self._endpoint.ask(asked, forms, min(run.due - started, self._settings.timeout))
+        answer = await self._endpoint.ask(messages, forms, min(run.due - started, self._settings.timeout))
         seconds, body = now() - started, answer.body
         verdict = verdicts.read_verdict(body, layer) if isinstance(body, bytes) else None
         usage = verdicts.read_usage(body) if isinstance(body, bytes) else Usage()
         await self._budgets.spend_tokens(usage.prompt + usage.completion)
-        meant: ToolCall | Asked
+        proposal: ToolCall | QuestionOutcome
         if isinstance(verdict, ModelVerdict):
-            meant = await self._apply_verdict(run, layer, verdict)
+            proposal = await self._apply_verdict(run, layer, verdict)
         else:
-            meant = body if isinstance(body, Asked) else Asked.UNUSABLE
-        outcome = Asked.DELIVERED if isinstance(meant, ToolCall) else meant
+            proposal = body if isinstance(body, QuestionOutcome) else QuestionOutcome.UNUSABLE
+        outcome = QuestionOutcome.DELIVERED if isinstance(proposal, ToolCall) else proposal
         question = CorrectionQuestion(
             layer, outcome, seconds, run.independent, None, usage.prompt, usage.completion, answer.format, started
         )  # fmt: skip
         read = verdict if isinstance(verdict, ModelVerdict) else None
-        run.recorder.note_answer(run.call, question, read, _count_changes(meant, layer))
+        run.recorder.note_answer(run.call, question, read, _count_changes(proposal, layer))
         if self._debug is not None:
-            await self._debug.add(self._make_entry(run, question, asked, answer, verdict))
-        return meant
+            await self._debug.add(self._make_entry(run, question, messages, answer, verdict))
+        return proposal
 
     def _make_entry(
-        self, run: _Run, question: CorrectionQuestion, asked: list[dict[str, str]], answer: Answered, verdict: object
+        self,
+        run: _Run,
+        question: CorrectionQuestion,
+        messages: list[dict[str, str]],
+        answer: EndpointAnswer,
+        verdict: object,
     ) -> dict[str, JsonValue]:
         return {
             "at": round(self._services.clock.wall(), 3),
@@ -263,7 +268,7 @@ class ModelCorrector:
             "tool": run.call.tool,
             "call_id": run.call.call_id,
             "model": self._settings.model,
-            "messages": [dict(message) for message in asked],
+            "messages": [dict(message) for message in messages],
             "format": answer.format.value,
             "answer": mask_credentials(answer.body.decode("utf-8", "replace"))
             if isinstance(answer.body, bytes)
@@ -274,8 +279,8 @@ class ModelCorrector:
             "milliseconds": round(question.seconds * 1000),
         }
 
-    # --- what a verdict leads to --------------------------------------------------------------------------------------
-    async def _apply_verdict(self, run: _Run, layer: Layer, verdict: ModelVerdict) -> ToolCall | Asked:
+    # --- from a verdict to a call -------------------------------------------------------------------------------------
+    async def _apply_verdict(self, run: _Run, layer: Layer, verdict: ModelVerdict) -> ToolCall | QuestionOutcome:
         match verdict.action:
             case Action.CHANGE:
                 return await self._change_arguments(run, layer, verdict)
@@ -284,12 +289,12 @@ class ModelCorrector:
             case Action.BACK_OFF:
                 return await self._repeat_call(run, wait=True)
             case Action.STOP:
-                return Asked.CANNOT_FIX
+                return QuestionOutcome.CANNOT_FIX
 
-    async def _change_arguments(self, run: _Run, layer: Layer, verdict: ModelVerdict) -> ToolCall | Asked:
+    async def _change_arguments(self, run: _Run, layer: Layer, verdict: ModelVerdict) -> ToolCall | QuestionOutcome:
         shown, before = run.show_arguments(), run.arguments
-        wanted = verdict.whole if verdict.whole is not None else changes.lay_over(shown, verdict.changes)
-        after = changes.restore_secrets(wanted, shown, before)
+        proposed = verdict.whole if verdict.whole is not None else changes.lay_over(shown, verdict.changes)
+        after = changes.restore_secrets(proposed, shown, before)
         paths, run.note = changes.find_changes(before, after), ""
         if not paths:
             return await self._repeat_call(run, wait=False)
@@ -300,32 +305,32 @@ class ModelCorrector:
                 after = changes.keep_in_scope(before, after, failing)
                 paths = changes.find_changes(before, after)
         if not paths:
-            return Asked.OUT_OF_SCOPE
+            return QuestionOutcome.OUT_OF_SCOPE
         if any(changes.holds_mask(after, path) for path in paths):
-            return Asked.UNUSABLE
+            return QuestionOutcome.UNUSABLE
         document = run.call.arguments
         repairs = document.repairs if isinstance(document, Document) else ()
         made = tuple(Repair(layer.value, path) for path in paths)
         return replace(run.call, arguments=Document(dumps(after), after, (*repairs, *made)), raw=b"")
 
-    async def _repeat_call(self, run: _Run, *, wait: bool) -> ToolCall | Asked:
+    async def _repeat_call(self, run: _Run, *, wait: bool) -> ToolCall | QuestionOutcome:
         """The same call once more, where the rules of resends allow it."""
         record, policy, services = run.stumble.record, run.stumble.policy, self._services
         upstream = services.upstreams.get(record.upstream)
         if not may_go_again(run.failure, policy, len(record.resends)) or upstream is None:
-            return Asked.CANNOT_FIX
+            return QuestionOutcome.CANNOT_FIX
         if not upstream.grants_resend():
-            return Asked.CANNOT_FIX
+            return QuestionOutcome.CANNOT_FIX
         if wait:
             await services.pacing.sleep(compute_pause(policy.resend, 0, services.pacing.chance()))
         return run.call
 
 
-def _count_changes(meant: ToolCall | Asked, layer: Layer) -> int:
+def _count_changes(proposal: ToolCall | QuestionOutcome, layer: Layer) -> int:
     """How many places a proposal changes."""
-    if isinstance(meant, Asked) or not isinstance(meant.arguments, Document):
+    if isinstance(proposal, QuestionOutcome) or not isinstance(proposal.arguments, Document):
         return 0
-    return sum(repair.rule == layer.value for repair in meant.arguments.repairs)
+    return sum(repair.rule == layer.value for repair in proposal.arguments.repairs)
 
 
 def _name_beyond(places: list[str]) -> str:

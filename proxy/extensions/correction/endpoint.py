@@ -2,7 +2,7 @@
 
 The endpoint is an upstream like any other: its entry in the config has its address, TLS and headers, the API key among
 them. The server passes in the function that sends to it (`Exchange`). A redirect, an error status and an endless answer
-count as no answer; nobody waits longer than `timeout`.
+count as no answer; a question ends after `timeout`.
 
 Questions wait for one of `concurrency` places. Each asks for the best form of answer that the endpoint is not known to
 refuse. An endpoint that answers 4xx or 501 and names the form in its text is asked once more with the next form, and is
@@ -28,7 +28,7 @@ from proxy.core.json.jsontext import dumps
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Conversation, Headers, JsonValue, Rung, UpstreamFault, UpstreamReply
 from proxy.extensions.correction.core.settings import CorrectionBudget, CorrectionSettings
-from proxy.extensions.correction.core.words import AnswerFormat, Asked, BudgetKind
+from proxy.extensions.correction.core.words import AnswerFormat, BudgetKind, QuestionOutcome
 from proxy.extensions.correction.questions import NO_FORM, Form
 from proxy.interfaces import Services, UpstreamRequest
 
@@ -56,10 +56,10 @@ _MOST_REFUSED: Final = 1000
 
 
 @value_class
-class Answered:
+class EndpointAnswer:
     """The result of one question: the body of the answer or the outcome without one, and the form asked for."""
 
-    body: bytes | Asked = field(repr=False)
+    body: bytes | QuestionOutcome = field(repr=False)
     format: AnswerFormat
 
 
@@ -87,21 +87,21 @@ class Endpoint:
         """Gives a place back."""
         self._places.release()
 
-    async def ask(self, messages: Sequence[Mapping[str, str]], forms: Iterable[Form], seconds: float) -> Answered:
+    async def ask(self, messages: Sequence[Mapping[str, str]], forms: Iterable[Form], seconds: float) -> EndpointAnswer:
         """The endpoint's answer in the first of `forms` that it accepts, within `seconds` in all."""
-        format_asked = AnswerFormat.TEXT
+        format_ = AnswerFormat.TEXT
         try:
             async with asyncio.timeout(seconds):
                 for form in self._select_forms(forms):
-                    format_asked = form.kind
+                    format_ = form.kind
                     reply = await self._send(messages, form, seconds)
                     if not _refuses_form(reply, form):
-                        return Answered(self._read(reply), form.kind)
+                        return EndpointAnswer(self._read(reply), form.kind)
                     if len(self._refused) < _MOST_REFUSED:
                         self._refused.add(form.key)
         except TimeoutError:
-            return Answered(Asked.TIMEOUT, format_asked)
-        return Answered(Asked.ENDPOINT, format_asked)
+            return EndpointAnswer(QuestionOutcome.TIMEOUT, format_)
+        return EndpointAnswer(QuestionOutcome.ENDPOINT, format_)
 
     def _select_forms(self, forms: Iterable[Form]) -> list[Form]:
         """The forms to ask for: none where the operator's own `response_format` stands in the config."""
@@ -118,11 +118,11 @@ class Endpoint:
         request = UpstreamRequest(settings.upstream, "POST", settings.path, self._headers, body, seconds)
         return await self._exchange(request, settings.max_answer)
 
-    def _read(self, reply: UpstreamReply | UpstreamFault) -> bytes | Asked:
+    def _read(self, reply: UpstreamReply | UpstreamFault) -> bytes | QuestionOutcome:
         if isinstance(reply, UpstreamFault):
             if reply.token == _TOO_LARGE:
-                return Asked.TOO_LONG
-            return Asked.TIMEOUT if reply.token.endswith("timeout") else Asked.ENDPOINT
+                return QuestionOutcome.TOO_LONG
+            return QuestionOutcome.TIMEOUT if reply.token.endswith("timeout") else QuestionOutcome.ENDPOINT
         return _decode_body(reply, self._settings.max_answer)
 
 
@@ -149,14 +149,14 @@ def make_request(
     return {key: value for key, value in body.items() if value is not None}
 
 
-def _decode_body(reply: UpstreamReply, most: int) -> bytes | Asked:
+def _decode_body(reply: UpstreamReply, most: int) -> bytes | QuestionOutcome:
     if reply.status != 200 or not isinstance(reply.body, bytes):
-        return Asked.ENDPOINT
+        return QuestionOutcome.ENDPOINT
     coding = _find_header(reply.headers, "content-encoding")
     if not is_coded(coding):
         return reply.body
     decoded = decode(reply.body, coding, most)
-    return Asked.UNUSABLE if isinstance(decoded, Undecodable) else decoded
+    return QuestionOutcome.UNUSABLE if isinstance(decoded, Undecodable) else decoded
 
 
 def _find_header(headers: Headers, name: str) -> str:
@@ -179,18 +179,18 @@ class Budgets:
         self._warned: dict[BudgetKind, int] = {}
         self._rest: tuple[int, int] = (0, 0)  # an hour, and its tokens below a full thousand
 
-    async def take(self, conversation: Conversation, asked: int) -> BudgetKind | None:
+    async def take(self, conversation: Conversation, count: int) -> BudgetKind | None:
         """Takes one question from every budget, and gives None; where a budget is used up, takes from none and gives
-        that one. `asked`: the questions asked about this call so far."""
-        spent = await self._find_spent(conversation, asked)
+        that one. `count`: the number of questions about this call so far."""
+        spent = await self._find_spent(conversation, count)
         if spent is not None and self._warned.get(spent) != self._count_hours():
             self._warned[spent] = self._count_hours()
             self._warn(spent)
         return spent
 
-    async def _find_spent(self, conversation: Conversation, asked: int) -> BudgetKind | None:
+    async def _find_spent(self, conversation: Conversation, count: int) -> BudgetKind | None:
         budget, store = self._budget, self._services.store
-        if asked >= budget.per_call:
+        if count >= budget.per_call:
             return BudgetKind.PER_CALL
         if budget.tokens_per_hour is not None and await self._count_tokens() >= budget.tokens_per_hour:
             return BudgetKind.TOKENS_PER_HOUR

@@ -104,8 +104,8 @@ class EvaluationTools(ThreadingHTTPServer):
         if step:
             return 200, case.steps[int(step)]["result"]
         if case.error is not None and not case.is_right(arguments):
-            told = {key: case.error[key] for key in ("code", "category", "message") if key in case.error}
-            error = {**told, "retryable": True, "details": case.error.get("details", {})}
+            named = {key: case.error[key] for key in ("code", "category", "message") if key in case.error}
+            error = {**named, "retryable": True, "details": case.error.get("details", {})}
             return int(case.error.get("status", 400)), {"success": False, "error": error}
         self.received.setdefault(name, []).append(arguments)
         return 200, {"success": True, "data": {}}

@@ -39,17 +39,17 @@ def find_failing(payload: bytes, shared: bytes) -> bytes:
     value = parse(text, TRUSTED)
     if policy.check is None or isinstance(value, JsonProblem):
         raise ValueError("arguments that were judged")
-    violations = [read_violation(entry, lambda: value) for entry in head["told"]]
+    violations = [read_violation(entry, lambda: value) for entry in head["violations"]]
     with share_work(find_budget(value)):
         return dumps([list(place) for place in list_failing_places(policy.check, value, violations)])
 
 
 def write_failing_job(text: bytes, value: JsonValue, violations: Sequence[Violation]) -> bytes:
-    """What `find_failing` takes: the arguments, and what was found wrong with them before."""
-    return join_frame({"told": [describe_violation(violation, value) for violation in violations]}, text)
+    """The payload of `find_failing`: the arguments and their violations."""
+    return join_frame({"violations": [describe_violation(violation, value) for violation in violations]}, text)
 
 
 def read_failing(result: bytes) -> list[tuple[str, ...]]:
     """The places that `find_failing` names."""
-    told: Any = parse(result, TRUSTED)
-    return [tuple(place) for place in told]
+    places: Any = parse(result, TRUSTED)
+    return [tuple(place) for place in places]

@@ -1,4 +1,4 @@
-"""What the model endpoint is asked: the messages of a question, and the form of its answer.
+"""The questions to the model endpoint: the messages of one, and the form of its answer.
 
 The messages are a bundled prompt with its placeholders filled in. A prompt is a text file: the system message stands
 above a line `---`, the user message below it; `{{name}}` is a placeholder (`core/contract/correction.py` lists the
@@ -46,9 +46,9 @@ def load_prompt(layer: Layer) -> str:
 
 
 def write_messages(
-    prompt: str, call: ToolCall, failure: Failure, policy: ToolPolicy, told: Mapping[str, str], note: str = ""
+    prompt: str, call: ToolCall, failure: Failure, policy: ToolPolicy, own_values: Mapping[str, str], note: str = ""
 ) -> list[dict[str, str]]:
-    """The chat messages that ask about a failed call. `told` holds the placeholders that the failure does not fill: the
+    """The chat messages that ask about a failed call. `own_values` fill the placeholders that the failure does not: the
     arguments without secrets, the attempt, the query and the trajectory. `note` is appended to the error."""
     result = ToolResult(call, failure, limits=policy.feedback)
     values = {
@@ -60,7 +60,7 @@ def write_messages(
         "code": failure.code.name,
         "category": failure.code.category.value,
         "details": dumps({key: mask_credentials(text) for key, text in failure.details.items()}).decode(),
-        **told,
+        **own_values,
     }
     return make_messages(prompt, {name: replace_surrogates(text) for name, text in values.items()})
 
@@ -89,7 +89,7 @@ _NAME: Final = "correction"
 
 @value_class
 class Form:
-    """One value of `response_format`, and what it is called in logs."""
+    """One value of `response_format`, and its name in logs."""
 
     kind: AnswerFormat
     value: JsonValue = field(repr=False)
@@ -115,9 +115,9 @@ def find_forms(layer: Layer, policy: ToolPolicy) -> Iterator[Form]:
 
 def _make_schema_form(schema: dict[str, JsonValue]) -> Form:
     strict = is_strict(schema)
-    told = {"name": _NAME, "schema": schema, "strict": strict}
+    json_schema = {"name": _NAME, "schema": schema, "strict": strict}
     return Form(
-        AnswerFormat.STRICT if strict else AnswerFormat.SCHEMA, {"type": "json_schema", "json_schema": told}
+        AnswerFormat.STRICT if strict else AnswerFormat.SCHEMA, {"type": "json_schema", "json_schema": json_schema}
     )  # fmt: skip
 
 

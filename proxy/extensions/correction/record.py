@@ -1,5 +1,5 @@
-"""What is written down of a correction: span events and questions in the call's record, and whole prompts and answers
-in a file for inspection.
+"""Records corrections: span events and questions in the call's record, whole prompts and answers in a file for
+inspection.
 
 `CorrectionRecorder` writes the seeds' span events and a `CorrectionQuestion` for each question. They hold no value:
 
@@ -27,7 +27,7 @@ from typing import Final
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import Failure, JsonValue, ToolCall
 from proxy.extensions.correction.core.settings import DebugStore
-from proxy.extensions.correction.core.words import Asked, CorrectionQuestion, Layer
+from proxy.extensions.correction.core.words import CorrectionQuestion, Layer, QuestionOutcome
 from proxy.extensions.correction.rules import find_status, is_type_error
 from proxy.extensions.correction.verdicts import ModelVerdict
 from proxy.interfaces import CallRecord, Event
@@ -64,9 +64,9 @@ class CorrectionRecorder:
     def note_answer(
         self, call: ToolCall, question: CorrectionQuestion, verdict: ModelVerdict | None, parameters: int
     ) -> None:
-        """Records the answer to a question, or that there is none. `parameters`: how many would change."""
+        """Records the answer to a question, or its absence. `parameters`: how many would change."""
         self.note_skipped(question)
-        proposed = question.outcome is Asked.DELIVERED
+        proposed = question.outcome is QuestionOutcome.DELIVERED
         if question.layer is Layer.SEMANTIC_RETRY:
             self._add_event(
                 "contextual_re_resolution.complete", question.layer, call,
@@ -87,21 +87,21 @@ class CorrectionRecorder:
         """Records the outcome of the last question: its proposed call has run."""
         last = self._questions[-1]
         if not delivered:
-            self._questions[-1] = replace(last, outcome=Asked.REFUSED)
+            self._questions[-1] = replace(last, outcome=QuestionOutcome.REFUSED)
             self._record.questions = tuple(self._questions)
         if last.layer is Layer.VALIDATION_FEEDBACK:
             if delivered:
                 self._add_event("validation_feedback_success", last.layer, call)
             else:
-                self._note_failure(call, Asked.REFUSED)
+                self._note_failure(call, QuestionOutcome.REFUSED)
 
-    def _note_failure(self, call: ToolCall, why: Asked) -> None:
+    def _note_failure(self, call: ToolCall, why: QuestionOutcome) -> None:
         self._add_event("validation_feedback_failed", Layer.VALIDATION_FEEDBACK, call, reason=why.value)
 
     def _add_event(self, name: str, layer: Layer, call: ToolCall, ahead: int = 0, **more: str | int | bool) -> None:
         number = self.count(layer) + ahead
-        told = {"capability": call.tool, "step_id": call.call_id, "retry_number": number, **more}
-        self._record.events = (*self._record.events, Event(name, self._now(), told))
+        attributes = {"capability": call.tool, "step_id": call.call_id, "retry_number": number, **more}
+        self._record.events = (*self._record.events, Event(name, self._now(), attributes))
 
 
 # The file is only appended to, never opened through a symbolic link, and not inherited by child processes.

@@ -1,7 +1,7 @@
-"""When a layer is asked, and what its verdict leads to: the seeds' decision tables, as data. Pure.
+"""When a layer is asked, and which action its verdict leads to: the seeds' decision tables, as data. Pure.
 
     ACTIVATION   HTTP status -> whether other arguments can help (GoMind, "When Semantic Retry Activates")
-    MATRIX       (should_retry, changes, is_transient_error) -> what to do ("Decision Matrix")
+    MATRIX       (should_retry, changes, is_transient_error) -> an action ("Decision Matrix")
 
 The seeds call a tool a second time even where the first call may have run; the proxy does not (contract section 7). A
 model is asked about a 503 for idempotent tools alone, and the same payload is sent again only where the rules of
@@ -49,7 +49,7 @@ ACTIVATION: Final[Mapping[int, Why]] = {
 
 
 class Action(StrEnum):
-    """What a verdict leads to."""
+    """The action that a verdict leads to."""
 
     CHANGE = "change"  # call with the changed arguments
     AGAIN = "again"  # call with the same arguments at once
@@ -124,8 +124,8 @@ def may_have_run(failure: Failure) -> bool:
 
 
 def may_go_again(failure: Failure, policy: ToolPolicy, resent: int) -> bool:
-    """Whether a model may ask to send the same payload once more: where resends are left. Unless the tool said
-    `retryable: false`, the proxy has used its resends already."""
+    """Whether a model may ask to send the same payload once more: where resends are left. The proxy has used them up
+    already, except after `retryable: false`."""
     return is_tools(failure) and policy.resend.idempotent and policy.resend.max_resends > resent
 
 

@@ -1,4 +1,4 @@
-"""What is remembered of a conversation for layer 4: what the user wants, and the results of its last delivered calls.
+"""The memory of a conversation for layer 4: the user's wish, and the results of its last delivered calls.
 
 It is kept only where a tool's policy says `trajectory: on`, and in this process alone, because no argument value may go
 to a shared store. It holds no secrets, is cut, expires, and is kept for a bounded number of conversations. Several
@@ -14,8 +14,7 @@ from typing import Final
 
 from proxy.core.display.graphemes import cut, replace_surrogates
 from proxy.core.display.secrets import mask_credentials
-from proxy.core.json.contentcoding import Undecodable, decode, is_coded
-from proxy.core.json.eventtext import read_events
+from proxy.core.json.contentcoding import Undecodable, decode, is_coded, read_events
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import (
@@ -46,7 +45,7 @@ class TrajectoryStep:
 
 @value_class
 class Trajectory:
-    """What is known of a conversation, oldest step first. `query` is '' where the user's request is unknown."""
+    """The remembered steps of a conversation, the oldest first. `query` is '' where the user's request is unknown."""
 
     query: str = ""
     steps: tuple[TrajectoryStep, ...] = ()
@@ -69,7 +68,7 @@ class Trajectories:
         self._kept: OrderedDict[str, tuple[Trajectory, float]] = OrderedDict()
 
     def find(self, conversation: Conversation) -> Trajectory:
-        """What is known of a conversation."""
+        """The trajectory of a conversation."""
         if conversation.rung is Rung.ADDRESS:
             return _NOTHING
         kept, expires = self._kept.get(conversation.key, (_NOTHING, 0.0))

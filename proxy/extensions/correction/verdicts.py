@@ -1,8 +1,8 @@
-"""Reads an endpoint's answer into a verdict. Pure and bounded; it never raises, whatever comes.
+"""Reads an endpoint's answer into a verdict. Pure and bounded; it never raises.
 
     read_content(body)   an OpenAI chat completion -> the text of its one choice
     find_object(text)    the one JSON object in it: bare, in a Markdown fence, or inside prose
-    make_verdict(object) what it says, in either of the seeds' shapes
+    make_verdict(object) its verdict, in either of the seeds' shapes
 
 An unclear answer is not a verdict: several different objects, a cut-off answer, a shape of neither seed. The caller
 then keeps the failure it had.
@@ -35,8 +35,7 @@ class Unusable(StrEnum):
 
 @value_class
 class ModelVerdict:
-    """A model's verdict: `whole` holds all arguments, or `changes` holds those to change; both are None where it gives
-    none.
+    """A model's verdict: all arguments (`whole`), those to change (`changes`), or neither.
 
     The model's `analysis` may quote arguments, so it stays in the debug log.
     """
@@ -48,7 +47,7 @@ class ModelVerdict:
 
     @property
     def action(self) -> Action:
-        """What to do about it, by MATRIX."""
+        """The action for it, by MATRIX."""
         has_changes = self.whole is not None or bool(self.changes)
         return MATRIX[self.should_retry, has_changes, self.transient]
 
@@ -89,12 +88,12 @@ class Usage:
 def read_usage(body: bytes) -> Usage:
     """The `usage` of a chat completion."""
     completion = parse(body)
-    told = completion.get("usage") if isinstance(completion, dict) else None
-    return Usage(_count(told, "prompt_tokens"), _count(told, "completion_tokens"))
+    usage = completion.get("usage") if isinstance(completion, dict) else None
+    return Usage(_count(usage, "prompt_tokens"), _count(usage, "completion_tokens"))
 
 
-def _count(told: JsonValue, key: str) -> int:
-    value = told.get(key) if isinstance(told, dict) else None
+def _count(usage: JsonValue, key: str) -> int:
+    value = usage.get(key) if isinstance(usage, dict) else None
     if not isinstance(value, int) or isinstance(value, bool):
         return 0
     return min(max(value, 0), _MOST_TOKENS)
@@ -125,8 +124,8 @@ def find_object(text: str) -> dict[str, JsonValue] | Unusable:
     text = text[:_SEARCHED]
     for candidates in (_find_fenced(text), _find_in_prose(text)):
         found = _parse_distinct(candidates)
-        told = [item for item in found if not _VERDICT_KEYS.isdisjoint(item)]
-        best = told or found
+        with_keys = [item for item in found if not _VERDICT_KEYS.isdisjoint(item)]
+        best = with_keys or found
         if len(best) == 1:
             return best[0]
         if best:
@@ -185,22 +184,22 @@ _SAYS: Final = ("can_fix", "should_retry")
 _VERDICT_KEYS: Final = frozenset({_WHOLE_KEY, *_CHANGES_KEYS, *_SAYS})
 
 
-def make_verdict(told: Mapping[str, JsonValue], layer: Layer) -> ModelVerdict | Unusable:
+def make_verdict(answer: Mapping[str, JsonValue], layer: Layer) -> ModelVerdict | Unusable:
     """The verdict in an object. Layer 3 also accepts bare arguments, which the seed's own prompt asks for."""
-    if _VERDICT_KEYS.isdisjoint(told):
+    if _VERDICT_KEYS.isdisjoint(answer):
         bare = layer is Layer.VALIDATION_FEEDBACK
-        return ModelVerdict(should_retry=True, whole=dict(told)) if bare else Unusable.SHAPE
-    said = [told[key] for key in _SAYS if key in told]
-    transient = told.get("is_transient_error", False)
-    given = {key: told[key] for key in (_WHOLE_KEY, *_CHANGES_KEYS) if told.get(key) is not None}
-    if not all(isinstance(item, bool) for item in (*said, transient)) or len(set(said)) > 1:
+        return ModelVerdict(should_retry=True, whole=dict(answer)) if bare else Unusable.SHAPE
+    wishes = [answer[key] for key in _SAYS if key in answer]
+    transient = answer.get("is_transient_error", False)
+    given = {key: answer[key] for key in (_WHOLE_KEY, *_CHANGES_KEYS) if answer.get(key) is not None}
+    if not all(isinstance(item, bool) for item in (*wishes, transient)) or len(set(wishes)) > 1:
         return Unusable.SHAPE
     if not all(isinstance(item, dict) for item in given.values()):
         return Unusable.SHAPE
     if len(given) > 1:
         return Unusable.AMBIGUOUS
     changes = next((given[key] for key in _CHANGES_KEYS if key in given), None)
-    return ModelVerdict(all(said), transient, given.get(_WHOLE_KEY), changes)
+    return ModelVerdict(all(wishes), transient, given.get(_WHOLE_KEY), changes)
 
 
 def read_verdict(body: bytes, layer: Layer) -> ModelVerdict | Unusable:
@@ -208,5 +207,5 @@ def read_verdict(body: bytes, layer: Layer) -> ModelVerdict | Unusable:
     content = read_content(body)
     if isinstance(content, Unusable):
         return content
-    told = find_object(content)
-    return told if isinstance(told, Unusable) else make_verdict(told, layer)
+    answer = find_object(content)
+    return answer if isinstance(answer, Unusable) else make_verdict(answer, layer)

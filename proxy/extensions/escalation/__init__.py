@@ -1,5 +1,5 @@
-"""Somebody to escalate to: `on_escalation` names a webhook, which is told of each escalation.
+"""`on_escalation` names a webhook, which receives a notice of each escalation.
 
-`delivery.py` writes, signs and delivers notices, `escalations.py` puts what tells of them among the services of calls,
+`delivery.py` writes, signs and delivers notices, `escalations.py` hooks that into the services of calls,
 `escalation_section.py` reads the keys.
 """

@@ -1,15 +1,14 @@
 """Each escalation goes to a webhook, signed, without any call waiting for it.
 
-    make_notice    what a human is told: what the model is told, in parts (Acode FR-041..FR-044), as one JSON value
-    Delivery       a bounded queue, posted by one task, in order, and tried again
+    make_notice    the notice for a human: the model's answer in parts (Acode FR-041..FR-044), as one JSON value
+    Delivery       a bounded queue, which one task posts in order, with retries
     sign_headers   the signature by which the receiver knows who sent it (https://www.standardwebhooks.com)
 
-A call that escalates only puts its notice into the queue. A notice is delivered or said to be lost: where the queue is
-full, where the process ends before it was taken, and where the config no longer names a webhook. Where the config names
-another one, what waits goes there (`aim`).
-A post is tried again after 1, 5, 30 and 120 seconds unless the receiver took it (2xx) or does not want it (4xx other
-than 408, 425 and 429); each try is signed anew under the same `webhook-id`, so that a receiver can tell it is the same.
-How a post is made comes from outside (`Post`): `proxy/extensions/outgoing/outgoing_client.py` makes it.
+A call that escalates only puts its notice into the queue. A notice that is not delivered is logged as lost: the queue
+is full, the process ends, or the config no longer names a webhook. Where the config names another webhook, queued
+notices go there (`aim`). A post is tried again after 1, 5, 30 and 120 seconds unless the receiver accepted it (2xx) or
+refused it (4xx other than 408, 425 and 429). Each try is signed anew under the same `webhook-id`, by which a receiver
+knows it again.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ from typing import Final
 
 from proxy.core.contract.attempts import hash_conversation
 from proxy.core.envelope.feedback import write_feedback
+from proxy.core.envelope.notes import summarize_escalation
 from proxy.core.envelope.parts import sanitise_arguments
-from proxy.core.envelope.remedy import summarize_escalation
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import Headers, JsonValue, ToolResult
 from proxy.interfaces import Clock, Pacing
 
-# Posts a notice as `dumps` writes it, with these headers; gives the answer's status, 0 where none came. Raises nothing.
+# Posts a notice as `dumps` writes it, with these headers; gives the answer's status, or 0. Raises nothing.
 Post = Callable[[JsonValue, Headers], Awaitable[int]]
-# What became of a notice: its id, `delivered`, `refused`, `given_up`, `queue_full` or `lost`, and the last status.
-Told = Callable[[str, str, int], None]
+# Reports the end of a notice: its id, `delivered`, `refused`, `given_up`, `queue_full` or `lost`, and the last status.
+ReportEnd = Callable[[str, str, int], None]
 
 PAUSES: Final = (1.0, 5.0, 30.0, 120.0)
 MOST_WAITING: Final = 256
@@ -46,12 +45,12 @@ EVENT: Final = "tool_call.escalated"
 class Delivery:
     """Posts notices one after the other, the first of the queue until its end is known."""
 
-    def __init__(self, post: Post, secret: str, clock: Clock, pacing: Pacing, told: Told) -> None:
+    def __init__(self, post: Post, secret: str, clock: Clock, pacing: Pacing, report_end: ReportEnd) -> None:
         self._post = post
         self._key = read_key(secret)
         self._clock = clock
         self._pacing = pacing
-        self._told = told
+        self._report_end = report_end
         self._queue: deque[tuple[str, JsonValue]] = deque()
         self._status = 0  # the last answer to the first of the queue
         self._task: asyncio.Task[None] | None = None
@@ -64,14 +63,14 @@ class Delivery:
         """Queues a notice; waits for nothing."""
         message_id = f"msg_{self._pacing.fresh_key()}"
         if len(self._queue) >= MOST_WAITING:
-            self._told(message_id, "queue_full", 0)
+            self._report_end(message_id, "queue_full", 0)
             return
         self._queue.append((message_id, notice))
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._work())
 
     async def wait_settled(self, seconds: float) -> None:
-        """Returns when everything in the queue was tried to its end, or after so many seconds; then posts no more."""
+        """Waits until the queue is empty, at most so many seconds; then posts no more."""
         task = self._task
         if task is not None:
             await asyncio.wait((task,), timeout=seconds)
@@ -79,13 +78,13 @@ class Delivery:
             await asyncio.gather(task, return_exceptions=True)
 
     def give_up(self) -> None:
-        """Posts no more of what is queued, and says that it is lost."""
+        """Drops the queue and reports its notices as lost."""
         if self._task is not None:
             self._task.cancel()
             self._task = None
         while self._queue:
             message_id, _ = self._queue.popleft()
-            self._told(message_id, "lost", self._status)
+            self._report_end(message_id, "lost", self._status)
             self._status = 0
 
     async def _work(self) -> None:
@@ -93,7 +92,7 @@ class Delivery:
             message_id, notice = self._queue[0]
             taken = await self._deliver(message_id, notice)
             self._queue.popleft()
-            self._told(message_id, taken, self._status)
+            self._report_end(message_id, taken, self._status)
             self._status = 0
 
     async def _deliver(self, message_id: str, notice: JsonValue) -> str:

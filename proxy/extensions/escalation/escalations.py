@@ -1,4 +1,4 @@
-"""Puts what tells the webhook of escalations among the services of calls."""
+"""Hooks the webhook for escalations into the services of calls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from proxy.extensions.outgoing.outgoing_client import OutgoingClient, post_json
 from proxy.interfaces import CallRecord, Services
 from proxy.telemetry.logs import Log
 from proxy.telemetry.metrics import Metrics
-from proxy.upstream.settings import UpstreamSettings
+from proxy.upstream import UpstreamSettings
 
 # How long one post may take, in seconds.
 _POST: Final = 10.0
@@ -23,37 +23,35 @@ _NOTICES: Final = 2.0
 
 
 class Escalations:
-    """Tells the webhook of the config that is served.
-
-    Notices that still wait when the webhook changes go to the new one; without one they are said to be lost."""
+    """Posts to the webhook of the served config. Notices that wait when the webhook changes go to the new one."""
 
     def __init__(self, _services: Services, log: Log, _metrics: Metrics) -> None:
         self._log = log
-        self._told: OnEscalation | None = None
+        self._webhook: OnEscalation | None = None
         self._delivery: Delivery | None = None
 
     def extend(self, config: Config, services: Services) -> Services:
-        """The services that tell of escalations, where the config wants that."""
-        wanted: OnEscalation | None = config.sections.get("on_escalation")
-        if wanted is None:
+        """The services that post escalations, where the config names a webhook."""
+        webhook: OnEscalation | None = config.sections.get("on_escalation")
+        if webhook is None:
             if self._delivery is not None:
                 self._delivery.give_up()
             return services
         if self._delivery is None:
-            post = _webhook(wanted.webhook)
-            self._delivery = Delivery(post, wanted.secret, services.clock, services.pacing, self._note_end)
-        elif wanted != self._told:
-            self._delivery.aim(_webhook(wanted.webhook), wanted.secret)
-        self._told = wanted
+            post = _make_post(webhook.webhook)
+            self._delivery = Delivery(post, webhook.secret, services.clock, services.pacing, self._note_end)
+        elif webhook != self._webhook:
+            self._delivery.aim(_make_post(webhook.webhook), webhook.secret)
+        self._webhook = webhook
         delivery, wall = self._delivery, services.clock.wall
 
-        def tell(result: ToolResult, record: CallRecord) -> None:
+        def post_notice(result: ToolResult, record: CallRecord) -> None:
             delivery.put(make_notice(result, record.route, record.request_id, wall()))
 
-        return replace(services, escalated=tell)
+        return replace(services, escalated=post_notice)
 
     async def close(self, seconds: float = _NOTICES) -> None:
-        """Returns when what is queued was told, or after so many seconds."""
+        """Waits until the queue is empty, at most so many seconds."""
         if self._delivery is not None:
             await self._delivery.wait_settled(seconds)
 
@@ -62,8 +60,8 @@ class Escalations:
         self._log.event("Escalation notice", level, id=message_id, result=what, status=status)
 
 
-def _webhook(url: str) -> Post:
-    """Posts to a URL. No redirect is followed: where a notice may go is the operator's to say."""
+def _make_post(url: str) -> Post:
+    """Posts to a URL. Redirects are not followed: only the operator says where a notice may go."""
     parts = urlsplit(url)
     client = OutgoingClient(UpstreamSettings("on_escalation", f"{parts.scheme}://{parts.netloc}"))
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")

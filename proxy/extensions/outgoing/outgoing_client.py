@@ -3,9 +3,9 @@
 `OutgoingClient` asks one server and gives a whole answer within bounds of time and size, or an `UpstreamFault`.
 `post_json` posts one value to one address.
 
-aiohttp's client speaks HTTP. Everything that nobody asked for is switched off: the client keeps no cookies, follows no
-redirects, takes no proxy or password from the environment, and adds no headers but those that frame the message. A
-body stays in its content coding, so that the caller decodes it within a bound of its own.
+aiohttp's client speaks HTTP. All automatic behaviour is switched off: the client keeps no cookies, follows no
+redirects, takes no proxy or password from the environment, and adds no headers but those that frame the message. A body
+stays in its content coding, so that the caller decodes it within a bound of its own.
 
 Each exchange has a connection of its own. A question to a model takes seconds, a connection milliseconds. A server may
 close an idle connection just when a POST goes out on it, and aiohttp rightly does not send that POST twice.
@@ -29,19 +29,21 @@ from proxy.core.json.jsontext import dumps
 from proxy.core.model.codes import BAD_REQUEST, UPSTREAM_BAD_ANSWER
 from proxy.core.model.values import Executed, Headers, JsonValue, UpstreamFault, UpstreamReply, value_class
 from proxy.interfaces import UpstreamRequest
-from proxy.upstream.faults import CONNECTION_LIMIT, RESPONSE_TIMEOUT, FaultKind
-from proxy.upstream.http1.dial import Origin, read_origin
-from proxy.upstream.http1.faults import (
+from proxy.upstream import UpstreamSettings
+from proxy.upstream.faults import (
     CONNECT_TIMEOUT,
+    CONNECTION_LIMIT,
     INCOMPLETE,
     NOT_HTTP,
+    RESPONSE_TIMEOUT,
     TLS_ALERT,
     TLS_UNTRUSTED,
     UNANSWERED,
     UNSENDABLE,
+    FaultKind,
     connect_fault,
 )
-from proxy.upstream.settings import UpstreamSettings
+from proxy.upstream.http1.dial import Origin, read_origin
 
 # The bounds are those of answers to calls (`upstream/http1/answer.py`): bytes of one header, and number of headers.
 _MAX_FIELD: Final = 32 * 1024

@@ -1,7 +1,7 @@
 """`/-/trial`: judges arguments, or earlier calls of a tool, under an edited schema. Nothing is sent to a tool.
 
 The schema is compiled in a thread. Only one comparison runs at a time, over at most 500 kept or recorded calls. It
-judges one call in each turn of the event loop, so that a client's call waits for one of them at most.
+judges one call in each turn of the event loop, so that a client's call waits for at most one of them.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from proxy.core.model.values import (
     JsonProblem,
     JsonValue,
 )
-from proxy.core.schema.dialects import normalise, rewrite_numeric_bounds
-from proxy.core.schema.nodes import SchemaError
+from proxy.core.schema.dialects import map_subschemas, normalise, respell_bounds
+from proxy.core.schema.drafts import SchemaError
 from proxy.extensions.recording.comparing import ComparisonCounts, LineComparison, compare_line, compare_sent
 from proxy.extensions.recording.line import decide_sent, explain_refusal
 from proxy.extensions.recording.record_file import read_last_lines
@@ -34,7 +34,7 @@ from proxy.server.admin.api import list_current_tools
 from proxy.server.admin.console_data import ConsoleData
 from proxy.server.admin.page import Page, PageRequest, make_json_page, refuse_question
 from proxy.server.lifecycle import Serving
-from proxy.telemetry.recent.ring import CallFilter
+from proxy.telemetry.recent.ring import read_value
 
 MOST_CALLS: Final = 500
 LONGEST_SCHEMA: Final = 256 * 1024
@@ -48,7 +48,7 @@ _MARKS: Final = (MASK, "...")
 
 
 async def make_comparison_page(serving: Serving, question: PageRequest) -> Page:
-    """Shows what happens to arguments (`text`), or to earlier calls (`over`), under an edited `schema`."""
+    """Shows the verdicts on arguments (`text`), or on earlier calls (`over`), under an edited `schema`."""
     body, data = question.body, serving.console
     route, tool = str(body.get("route", "")), str(body.get("tool", ""))
     policy = list_current_tools(serving).get((route, tool)) or _find_learned(serving, route, tool)
@@ -134,22 +134,34 @@ async def edit_policy(policy: ToolPolicy, schema: JsonValue) -> ToolPolicy | str
 
 
 def _compile(policy: ToolPolicy, schema: JsonValue) -> ToolPolicy:
-    value, _ = rewrite_numeric_bounds(normalise(schema)[0])
-    check = compile_check(value)
+    check = compile_check(rewrite_numeric_bounds(normalise(schema)[0]))
     return replace(policy, check=check, schema_id="edited", fingerprint=f"{policy.fingerprint} edited")
+
+
+def rewrite_numeric_bounds(schema: JsonValue) -> JsonValue:
+    """A copy with draft 4's `exclusiveMinimum: true` beside `minimum` in the spelling of the later drafts.
+
+    This serves schemas that the operator cannot edit (learned from a server, replayed from a log); a schema in a file
+    is refused with its remedy instead. Draft-4 schemas stay as they are.
+    """
+    if not isinstance(schema, dict) or "draft-04" in str(schema.get("$schema", "")):
+        return schema
+    made = map_subschemas(schema, lambda _, child: rewrite_numeric_bounds(child))
+    respell_bounds(made)
+    return made
 
 
 async def compare_kept(
     data: ConsoleData, route: Route, policy: ToolPolicy, edited: ToolPolicy
 ) -> ComparisonCounts | str:
-    """Counts what the edited policy changes for the kept calls of a tool, or returns why they cannot be compared."""
+    """Counts the changed fates of a tool's kept calls under the edited policy, or returns why it cannot."""
     if data.recent.values is None:
         return _NO_VALUES
-    wanted = CallFilter(tool=frozenset({policy.tool}), route=frozenset({route.name}))
-    found = ComparisonCounts()
-    for kept in list(data.recent.select(wanted, MOST_CALLS)):
+    key, found = (route.name, policy.tool), ComparisonCounts()
+    of_tool = [kept for kept in data.recent.newest() if (read_value(kept, "route"), read_value(kept, "tool")) == key]
+    for kept in of_tool[:MOST_CALLS]:
         values = data.recent.values.read(kept.seq)
-        marks = _MARKS if data.values == "preview" else (MASK,)  # what is secret is masked in both
+        marks = _MARKS if data.values == "preview" else (MASK,)  # secrets are masked in both
         if values is None or _holds_mark(parse(values[0]), marks):
             compared = LineComparison("cannot_tell")
         else:
@@ -162,7 +174,7 @@ async def compare_kept(
 async def compare_recorded(
     record: RecordConfig | None, route: Route, policy: ToolPolicy, edited: ToolPolicy
 ) -> ComparisonCounts | str:
-    """Counts what the edited policy changes for a tool's last recorded calls; a text says why it cannot."""
+    """Counts the changed fates of a tool's last recorded calls, or returns why it cannot."""
     if record is None:
         return _NO_RECORD
     key = (route.name, policy.tool)

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from proxy.interfaces import Clock
-from proxy.server.identity import random_bits
+from proxy.server.http.request_head import random_bits
 from proxy.telemetry.logs import Log
 from proxy.telemetry.metric_table import Label, MetricRow
 from proxy.telemetry.metrics import Metrics
@@ -26,7 +26,7 @@ METRICS: Final = (SPANS,)
 
 
 def find_missing() -> str:
-    """Which libraries are not installed, in words; '' where all are there."""
+    """The missing libraries, in words; '' where all are installed."""
     try:
         found = find_spec("opentelemetry.exporter.otlp.proto.http.trace_exporter") is not None
     except ModuleNotFoundError:  # even the parent packages are missing

@@ -16,10 +16,10 @@ from proxy.extensions.workers.pages import make_pool_pages
 from proxy.extensions.workers.supervisor import WorkerPool
 from proxy.interfaces import CallRecord
 from proxy.server.admin.port import open_operator_ports
-from proxy.server.http.checks import BadRequest
 from proxy.server.http.framing import Response
+from proxy.server.http.request_head import BadRequest, make_id
 from proxy.server.http.responses import answer_unrouted
-from proxy.server.identity import SystemClock, make_id
+from proxy.server.identity import SystemClock
 from proxy.server.setup.services import check_hooks, tell_notes
 from proxy.telemetry.logs import make_log
 

@@ -1,57 +1,103 @@
-"""The data that the console's pages show: the last calls, the last changes of the proxy, and counts of mistakes.
+"""What the operator's port looks back at: the last calls, the last changes of the proxy, and what the console counts.
 
 `make_console_data` creates the `ConsoleData` from the config. With `console: off` only failed calls are kept, and
-mistakes and requests are not counted.
+nothing is counted.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Literal, NamedTuple, Protocol
 
 from proxy.config.model import AdminConfig
 from proxy.core.model.value_class import value_class
-from proxy.interfaces import CallRecord
+from proxy.extensions import find_page_counts, load_place
+from proxy.interfaces import CallRecord, Observer
 from proxy.telemetry.recent.kept_values import KeptValues
-from proxy.telemetry.recent.mistake_counts import MistakeCounts
 from proxy.telemetry.recent.ring import KEPT_WRONG, RecentCalls
-from proxy.telemetry.recent.timeline import ChangeLog, Counts, RequestBars
+
+# (route, tool, outcome) -> how many
+Counts = Mapping[tuple[str, ...], float]
+ChangeEvent = Literal["reload", "breaker", "drain"]
+
+
+class LoggedChange(NamedTuple):
+    """One change: its number, its time (seconds since the epoch), the event, and its fields: names, times and places in
+    the config, never a value of it."""
+
+    seq: int
+    at: float
+    event: ChangeEvent
+    data: dict[str, Any]
+
+
+class ChangeLog:
+    """The last changes of the proxy: 50 reloads, 200 changes of breakers, the begin of a drain. `wall` gives seconds
+    since the epoch."""
+
+    def __init__(self, wall: Callable[[], float]) -> None:
+        self.last = 0
+        self._wall = wall
+        self._kept: dict[ChangeEvent, deque[LoggedChange]] = {
+            "reload": deque(maxlen=50), "breaker": deque(maxlen=200), "drain": deque(maxlen=1),
+        }  # fmt: skip
+
+    def add(self, event: ChangeEvent, **data: Any) -> None:
+        """Adds a change with its fields."""
+        self.last += 1
+        self._kept[event].append(LoggedChange(self.last, self._wall(), event, data))
+
+    def add_reload(self, result: str, digest: str, mistakes: Sequence[str], changed: Sequence[str]) -> None:
+        """Adds an attempt to reload the config; `changed` names what differs from the config before."""
+        self.add("reload", result=result, digest=digest, mistakes=list(mistakes)[:20], changed=list(changed)[:50])
+
+    def list_latest(self, event: ChangeEvent) -> list[dict[str, Any]]:
+        """The changes of one kind, the latest first."""
+        return [
+            {"timestamp": datetime.fromtimestamp(each.at, UTC).isoformat(timespec="milliseconds"), **each.data}
+            for each in reversed(self._kept[event])
+        ]
+
+    def after(self, seq: int) -> Iterator[LoggedChange]:
+        """Changes with a higher number, oldest first."""
+        return iter(sorted(each for kept in self._kept.values() for each in kept if each.seq > seq))
+
+
+class PageCounts(Observer, Protocol):
+    """What an extension counts for its pages, from the start of the process on."""
+
+    def begin(self) -> None:
+        """Starts what is read at intervals. Must be called inside the event loop."""
+
+    def end(self) -> None:
+        """Ends what `begin` started."""
+
+
+# How an extension makes it: from what gives the counts of all requests so far, what gives seconds since the epoch, and
+# whether the operator may see values.
+MakePageCounts = Callable[[Callable[[], Counts], Callable[[], float], bool], PageCounts]
 
 
 @value_class
 class ConsoleData:
-    """Implements `Observer`: the data that the console's pages show.
-
-    `recent` holds the last calls, `changes` the last changes of the proxy. `mistakes` counts mistakes and `bars` counts
-    requests per interval; both are None with `console: off`. `values` says how arguments are kept: off, preview or
-    full. `wall` returns seconds since the epoch.
-    """
+    """Implements `Observer`. `recent` holds the last calls, `changes` the last changes of the proxy, `counts` what the
+    console's pages count: None with `console: off`. `values` says how arguments are kept: off, preview or full. `wall`
+    returns seconds since the epoch."""
 
     recent: RecentCalls
     changes: ChangeLog
     wall: Callable[[], float]
     values: str = "off"
-    mistakes: MistakeCounts | None = None
-    bars: RequestBars | None = None
+    counts: PageCounts | None = None
 
     def finished(self, record: CallRecord) -> None:
         """Keeps and counts one finished request."""
-        if self.mistakes is not None:
-            if record.violations or record.repairs or record.corrected_after:
-                self.mistakes.count_call(record)
-            if record.upstream_error:
-                self.changes.add_fault(record.upstream, record.upstream_error)
+        if self.counts is not None:
+            self.counts.finished(record)
         self.recent.finished(record)
-
-    def begin(self) -> None:
-        """Starts the task that samples the request counters. Must be called inside the event loop."""
-        if self.bars is not None:
-            self.bars.begin()
-
-    def end(self) -> None:
-        """Stops the task that samples the request counters."""
-        if self.bars is not None:
-            self.bars.end()
 
 
 def make_console_data(
@@ -64,11 +110,8 @@ def make_console_data(
     if not entry.console:
         return ConsoleData(RecentCalls(wall, boot, KEPT_WRONG, only_wrong=True), ChangeLog(wall), wall)
     values = None if entry.values == "off" else KeptValues(entry.values, entry.keep_values)
-    return ConsoleData(
-        RecentCalls(wall, boot, entry.keep_calls, values=values),
-        ChangeLog(wall),
-        wall,
-        entry.values,
-        MistakeCounts(wall, values=values is not None),
-        RequestBars(read, wall),
-    )
+    recent = RecentCalls(wall, boot, entry.keep_calls, values=values)
+    place = find_page_counts()
+    make: MakePageCounts | None = load_place(place) if place else None
+    counts = None if make is None else make(read, wall, values is not None)
+    return ConsoleData(recent, ChangeLog(wall), wall, entry.values, counts)

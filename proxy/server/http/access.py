@@ -15,16 +15,14 @@ import hmac
 import re
 from collections.abc import Awaitable
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from proxy.config.model import Auth, Cors
-from proxy.core.contract.policy import Mode
-from proxy.core.contract.request_rules import QueryPolicy
 from proxy.core.model import codes
 from proxy.core.model.values import Fields, Headers
-from proxy.interfaces import AccessDenied, Admission, Admitted, CallAccess, Certificate, RouteAccess
+from proxy.interfaces import AccessDenied, Admission, Admitted, Certificate, RouteAccess
 from proxy.routing import Route
-from proxy.server.http.headers import asks_for_another_method
+from proxy.server.http.request_head import RequestHead
 
 # RFC 6750 section 3: what is asked for, and what was wrong with what came. No `error` where no token came at all.
 _ASK: Final = 'Bearer realm="toolcall-proxy"'
@@ -45,13 +43,6 @@ _EXPOSED: Final = ", ".join(
 )  # fmt: skip
 
 
-_ANYBODY: Final = Admitted()
-_NO_QUERY: Final = AccessDenied(
-    codes.BAD_REQUEST, "This route takes no query string: send every argument in the JSON body."
-)
-_NO_OVERRIDE: Final = "The header '{name}' asks for another request than the one that is judged: send it without."
-
-
 def is_served_host(host: str, names: frozenset[str]) -> bool:
     """Whether a `Host` is one of the names that clients may use; any where none is configured."""
     if not names:
@@ -66,32 +57,19 @@ def is_served_host(host: str, names: frozenset[str]) -> bool:
     return True
 
 
-def find_other_request(
-    route: Route, query: str, headers: Fields, calls: CallAccess | None = None
-) -> AccessDenied | None:
-    """Why a request on a route that judges would be more than the body that is judged: it has a query where none is
-    taken, or a header by which frameworks take it for one with another method. A report-only route takes a query all
-    the same, unless rules say what may be called (`calls`): they hold there too."""
-    if route.kind == "passthrough":
-        return None
-    if query and route.query_policy is QueryPolicy.REFUSE and (route.mode is Mode.ENFORCE or calls is not None):
-        return _NO_QUERY
-    name = asks_for_another_method(headers)
-    return AccessDenied(codes.BAD_REQUEST, _NO_OVERRIDE.format(name=name)) if name else None
+def read_names(request: RequestHead) -> frozenset[str]:
+    """The names in the certificate that a client has shown (`listen.tls.client_ca`), with their kinds: `CN:` of the
+    subject, `DNS:`, `URI:` and `email:` of its alternative names; none without one, which TLS has verified already."""
+    transport = request.protocol.transport
+    shown: dict[str, Any] = (transport.get_extra_info("peercert") if transport is not None else None) or {}
+    subject = {f"CN:{value}" for part in shown.get("subject", ()) for key, value in part if key == "commonName"}
+    others = {f"{kind}:{value}" for kind, value in shown.get("subjectAltName", ()) if isinstance(value, str)}
+    return frozenset(subject | others)
 
 
-def find_no_certificate() -> frozenset[str]:
-    """The names in the certificate of a client that shows none."""
-    return frozenset()
-
-
-def admit(
-    route: Route, headers: Fields, access: RouteAccess | None = None, certificate: Certificate = find_no_certificate
-) -> Admission:
+def admit(route: Route, headers: Fields, access: RouteAccess | None, certificate: Certificate) -> Admission:
     """Whether a request may use a route. `access`: what the route asks of its callers beyond `auth`; None: nothing."""
     cors = route.cors
-    if route.auth is None and access is None and headers.get("origin") is None:  # no page, no token: nearly everybody
-        return _ANYBODY
     origins = [value for name, value in headers if name == "origin"]
     if origins and (cors is None or not cors.upstream) and not (len(origins) == 1 and _welcome(origins[0], cors)):
         return AccessDenied(codes.ORIGIN_NOT_ALLOWED, "Pages of this origin may not call this route.")

@@ -2,6 +2,12 @@
 
 `100 Continue` is sent only when the route, the method, the content type, the coding and the announced size are all
 right (RFC 9110 section 10.1.1), so that a client with a large body hears of its mistake before it sends it.
+
+The bodies under way share a memory: those being read, and those being judged or forwarded. Each holds its share from
+its first byte to the end of its request: what its bytes take, times what judging them takes beside. A body whose length
+is announced takes its share before it is read; one that comes in chunks, as it grows. Where nothing is left, a body is
+read no further, and its client is told to try again (503). A body that is alone is always read: `limits.body` bounds
+it.
 """
 
 from __future__ import annotations
@@ -22,9 +28,7 @@ from proxy.core.model import codes
 from proxy.core.model.fields import FieldNames
 from proxy.core.model.values import Fields, RawRequest, value_class
 from proxy.routing import Route
-from proxy.server.http.checks import BadRequest
-from proxy.server.http.memory import FULL, BodyMemory
-from proxy.server.http.request_head import RequestHead
+from proxy.server.http.request_head import BadRequest, RequestHead
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -42,6 +46,58 @@ _LATE: Final = BadRequest(codes.BAD_REQUEST, "The body did not arrive in time.",
 _BADLY_FRAMED: Final = BadRequest(codes.BAD_REQUEST, "The body broke off or is not framed as HTTP wants it.")
 
 
+# Bytes of memory for each byte of a body: the text and its copies here, and the values that a child reads out of it.
+# A megabyte of small values takes about 24 MB in both processes.
+JUDGED: Final = 24
+# The same for a body that is only forwarded.
+RELAYED: Final = 3
+# Bodies up to so many bytes are judged in place, one after the other: only their text is kept.
+SMALL: Final = 8 * 1024
+
+FULL: Final = BadRequest(codes.OVERLOADED, "Too much is being read and checked at once.")
+
+
+class MemoryBudget:
+    """The memory of all bodies together, in bytes. A `room` of 0 bounds nothing."""
+
+    __slots__ = ("held", "room")
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self.held = 0
+
+
+class BodyMemory:
+    """What one body holds of the budget. `each`: bytes of memory for one byte of it."""
+
+    __slots__ = ("_budget", "_each", "_held")
+
+    def __init__(self, budget: MemoryBudget, each: int) -> None:
+        self._budget = budget
+        self._each = each
+        self._held = 0
+
+    def reach(self, length: int) -> bool:
+        """Takes what a body of `length` bytes needs, less what it holds already; False where it is not left."""
+        wanted = length if length <= SMALL else length * self._each
+        more = wanted - self._held
+        if more <= 0:
+            return True
+        budget = self._budget
+        is_alone = budget.held == self._held
+        if budget.room and not is_alone and budget.held + more > budget.room:
+            return False
+        budget.held += more
+        self._held = wanted
+        return True
+
+    def release(self) -> None:
+        """Gives everything back."""
+        self._budget.held -= self._held
+        self._held = 0
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
 @value_class
 class Body:
     """A body as read. `decoded` says that a content coding was taken off, so its header must not go on."""
@@ -50,7 +106,7 @@ class Body:
     decoded: bool = False
 
 
-def take_body(request: RequestHead, fields: Fields, limit: int) -> bytes | None:
+def take_body(request: RequestHead, fields: Fields, limit: int, memory: BodyMemory) -> bytes | None:
     """The body of a call, where all of it has come with its head, and nothing has to be asked, undone or refused. That
     is how nearly all calls come; None sends the others to `read_body`, which has the same rules and waits."""
     if not request.body_exists:
@@ -60,7 +116,9 @@ def take_body(request: RequestHead, fields: Fields, limit: int) -> bytes | None:
         return None
     if fields.get("content-encoding") or fields.get("expect") is not None:
         return None
-    return content.read_nowait() if is_json(fields.get("content-type") or "") else None
+    if not is_json(fields.get("content-type") or "") or not memory.reach(content.total_bytes):
+        return None
+    return content.read_nowait()
 
 
 async def read_body(request: web.BaseRequest, fields: Fields, memory: BodyMemory, route: Route) -> Body | BadRequest:

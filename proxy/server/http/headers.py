@@ -11,17 +11,16 @@ where a trusted hop sent it, and never begun here: `X-Forwarded-*` says the same
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from itertools import compress
-from operator import itemgetter
 from typing import Any, Final
 
-from proxy.core.model.fields import OF_THE_CONNECTION, FieldNames
+from proxy.core.model.fields import OF_THE_CONNECTION
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Fields, Headers
-from proxy.server.http.request_head import RequestHead
+from proxy.server.http.request_head import METHOD_OVERRIDES, RequestHead
 
 # RFC 9110 section 11.7: credentials between a client and this proxy.
 HOP_BY_HOP: Final = OF_THE_CONNECTION | {"proxy-authenticate", "proxy-authorization"}
@@ -54,13 +53,10 @@ _OTHER_ADDRESSES: Final = frozenset(
 _PATHS: Final = ("x-original-", "x-envoy-original-")
 _REWRITTEN: Final = frozenset({"x-rewrite-url"})
 
-# Some frameworks and gateways take the method of a request from these fields in place of its first line. Where calls
-# are judged, such a request is refused.
-_METHODS: Final = ("x-http-method-override", "x-http-method", "x-method-override", "x-method")
 # Some frameworks and gateways take the path of a request from these fields. Where calls are judged, they are dropped,
 # also those of trusted hops.
 _PATH_OVERRIDES: Final = frozenset({"x-original-url", "x-rewrite-url"})
-ANOTHER_REQUEST: Final = frozenset({*_METHODS, *_PATH_OVERRIDES})
+ANOTHER_REQUEST: Final = frozenset({*METHOD_OVERRIDES, *_PATH_OVERRIDES})
 
 _OWN_REPLY: Final = frozenset({"content-length", "x-request-id", "tool-corrections", "tool-repairs", "tool-warnings"})
 
@@ -76,19 +72,12 @@ _SAID_PREFIXES: Final = (_SAID_OF_THE_CLIENT, *_PATHS)
 _NEVER_FORWARDED: Final = HOP_BY_HOP | _OWN_REQUEST | _SAID
 _NEVER_RETURNED: Final = HOP_BY_HOP | _OWN_REPLY
 
-# Names of requests that are remembered, and their characters in one request.
-_MOST_NAMES: Final = 512
-_LONGEST_NAMES: Final = 1024
-_name_of: Final = itemgetter(0)
-_known_names: dict[tuple[bytes, ...], FieldNames] = {}
 # How many sets of dropped names are remembered for the names of a request: routes have few that differ.
 _MOST_DROPPED: Final = 64
 
 Network = IPv4Network | IPv6Network
 
 
-# An absolute-form target (RFC 9112 section 3.2.2): the path begins after the authority.
-_ABSOLUTE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
 # RFC 9110 section 5.6.2: a token. Every other text stands in quotes.
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 # RFC 7239 section 4: elements parted by commas, pairs parted by semicolons, each value a token or quoted.
@@ -97,32 +86,6 @@ _PAIR: Final = re.compile(r"([!#$%&'*+\-.^_`|~0-9A-Za-z]++)=(\"(?:[^\"\\]|\\.)*+
 _FIELD: Final = re.compile(rf"(?:{_PAIR.pattern}|[,; \t])*+")
 # RFC 7239 section 6: an address with or without a port; IPv6 in brackets.
 _NODE: Final = re.compile(r"\[([0-9A-Fa-f:.]+)\](?::[0-9]+)?|([0-9.]+)(?::[0-9]+)?")
-
-
-def read_fields(request: RequestHead) -> Fields:
-    """The headers of a request in their order, names in lower case. What is not UTF-8 is kept byte by byte
-    (surrogateescape): it goes on as it came."""
-    sent = tuple(map(_name_of, request.raw_headers))
-    return Fields.with_names(_known_names.get(sent) or _learn_names(sent), request.headers.values())
-
-
-def _learn_names(sent: tuple[bytes, ...]) -> FieldNames:
-    """The names of a request, kept for the next one that has the same in the same spelling."""
-    is_shared = sum(map(len, sent)) <= _LONGEST_NAMES
-    names = FieldNames([name.decode("utf-8", "surrogateescape") for name in sent], is_shared=is_shared)
-    if is_shared:
-        if len(_known_names) >= _MOST_NAMES:
-            _known_names.clear()
-        _known_names[sent] = names
-    return names
-
-
-def split_target(target: str) -> tuple[str, str]:
-    """Splits a target into path and query. A URL inside it, such as in the query, is not an authority."""
-    if not target.startswith("/"):
-        target = _ABSOLUTE.sub("", target, count=1)
-    path, _, query = target.partition("?")
-    return path, query
 
 
 def list_nominated(headers: Iterable[tuple[str, str]]) -> frozenset[str]:
@@ -262,22 +225,6 @@ class Caller:
 def _is_said(name: str) -> bool:
     """Whether a field says something of the client, or of the request before this hop."""
     return name in _SAID or name.startswith(_SAID_PREFIXES)
-
-
-def asks_for_another_method(headers: Fields) -> str:
-    """Returns the field that asks for another method, or ''; `_` is read as `-` too."""
-    names = headers.names
-    if names is None:
-        return _find_method_override(headers.by_name)
-    found: str | None = names.memos.get(_find_method_override)
-    if found is None:
-        found = names.memos[_find_method_override] = _find_method_override(names.lower)
-    return found
-
-
-def _find_method_override(names: Collection[str]) -> str:
-    plain = next((name for name in _METHODS if name in names), "")
-    return plain or next((name for name in names if "_" in name and name.replace("_", "-") in _METHODS), "")
 
 
 def find_caller(hop: Hop, request: RequestHead) -> Caller:

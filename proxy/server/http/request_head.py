@@ -1,11 +1,35 @@
-"""A request by its head: what the stages before the body read of it, with a task of its own or without one."""
+"""A request's head, read and checked.
+
+An attacker smuggles a request where two programs read the same bytes differently. The parser (llhttp in strict mode)
+refuses malformed heads: bare line feeds, folded fields, two lengths, a length beside a coding, bad chunks. The rules
+below refuse heads that are well formed and still have two readings, or no meaning here.
+
+    ParsedRequest                 a request that has no task yet
+    read_fields(request)          its headers
+    make_id()                     its id, where it has none
+    find_fault(request, fields)   the first rule that it breaks, as `BadRequest`, or None
+    explain_fault(error)          an error of the parser as `BadRequest`
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import os
+import random
+import re
+import time
+from collections.abc import Collection
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final
 
+from aiohttp import HttpVersion10, HttpVersion11
+from aiohttp.http_exceptions import BadHttpMethod, InvalidHeader, InvalidURLError, LineTooLong
 from aiohttp.streams import EmptyStreamReader, StreamReader
 from aiohttp.web_request import BaseRequest
+
+from proxy.core.model.codes import BAD_REQUEST, EXPECTATION_FAILED, HEADERS_TOO_LARGE, ErrorCode
+from proxy.core.model.fields import FieldNames
+from proxy.core.model.value_class import value_class
+from proxy.core.model.values import Fields
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -28,3 +52,193 @@ class ParsedRequest:
 
 
 RequestHead = BaseRequest | ParsedRequest
+
+
+@value_class
+class BadRequest:
+    """Why a request is refused before its body is parsed, in words for its sender. `status` overrides the status of
+    `code`."""
+
+    code: ErrorCode
+    message: str
+    status: int | None = None
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+# Names of requests that are remembered, and their characters in one request.
+_MOST_NAMES: Final = 512
+_LONGEST_NAMES: Final = 1024
+_name_of: Final = itemgetter(0)
+_known_names: dict[tuple[bytes, ...], FieldNames] = {}
+# An absolute-form target (RFC 9112 section 3.2.2): the path begins after the authority.
+_AUTHORITY: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
+# Some frameworks and gateways take the method of a request from these fields in place of its first line. Where calls
+# are judged, such a request is refused.
+METHOD_OVERRIDES: Final = ("x-http-method-override", "x-http-method", "x-method-override", "x-method")
+
+
+def read_fields(request: RequestHead) -> Fields:
+    """The headers of a request in their order, names in lower case. What is not UTF-8 is kept byte by byte
+    (surrogateescape): it goes on as it came."""
+    sent = tuple(map(_name_of, request.raw_headers))
+    if (names := _known_names.get(sent)) is None:
+        is_shared = sum(map(len, sent)) <= _LONGEST_NAMES
+        names = FieldNames([name.decode("utf-8", "surrogateescape") for name in sent], is_shared=is_shared)
+        if is_shared:
+            if len(_known_names) >= _MOST_NAMES:
+                _known_names.clear()
+            _known_names[sent] = names
+    return Fields.with_names(names, request.headers.values())
+
+
+def split_target(target: str) -> tuple[str, str]:
+    """Splits a target into path and query. A URL inside it, such as in the query, is not an authority."""
+    if not target.startswith("/"):
+        target = _AUTHORITY.sub("", target, count=1)
+    path, _, query = target.partition("?")
+    return path, query
+
+
+def asks_for_another_method(headers: Fields) -> str:
+    """Returns the field that asks for another method, or ''; `_` is read as `-` too."""
+    names = headers.names
+    if names is None:
+        return _find_method_override(headers.by_name)
+    found: str | None = names.memos.get(_find_method_override)
+    if found is None:
+        found = names.memos[_find_method_override] = _find_method_override(names.lower)
+    return found
+
+
+def _find_method_override(names: Collection[str]) -> str:
+    plain = next((name for name in METHOD_OVERRIDES if name in names), "")
+    return plain or next((name for name in names if "_" in name and name.replace("_", "-") in METHOD_OVERRIDES), "")
+
+
+def is_word(value: str, word: str) -> bool:
+    """Whether a value is a word in any case. Only ASCII counts, because some other letters become ASCII in lower
+    case."""
+    return value.isascii() and value.lower() == word
+
+
+# --- its id -----------------------------------------------------------------------------------------------------------
+_chance: Final = random.Random()  # noqa: S311 - of request ids alone
+if hasattr(os, "register_at_fork"):  # else two processes of one parent would give the same ids
+    os.register_at_fork(after_in_child=_chance.seed)
+random_bits: Final = _chance.getrandbits  # so many of them, for the ids of traces
+
+
+def make_id() -> str:
+    """A new request id: a UUID of version 7 (RFC 9562 section 5.7), which sorts by time, with milliseconds since the
+    epoch and 74 random bits. It guards nothing, so its chance need not be the kernel's, which costs a system call."""
+    milliseconds, choose = time.time_ns() // 1_000_000, _chance.getrandbits
+    return "%08x-%04x-7%03x-%04x-%012x" % (  # noqa: UP031 - quicker than an f-string with five formats
+        milliseconds >> 16 & 0xFFFFFFFF,
+        milliseconds & 0xFFFF,
+        choose(12),
+        0x8000 | choose(14),
+        choose(48),
+    )
+
+
+# --- checking ---------------------------------------------------------------------------------------------------------
+# RFC 9110 section 7.2, RFC 3986 section 3.2.2. It may be empty.
+_HOST: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9\-._~%!$&'()*+,;=]*)(?::[0-9]{0,5})?")
+_HTTP_URL: Final = re.compile(r"[Hh][Tt][Tt][Pp][Ss]?://(?P<authority>[^/?@]+)(?:[/?].*)?")
+# RFC 9112 section 3.2: printable ASCII. A `#` would end the target for some programs and not for others.
+_TARGET: Final = re.compile(r"[!\"$-~]+")
+_SUPPORTED: Final = (HttpVersion11, HttpVersion10)
+_NO_EXPECTATION: Final = BadRequest(EXPECTATION_FAILED, EXPECTATION_FAILED.meaning)
+
+# Clients send the same heads again and again. Those that broke no rule are remembered by all that the rules look at,
+# which for most requests is no more than the request line, the host and the names of the fields.
+_faultless: set[tuple[object, ...]] = set()
+_WITH_MORE_TO_SEE: Final = frozenset({"transfer-encoding", "upgrade", "expect"})
+_MOST_FAULTLESS: Final = 1024
+_LONGEST: Final = 256
+
+
+def find_fault(request: RequestHead, fields: Fields) -> BadRequest | None:
+    """The first rule that a request breaks. `fields` are its headers, names in lower case."""
+    names, host = fields.names, fields.get("host")
+    head = (request.version, request.method, request.raw_path, host, names)
+    if head in _faultless:
+        return None
+    if why := _check_line(request, host) or _check_fields(request, fields):
+        return BadRequest(BAD_REQUEST, why)
+    expected = fields.get("expect")
+    if expected is not None and expected.lower() != "100-continue":
+        return _NO_EXPECTATION
+    length = len(request.raw_path) + len(host or "")
+    if names is not None and names.is_shared and length <= _LONGEST and _WITH_MORE_TO_SEE.isdisjoint(fields.by_name):
+        if len(_faultless) >= _MOST_FAULTLESS:
+            _faultless.clear()
+        _faultless.add(head)
+    return None
+
+
+def _check_line(request: RequestHead, host: str | None) -> str:
+    """What is wrong with the request line and the host, or ''."""
+    target = request.raw_path
+    if request.version not in _SUPPORTED:
+        return "Only HTTP/1.1 and HTTP/1.0 are spoken here."
+    if request.method == "CONNECT":
+        return "This is not a forward proxy: CONNECT is not taken."
+    if not _TARGET.fullmatch(target):
+        return "The target of the request holds a `#`, or a character that is not printable ASCII."
+    if target[0] != "/" and not (target == "*" and request.method == "OPTIONS"):
+        found = _HTTP_URL.fullmatch(target)
+        if found is None or not _HOST.fullmatch(found["authority"]):  # the parser has refused ports above 65535
+            return "The target is neither a path nor an http URL."
+        if host is not None and found["authority"].lower() != host.lower():
+            return "The target names another host than the Host header."
+    return "" if host is None or _HOST.fullmatch(host) else "The Host header is not a host and port."
+
+
+def _check_fields(request: RequestHead, fields: Fields) -> str:
+    """What is wrong with the fields that frame the body, or ''."""
+    coding = fields.get("transfer-encoding")
+    if coding is not None and request.version != HttpVersion11:
+        return "HTTP/1.0 knows no Transfer-Encoding: send a Content-Length."
+    if coding is not None and not is_word(coding, "chunked"):
+        return "The only Transfer-Encoding taken is a single `chunked`."
+    # CGI-like servers read these as Content-Length and Transfer-Encoding; the parser does not.
+    if "content_length" in fields.by_name or "transfer_encoding" in fields.by_name:
+        return "Content_Length and Transfer_Encoding are not headers of HTTP: write them with a hyphen."
+    if request.body_exists and is_word(fields.get("upgrade") or "", "websocket"):
+        return "A request for a WebSocket has no body."
+    return ""
+
+
+# --- errors of the parser ---------------------------------------------------------------------------------------------
+# Limits of the parser: bytes of the target, bytes of one header with its name, and headers of one request.
+MAX_TARGET: Final = 16 * 1024
+MAX_FIELD: Final = 16 * 1024
+MAX_FIELDS: Final = 128
+# Bytes of a head as a whole. A head that arrives in one piece may be longer by what is read at once (256 KB).
+MAX_HEAD: Final = 64 * 1024
+# Messages of the errors that `connection.py` adds to those of the parser.
+HEAD_TOO_LONG: Final = "Head too long"
+FRAMING_TOO_LONG: Final = "Chunk sizes, extensions and trailers too long"
+
+LATE_HEAD: Final = BadRequest(BAD_REQUEST, "The head of the request did not arrive in time.", 408)
+_EXPLAINED: Final[tuple[tuple[type[BaseException], BadRequest], ...]] = (
+    (LineTooLong, BadRequest(HEADERS_TOO_LARGE, f"The target or a header is longer than {MAX_FIELD} bytes.")),
+    (BadHttpMethod, BadRequest(BAD_REQUEST, "The request does not begin with a method that HTTP knows, in capitals.")),
+    (InvalidURLError, BadRequest(BAD_REQUEST, "The target is neither a path nor an http URL.")),
+    (InvalidHeader, BadRequest(BAD_REQUEST, "A header is not allowed in HTTP/1.1, or holds a control character.")),
+)
+
+
+def explain_fault(error: BaseException | None) -> BadRequest:
+    """Explains an error of the parser to the sender, without the bytes of the request that the parser quotes."""
+    for kind, fault in _EXPLAINED:
+        if isinstance(error, kind):
+            return fault
+    said = str(getattr(error, "message", "")).strip()
+    if "Too many headers" in said:
+        return BadRequest(HEADERS_TOO_LARGE, f"The head has more than {MAX_FIELDS} headers.")
+    if said == HEAD_TOO_LONG:
+        return BadRequest(HEADERS_TOO_LARGE, f"The head is longer than {MAX_HEAD} bytes.")
+    reason = said.removeprefix("Bad status line:").strip().partition("\n")[0].rstrip(" :.")
+    return BadRequest(BAD_REQUEST, f"The request is not well-formed HTTP/1.1: {reason or 'it cannot be read'}.")

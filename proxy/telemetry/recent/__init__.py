@@ -1,10 +1,8 @@
 """What the operator can look back at, in bounded memory, through the operator's port (docs/console.md).
 
-    ring.py            the last calls
-    kept_values.py     their arguments, where `admin.values` asks for them
-    failures.py        what is kept of a call that was refused, repaired or failed
-    mistake_counts.py  what models get wrong, by parameter
-    timeline.py        how many calls ended how, every 15 seconds; reloads, breakers, faults and drains
+    ring.py         the last calls
+    kept_values.py  their arguments, where `admin.values` asks for them
+    failures.py     what is kept of a call that was refused, repaired or failed
 
 Nothing here holds an argument value, unless `admin.values` asks for it.
 """

@@ -8,20 +8,19 @@ the model read is composed only when somebody opens the call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.display.preview import MASK, make_hider
 from proxy.core.display.secrets import mask_credentials, may_hold_secret
-from proxy.core.display.standins import describe_value
 from proxy.core.display.suggestions import is_same_name
 from proxy.core.envelope.feedback import write_feedback
 from proxy.core.envelope.view import show_name, show_path
 from proxy.core.explain.advice import add_advice
 from proxy.core.explain.places import find_value
-from proxy.core.json.jsontext import dumps
+from proxy.core.json.jsontext import dumps, name_json_type
 from proxy.core.model.codes import CALL_NOT_ALLOWED, Severity
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import (
@@ -37,7 +36,7 @@ from proxy.core.model.values import (
     ToolResult,
     Violation,
 )
-from proxy.interfaces import CallRecord, ReplacedAnswer
+from proxy.interfaces import CallRecord
 
 # The most errors and repairs kept of one call, as many as the log's line lists.
 MOST_LISTED: Final = 20
@@ -72,7 +71,12 @@ class KeptFailure:
     @property
     def errors(self) -> list[Row]:
         """The errors as rows, in the order of the call's own list."""
-        return [_describe_error(*pair) for pair in zip(self.violations, self.got, strict=True)]
+        return [
+            _describe_error(each, got)
+            | {"message": each.message[:_LONGEST]}
+            | ({"hint": each.hint[:_LONGEST]} if each.hint else {})
+            for each, got in zip(self.violations, self.got, strict=True)
+        ]
 
     @property
     def length(self) -> int:
@@ -106,41 +110,28 @@ class KeptFailure:
 
 def keep_failure(record: CallRecord) -> KeptFailure:
     """What is kept of a finished call."""
-    sent = _find_sent(record)
-    repairs = _describe_repairs(record, sent)
     came = list_errors(record)[:MOST_LISTED]
-    replaced = tuple([_keep_replaced(each) for each in record.replaced])
+    sent = record.call.arguments.value if record.call and isinstance(record.call.arguments, Document) else ABSENT
+    went = record.checked.value if record.checked is not None else ABSENT
+    repairs = tuple([_describe_repair(each.rule, each.path, sent, went) for each in record.repairs[:MOST_LISTED]])
+    replaced = tuple(
+        [{"tokens": each.tokens, "calls": [_keep_replaced(call, each.valid) for call in each.calls]}
+         for each in record.replaced]
+    )  # fmt: skip
     if not came and record.result is None:  # a repaired call
         return KeptFailure((), (), repairs, None, record.policy, replaced)
-    limits = _USUAL if record.policy is None else record.policy.feedback
     leaves = _list_leaves(sent)
     if record.outcome in _OF_THE_TOOL:
         violations = tuple([_mask_words(each) for each in came])
     else:
-        texts = " ".join([text for each in came for text in (each.message, each.hint)])
-        mask = mask_credentials if may_hold_secret(texts) else str
-        quoted = [leaf for leaf in leaves if leaf in texts or "*" in leaf]  # a mask may complete one that holds a star
-        violations = tuple([_mask_violation(each, limits, quoted, mask) for each in came])
+        violations = _mask_violations(came, _USUAL if record.policy is None else record.policy.feedback, leaves)
     got = tuple([describe_value(each.value) for each in came])
-    answer = None if record.result is None else _mask_result(record.result, violations, leaves)
-    if answer is not None and record.code == MASK:  # the tool has named its error after a value
-        answer = replace(answer, failure=replace(answer.failure, code=replace(answer.failure.code, name=MASK)))
-    by_hook = record.code == CALL_NOT_ALLOWED.name
-    if answer is not None and (
-        by_hook or record.outcome in _OF_THE_TOOL or not _QUOTING.isdisjoint(answer.failure.details)
-    ):
-        details = dict.fromkeys(answer.failure.details, MASK) if by_hook else answer.failure.details
-        failure = replace(answer.failure, message=MASK, hint=MASK if answer.failure.hint else "", details=details)
-        answer = replace(answer, failure=failure, history=(MASK,) * len(answer.history))
+    answer = None if record.result is None else _mask_result(record, record.result, violations, leaves)
     return KeptFailure(violations, got, repairs, answer, record.policy, replaced)
 
 
-def _keep_replaced(answer: ReplacedAnswer) -> Row:
-    """An answer that another one took the place of: its calls as they came, each with what the model read of it."""
-    return {"tokens": answer.tokens, "calls": [_keep_replaced_call(record, answer.valid) for record in answer.calls]}
-
-
-def _keep_replaced_call(record: CallRecord, valid: str) -> Row:
+def _keep_replaced(record: CallRecord, valid: str) -> Row:
+    """A call of an answer that another one took the place of, with what the model read of it."""
     kept = keep_failure(record)
     found = {"gen_ai.tool.name": show_name(record.tool), **kept.fields()}
     if record.code:
@@ -155,34 +146,23 @@ def list_errors(record: CallRecord) -> list[Violation]:
 
 def describe_errors(record: CallRecord) -> Row:
     """What each error expected and the type of the value sent, as an entry shows them; {} without errors."""
-    errors = [
-        {"path": show_path(each.path), "code": each.code.name, "expected": each.expected[:_LONGEST],
-         "got": describe_value(each.value)}
-        for each in list_errors(record)[:MOST_LISTED]
-    ]  # fmt: skip
+    errors = [_describe_error(each, describe_value(each.value)) for each in list_errors(record)[:MOST_LISTED]]
     return {"errors": errors} if errors else {}
 
 
-def _find_sent(record: CallRecord) -> JsonValue:
-    call = record.call
-    return call.arguments.value if call is not None and isinstance(call.arguments, Document) else ABSENT
+def _describe_error(violation: Violation, got: str) -> Row:
+    expected = violation.expected[:_LONGEST]
+    return {"path": show_path(violation.path), "code": violation.code.name, "expected": expected, "got": got}
 
 
-def _describe_error(kept: Violation, got: str) -> Row:
-    found = {
-        "path": show_path(kept.path), "code": kept.code.name, "expected": kept.expected[:_LONGEST],
-        "got": got, "message": kept.message[:_LONGEST],
-    }  # fmt: skip
-    if kept.hint:
-        found["hint"] = kept.hint[:_LONGEST]
-    return found
-
-
-def _describe_repairs(record: CallRecord, sent: JsonValue) -> tuple[Row, ...]:
-    if not record.repairs:
-        return ()
-    went = record.checked.value if record.checked is not None else ABSENT
-    return tuple([_describe_repair(each.rule, each.path, sent, went) for each in record.repairs[:MOST_LISTED]])
+def describe_value(value: JsonValue) -> str:
+    """Type and size: `text of 5`, `list of 2`, `object of 3`, `number`, `boolean`, `null`; `nothing` for no value. An
+    operator who may not see values still learns that a text came where a number is wanted."""
+    if isinstance(value, str):
+        return f"text of {len(value)}"
+    if isinstance(value, list | dict):
+        return f"{'list' if isinstance(value, list) else 'object'} of {len(value)}"
+    return "nothing" if isinstance(value, Absent) else name_json_type(value)
 
 
 def _describe_repair(rule: str, path: Pointer, sent: JsonValue, went: JsonValue) -> Row:
@@ -227,25 +207,23 @@ def _list_leaves(value: JsonValue) -> tuple[str, ...]:
     return tuple(sorted([text for text in found if len(text) >= _SHORTEST_LEAF], key=len, reverse=True))
 
 
-def _hide(text: str, leaves: Sequence[str]) -> str:
-    for leaf in leaves:
-        if leaf in text:
-            text = text.replace(leaf, MASK)
-    return text
-
-
-def _mask_violation(
-    violation: Violation, limits: FeedbackLimits, leaves: Sequence[str], mask: Callable[[str], str]
-) -> Violation:
-    value = violation.value
-    hider = make_hider(value, limits, path=violation.path, sensitive=True)
-    message = _hide(mask(hider.hide_value(violation.message[:4096])), leaves)
-    hint = _hide(mask(hider.hide_value(violation.hint[:4096])), leaves) if violation.hint else ""
-    shown = value if value is None or isinstance(value, Absent | bool) else MASK
-    return Violation(  # `replace` takes several times as long
-        violation.code, violation.path, message, violation.expected, hint, violation.severity, shown,
-        sensitive=True, keyword=violation.keyword, limit=violation.limit,
-    )  # fmt: skip
+def _mask_violations(came: Sequence[Violation], limits: FeedbackLimits, leaves: Sequence[str]) -> tuple[Violation, ...]:
+    """Violations with everything masked that they quote of the arguments."""
+    texts = " ".join([text for each in came for text in (each.message, each.hint)])
+    mask = mask_credentials if may_hold_secret(texts) else str
+    quoted = [leaf for leaf in leaves if leaf in texts or "*" in leaf]  # a mask may complete one that holds a star
+    masked: list[Violation] = []
+    for each in came:
+        hider = make_hider(each.value, limits, path=each.path, sensitive=True)
+        message, hint = mask(hider.hide_value(each.message[:4096])), mask(hider.hide_value(each.hint[:4096]))
+        for leaf in quoted:
+            message, hint = message.replace(leaf, MASK), hint.replace(leaf, MASK)
+        shown = each.value if each.value is None or isinstance(each.value, Absent | bool) else MASK
+        masked.append(Violation(  # `replace` takes several times as long
+            each.code, each.path, message, each.expected, hint, each.severity, shown,
+            sensitive=True, keyword=each.keyword, limit=each.limit,
+        ))  # fmt: skip
+    return tuple(masked)
 
 
 def _mask_words(violation: Violation) -> Violation:
@@ -255,18 +233,32 @@ def _mask_words(violation: Violation) -> Violation:
     return Violation(violation.code, violation.path, MASK, shown, hint, violation.severity, MASK, sensitive=True)
 
 
-def _mask_result(result: ToolResult, violations: tuple[Violation, ...], leaves: Sequence[str]) -> ToolResult:
+def _mask_result(
+    record: CallRecord, result: ToolResult, violations: tuple[Violation, ...], leaves: Sequence[str]
+) -> ToolResult:
     """The answer with nothing in it that was sent."""
-    failure, came = result.failure, result.call
+
+    def hide(text: str) -> str:
+        for leaf in leaves:
+            text = text.replace(leaf, MASK)
+        return text
+
+    failure, came, misuse = result.failure, result.call, result.failure.container
+    # The words of a hook or of the tool may quote what was sent in any form, and are masked whole.
+    by_hook = record.code == CALL_NOT_ALLOWED.name
+    is_quoting = by_hook or record.outcome in _OF_THE_TOOL or not _QUOTING.isdisjoint(failure.details)
+    details = {
+        name: MASK if by_hook or name in _QUOTING else hide(str(text)[:1024]) for name, text in failure.details.items()
+    }
     kept = Failure(
-        failure.code,
-        _hide(failure.message[:4096], leaves),
+        replace(failure.code, name=MASK) if record.code == MASK else failure.code,  # the tool named it after a value
+        MASK if is_quoting else hide(failure.message[:4096]),
         violations,
-        _hide(failure.hint[:4096], leaves),
-        dict(_mask_details(failure.details.items(), leaves)) if failure.details else {},
+        (MASK if failure.hint else "") if is_quoting else hide(failure.hint[:4096]),
+        details,
         failure.status,
         failure.retryable,
-        container=None if failure.container is None else replace(failure.container, attempted=None, arguments=ABSENT),
+        container=None if misuse is None else replace(misuse, attempted=None, arguments=ABSENT),
         type_related=failure.type_related,
     )
     return ToolResult(
@@ -275,14 +267,9 @@ def _mask_result(result: ToolResult, violations: tuple[Violation, ...], leaves: 
         result.attempt,
         result.escalated,
         result.repeated,
-        tuple([_hide(line, leaves) for line in result.history]),
+        tuple([MASK if is_quoting else hide(line) for line in result.history]),
         result.accepts,
         example_complete=False,
         limits=result.limits,
         finalising=result.finalising,
     )
-
-
-def _mask_details(details: Any, leaves: Sequence[str]) -> Iterator[tuple[str, str]]:
-    for name, text in details:
-        yield name, MASK if name in _QUOTING else _hide(str(text)[:1024], leaves)

@@ -4,8 +4,8 @@
     pool.py        idle connections, the limit, the queue
     connection.py  one exchange at a time on one socket
     answer.py      bytes -> an answer, without a socket
-    dial.py        an upstream's URL; TCP, unix sockets, TLS   faults.py     what can fail
-    stream.py      answer bodies, piece by piece; tunnels
+    dial.py        an upstream's settings and URL; TCP, unix sockets, TLS
+    stream.py      bodies piece by piece: answers, uploads, tunnels
 
 tests/contract/test_upstream.py and tests/contract/test_hostile_upstream.py run over it.
 """

@@ -24,7 +24,7 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Headers
-from proxy.upstream.http1.faults import (
+from proxy.upstream.faults import (
     ENDLESS_INTERIM,
     HEAD_TOO_LARGE,
     NOT_HTTP,
@@ -39,7 +39,6 @@ _STARTS: Final = (b"HTTP/1.1 ", b"HTTP/1.0 ")
 _START_LENGTH: Final = 9
 _BLANK: Final = b" \t"
 _TIMEOUT_HINT: Final = re.compile(rb"(?:^|[,;\s])timeout=(\d{1,9})\b", re.IGNORECASE)
-_KNOWN: Final = frozenset([b"content-length", b"transfer-encoding", b"keep-alive"])
 # Heads that an upstream's `ReadHeads` keeps, and the longest one, in bytes.
 _MOST_HEADS: Final = 64
 _LONGEST_HEAD: Final = 2048
@@ -72,20 +71,16 @@ class ReadHead(NamedTuple):
     old: bool
 
 
-class ReadHeads:
+class ReadHeads(dict[bytes, ReadHead]):
     """What was read of the latest heads, by their bytes. All readers that share it have the same limits."""
-
-    def __init__(self) -> None:
-        self._heads: dict[bytes, ReadHead] = {}
-        self.find: Final = self._heads.get
 
     def keep(self, head: bytes, read: ReadHead) -> None:
         """Keeps what was read of a head, unless it is long or belongs to one client."""
         if len(head) > _LONGEST_HEAD or b"\nset-cookie" in head.lower():
             return
-        if len(self._heads) >= _MOST_HEADS:
-            self._heads.clear()
-        self._heads[head] = read
+        if len(self) >= _MOST_HEADS:
+            self.clear()
+        self[head] = read
 
 
 class AnswerReader:
@@ -117,7 +112,7 @@ class AnswerReader:
         self._method = method
         self._limits = limits
         self._upgrade = upgrade
-        self._heads = heads
+        self._heads = ReadHeads() if heads is None else heads
 
     def _new_head(self) -> None:
         self._parser = HttpResponseParser(self)
@@ -133,7 +128,15 @@ class AnswerReader:
         if not self.begun:
             self.begun = True
             self._parts = []
-            data = self._begin(data)
+            end = data.find(_END) + 4
+            known = self._heads.get(data[:end])
+            if known is None:
+                self._new_head()
+            else:
+                self.status, self.headers, self.length, self.keep_alive, self.idle, self._old = known
+                self.has_head = True
+                self._frame()
+                data = data[end:]
         while not self.has_head and data:
             data = self._read_head(data)
         if data:
@@ -161,23 +164,14 @@ class AnswerReader:
         self._parser = None
 
     # --- the head -----------------------------------------------------------------------------------------------------
-    def _begin(self, data: bytes) -> bytes:
-        """Begins with the first bytes; gives those behind the head, where it is whole and a known one."""
-        if self._heads is not None:
-            end = data.find(_END) + 4
-            known = self._heads.find(data[:end])
-            if known is not None:
-                self.status, self.headers, self.length, self.keep_alive, self.idle, self._old = known
-                self.has_head = True
-                self._frame()
-                return data[end:]
-        self._new_head()
-        return data
-
     def _read_head(self, data: bytes) -> bytes:
         """Reads more of the head; gives the bytes after its empty line, if `data` reaches it."""
         if self._seen < _START_LENGTH and (self._seen or not data.startswith(_STARTS[0])):
-            self._check_start(data)
+            # llhttp accepts line breaks before the answer, RTSP, ICE, HTTP/0.9 and 2.0.
+            self._start += data[: _START_LENGTH - len(self._start)]
+            if not self._start.startswith(_STARTS) and not any(known.startswith(self._start) for known in _STARTS):
+                raise ExchangeError(NOT_HTTP)
+            self._old = self._start.startswith(_STARTS[1])
         tail = self._tail
         end = (tail + data).find(_END) + 4 - len(tail) if tail else data.find(_END) + 4
         ended = end > 3 - len(tail)
@@ -194,24 +188,10 @@ class AnswerReader:
             return b""
         self._tail = b""
         self._end_head()
-        if starts and self.has_head:
-            self._keep_head(piece)
+        if starts and self.has_head and self.length is not None and not self._chunked and not self.switched:
+            read = ReadHead(self.status, self.headers, self.length, self.keep_alive, self.idle, self._old)
+            self._heads.keep(piece, read)
         return rest
-
-    def _keep_head(self, head: bytes) -> None:
-        """Keeps what was read of the head of a final answer, where the length of the body stands in it."""
-        if self._heads is not None and self.length is not None and not self._chunked and not self.switched:
-            self._heads.keep(
-                head, ReadHead(self.status, self.headers, self.length, self.keep_alive, self.idle, self._old)
-            )
-
-    def _check_start(self, data: bytes) -> None:
-        """Refuses starts that llhttp accepts: line breaks before the answer, RTSP, ICE, HTTP/0.9 and 2.0."""
-        start = self._start + data[: _START_LENGTH - len(self._start)]
-        if not start.startswith(_STARTS) and not any(known.startswith(start) for known in _STARTS):
-            raise ExchangeError(NOT_HTTP)
-        self._old = start.startswith(_STARTS[1])
-        self._start = start
 
     def _parse(self, data: bytes) -> None:
         parser = self._parser
@@ -227,48 +207,39 @@ class AnswerReader:
 
     def _end_head(self) -> None:
         status = self.status
-        if len(self._fields) > self._limits.fields:
+        fields, self._fields = self._fields, []
+        if len(fields) > self._limits.fields:
             raise ExchangeError(HEAD_TOO_LARGE)
-        self._read_fields()
+        for name, value in fields:
+            match name.lower():
+                case b"content-length":
+                    self.length = int(value.strip(_BLANK))
+                case b"transfer-encoding":
+                    self._coding = value.strip(_BLANK).lower() if self._coding is None else b"more than one"
+                case b"keep-alive":
+                    self.idle = read_idle_time(value)
+                case _:
+                    pass
+        # llhttp leaves the blanks between a value and its line break. Bytes that are not UTF-8 go on as they came.
+        self.headers = tuple(
+            [(name.decode(), value.rstrip(_BLANK).decode("utf-8", "surrogateescape")) for name, value in fields]
+        )
         if not 100 <= status <= 599:
             raise ExchangeError(NOT_HTTP)
         if status == 101:
             if not self._upgrade or not any(name.lower() == "upgrade" for name, _ in self.headers):
                 raise ExchangeError(UNASKED_UPGRADE)
             self.switched = True
-        elif status < 200:
-            self._skip_interim()
+        elif status < 200:  # RFC 9110 section 15.2
+            self._interim += 1
+            if self._interim > self._limits.interim:
+                raise ExchangeError(ENDLESS_INTERIM)
+            self._start = b""
+            self.headers = ()
+            self._new_head()
             return
         self.has_head = True
         self._frame()
-
-    def _read_fields(self) -> None:
-        fields, self._fields = self._fields, []
-        for name, value in fields:
-            known = name.lower()
-            if known in _KNOWN:
-                self._note(known, value.strip(_BLANK))
-        try:  # llhttp leaves the blanks between a value and its line break
-            self.headers = tuple([(name.decode(), value.rstrip(_BLANK).decode()) for name, value in fields])
-        except UnicodeDecodeError:  # not UTF-8: one character per byte
-            self.headers = tuple([(name.decode(), _text(value.rstrip(_BLANK))) for name, value in fields])
-
-    def _note(self, name: bytes, value: bytes) -> None:
-        if name == b"content-length":
-            self.length = int(value)
-        elif name == b"transfer-encoding":
-            self._coding = value.lower() if self._coding is None else b"more than one"
-        else:
-            self.idle = read_idle_time(value)
-
-    def _skip_interim(self) -> None:
-        """Skips a 1xx answer, up to the limit (RFC 9110 section 15.2)."""
-        self._interim += 1
-        if self._interim > self._limits.interim:
-            raise ExchangeError(ENDLESS_INTERIM)
-        self._start = b""
-        self.headers = ()
-        self._new_head()
 
     def _frame(self) -> None:
         """Decides how the body ends (RFC 9112 section 6.3)."""
@@ -289,18 +260,15 @@ class AnswerReader:
 
     # --- the body -----------------------------------------------------------------------------------------------------
     def _read_body(self, data: bytes) -> None:
-        if self._chunked:
-            self._read_chunks(data)
+        if not self._chunked:
+            if self._left is not None:
+                if len(data) > self._left:
+                    raise ExchangeError(SURPLUS)
+                self._left -= len(data)
+                self.complete = self._left == 0
+            self._parts.append(data)
+            self.size += len(data)
             return
-        if self._left is not None:
-            if len(data) > self._left:
-                raise ExchangeError(SURPLUS)
-            self._left -= len(data)
-            self.complete = self._left == 0
-        self._parts.append(data)
-        self.size += len(data)
-
-    def _read_chunks(self, data: bytes) -> None:
         self._overhead += len(data)  # `on_body` subtracts the content again, with an allowance for its framing
         self._parse(data)
         if self._again:
@@ -344,8 +312,3 @@ def read_idle_time(hint: bytes) -> float | None:
     """How long to keep a connection whose upstream says `Keep-Alive: timeout=N`: well below N, in seconds."""
     found = _TIMEOUT_HINT.search(hint)
     return None if found is None else max(int(found[1]) - 1.0, int(found[1]) / 2)
-
-
-def _text(data: bytes) -> str:
-    """A header's value. What is not UTF-8 is kept byte by byte: it goes on to the client as it came."""
-    return data.decode("utf-8", "surrogateescape")

@@ -27,13 +27,12 @@ from typing import Final
 from proxy.core.model.fields import NO_NAMES, OF_THE_SENDER, FieldNames
 from proxy.core.model.values import CheckedCall, Headers, UpstreamFault, UpstreamReply
 from proxy.interfaces import UpstreamRequest
+from proxy.upstream.faults import UNAVAILABLE, UNSENDABLE, ExchangeError
 from proxy.upstream.http1.answer import AnswerLimits, AnswerReader, ReadHeads
 from proxy.upstream.http1.connection import UpstreamConnection
-from proxy.upstream.http1.dial import Dialer, read_origin
-from proxy.upstream.http1.faults import BODY_BROKE, UNAVAILABLE, UNSENDABLE, ExchangeError
+from proxy.upstream.http1.dial import Dialer, UpstreamSettings, read_origin
 from proxy.upstream.http1.pool import Pool
-from proxy.upstream.http1.stream import AnswerStream, Tunnel
-from proxy.upstream.settings import UpstreamSettings
+from proxy.upstream.http1.stream import AnswerStream, Tunnel, start_upload
 
 # Methods whose missing body is stated as length 0 (RFC 9110 section 8.6).
 _LENGTH_ANYWAY: Final = frozenset(["POST", "PUT", "PATCH"])
@@ -50,7 +49,6 @@ _LONGEST_LAYOUT: Final = 2048
 layouts: dict[tuple[FieldNames, tuple[str, ...]], Layout] = {}
 
 CHUNKED: Final = -1
-LAST_CHUNK: Final = b"0\r\n\r\n"
 
 
 def write_head(
@@ -71,7 +69,7 @@ def write_head(
     if not _TARGET.fullmatch(target) or not (method in _LENGTH_ANYWAY or _METHOD.fullmatch(method)):
         raise ExchangeError(UNSENDABLE)
     names, values = zip(*headers, strict=True) if headers else ((), ())
-    rows, sent = layouts.get((client, names)) or _learn_layout(client, names)
+    rows, sent = layouts.get((client, names)) or _lay_out(client, names)
     if sent is not None:
         authority = next((value for name, value in headers if name == "host"), authority)
         values = tuple(compress(values, sent))
@@ -90,33 +88,19 @@ def write_head(
     return head.encode("utf-8", "surrogateescape")
 
 
-def _learn_layout(client: FieldNames, names: tuple[str, ...]) -> Layout:
-    """The layout of headers with these names, kept for the next request."""
-    layout = _lay_out(names, client)
+def _lay_out(client: FieldNames, names: tuple[str, ...]) -> Layout:
+    """The rows of headers with these names, kept for the next request. Raises ExchangeError(UNSENDABLE) where a name
+    would break one."""
+    sent = tuple([name not in OF_THE_SENDER for name in names])
+    spelt = [client.spellings.get(name, name).replace("%", "%%") for name in compress(names, sent)]
+    if re.search("[\r\n\0]", "".join(spelt)):
+        raise ExchangeError(UNSENDABLE)
+    layout = "".join([f"{name}: %s\r\n" for name in spelt]), None if all(sent) else sent
     if client.is_shared and len(layout[0]) <= _LONGEST_LAYOUT:
         if len(layouts) >= _MOST_LAYOUTS:
             layouts.clear()
         layouts[client, names] = layout
     return layout
-
-
-def _lay_out(names: tuple[str, ...], client: FieldNames) -> Layout:
-    """The rows of headers with these names. Raises ExchangeError(UNSENDABLE) where a name would break one."""
-    sent = tuple([name not in OF_THE_SENDER for name in names])
-    spelt = [client.spellings.get(name, name).replace("%", "%%") for name in compress(names, sent)]
-    if re.search("[\r\n\0]", "".join(spelt)):
-        raise ExchangeError(UNSENDABLE)
-    return "".join([f"{name}: %s\r\n" for name in spelt]), None if all(sent) else sent
-
-
-def read_upgrade(headers: Headers) -> str:
-    """The protocol a request asks to switch to, or ''."""
-    return next((value for name, value in headers if name == "upgrade"), "")
-
-
-def encode_chunk(data: bytes) -> bytes:
-    """One chunk of a chunked body. `data` is not empty."""
-    return b"%x\r\n%b\r\n" % (len(data), data)
 
 
 _AT_ONCE: Final = -1  # for `Connection.begin`: stream every answer
@@ -128,30 +112,27 @@ class Http1Upstream:
 
     `send` allows `request.timeout` seconds for connecting, the request, and the whole answer (or its head, where the
     body streams). `relay` allows them for the head of the answer, counted from the end of the request's body; its
-    answer streams unless it arrived whole. `server_name` is the name in the upstream's certificate, where it differs
-    from the URL's host.
+    answer streams unless it arrived whole.
     """
 
-    def __init__(
-        self, settings: UpstreamSettings, limits: AnswerLimits = _LIMITS, server_name: str | None = None
-    ) -> None:
+    def __init__(self, settings: UpstreamSettings, limits: AnswerLimits = _LIMITS) -> None:
         self._settings = settings
         self._limits = limits
         self._heads = ReadHeads()
         self._loop = asyncio.get_running_loop()
         self._origin = read_origin(settings.url, settings.socket)
-        dialer = Dialer(self._origin, settings.tls, server_name or settings.server_name)
-        self._pool = Pool(self._loop, dialer.dial, settings.connections, settings.keepalive)
+        dial = Dialer(self._origin, settings.tls, settings.server_name).dial
+        self._pool = Pool(self._loop, dial, settings.connections, settings.keepalive)
 
     def count_connections(self) -> tuple[int, int, int]:
         """Implements `CountsConnections`."""
-        return self._pool.open, self._pool.idle, self._settings.connections
+        return self._pool.open, len(self._pool.idle), self._settings.connections
 
     async def send(self, checked: CheckedCall, request: UpstreamRequest) -> UpstreamReply | UpstreamFault:  # noqa: ARG002 - the proof of the check
         """Sends a checked call once and gives the answer. Cancelling the caller cancels the upstream request."""
         try:
             body, keep = request.body, self._settings.buffer
-            head = self._write_head(request)
+            head = self._write_head(request, len(body))
             now = self._loop.time()
             due = now + request.timeout
             reader = AnswerReader(request.method, self._limits, heads=self._heads)
@@ -166,7 +147,7 @@ class Http1Upstream:
             except BaseException:
                 connection.abort()
                 raise
-            return self._take_whole(connection, reader) or await self._reply(connection, request)
+            return self.take_whole(connection, reader) or await self._reply(connection, request)
         except ExchangeError as broken:
             return broken.fault.of(self._settings.name)
 
@@ -179,7 +160,7 @@ class Http1Upstream:
         """Implements `StartsExchanges`: sends a checked call on an idle connection; None where there is none, and
         nothing was sent."""
         try:
-            head = self._write_head(request)
+            head = self._write_head(request, len(request.body))
         except ExchangeError:  # `send` tells why
             return None
         now = self._loop.time()
@@ -190,12 +171,9 @@ class Http1Upstream:
         reader = AnswerReader(request.method, self._limits, heads=self._heads)
         if not connection.begin(reader, head, request.body, keep, now + request.timeout, on_ready):
             return None
-        request.note_passed()
-        return Http1Exchange(self, connection, request)
-
-    def take_started(self, connection: UpstreamConnection) -> UpstreamReply | None:
-        """The answer of a started exchange, where it has come whole; None where it streams, or something is wrong."""
-        return self._take_whole(connection, connection.reader)
+        if request.passed_on is not None:
+            request.passed_on()
+        return Http1Exchange(self, connection, reader, request)
 
     async def await_started(
         self, connection: UpstreamConnection, request: UpstreamRequest
@@ -206,18 +184,12 @@ class Http1Upstream:
         except ExchangeError as broken:
             return broken.fault.of(self._settings.name)
 
-    def _write_head(self, request: UpstreamRequest) -> bytes:
-        origin = self._origin
-        return write_head(
-            request.method,
-            origin.prefix + request.target,
-            origin.authority,
-            request.headers,
-            len(request.body),
-            client=request.client_names,
-        )
+    def _write_head(self, request: UpstreamRequest, length: int, upgrade: str = "") -> bytes:
+        target = request.target if request.is_from_root else self._origin.prefix + request.target
+        authority, headers = self._origin.authority, request.headers
+        return write_head(request.method, target, authority, headers, length, upgrade, request.client_names)
 
-    def _take_whole(self, connection: UpstreamConnection, reader: AnswerReader) -> UpstreamReply | None:
+    def take_whole(self, connection: UpstreamConnection, reader: AnswerReader) -> UpstreamReply | None:
         """The answer, where it has come whole and may be kept in memory; its connection is free again."""
         if reader.complete and reader.size <= self._settings.buffer and connection.fault is None:
             self._pool.give_back(connection, reader.idle)
@@ -231,27 +203,24 @@ class Http1Upstream:
         with a `Tunnel` as its body. What `body` raises before the answer begins is raised here.
         """
         try:
-            origin = self._origin
-            upgrade = read_upgrade(request.headers)
-            length = CHUNKED if body is not None else len(request.body)
-            target = request.target if request.is_from_root else origin.prefix + request.target
-            head = write_head(
-                request.method,
-                target,
-                origin.authority,
-                request.headers,
-                length,
-                upgrade,
-                client=request.client_names,
-            )
+            upgrade = next((value for name, value in request.headers if name == "upgrade"), "")
+            head = self._write_head(request, len(request.body) if body is None else CHUNKED, upgrade)
             due = self._loop.time() + request.timeout
             reader = AnswerReader(request.method, self._limits, bool(upgrade), self._heads)
+            connection = await self._begin(reader, head, request.body if body is None else b"", _AT_ONCE, due)
             if body is None:
-                connection = await self._begin(reader, head, request.body, _AT_ONCE, due)
-                request.note_passed()
+                if request.passed_on is not None:
+                    request.passed_on()
                 return await self._reply(connection, request)
-            connection = await self._begin(reader, head, b"", _AT_ONCE, due)
-            return await self._uploading(connection, body, request)
+            # The answer may come while the body is still being sent.
+            connection.alarm.at(math.inf)
+            upload = start_upload(connection, body, request.timeout, self._settings.idle_timeout)
+            try:
+                return await self._reply(connection, request)
+            except ExchangeError:
+                if upload.done() and not upload.cancelled() and (error := upload.exception()) is not None:
+                    raise error from None
+                raise
         except ExchangeError as broken:
             return broken.fault.of(self._settings.name)
 
@@ -268,7 +237,7 @@ class Http1Upstream:
                 connection = await self._pool.take(within)
             if connection.begin(reader, head, body, keep, due):
                 return connection
-            if connection.is_unused:
+            if not connection.exchanges:
                 raise ExchangeError(connection.fault or UNAVAILABLE)
 
     async def _reply(self, connection: UpstreamConnection, request: UpstreamRequest) -> UpstreamReply:
@@ -289,19 +258,6 @@ class Http1Upstream:
         stream = kind(connection, self._settings.name, silence, self._give_back)
         return UpstreamReply(reader.status, reader.headers, stream)
 
-    async def _uploading(
-        self, connection: UpstreamConnection, body: AsyncIterator[bytes], request: UpstreamRequest
-    ) -> UpstreamReply:
-        """Waits for the answer while the request's body is still being sent."""
-        connection.alarm.at(math.inf)
-        upload = Upload(connection, body, request.timeout, self._settings.idle_timeout)
-        try:
-            return await self._reply(connection, request)
-        except ExchangeError:
-            if upload.error is not None:
-                raise upload.error from None
-            raise
-
     def _give_back(self, connection: UpstreamConnection) -> None:
         reader = connection.reader
         self._pool.give_back(connection, reader.idle, streamed=reader.length is None)
@@ -310,17 +266,20 @@ class Http1Upstream:
 class Http1Exchange:
     """Implements `interfaces.StartedExchange`: a request that has gone out on an idle connection."""
 
-    __slots__ = ("_connection", "_reply", "_request", "_upstream")
+    __slots__ = ("_connection", "_reader", "_reply", "_request", "_upstream")
 
-    def __init__(self, upstream: Http1Upstream, connection: UpstreamConnection, request: UpstreamRequest) -> None:
+    def __init__(
+        self, upstream: Http1Upstream, connection: UpstreamConnection, reader: AnswerReader, request: UpstreamRequest
+    ) -> None:
         self._upstream = upstream
         self._connection = connection
+        self._reader = reader
         self._request = request
         self._reply: UpstreamReply | None = None
 
     def take(self) -> UpstreamReply | None:
         """The answer, where it is whole; None where it streams, or something is wrong."""
-        self._reply = self._upstream.take_started(self._connection)
+        self._reply = self._upstream.take_whole(self._connection, self._reader)
         return self._reply
 
     async def wait(self) -> UpstreamReply | UpstreamFault:
@@ -335,47 +294,3 @@ class Http1Exchange:
         if self._reply is None:
             self._connection.on_ready = None
             self._connection.abort()
-
-
-class Upload:
-    """Sends a streamed request body in chunks, as a task beside the exchange, so that an early answer is
-    seen meanwhile.
-
-    It reads from the client no faster than the upstream reads. It ends with the exchange, finished or not (RFC 9112
-    section 7.5 lets a client stop once the answer has come). `timeout` is the time for the answer, in seconds from the
-    last chunk on; `idle_timeout` is how long the upstream may stop reading.
-    """
-
-    def __init__(
-        self, connection: UpstreamConnection, body: AsyncIterator[bytes], timeout: float, idle_timeout: float
-    ) -> None:
-        self._connection = connection
-        self._body = body
-        self._timeout = timeout
-        self._idle_timeout = idle_timeout
-        self._task = connection.loop.create_task(self._run())
-        self._task.add_done_callback(self._note_end)
-        connection.set_upload(self._task.cancel)
-
-    @property
-    def error(self) -> BaseException | None:
-        """The exception that the body's own iterator raised, if any."""
-        return self._task.exception() if self._task.done() and not self._task.cancelled() else None
-
-    async def _run(self) -> None:
-        connection = self._connection
-        try:
-            async for piece in self._body:
-                if piece:
-                    connection.write(encode_chunk(piece))
-                    await connection.drain(self._idle_timeout)
-            connection.write(LAST_CHUNK)
-            connection.set_upload(None)
-        except ExchangeError:
-            return  # the exchange has the fault already
-        if not connection.reader.has_head:
-            connection.alarm.at(connection.loop.time() + self._timeout)
-
-    def _note_end(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and task.exception() is not None:
-            self._connection.fail(BODY_BROKE)

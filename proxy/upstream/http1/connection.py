@@ -22,8 +22,8 @@ from enum import Enum, auto
 from typing import Final, cast
 
 from proxy.core.model.values import Executed
+from proxy.upstream.faults import RESPONSE_TIMEOUT, SPOKE_FIRST, SURPLUS, ExchangeError, FaultKind, lost_fault
 from proxy.upstream.http1.answer import AnswerReader
-from proxy.upstream.http1.faults import RESPONSE_TIMEOUT, SPOKE_FIRST, SURPLUS, ExchangeError, FaultKind, lost_fault
 
 # Bytes of a streamed body held for a caller that reads slowly.
 _HIGH_WATER: Final = 64 * 1024
@@ -92,13 +92,14 @@ class UpstreamConnection(asyncio.Protocol):
     """Carries one exchange at a time. Made by the pool, which `gone` tells once when the state becomes CLOSED.
 
     `coming` is done when the answer is complete, begins to stream, or has failed; where `on_ready` is set, it is called
-    once in place of that. `alarm` fires when the answer is
-    overdue or, between exchanges, when the connection has been idle too long. `fault` is why the connection closed.
-    These are plain attributes because every call reads them.
+    once in place of that. `alarm` fires when the answer is overdue or, between exchanges, when the connection has been
+    idle too long. `fault` is why the connection closed, `exchanges` how many it has begun. `lost` is done once the
+    socket is closed. `stop_upload` ends the upload under way when the connection closes. These are plain attributes
+    because every call reads them.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, gone: Callable[[UpstreamConnection], None]) -> None:
-        self._loop = loop
+        self.loop = loop
         self._gone = gone
         self.state = ConnectionState.NEW
         self.alarm = Alarm(loop, self._ring)
@@ -106,15 +107,15 @@ class UpstreamConnection(asyncio.Protocol):
         self.on_ready: Callable[[], None] | None = None
         self.fault: FaultKind | None = None
         self._transport: asyncio.Transport | None = None
-        self._poll: Callable[[int], list[tuple[int, int]]] = _poll_nothing
+        self._poll: Callable[[int], list[tuple[int, int]]] = lambda _: []  # Windows has no select.poll
         self._reader: AnswerReader | None = None
         self._keep = 0  # -1: the answer streams
-        self._exchanges = 0
+        self.exchanges = 0
         self._reading = True
         self._drained: asyncio.Future[None] | None = None
-        self._lost = loop.create_future()
+        self.lost: asyncio.Future[None] = loop.create_future()
         self._clean = False
-        self._stop_upload: Callable[[], object] | None = None
+        self.stop_upload: Callable[[], object] | None = None
 
     # --- an exchange --------------------------------------------------------------------------------------------------
     def begin(
@@ -134,14 +135,14 @@ class UpstreamConnection(asyncio.Protocol):
         transport = self._transport
         # A reused socket is polled for an end or unexpected bytes that the loop has not read yet.
         closed = transport is None or self.state is ConnectionState.CLOSED or transport.is_closing()
-        if transport is None or closed or (self._exchanges and self._poll(0)):
+        if transport is None or closed or (self.exchanges and self._poll(0)):
             self.abort()
             return False
-        self._exchanges += 1
+        self.exchanges += 1
         self.state, self._reader, self._keep = ConnectionState.ACTIVE, reader, keep
         self.on_ready = on_ready
         if on_ready is None:
-            self.coming = self._loop.create_future()
+            self.coming = self.loop.create_future()
         self.alarm.at(due)
         if len(body) <= _ONE_WRITE:
             transport.write(head + body)
@@ -162,7 +163,7 @@ class UpstreamConnection(asyncio.Protocol):
         """The next piece of a streamed body, b'' at its end. Raises ExchangeError after the bytes before it."""
         reader = self.reader
         if self._awaits_more(reader):
-            self.alarm.at(self._loop.time() + idle_timeout)
+            self.alarm.at(self.loop.time() + idle_timeout)
             while self._awaits_more(reader):
                 await self._wait()
             self.alarm.at(math.inf)
@@ -196,10 +197,6 @@ class UpstreamConnection(asyncio.Protocol):
             self.fail(RESPONSE_TIMEOUT)
             raise ExchangeError(RESPONSE_TIMEOUT) from None
 
-    def set_upload(self, stop: Callable[[], object] | None) -> None:
-        """Registers how to `stop` the upload of the request's body when the connection closes; None when it is done."""
-        self._stop_upload = stop
-
     @property
     def reader(self) -> AnswerReader:
         """The answer of the exchange under way."""
@@ -207,20 +204,10 @@ class UpstreamConnection(asyncio.Protocol):
             raise RuntimeError("no exchange is under way")
         return self._reader
 
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop it belongs to."""
-        return self._loop
-
-    @property
-    def is_unused(self) -> bool:
-        """Whether it has never carried an exchange."""
-        return self._exchanges == 0
-
     # --- between exchanges --------------------------------------------------------------------------------------------
-    def finish_exchange(self) -> bool:
-        """Ends the exchange; True where the connection may carry another (RFC 9112 section 9.3). The alarm keeps its
-        time, because the next user sets it."""
+    def finish_exchange(self, until: float) -> bool:
+        """Ends the exchange; True where the connection may carry another (RFC 9112 section 9.3), until that time on the
+        loop's clock."""
         reader, transport = self._reader, self._transport
         if (
             transport is None
@@ -229,12 +216,13 @@ class UpstreamConnection(asyncio.Protocol):
             or not reader.complete
             or not reader.keep_alive
             or transport.is_closing()
-            or self._stop_upload is not None  # the answer came before the whole request was sent
+            or self.stop_upload is not None  # the answer came before the whole request was sent
             or transport.get_write_buffer_size()
         ):
             self.abort()
             return False
         self.state, self._reader = ConnectionState.IDLE, None
+        self.alarm.at(until)
         if not self._reading:
             transport.resume_reading()
             self._reading = True
@@ -259,17 +247,13 @@ class UpstreamConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
-    async def wait_closed(self) -> None:
-        """Waits until the socket is closed."""
-        await self._lost
-
     def _leave(self) -> None:
         self.alarm.off()
         self._wake()
         if self._reader is not None:
             self._reader.drop()
-        if self._stop_upload is not None:
-            self._stop_upload()
+        if self.stop_upload is not None:
+            self.stop_upload()
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
         if self.state is not ConnectionState.CLOSED:
@@ -290,7 +274,7 @@ class UpstreamConnection(asyncio.Protocol):
             return
         reader = self._reader
         if reader is None:
-            self.fail(SPOKE_FIRST if self.is_unused else replace(SURPLUS, executed=Executed.NO))
+            self.fail(SPOKE_FIRST if not self.exchanges else replace(SURPLUS, executed=Executed.NO))
             return
         try:
             reader.feed(data)
@@ -299,49 +283,40 @@ class UpstreamConnection(asyncio.Protocol):
             return
         if reader.complete:
             self._wake()
-        elif reader.has_head:
-            self._take_part(reader)
-
-    def _take_part(self, reader: AnswerReader) -> None:
-        """Decides, after a part of the body, whether the answer streams; pauses reading where too much waits."""
-        if self._keep >= 0 and (max(reader.length or 0, reader.size) > self._keep or reader.endless):
-            self._keep = -1
-        if self._keep < 0:
-            self._wake()
-            if reader.size > _HIGH_WATER and self._reading and self._transport is not None:
-                self._transport.pause_reading()
-                self._reading = False
+        elif reader.has_head:  # a part of the body says whether the answer streams
+            if self._keep >= 0 and (max(reader.length or 0, reader.size) > self._keep or reader.endless):
+                self._keep = -1
+            if self._keep < 0:
+                self._wake()
+                if reader.size > _HIGH_WATER and self._reading and self._transport is not None:
+                    self._transport.pause_reading()
+                    self._reading = False
 
     def eof_received(self) -> None:
-        self._clean = self._is_clean_end()
+        # Without TLS's close_notify an attacker may have cut the answer (RFC 9112 section 9.8).
+        tls = None if self._transport is None else self._transport.get_extra_info("ssl_object")
+        try:
+            self._clean = tls is None or tls.read(1) == b""  # b"" after close_notify; otherwise OpenSSL raises
+        except ssl.SSLError:
+            self._clean = False
         reader = self._reader
         if reader is None:
             self.retire()
         elif reader.eof(self._clean):
             self._wake()
         else:  # the answer cannot come any more, so the rest of the request is not sent
-            self.fail(lost_fault(None, reader.begun, self._exchanges == 1))
-
-    def _is_clean_end(self) -> bool:
-        """Whether TLS ended with close_notify; otherwise an attacker may have cut the answer (RFC 9112 section 9.8)."""
-        tls = None if self._transport is None else self._transport.get_extra_info("ssl_object")
-        if tls is None:
-            return True
-        try:
-            return bool(tls.read(1) == b"")  # b"" after close_notify; otherwise OpenSSL raises
-        except ssl.SSLError:
-            return False
+            self.fail(lost_fault(None, reader.begun, self.exchanges == 1))
 
     def connection_lost(self, exc: Exception | None) -> None:
         reader = self._reader
         if reader is not None and self.fault is None and not reader.eof(self._clean and exc is None):
-            self.fault = lost_fault(exc, reader.begun, self._exchanges == 1)
+            self.fault = lost_fault(exc, reader.begun, self.exchanges == 1)
         self._leave()
-        if not self._lost.done():
-            self._lost.set_result(None)
+        if not self.lost.done():
+            self.lost.set_result(None)
 
     def pause_writing(self) -> None:
-        self._drained = self._loop.create_future()
+        self._drained = self.loop.create_future()
 
     def resume_writing(self) -> None:
         drained, self._drained = self._drained, None
@@ -351,7 +326,7 @@ class UpstreamConnection(asyncio.Protocol):
     # --- waiting ------------------------------------------------------------------------------------------------------
     def _wait(self) -> asyncio.Future[None]:
         """A new future that is done when something arrives. A cancelled one stays behind and is never set."""
-        self.coming = self._loop.create_future()
+        self.coming = self.loop.create_future()
         return self.coming
 
     def _wake(self) -> None:
@@ -366,7 +341,3 @@ class UpstreamConnection(asyncio.Protocol):
             self.retire()
         else:
             self.fail(RESPONSE_TIMEOUT)
-
-
-def _poll_nothing(timeout: int) -> list[tuple[int, int]]:  # noqa: ARG001 - as of select.poll, which Windows has not
-    return []

@@ -1,4 +1,4 @@
-"""Reads an upstream's URL, and connects to it by TCP or unix socket, with or without TLS.
+"""Reads where an upstream is, and connects to it by TCP or unix socket, with or without TLS.
 
 Every failure to connect says `executed: no`.
 """
@@ -15,10 +15,33 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from proxy.core.model.value_class import value_class
+from proxy.upstream.faults import CONNECT_ERRORS, ExchangeError, connect_fault
 from proxy.upstream.http1.connection import UpstreamConnection
-from proxy.upstream.http1.faults import CONNECT_ERRORS, ExchangeError, connect_fault
 
 _PORTS: Final = {"http": 80, "https": 443}
+
+
+@value_class
+class UpstreamSettings:
+    """One upstream. Times in seconds, sizes in bytes.
+
+    `url` is http or https with an optional path prefix; `socket` is a unix socket to use instead of the network.
+    `keepalive` is how long an idle connection is kept: less than the 5 s after which uvicorn closes its side, so that
+    no POST meets a dead socket. An answer longer than `buffer` is streamed instead of kept in memory; `idle_timeout` is
+    the longest silence within such a stream. `tls` is a ready context, or None for the system's trust store.
+    `server_name` is the name in the certificate, where it differs from the URL's host.
+    """
+
+    name: str
+    url: str
+    socket: str | None = None
+    tls: ssl.SSLContext | None = None
+    connect_timeout: float = 2.0
+    keepalive: float = 4.0
+    idle_timeout: float = 300.0
+    connections: int = 256
+    buffer: int = 1024 * 1024
+    server_name: str | None = None
 
 
 @value_class
@@ -56,22 +79,18 @@ def read_origin(url: str, socket: str | None = None) -> Origin:
     name = host if host.isascii() else host.encode("idna").decode("ascii")
     shown = f"[{name}]" if ":" in name else name
     authority = shown if port == _PORTS[parts.scheme] else f"{shown}:{port}"
-    return Origin(name, port, parts.scheme == "https", authority, parts.path.rstrip("/"), socket, _is_address(name))
-
-
-def _is_address(host: str) -> bool:
     try:
-        ipaddress.ip_address(host)
+        ipaddress.ip_address(name)
+        literal = True
     except ValueError:
-        return False
-    return True
+        literal = False
+    return Origin(name, port, parts.scheme == "https", authority, parts.path.rstrip("/"), socket, literal)
 
 
 # Seconds for the peer's close_notify when TLS is closed in order; nobody waits for it.
 _TLS_GOODBYE: Final = 1.0
 
 Factory = Callable[[], UpstreamConnection]
-Address = tuple[str, int]
 
 
 class Dialer:
@@ -88,7 +107,7 @@ class Dialer:
             }
 
     async def dial(self, make: Factory, within: float) -> UpstreamConnection:
-        """A new connection, in at most so many seconds. Raises Broken."""
+        """A new connection, in at most so many seconds. Raises ExchangeError."""
         try:
             async with asyncio.timeout(within):
                 return await self._connect(make, within)
@@ -99,7 +118,11 @@ class Dialer:
         loop = asyncio.get_running_loop()
         if self._origin.socket is not None:
             return (await loop.create_unix_connection(make, self._origin.socket, **self._options))[1]
-        addresses = await self._addresses(loop)
+        origin = self._origin
+        addresses = [(origin.host, origin.port)]
+        if not origin.literal:  # a name is resolved for each connection, because its address changes with its pod
+            found = await loop.getaddrinfo(origin.host, origin.port, type=socket.SOCK_STREAM)
+            addresses = list(dict.fromkeys((str(address[0]), origin.port) for *_, address in found))
         refused: Exception | None = None
         for at, (host, port) in enumerate(addresses):
             try:
@@ -111,14 +134,6 @@ class Dialer:
             except OSError as error:
                 refused = refused or error
         raise refused or OSError("its name has no address")
-
-    async def _addresses(self, loop: asyncio.AbstractEventLoop) -> list[Address]:
-        """Resolves the name for each connection, because a service's address changes when its pod moves."""
-        origin = self._origin
-        if origin.literal:
-            return [(origin.host, origin.port)]
-        found = await loop.getaddrinfo(origin.host, origin.port, type=socket.SOCK_STREAM)
-        return list(dict.fromkeys((str(address[0]), origin.port) for *_, address in found))
 
 
 def make_client_context(

@@ -17,8 +17,8 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from proxy.upstream.faults import CLOSED, CONNECT_TIMEOUT, CONNECTION_LIMIT, GIVEN_UP, UNAVAILABLE, ExchangeError
 from proxy.upstream.http1.connection import ConnectionState, UpstreamConnection
-from proxy.upstream.http1.faults import CLOSED, CONNECT_TIMEOUT, CONNECTION_LIMIT, GIVEN_UP, UNAVAILABLE, ExchangeError
 
 # Seconds behind a stream: a close within the first is the upstream's way to end one, and a rest lasts the second.
 _SOON: Final = 1.0
@@ -28,35 +28,28 @@ Dial = Callable[[Callable[[], UpstreamConnection], float], Awaitable[UpstreamCon
 
 
 class Pool:
-    """Holds at most `limit` connections, made by `dial`; closes idle ones after `idle` seconds."""
+    """Holds at most `limit` connections, made by `dial`; closes idle ones after `idle` seconds.
+
+    `open` is how many are open or being opened; `idle` has those that wait for a request, each with its end.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, dial: Dial, limit: int, idle: float) -> None:
         self._loop = loop
         self._dial = dial
         self._limit = limit
         self._idle_limit = idle
-        self._open = 0
-        self._idle: dict[UpstreamConnection, float] = {}
+        self.open = 0
+        self.idle: dict[UpstreamConnection, float] = {}
         self._all: set[UpstreamConnection] = set()
         self._queue: OrderedDict[asyncio.Future[UpstreamConnection | None], None] = OrderedDict()
         self._closed = False
         self._streamed: tuple[UpstreamConnection | None, float] = (None, -math.inf)  # the latest, and when it ended
         self._rests = False
 
-    @property
-    def open(self) -> int:
-        """How many connections are open or being opened."""
-        return self._open
-
-    @property
-    def idle(self) -> int:
-        """How many of the open connections wait for a request."""
-        return len(self._idle)
-
     def take_idle(self, now: float) -> UpstreamConnection | None:
         """Takes an idle connection, or gives None; the caller gives it back. `now` is on the loop's clock."""
-        while self._idle:
-            connection, until = self._idle.popitem()
+        while self.idle:
+            connection, until = self.idle.popitem()
             if now < until:
                 return connection
             connection.retire()
@@ -67,28 +60,26 @@ class Pool:
         if self._closed:
             raise ExchangeError(CLOSED)
         now = self._loop.time()
-        connection = self.take_idle(now)
-        if connection is not None:
+        if (connection := self.take_idle(now)) is not None:
             return connection
         until = now + within
-        if self._open >= self._limit:
-            connection = await self._wait_in_queue(within)
-            if connection is not None:
+        if self.open >= self._limit:
+            if (connection := await self._wait_in_queue(within)) is not None:
                 return connection
         else:
-            self._open += 1
+            self.open += 1
         return await self._make(until - self._loop.time())
 
     def give_back(self, connection: UpstreamConnection, idle: float | None = None, *, streamed: bool = False) -> None:
         """Frees a connection whose exchange is complete. `idle` is the upstream's own idle time in seconds; `streamed`:
         the length of the answer was not said before it."""
-        if not connection.finish_exchange():
-            return
+        now = self._loop.time()
         limit = self._idle_limit if idle is None else min(self._idle_limit, idle)
+        if not connection.finish_exchange(now + limit):
+            return
         if self._closed or limit <= 0:
             connection.retire()
             return
-        now = self._loop.time()
         if streamed:
             self._streamed = (connection, now)
         if streamed and self._rests:
@@ -100,6 +91,7 @@ class Pool:
     def _end_rest(self, connection: UpstreamConnection, until: float) -> None:
         if connection.state is ConnectionState.IDLE:
             self._rests = False
+            connection.alarm.at(until)
             self._park(connection, until)
 
     async def close(self) -> None:
@@ -109,12 +101,12 @@ class Pool:
             waiting.set_exception(ExchangeError(CLOSED))
         leaving = list(self._all)
         for connection in leaving:
-            if connection in self._idle:
+            if connection in self.idle:
                 connection.retire()
             else:
                 connection.fail(GIVEN_UP)
         for connection in leaving:
-            await connection.wait_closed()
+            await connection.lost
 
     # --- new ones -----------------------------------------------------------------------------------------------------
     async def _make(self, within: float) -> UpstreamConnection:
@@ -133,14 +125,14 @@ class Pool:
 
     def _free(self) -> None:
         """Counts one connection less, and lets the next waiting caller open one."""
-        self._open -= 1
+        self.open -= 1
         waiting = self._longest_waiting()
         if waiting is not None:
-            self._open += 1
+            self.open += 1
             waiting.set_result(None)
 
     def _forget(self, connection: UpstreamConnection) -> None:
-        now, until = self._loop.time(), self._idle.pop(connection, math.inf)
+        now, until = self._loop.time(), self.idle.pop(connection, math.inf)
         if self._streamed[0] is connection and now < min(until, self._streamed[1] + _SOON):
             self._rests = True
         if connection in self._all:  # `_make` frees one that broke while it was being opened
@@ -156,31 +148,27 @@ class Pool:
             async with asyncio.timeout(within):
                 return await waiting
         except BaseException as error:
-            self._unqueue(waiting)
+            self._queue.pop(waiting, None)
+            if not waiting.cancelled() and waiting.exception() is None:  # passes on what was already handed over
+                connection = waiting.result()
+                if connection is None:
+                    self._free()
+                else:
+                    until = self._loop.time() + self._idle_limit
+                    connection.alarm.at(until)
+                    self._park(connection, until)
             if isinstance(error, TimeoutError):
                 raise ExchangeError(CONNECTION_LIMIT) from None
             raise
 
-    def _unqueue(self, waiting: asyncio.Future[UpstreamConnection | None]) -> None:
-        """Leaves the queue; passes on what was already handed over."""
-        self._queue.pop(waiting, None)
-        if waiting.cancelled() or waiting.exception() is not None:
-            return
-        connection = waiting.result()
-        if connection is None:
-            self._free()
-        else:
-            self._park(connection, self._loop.time() + self._idle_limit)
-
     def _park(self, connection: UpstreamConnection, until: float) -> None:
-        """Hands a free connection to the longest waiting caller, or keeps it idle."""
+        """Hands a free connection to the longest waiting caller, or keeps it idle until its alarm."""
         waiting = self._longest_waiting() if self._queue else None
         if waiting is not None:
             waiting.set_result(connection)
             connection.alarm.at(math.inf)
         else:
-            self._idle[connection] = until
-            connection.alarm.at(until)
+            self.idle[connection] = until
 
     def _longest_waiting(self) -> asyncio.Future[UpstreamConnection | None] | None:
         while self._queue:

@@ -1,4 +1,4 @@
-"""Answer bodies read piece by piece, and the tunnel of a switched protocol.
+"""Bodies piece by piece: those of answers, of uploads, and the tunnel of a switched protocol.
 
 Reading ahead stops at the connection's high-water mark. A stream has no total timeout; an idle timeout runs while a
 reader waits for the next piece (operations.md, HTTP correctness).
@@ -6,11 +6,12 @@ reader waits for the next piece (operations.md, HTTP correctness).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Final
 
-from proxy.upstream.faults import ReplyBroken
+from proxy.upstream.faults import BODY_BROKE, ExchangeError, ReplyBroken
 from proxy.upstream.http1.connection import UpstreamConnection
-from proxy.upstream.http1.faults import ExchangeError
 
 
 class AnswerStream:
@@ -74,3 +75,45 @@ class Tunnel(AnswerStream):
             await self._connection.drain(self._idle_timeout)
         except ExchangeError as broken:
             raise ReplyBroken(broken.fault.of(self._upstream)) from broken
+
+
+LAST_CHUNK: Final = b"0\r\n\r\n"
+
+
+def encode_chunk(data: bytes) -> bytes:
+    """One chunk of a chunked body. `data` is not empty."""
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def start_upload(
+    connection: UpstreamConnection, body: AsyncIterator[bytes], timeout: float, idle_timeout: float
+) -> asyncio.Task[None]:
+    """Sends a streamed request body in chunks, as a task beside the exchange, so that an early answer is seen
+    meanwhile. The task's exception is what the body's own iterator raised.
+
+    It reads from the client no faster than the upstream reads. It ends with the exchange, finished or not (RFC 9112
+    section 7.5 lets a client stop once the answer has come). `timeout` is the time for the answer, in seconds from the
+    last chunk on; `idle_timeout` is how long the upstream may stop reading.
+    """
+
+    async def send() -> None:
+        try:
+            async for piece in body:
+                if piece:
+                    connection.write(encode_chunk(piece))
+                    await connection.drain(idle_timeout)
+            connection.write(LAST_CHUNK)
+            connection.stop_upload = None
+        except ExchangeError:
+            return  # the exchange has the fault already
+        if not connection.reader.has_head:
+            connection.alarm.at(connection.loop.time() + timeout)
+
+    def note_end(task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            connection.fail(BODY_BROKE)
+
+    upload = connection.loop.create_task(send())
+    upload.add_done_callback(note_end)
+    connection.stop_upload = upload.cancel
+    return upload

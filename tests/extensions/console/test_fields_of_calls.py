@@ -11,10 +11,11 @@ import pytest
 from proxy.core.model.values import Rung
 from proxy.core.tool_errors.backoff import Reason, ResendDenied
 from proxy.extensions.console.cli.calls import FILTERS
+from proxy.extensions.console.kept_calls import CallFilter, select_calls
 from proxy.extensions.console.ui.console_files import FOLDER
 from proxy.interfaces import CallRecord, Trace
 from proxy.telemetry.logs import build_fields
-from proxy.telemetry.recent.ring import _FIELDS, CallFilter, RecentCalls, make_entry
+from proxy.telemetry.recent.ring import FIELDS, RecentCalls, make_entry
 
 # A usual call with everything that the line of one can show.
 USUAL = CallRecord(
@@ -31,7 +32,7 @@ USUAL = CallRecord(
 def keep(record: CallRecord) -> dict[str, Any]:
     kept = RecentCalls(lambda: 0.0)
     kept.finished(record)
-    (entry,) = map(make_entry, kept.select(CallFilter()))
+    (entry,) = map(make_entry, select_calls(kept, CallFilter()))
     return entry
 
 
@@ -52,7 +53,7 @@ def test_a_field_of_the_record_that_changes_the_line_changes_the_entry(name: str
 
 
 def test_what_filters_compare_is_a_field_of_the_entry() -> None:
-    assert set() == set(_FIELDS.values()) - set(keep(USUAL))
+    assert set() == set(FIELDS.values()) - set(keep(USUAL))
 
 
 def test_verb_and_pages_have_every_filter_of_the_operators_port() -> None:

@@ -9,8 +9,8 @@ from typing import Final
 
 import pytest
 
-from proxy.core.explain.tool_mistakes import CountedMistake, ToolMistakes
 from proxy.extensions.console.core.improvements import IMPROVEMENT_RULES, SAFE_AFTER, list_improvements
+from proxy.extensions.console.core.tool_mistakes import CountedMistake, ToolMistakes
 from tests.corpora.calls import check_of
 from tests.corpora.run_improvements import PLANTED, collected, count_mistakes, judge_planted, list_plantable
 

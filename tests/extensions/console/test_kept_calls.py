@@ -13,9 +13,10 @@ from proxy.core.contract.attempts import hash_conversation
 from proxy.core.model import codes
 from proxy.core.model.values import Conversation, Document, Failure, Rung, ToolCall, ToolResult, Violation
 from proxy.core.rules.rules import LEVEL_MEANINGS
+from proxy.extensions.console.kept_calls import CallFilter, read_figures, select_calls
 from proxy.interfaces import CallRecord, ReplacedAnswer, Trace
 from proxy.telemetry.recent.kept_values import KeptValues
-from proxy.telemetry.recent.ring import CallFilter, KeptCall, RecentCalls, make_entry, read_figures
+from proxy.telemetry.recent.ring import KeptCall, RecentCalls, make_entry
 from tests.serving.proxied import WEATHER, Proxied, proxied, told
 from tests.serving.wire import JSON_TYPE, answer, replies, tool
 
@@ -60,7 +61,7 @@ async def test_the_figures_of_summaries_are_those_that_the_entries_show() -> Non
         for body in (b'{"lat": 1}', b'{"lat": "1"}', b'{"lat": []}', b"no JSON"):
             await proxy.post("/weather", body)
         assert proxy.serving.console is not None
-        kept = list(proxy.serving.console.recent.select(CallFilter()))
+        kept = list(select_calls(proxy.serving.console.recent, CallFilter()))
     outcomes = {make_entry(each)["outcome"] for each in kept}
     assert {"delivered", "repaired", "refused"} <= outcomes
     assert list(map(list_shown, kept)) == [tuple(read_figures(each)) for each in kept]
@@ -242,11 +243,11 @@ def test_a_kept_call_holds_the_hash_of_its_conversation_and_a_cut_name_of_its_to
     refused = ToolResult(call, Failure(codes.UNKNOWN_TOOL, codes.UNKNOWN_TOOL.meaning))
     kept.finished(CallRecord("r-1", "/tools", tool="w", call=call, outcome="delivered"))
     kept.finished(CallRecord("r-2", "/tools", tool="t", call=call, outcome="refused", result=refused))
-    entries = list(kept.select(CallFilter(conversation=hash_conversation(conversation)[:8])))
+    entries = list(select_calls(kept, CallFilter(conversation=hash_conversation(conversation)[:8])))
 
     assert ["r-2", "r-1"] == [make_entry(entry)["correlation_id"] for entry in entries]
     assert {hash_conversation(conversation)} == {entry.conversation for entry in entries}
-    assert all(len(pickle.dumps((entry.told, entry.stages, entry.failure))) < 8_000 for entry in entries)
+    assert all(len(pickle.dumps((entry.content, entry.stages, entry.failure))) < 8_000 for entry in entries)
 
 
 @pytest.mark.parametrize("name", ["repos/get", "repos~get", "~1/~0", "get\nsecret", "t" * 300])
@@ -254,9 +255,9 @@ def test_a_tool_has_one_spelling_in_kept_calls(name: str) -> None:
     kept = RecentCalls(lambda: 0.0)
     kept.finished(CallRecord("r-1", "/tools", call_id="1", tool=name, outcome="delivered"))
     kept.finished(CallRecord("r-2", "/tools", call_id="2", tool=name, outcome="refused"))
-    shown = {make_entry(entry)["gen_ai.tool.name"] for entry in kept.select(CallFilter())}
-    figures = {read_figures(entry).tool for entry in kept.select(CallFilter())}
-    found = [make_entry(entry)["correlation_id"] for entry in kept.select(CallFilter(tool=frozenset(shown)))]
+    shown = {make_entry(entry)["gen_ai.tool.name"] for entry in select_calls(kept, CallFilter())}
+    figures = {read_figures(entry).tool for entry in select_calls(kept, CallFilter())}
+    found = [make_entry(entry)["correlation_id"] for entry in select_calls(kept, CallFilter(tool=frozenset(shown)))]
 
     assert [1, shown] == [len(shown), figures]
     assert ["r-2", "r-1"] == found
@@ -316,9 +317,9 @@ def test_of_the_trace_of_a_usual_call_the_ids_alone_are_kept() -> None:
     recent = RecentCalls(lambda: 0.0)
     trace = Trace("0af7", "b7ad", "", 1, "vendor=" + "x" * 15_000, str)
     recent.finished(CallRecord("r-1", "/weather", tool="weather", outcome="delivered", trace=trace))
-    (kept,) = recent.select(CallFilter())
+    (kept,) = select_calls(recent, CallFilter())
 
-    assert replace(trace, state="") in kept.told
+    assert replace(trace, state="") in kept.content
     assert "b7ad" == make_entry(kept)["span_id"]
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+from proxy.extensions.console.kept_calls import MOST_TEXTS, CallFilter, select_calls, write_entry
 from proxy.interfaces import CallRecord
 from proxy.server.admin.page import Page, PageRequest
-from proxy.server.admin.shared_answers import LONGEST_ANSWER, MOST_ANSWERS, SharedAnswers
-from proxy.telemetry.recent.ring import MOST_TEXTS, CallFilter, RecentCalls
+from proxy.server.admin.port import LONGEST_ANSWER, MOST_ANSWERS, SharedAnswers
+from proxy.telemetry.recent.ring import RecentCalls
 from tests.serving.proxied import WEATHER, proxied, told
 
 OVERVIEW = PageRequest("GET", "/-/overview", "", "window=15m", {})
@@ -89,11 +90,11 @@ def test_the_entry_of_a_call_is_written_once_for_all_readers_and_the_oldest_text
     recent = RecentCalls(lambda: 0.0, "boot", 2 * MOST_TEXTS)
     for number in range(MOST_TEXTS + 1):
         recent.finished(CallRecord(f"r{number}", "/a", outcome="delivered"))
-    calls = list(recent.select(CallFilter()))
-    newest = recent.write_entry(calls[0])
-    assert newest is recent.write_entry(next(recent.select(CallFilter())))
+    calls = list(select_calls(recent, CallFilter()))
+    newest = write_entry(recent, calls[0])
+    assert newest is write_entry(recent, next(select_calls(recent, CallFilter())))
     assert f"boot.{MOST_TEXTS + 1}" == json.loads(newest)["id"]
     for kept in calls[1:]:
-        recent.write_entry(kept)
-    assert newest is not recent.write_entry(calls[0])
-    assert newest == recent.write_entry(calls[0])
+        write_entry(recent, kept)
+    assert newest is not write_entry(recent, calls[0])
+    assert newest == write_entry(recent, calls[0])

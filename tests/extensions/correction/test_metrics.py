@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from proxy.extensions.correction.core.words import Asked, BudgetKind, CorrectionQuestion, Layer
+from proxy.extensions.correction.core.words import BudgetKind, CorrectionQuestion, Layer, QuestionOutcome
 from proxy.extensions.correction.correction_metrics import EVENTS, METRICS, CorrectionMetrics
 from proxy.interfaces import CallRecord, Event
 from proxy.server.identity import SystemClock, SystemPacing
@@ -17,8 +17,8 @@ from proxy.telemetry.metrics_page import write_page
 
 COUNTS = st.sampled_from([0, 7])
 QUESTIONS = st.builds(
-    CorrectionQuestion, st.sampled_from(list(Layer)), st.sampled_from(list(Asked)), st.sampled_from([0.0, 0.5]),
-    st.booleans(), st.none() | st.sampled_from(list(BudgetKind)), COUNTS, COUNTS,
+    CorrectionQuestion, st.sampled_from(list(Layer)), st.sampled_from(list(QuestionOutcome)),
+    st.sampled_from([0.0, 0.5]), st.booleans(), st.none() | st.sampled_from(list(BudgetKind)), COUNTS, COUNTS,
 )  # fmt: skip
 CALLS = st.fixed_dictionaries(
     {

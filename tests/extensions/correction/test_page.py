@@ -10,11 +10,11 @@ import pytest
 import yaml
 
 from proxy.__main__ import main
-from proxy.config.files.other_names import OTHER_NAMES
+from proxy.config.files.structure import OTHER_NAMES
 from proxy.config.load import load
 from proxy.extensions.correction.core.correction_policy import find_policy
 from proxy.extensions.correction.core.settings import PLACEHOLDERS
-from proxy.extensions.correction.core.words import Asked
+from proxy.extensions.correction.core.words import QuestionOutcome
 from proxy.extensions.correction.correction_metrics import EVENTS
 from proxy.extensions.correction.correction_section import find_correction
 from proxy.extensions.correction.evaluation import read_bundled_cases, read_cases
@@ -42,7 +42,7 @@ def first_cells(pattern: str) -> set[str]:
 
 
 def test_every_outcome_is_explained() -> None:
-    assert {asked.value for asked in Asked} <= first_cells(r"`(\w+)`")
+    assert {outcome.value for outcome in QuestionOutcome} <= first_cells(r"`(\w+)`")
 
 
 def test_every_placeholder_is_explained_as_the_code_has_it() -> None:

@@ -1,4 +1,4 @@
-"""What a finished request is told as: names, times and the seeds' events, worked out without any library."""
+"""The spans of a finished request: names, times and the seeds' events, made without any library."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from proxy.core.model.values import Repair
 from proxy.core.tool_errors.backoff import Reason
-from proxy.extensions.correction.core.words import Asked, CorrectionQuestion, Layer
+from proxy.extensions.correction.core.words import CorrectionQuestion, Layer, QuestionOutcome
 from proxy.extensions.traces.spans import Span, build_spans
 from proxy.interfaces import CallRecord, Event, Sent, Trace
 
@@ -113,9 +113,9 @@ def test_a_question_to_the_model_endpoint_is_a_span_and_one_that_was_not_asked_i
     feedback, retry = Layer.VALIDATION_FEEDBACK, Layer.SEMANTIC_RETRY
     made = record(
         questions=[
-            CorrectionQuestion(feedback, Asked.BUSY),
-            CorrectionQuestion(feedback, Asked.TIMEOUT, 0.15, begun=10.1),
-            CorrectionQuestion(retry, Asked.CANNOT_FIX, 0.1, begun=10.3),
+            CorrectionQuestion(feedback, QuestionOutcome.BUSY),
+            CorrectionQuestion(feedback, QuestionOutcome.TIMEOUT, 0.15, begun=10.1),
+            CorrectionQuestion(retry, QuestionOutcome.CANNOT_FIX, 0.1, begun=10.3),
         ],
     )  # fmt: skip
     _, *chats = build_spans(made, known=True)

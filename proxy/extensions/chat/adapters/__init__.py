@@ -1,1 +1,1 @@
-"""How clients of a model server read failures of ours."""
+"""The proxy's failures in the error formats of model servers."""

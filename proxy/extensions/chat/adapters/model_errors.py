@@ -1,4 +1,4 @@
-"""Failures on routes with `model`: told of a model server, in the error format of the request's API."""
+"""Failures on routes with `model`: worded for a model server, in the error format of the request's API."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from proxy.core.model.values import HttpReply, RawRequest, ToolResult
 from proxy.extensions.chat.core.api_errors import make_error
 from proxy.extensions.chat.core.model_request import Api
 
-# What these codes mean where the upstream is a model server and the request no call of a tool.
+# The meaning of these codes where the upstream is a model server.
 _MEANINGS: Final[dict[ErrorCode, str]] = {
     codes.UPSTREAM_UNAVAILABLE: "The model server could not be reached.",
     codes.UPSTREAM_TIMEOUT: "The model server did not answer in time.",
@@ -26,7 +26,7 @@ _MEANINGS: Final[dict[ErrorCode, str]] = {
 
 
 def write_message(result: ToolResult) -> str:
-    """What a client reads of a failure."""
+    """A failure's text for the client."""
     failure = result.failure
     if result.call.tool:
         return f"The model's call is refused. {write_feedback(result)}"
@@ -37,7 +37,7 @@ def write_message(result: ToolResult) -> str:
 
 
 def find_error_api(request: RawRequest | None) -> Api:
-    """Whose errors the client of a request reads: Anthropic's, or OpenAI's at every other path."""
+    """The API whose error format the client reads: Anthropic's by its path, OpenAI's at every other path."""
     if request is None:
         return Api.CHAT
     is_anthropic = request.header("anthropic-version") is not None or "/v1/messages" in request.path

@@ -1,1 +1,1 @@
-"""What the command line does with model servers."""
+"""The verbs for model servers."""

@@ -1,5 +1,5 @@
-"""`evaluate --side model`: what of the turns of models is right as it comes, with a plain JSON repair, and through the
-proxy. Every turn goes through a real proxy in this process to a model server that answers with it."""
+"""`evaluate --side model`: the share of models' turns that are right as they come, with a plain JSON repair, and
+through the proxy. Every turn goes through a real proxy in this process to a model server that answers with it."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _LEVELS: Final = WAYS[2:]
 
 @value_class
 class AnswerResult:
-    """One turn in one way. `right`: its calls are those expected, or it stayed as it was where none are; `wrong`: it
-    was changed into calls that are not right; `same`: not a byte of the answer changed."""
+    """One turn in one way. `right`: it has the expected calls, or expects none and stayed the same; `wrong`: it was
+    changed into other calls; `same`: not a byte of the answer changed."""
 
     way: str
     turn: EvaluatedAnswer
@@ -136,7 +136,7 @@ async def _ask(port: int, level: str, number: str, turn: EvaluatedAnswer) -> byt
 
 
 def _repair_plainly(turn: EvaluatedAnswer, sent: bytes) -> bytes:
-    """The answer with every text repair there is, and no look at schemas or names."""
+    """The answer after every text repair, without regard to schemas and names."""
     value = json.loads(sent)
     for call in turn.message.get("tool_calls") or ():
         text = call["function"]["arguments"].encode()
@@ -154,7 +154,7 @@ def _judge(way: str, turn: EvaluatedAnswer, sent: bytes, got: bytes) -> AnswerRe
 
 
 def _read_calls(answer: bytes) -> Calls | None:
-    """The calls of an answer as a client reads them; None where their arguments are no JSON."""
+    """The calls of an answer as a client reads them; None where their arguments are not JSON."""
     found = []
     for call in json.loads(answer)["choices"][0]["message"].get("tool_calls") or ():
         arguments = parse(call["function"]["arguments"].encode("utf-8", "surrogatepass"))
@@ -166,8 +166,8 @@ def _read_calls(answer: bytes) -> Calls | None:
 
 def _are_same(calls: Calls, expected: Calls) -> bool:
     return len(calls) == len(expected) and all(
-        name == wanted and are_equal(arguments, meant)
-        for (name, arguments), (wanted, meant) in zip(calls, expected, strict=True)
+        name == expected_name and are_equal(arguments, expected_arguments)
+        for (name, arguments), (expected_name, expected_arguments) in zip(calls, expected, strict=True)
     )
 
 

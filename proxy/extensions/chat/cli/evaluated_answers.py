@@ -1,7 +1,7 @@
-"""Turns of models for `evaluate --side model`: requests with tools, what a model answered, and which calls are right.
+"""Turns of models for `evaluate --side model`: requests with tools, a model's answer, and the calls that are right.
 
-The bundled set is made here: each of a few calls as it should be, in every markup that is known, in broken JSON, with
-wrong types, and under wrong names; and turns that hold no call, or none that can be known. A file may add others.
+The bundled set is made here: each of a few calls as it should be, in every known markup, in broken JSON, with wrong
+types, and under wrong names; and turns without a call, or with one that is ambiguous. A file may add others.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def make_call_message(name: str, arguments: str) -> dict[str, Any]:
 
 
 def make_text_message(text: str) -> dict[str, Any]:
-    """A message of nothing but text."""
+    """A message with text alone."""
     return {"role": "assistant", "content": text}
 
 
@@ -159,7 +159,7 @@ def _misspell(name: str) -> Iterator[str]:
 
 
 def _retype(arguments: dict[str, Any]) -> Iterator[str]:
-    """The arguments with texts where the schema has something else."""
+    """The arguments with texts in place of other types."""
     retyped = {key: value if isinstance(value, str) else json.dumps(value) for key, value in arguments.items()}
     if retyped != arguments:
         yield json.dumps(retyped)
@@ -167,7 +167,7 @@ def _retype(arguments: dict[str, Any]) -> Iterator[str]:
 
 
 def _list_hopeless(name: str, arguments: dict[str, Any], text: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Turns that nobody can know the calls of, and texts that are none."""
+    """Turns whose calls are ambiguous, and texts without a call."""
     whole = f'<tool_call>\n{{"name": "{name}", "arguments": {text}}}\n</tool_call>'
     first = next(iter(arguments))
     yield "cut off", make_call_message(name, text[:-3])

@@ -38,7 +38,7 @@ routes:
 
 
 def find_url_mistake(url: str) -> str:
-    """What is wrong with the base URL of a model server; '' where nothing is that the config would not report."""
+    """The mistake in the base URL of a model server; '' where there is none, or the config reports it."""
     if "://" not in url:
         return f"{url!r} is no URL: did you mean http://{url}?"
     base = url.rstrip("/")
@@ -49,8 +49,8 @@ def find_url_mistake(url: str) -> str:
 
 
 def make_config_file(args: argparse.Namespace, kept: ExitStack) -> Path | None:
-    """Writes the config for `args.model` to a file that exists until `kept` closes; None, with the reason printed, for
-    what is no base URL."""
+    """Writes the config for `args.model` to a file that exists until `kept` closes; None, with the reason printed, if
+    that is not a base URL."""
     if mistake := find_url_mistake(args.model):
         print(f"serve --model: {mistake}", file=sys.stderr)
         return None

@@ -1,1 +1,1 @@
-"""What a route with `model` says."""
+"""The keys of a route with `model`."""

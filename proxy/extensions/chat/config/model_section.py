@@ -13,11 +13,11 @@ from proxy.core.model.value_class import value_class
 
 @value_class
 class ModelSettings:
-    """How a route reads what passes. `max_request` and `max_answer` in bytes: longer ones are relayed unread.
-    `text_calls`: what becomes a call that stands in the text of an answer: nothing, what has a model's markup, or a
-    message that is nothing but a JSON object, too. `retries`: how often a model is asked again whose calls cannot be
-    repaired, within `retry_deadline` seconds and `retry_tokens` tokens for one request. `mode`: an answer
-    whose calls are wrong all the same passes, or is refused."""
+    """How a route reads requests and answers. `max_request` and `max_answer` in bytes: longer ones are relayed unread.
+    `text_calls`: which texts of an answer become calls: none (`off`), those in a model's markup, or also a message that
+    is one JSON object. `retries`: how often a model is asked again when its calls cannot be repaired, within
+    `retry_deadline` seconds and `retry_tokens` tokens for one request. `mode`: whether an answer whose calls stay wrong
+    passes or is refused."""
 
     text_calls: Literal["off", "markup", "json"] = "markup"
     mode: Literal["pass", "refuse"] = "pass"

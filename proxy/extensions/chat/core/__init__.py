@@ -1,1 +1,1 @@
-"""Where tools stand in requests and calls in answers, by API, and what is made of a call. Pure."""
+"""Finds tools in requests and calls in answers, by API, and changes the calls. Pure."""

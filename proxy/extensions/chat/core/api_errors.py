@@ -1,4 +1,4 @@
-"""Errors of ours in the form in which each API has its own, so that its clients raise what they always raise.
+"""The proxy's errors in each API's own format, so that clients raise their usual exceptions.
 
 OpenAI API reference, "Error codes" and the `error` event of Responses; Anthropic API reference, "Errors".
 """
@@ -37,7 +37,7 @@ def write_error_event(api: Api, code: str, message: str, after: bytes) -> bytes:
     if api is Api.RESPONSES:
         before = read_event(after)
         number = before.get("sequence_number") if isinstance(before, dict) else None
-        told: dict[str, JsonValue] = {"type": "error", "code": code, "message": message, "param": None}
-        return write_event(dumps({**told, "sequence_number": number + 1 if isinstance(number, int) else 0}), "error")
+        error: dict[str, JsonValue] = {"type": "error", "code": code, "message": message, "param": None}
+        return write_event(dumps({**error, "sequence_number": number + 1 if isinstance(number, int) else 0}), "error")
     name = "error" if api is Api.MESSAGES else ""
     return write_event(dumps(make_error(api, 502, code, message)), name)

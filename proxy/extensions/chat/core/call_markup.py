@@ -1,10 +1,10 @@
 """Calls that stand as markup in the text of an answer: one row of `MARKUPS` for each way in which models write them.
 
-The forms are facts of the models' chat templates, as the tests of the parsers of vLLM (tests/tool_use), SGLang
+The forms come from the models' chat templates, as the tests of the parsers of vLLM (tests/tool_use), SGLang
 (test/srt/test_function_call_parser.py) and llama.cpp (tests/test-chat.cpp) have them; `source` names the place.
 
-Text becomes calls only where nothing but markup stands from its first sign to the end, all of it whole. An example in a
-code fence or in quotes, and what a model says to itself (`<think>`), is text.
+Text becomes calls only where it is complete markup from the first sign to the end. An example in a code fence or in
+quotes, and a model's reasoning (`<think>`), is text.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ MARKUPS: Final = (
 # How markup begins.
 SIGNS: Final = (*{row.sign for row in MARKUPS}, "<|start|>assistant<|channel|>")
 _SIGN: Final = re.compile("|".join(map(re.escape, sorted(SIGNS, key=len, reverse=True))))
-# What templates put behind a turn.
+# Marks that templates put behind a turn.
 _END_OF_TURN: Final = re.compile(r"(?:\s|<\|(?:eot_id|eom_id|im_end|end|endoftext|call)\|>|</s>)*\Z")
 _FENCE: Final = re.compile(r"```")
 # Longer texts are not read.
@@ -135,12 +135,12 @@ def has_sign_at(text: str, at: int) -> bool:
 
 
 def is_example(before: str) -> bool:
-    """Whether what stands behind a text is an example, or what a model says to itself."""
+    """Whether the place behind a text is in an example or in reasoning."""
     return len(_FENCE.findall(before)) % 2 == 1 or before.count("<think>") > before.count("</think>")
 
 
 def find_text_calls(text: str, read: ReadText) -> FoundText | None:
-    """The calls with which a whole text ends; None where it has none, or where anything about them is in doubt."""
+    """The calls with which a whole text ends; None where it has none, or they are in doubt."""
     found = _SIGN.search(text) if len(text) <= LONGEST else None
     if found is None:
         return None
@@ -166,7 +166,7 @@ def find_lone_call(text: str, read: ReadText) -> FoundText | None:
 
 
 def _read_calls(row: CallMarkup, text: str, at: int, read: ReadText) -> list[TextCall] | None:
-    """The calls in one dialect from a place to the end of the text; None where not all of that is whole."""
+    """The calls in one dialect from a place to the end of the text; None where any of that is incomplete."""
     if (found := row.opening.match(text, at)) is None:
         return None
     at, calls = found.end(), list[TextCall]()
@@ -200,10 +200,10 @@ def _read_object(text: str, read: ReadText) -> TextCall | None:
     value = document.value if isinstance(document, Document) else None
     if not isinstance(value, dict) or not isinstance(value.get("name"), str):
         return None
-    held = [key for key in ("arguments", "parameters") if key in value]
-    if len(held) != 1 or value.keys() - {"name", held[0], "id", "type"}:
+    keys = [key for key in ("arguments", "parameters") if key in value]
+    if len(keys) != 1 or value.keys() - {"name", keys[0], "id", "type"}:
         return None
-    inner = value[held[0]]
+    inner = value[keys[0]]
     if isinstance(inner, str):
         return TextCall(value["name"], inner.encode("utf-8", "surrogatepass"))
     return TextCall(value["name"], dumps(inner)) if isinstance(inner, dict) else None

@@ -2,7 +2,7 @@
 
 A shape says in which order the parts of a call come: literal text, and the elements below. `TextWatch` walks all shapes
 beside each other, one character after the other, and drops each at the first character that differs. Names have to be
-those of tools. Of arguments it sees whether they can be an object that is JSON or may be repaired to be.
+those of tools, and arguments the beginning of a JSON object, or of one that can be repaired.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Final
 from proxy.core.model.value_class import value_class
 from proxy.extensions.chat.core.call_markup import LONGEST, SIGNS, has_sign_at, is_example
 
-# A walk: waits (yields) for more text at its end, gives the place behind what it took, and raises _Differs.
+# A walk waits (yields) for more text at its end, gives the place behind the taken part, and raises _Differs.
 _Walk = Generator[None, None, int]
 
 
 class _Differs(Exception):  # noqa: N818 - it names an event
-    """The text is none of this shape."""
+    """The text does not have this shape."""
 
 
 class _Coming:
@@ -178,13 +178,13 @@ def _take_string(coming: _Coming, at: int, *, names_tool: bool) -> _Walk:
     while True:
         while at < len(coming.text) and coming.text[at] != quote:
             at += 2 if coming.text[at] == "\\" else 1
-        said = coming.text[begun:at]
-        if names_tool and "\\" not in said and not any(each.startswith(said) for each in coming.names):
+        read = coming.text[begun:at]
+        if names_tool and "\\" not in read and not any(each.startswith(read) for each in coming.names):
             raise _Differs
         if at >= len(coming.text):
             yield
             continue
-        if names_tool and "\\" not in said and said not in coming.names:
+        if names_tool and "\\" not in read and read not in coming.names:
             raise _Differs
         after = yield from _take_space(coming, at + 1)
         if coming.text[after] in ",:]}" or not coming.inner_quotes:
@@ -195,7 +195,7 @@ def _take_string(coming: _Coming, at: int, *, names_tool: bool) -> _Walk:
 # --- shapes -----------------------------------------------------------------------------------------------------------
 @value_class
 class Shape:
-    """The parts of a text with calls: what stands before, a call, how another one begins, and what stands behind."""
+    """The parts of a text with calls: the opening, a call, the beginning of a further one, and the closing."""
 
     call: tuple[str | _Element, ...]
     more: tuple[str, ...]
@@ -247,7 +247,7 @@ SHAPES: Final[dict[str, Shape]] = {
     ),
     "gpt_oss": Shape(_HARMONY, ("<|start|>assistant", "<|channel|>")),
 }  # fmt: skip
-# What templates put behind a turn.
+# Marks that templates put behind a turn.
 _TURN_ENDS: Final = (
     "<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<|endoftext|>", "<|call|>", "</s>",
 )  # fmt: skip
@@ -276,8 +276,9 @@ def _take_all(elements: tuple[str | _Element, ...], coming: _Coming, at: int) ->
 
 # --- the text of an answer --------------------------------------------------------------------------------------------
 class TextWatch:
-    """Watches the text of one answer. `start` is where calls may begin, None where none can yet; `is_over`: none can
-    any more, because the first sign of markup was none of a call. `inner_quotes`: the route repairs quotes in texts."""
+    """Watches the text of one answer. `start` is the place where calls may begin, None before there is one; `is_over`:
+    no calls can begin any more, because the first sign of markup began no call. `inner_quotes`: the route repairs
+    quotes in texts."""
 
     def __init__(self, names: Iterable[str], *, inner_quotes: bool) -> None:
         self._coming = _Coming(frozenset(names), inner_quotes=inner_quotes)

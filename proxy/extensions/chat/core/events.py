@@ -1,5 +1,5 @@
 """Server-sent events as bytes (WHATWG HTML, "Interpreting an event stream"): cut apart, and written again with changes
-in the JSON of their data. What is not changed keeps every byte."""
+in the JSON of their data. The rest keeps every byte."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COMMENT: Final = b": keep-alive\n\n"
 
 
 class EventSplitter:
-    """Cuts a stream into events, each with the empty line that ends it. `rest` is what has no end yet."""
+    """Cuts a stream into events, each with the empty line that ends it. `rest` is the event without an end."""
 
     def __init__(self) -> None:
         self.rest = b""
@@ -34,7 +34,7 @@ class EventSplitter:
 
 
 def read_event(event: bytes) -> JsonValue:
-    """The JSON value of an event's data; None where it is no JSON in one line."""
+    """The JSON value of an event's data; None where it is not JSON in one line."""
     found = _DATA.findall(event)
     if len(found) != 1 or not found[0].startswith(b"{"):
         return None
@@ -43,7 +43,7 @@ def read_event(event: bytes) -> JsonValue:
 
 
 def is_unreadable(event: bytes) -> bool:
-    """Whether an event that `read_event` cannot read has data all the same, beside the word for the end."""
+    """Whether an event that `read_event` cannot read has data, other than the word for the end."""
     return any(data.strip() not in (b"", b"[DONE]") for data in _DATA.findall(event))
 
 
@@ -59,6 +59,6 @@ def change_event(event: bytes, changes: Mapping[Pointer, bytes]) -> bytes:
 
 
 def write_event(data: bytes, name: str = "") -> bytes:
-    """An event of ours."""
+    """An event of the proxy's own."""
     head = f"event: {name}\n".encode() if name else b""
     return b"%bdata: %b\n\n" % (head, data)

@@ -1,5 +1,5 @@
-"""The calls of a whole answer, each with the places of its name and arguments in the JSON text, by API; and whose they
-are."""
+"""The calls of a whole answer, each with the places of its name and arguments in the JSON text, by API; and the tools
+they call."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from proxy.extensions.chat.core.model_request import Api
 
 # Where an answer has its parts.
 _PARTS: Final = {Api.CHAT: "choices", Api.RESPONSES: "output", Api.MESSAGES: "content"}
-# What tells no two names of tools apart.
+# Separators, which make no difference between two tools' names.
 _SEPARATORS: Final = re.compile(r"[\s_.\-/:]+")
 
 
 @value_class
 class FoundCall:
     """One call of an answer. `text` holds its arguments as JSON text. `name_at` and `arguments_at` are the places in
-    the answer; `is_encoded`: the API wants the arguments as a string that holds JSON. `was_plain`: they came as JSON
-    all the same."""
+    the answer; `is_encoded`: the API has the arguments as a string that holds JSON. `was_plain`: the server sent an
+    object in its place."""
 
     call_id: str
     name: str
@@ -37,7 +37,7 @@ class FoundCall:
 
 @value_class
 class CallChange:
-    """What becomes of one call: another name ('' for the same), other arguments (None for the same)."""
+    """The change of one call: another name ('' for the same), other arguments (None for the same)."""
 
     found: FoundCall
     name: str = ""
@@ -50,7 +50,7 @@ def find_calls(api: Api, text: bytes, answer: JsonValue) -> list[FoundCall]:
 
 
 def is_answer(api: Api, value: JsonValue) -> bool:
-    """Whether a JSON value is an answer of a model, and not what some servers send with status 200 in its place."""
+    """Whether a JSON value is an answer of a model; some servers send others with status 200."""
     return isinstance(value, dict) and isinstance(value.get(_PARTS[api]), list) and not value.get("error")
 
 
@@ -73,8 +73,8 @@ def encode_arguments(arguments: bytes) -> bytes:
 
 def _list_members(value: JsonValue, key: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """The objects in the list under a key, each with its index."""
-    held = value.get(key) if isinstance(value, dict) else None
-    for index, item in enumerate(held if isinstance(held, list) else ()):
+    items = value.get(key) if isinstance(value, dict) else None
+    for index, item in enumerate(items if isinstance(items, list) else ()):
         if isinstance(item, dict):
             yield index, item
 
@@ -127,12 +127,12 @@ def _read_id(written: object) -> str:
     return written if isinstance(written, str) else ""
 
 
-def find_tool_name(named: str, tools: Iterable[str]) -> str | None:
+def find_tool_name(called: str, tools: Iterable[str]) -> str | None:
     """The tool's own name; None where no tool, or more than one, can be meant."""
     known = list(tools)
-    if named in known:
-        return named
-    folded = _fold_name(named)
+    if called in known:
+        return called
+    folded = _fold_name(called)
     alike = [tool for tool in known if folded and _fold_name(tool) == folded]
     return alike[0] if len(alike) == 1 else None
 

@@ -1,4 +1,4 @@
-"""What a request to a model server asks for: its API, and the tools by which the calls of the answer are judged.
+"""A request to a model server: its API, and the tools by which the calls of the answer are judged.
 
 Only these three requests are read (OpenAI API reference, "Create chat completion" and "Create a model response";
 Anthropic API reference, "Create a Message"). Tools of other kinds (Anthropic's `bash_20250124`, namespaces of
@@ -21,14 +21,14 @@ from proxy.extensions.mcp.core.listed_tools import ListedTool, Listing
 
 
 class Api(StrEnum):
-    """The interface that a request speaks."""
+    """The API of a request."""
 
     CHAT = "chat"
     RESPONSES = "responses"
     MESSAGES = "messages"
 
 
-# The end of a path -> the API that is spoken there.
+# The end of a path -> its API.
 API_PATHS: Final = (
     ("/chat/completions", Api.CHAT),
     ("/responses", Api.RESPONSES),
@@ -41,7 +41,7 @@ _ANY_OBJECT: Final[dict[str, JsonValue]] = {"type": "object"}
 @value_class
 class ModelRequest:
     """A request that names tools. `body` is its JSON value; `streams`: the answer comes as server-sent events. `whole`
-    is the text of a request of which `body` is a part only (whole_bodies.py), else empty; `size` in bytes."""
+    is the text of the request where `body` is only a part of it (whole_bodies.py), else empty; `size` in bytes."""
 
     api: Api
     body: dict[str, JsonValue] = field(repr=False)
@@ -84,8 +84,7 @@ def find_api(method: str, path: str) -> Api | None:
 
 
 def read_model_request(api: Api, text: bytes) -> ModelRequest | JsonProblem | None:
-    """What a request's body asks for; None where it is no object, names no tool, or forbids calls
-    (`tool_choice: none`)."""
+    """A request's body; None where it is not an object, names no tool, or forbids calls (`tool_choice: none`)."""
     body = parse(text, TRUSTED)
     if isinstance(body, JsonProblem):
         return body
@@ -114,7 +113,7 @@ def _make_unusable(name: str, digest: str) -> ListedTool:
 
 
 def _list_other_names(api: Api, body: Mapping[str, Any]) -> Iterator[str]:
-    """The names of tools of other kinds, of those in a namespace, and of those that earlier items brought."""
+    """The names of tools of other kinds, in namespaces, and from earlier items."""
     items = body.get("input") if api is Api.RESPONSES else None
     holders = [body, *(item for item in (items if isinstance(items, list) else ()) if isinstance(item, dict))]
     while holders:

@@ -1,7 +1,7 @@
-"""The request by which a model is asked again: its own, with the refused turn and what is said of each call.
+"""The request by which a model is asked again: the first one, with the refused turn and a result for each of its calls.
 
-Every call of the turn gets a result, as the APIs want it: a refused one our feedback, a valid one that it was not run
-and is to be repeated. The usage of all answers is summed as the last one reports it.
+The APIs require a result for every call: a refused one gets feedback, a valid one gets a note that it has not run and
+should be repeated. The usage of all answers is summed as the last one reports it.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ REPEAT: Final = (
 )
 
 
-def write_next_question(asked: ModelRequest, answer: JsonValue, results: Sequence[tuple[str, str]]) -> bytes | None:
-    """The body of the next request. `results` are the id of each call of the answer, and what is said of it. None
-    where the calls cannot be answered: one of them has no id, or the answer has several choices."""
+def write_next_question(request: ModelRequest, answer: JsonValue, results: Sequence[tuple[str, str]]) -> bytes | None:
+    """The body of the next request. `results` are the id of each call of the answer, and its text. None where the calls
+    cannot be answered: one of them has no id, or the answer has several choices."""
     if not isinstance(answer, dict) or not all(call_id for call_id, _ in results):
         return None
-    if asked.api is Api.CHAT and (len(_as_list(answer.get("choices"))) != 1 or not asked.is_single):
+    if request.api is Api.CHAT and (len(_as_list(answer.get("choices"))) != 1 or not request.is_single):
         return None
-    return dumps({**asked.body, **_ADDERS[asked.api](asked.body, answer, results)})
+    return dumps({**request.body, **_ADDERS[request.api](request.body, answer, results)})
 
 
 def _add_to_chat(
     body: Mapping[str, Any], answer: Mapping[str, Any], results: Sequence[tuple[str, str]]
 ) -> dict[str, JsonValue]:
     message = _make_readable(answer["choices"][0]["message"])
-    told = [{"role": "tool", "tool_call_id": call_id, "content": text} for call_id, text in results]
-    return {"messages": [*_as_list(body.get("messages")), message, *told]}
+    result_messages = [{"role": "tool", "tool_call_id": call_id, "content": text} for call_id, text in results]
+    return {"messages": [*_as_list(body.get("messages")), message, *result_messages]}
 
 
 def _make_readable(message: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """The message with arguments that templates of model servers can read: `{}` for those that are no JSON."""
+    """The message with arguments that model servers' templates can read: `{}` for those that are not JSON."""
     calls = [_make_call_readable(call) for call in _as_list(message.get("tool_calls"))]
     return {**message, "tool_calls": calls}
 
@@ -56,19 +56,19 @@ def _make_call_readable(call: JsonValue) -> JsonValue:
 def _add_to_responses(
     body: Mapping[str, Any], answer: Mapping[str, Any], results: Sequence[tuple[str, str]]
 ) -> dict[str, JsonValue]:
-    asked = body.get("input")
-    first = [{"role": "user", "content": asked}] if isinstance(asked, str) else _as_list(asked)
-    told = [{"type": "function_call_output", "call_id": call_id, "output": text} for call_id, text in results]
-    return {"input": [*first, *_as_list(answer.get("output")), *told]}
+    question = body.get("input")
+    first = [{"role": "user", "content": question}] if isinstance(question, str) else _as_list(question)
+    outputs = [{"type": "function_call_output", "call_id": call_id, "output": text} for call_id, text in results]
+    return {"input": [*first, *_as_list(answer.get("output")), *outputs]}
 
 
 def _add_to_messages(
     body: Mapping[str, Any], answer: Mapping[str, Any], results: Sequence[tuple[str, str]]
 ) -> dict[str, JsonValue]:
-    told = [
+    blocks = [
         {"type": "tool_result", "tool_use_id": call_id, "is_error": True, "content": text} for call_id, text in results
     ]
-    turn = [{"role": "assistant", "content": answer.get("content")}, {"role": "user", "content": told}]
+    turn = [{"role": "assistant", "content": answer.get("content")}, {"role": "user", "content": blocks}]
     return {"messages": [*_as_list(body.get("messages")), *turn]}
 
 
@@ -89,7 +89,7 @@ def sum_usage(one: JsonValue, other: JsonValue) -> JsonValue:
 
 
 def count_tokens(usage: JsonValue) -> int:
-    """How many tokens a report of usage speaks of, in the words of any of the APIs."""
+    """The tokens of a usage report, by the field names of any of the APIs."""
     if not isinstance(usage, dict):
         return 0
     named = ("prompt_tokens", "completion_tokens", "input_tokens", "output_tokens")

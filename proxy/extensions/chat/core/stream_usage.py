@@ -1,4 +1,4 @@
-"""What the events of a streamed answer say beside text and calls: whether they are only its opening, and its usage."""
+"""Events of a streamed answer beside text and calls: its opening, errors and usage."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from proxy.extensions.chat.core.found_calls import FoundCall
 from proxy.extensions.chat.core.model_request import Api
 from proxy.extensions.chat.core.next_question import sum_usage
 
-# Events that say nothing of the answer yet.
+# Events without content.
 _OPENINGS: Final = frozenset({"message_start", "ping", "response.created", "response.in_progress", "response.queued"})
 # Where usage stands in the events of any API.
 _PLACES: Final[tuple[Pointer, ...]] = (("usage",), ("response", "usage"), ("message", "usage"))
 
 
 def is_opening(api: Api, event: bytes) -> bool:
-    """Whether an event tells the client nothing that another answer would contradict."""
+    """Whether an event has no content, so that another answer may still follow it."""
     value = read_event(event)
     if not isinstance(value, dict):
         return event.startswith(b":")
@@ -29,8 +29,8 @@ def is_opening(api: Api, event: bytes) -> bool:
     if not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
         return False
     deltas = [choice.get("delta") for choice in choices]
-    said = [inner for delta in deltas if isinstance(delta, dict) for key, inner in delta.items() if key != "role"]
-    return not any(said) and all(choice.get("finish_reason") is None for choice in choices)
+    contents = [inner for delta in deltas if isinstance(delta, dict) for key, inner in delta.items() if key != "role"]
+    return not any(contents) and all(choice.get("finish_reason") is None for choice in choices)
 
 
 def is_error(event: bytes) -> bool:
@@ -67,7 +67,7 @@ def _look_up(value: JsonValue, place: Pointer) -> Any:
 
 
 def make_answer(api: Api, calls: Iterable[FoundCall]) -> dict[str, JsonValue]:
-    """An answer in one piece with nothing but these calls, for the next question."""
+    """An answer in one piece with these calls alone, for the next question."""
     if api is Api.MESSAGES:
         head = {"type": "tool_use"}
         return {"content": [{**head, "id": e.call_id, "name": e.name, "input": _read_object(e.text)} for e in calls]}
@@ -83,6 +83,6 @@ def make_answer(api: Api, calls: Iterable[FoundCall]) -> dict[str, JsonValue]:
 
 
 def _read_object(text: bytes) -> JsonValue:
-    """The value of arguments; an empty one where they are no JSON object."""
+    """The value of arguments; an empty one where they are not a JSON object."""
     value = parse(text)
     return value if isinstance(value, dict) else {}

@@ -1,8 +1,8 @@
 """The calls of a streamed answer, put together from its events, by API.
 
-The events from the first of a call on are held. Once the answer says that its calls are complete, `write` gives them
-again: the very same bytes, or with other names and arguments in the places where these stood. Arguments that came in
-pieces then stand whole in the first piece, and the others are empty, so that identifiers, order and usage stay.
+Events are held from the first one of a call on. Once the calls are complete, `write` gives the events: the same bytes,
+or with other names and arguments in their places. Arguments that came in pieces then stand whole in the first piece,
+and the others are empty, so that identifiers, order and usage stay.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ Place = tuple[int, Pointer]
 
 @dataclass(slots=True)
 class StreamedCall:
-    """One call as far as it has come. `names` and `pieces` are the places of its parts, `begun_at` the number of the
-    first piece that is not empty; `copies` are those where its arguments stand whole once more, `name_copies` likewise.
-    `plain_at` is where they stand as JSON instead. `added_at` takes arguments where none came. `was_plain`: they came
-    as JSON where the API wants text."""
+    """One call so far. `names` and `pieces` are the places of its parts, `begun_at` the number of the first piece that
+    is not empty; `copies` are the places that repeat the whole arguments, `name_copies` likewise. `plain_at` is the
+    place of arguments that are JSON instead. `added_at` takes arguments where none came. `was_plain`: they came as JSON
+    where the API has text."""
 
     added_at: Place
     call_id: str = ""
@@ -49,7 +49,7 @@ class StreamedCall:
 
 
 class CallReader(Protocol):
-    """Reads the events of one API. `calls` are those so far, `is_complete` says that no more comes to them."""
+    """Reads the events of one API. `calls` are those so far, `is_complete` says whether they are whole."""
 
     calls: dict[object, StreamedCall]
 
@@ -61,8 +61,8 @@ class CallReader(Protocol):
 
 
 class HeldCalls:
-    """The held part of one answer. Before the first event of a call, nothing is held. Calls never come whole where one
-    of their events cannot be read: a part of them may stand in it."""
+    """The held part of one answer, from the first event of a call on. The calls never become complete where one of
+    their events cannot be read, because it may be a part of them."""
 
     def __init__(self, api: Api) -> None:
         self._reader: CallReader = _READERS[api]()
@@ -109,7 +109,7 @@ class HeldCalls:
         ]
 
     def write(self, changes: Sequence[CallChange | None]) -> list[bytes]:
-        """The held events, with what becomes of each call (None: it stays)."""
+        """The held events with the change of each call (None: it stays)."""
         places: dict[int, dict[Pointer, bytes]] = {}
         for call, change in zip(self._reader.calls.values(), changes, strict=True):
             for (number, pointer), value in _list_changes(call, change) if change is not None else ():
@@ -137,7 +137,7 @@ def _list_changes(call: StreamedCall, change: CallChange) -> Iterator[tuple[Plac
             yield place, whole
 
 
-# What stands for arguments that are added behind the start of a block.
+# The place of arguments that are added behind the start of a block.
 _ADDED: Final = ("delta",)
 
 
@@ -160,13 +160,12 @@ def _write_plain(value: JsonValue) -> str:
 
 
 def _as_key(value: JsonValue) -> object:
-    """A number by which events name what they belong to; None for any other value."""
+    """The number by which events name their item; None for any other value."""
     return value if isinstance(value, int) else None
 
 
 def _find_index(value: Mapping[str, Any], item_id: JsonValue) -> object:
-    """By what an event of Responses names its item: the number in the answer, or, as llama.cpp does, the id; None for
-    neither."""
+    """An event's name for its item in Responses: the number in the answer, or the id (llama.cpp); None for neither."""
     number = _as_key(value.get("output_index"))
     return number if number is not None or not isinstance(item_id, str) else item_id
 
@@ -205,8 +204,8 @@ class _Chat:
                 self._open.discard(index)
 
     def _find(self, choice: object, position: int, part: Mapping[str, Any], added_at: Place) -> StreamedCall:
-        """The call that a part belongs to. Some servers number no parts: those with an id begin a call. Some give all
-        calls one number: a part with another id and a name begins one."""
+        """The call of a part. On servers that do not number parts, an id begins a call. On servers that give all calls
+        one number, another id with a name begins one."""
         numbered, call_id = part.get("index"), _as_text(part.get("id"))
         key: object = (choice, numbered) if isinstance(numbered, int) else (choice, call_id or f"at {position}")
         if not isinstance(numbered, int) and not call_id and self.calls:
@@ -232,13 +231,13 @@ class _Chat:
 
 class _Responses:
     """Responses: `response.output_item.*` and `response.function_call_arguments.*`, until the response has ended. The
-    last event repeats all of it. A call is known by its `call_id`, then by its index: servers count what they stream
-    and what they repeat in different ways."""
+    last event repeats everything. Calls are matched by `call_id`, then by index: servers count streamed and repeated
+    items differently."""
 
     def __init__(self) -> None:
         self.calls: dict[object, StreamedCall] = {}
         self.is_complete = False
-        self._latest: dict[object, object] = {}  # by what events name an item by
+        self._latest: dict[object, object] = {}  # by the events' names for items
 
     def read(self, value: Mapping[str, Any], number: int) -> None:
         kind, item = value.get("type"), value.get("item")
@@ -295,7 +294,7 @@ class _Responses:
 
 class _Messages:
     """Messages: blocks of type `tool_use`, until `message_delta` says why the message stopped. Each start begins a
-    block, also with an index that an earlier one had."""
+    block, even if an earlier one had the same index."""
 
     def __init__(self) -> None:
         self.calls: dict[object, StreamedCall] = {}

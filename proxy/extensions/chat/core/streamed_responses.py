@@ -1,7 +1,7 @@
-"""The events of a streamed text of Responses, with calls in the place of the markup in it.
+"""The events of a streamed text of Responses, with calls in place of its markup.
 
-The text's item has begun for the client and stays, with the text that is left. The calls follow as items of their own,
-and the last event, which repeats the whole answer, has them too. Events are numbered anew from the first held one.
+The client has seen the beginning of the text's item, so it stays, with the text before the markup. The calls follow as
+items of their own, also in the last event, which repeats the whole answer. Events are numbered anew.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from proxy.core.model.values import JsonValue, Pointer
 from proxy.extensions.chat.core.events import change_event, write_event
 from proxy.extensions.chat.core.written_calls import NewCall, make_item
 
-# The events that come with a text, beside its parts and the end of the answer.
+# The events around a text, beside its parts and the end of the answer.
 TEXT_KINDS: Final = frozenset(
     {
         "response.created", "response.queued", "response.in_progress", "response.output_item.added",
@@ -43,11 +43,11 @@ def is_last_text(value: Mapping[str, Any]) -> bool:
 
 
 def write_responses(
-    held: Sequence[tuple[bytes, Mapping[str, Any]]], left: str, said: str, calls: Sequence[NewCall]
+    events: Sequence[tuple[bytes, Mapping[str, Any]]], rest: str, item_text: str, calls: Sequence[NewCall]
 ) -> Iterator[bytes]:
-    """The held events with calls. `left` is what is left of their text, `said` of all that the item says."""
-    number = held[0][1].get("sequence_number")
-    written = list(_write(held, left, said, calls))
+    """The held events with calls. `rest` is the part of their text that stays, `item_text` that of the whole item."""
+    number = events[0][1].get("sequence_number")
+    written = list(_write(events, rest, item_text, calls))
     if not isinstance(number, int):
         yield from written
         return
@@ -56,22 +56,22 @@ def write_responses(
 
 
 def _write(
-    held: Sequence[tuple[bytes, Mapping[str, Any]]], left: str, said: str, calls: Sequence[NewCall]
+    events: Sequence[tuple[bytes, Mapping[str, Any]]], rest: str, item_text: str, calls: Sequence[NewCall]
 ) -> Iterator[bytes]:
-    has_numbers = "sequence_number" in held[0][1]
-    for raw, value in held:
+    has_numbers = "sequence_number" in events[0][1]
+    for raw, value in events:
         kind = value.get("type")
         if kind == "response.output_text.delta":
-            if left:
-                yield change_event(raw, {("delta",): dumps(left)})
-            left = ""
+            if rest:
+                yield change_event(raw, {("delta",): dumps(rest)})
+            rest = ""
         elif isinstance(kind, str) and kind in _COPIES:
-            yield change_event(raw, {_COPIES[kind]: dumps(said)})
+            yield change_event(raw, {_COPIES[kind]: dumps(item_text)})
         elif kind == "response.completed":
             output = value["response"]["output"]
             for at, call in enumerate(calls, len(output)):
                 yield from _write_item(at, call, has_numbers=has_numbers)
-            message = {**output[-1], "content": [{**output[-1]["content"][0], "text": said}]}
+            message = {**output[-1], "content": [{**output[-1]["content"][0], "text": item_text}]}
             made: JsonValue = [*output[:-1], message, *map(make_item, calls)]
             yield change_event(raw, {("response", "output"): dumps(made)})
         else:

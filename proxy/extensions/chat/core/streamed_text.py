@@ -1,7 +1,7 @@
 """Calls that stand as markup in the text of a streamed answer.
 
-Text passes until it may be the beginning of calls (call_prefix.py). From there on events are held as long as it may be:
-they pass where it was none, and once the answer has ended its calls take their place, if all of it is whole and valid.
+Text passes until calls may begin in it (call_prefix.py). From there on events are held: they pass once the text turns
+out to be no call, and at the end of the answer its calls replace them, if all are complete and valid.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class TextEvent:
 
 class HeldText:
     """The text of one answer. `watch` says where calls may begin in it (None: nothing is held). `size` bytes of events
-    are held, behind `passed` characters of the text."""
+    are held; `passed` characters of the text went before."""
 
     def __init__(self, api: Api, watch: TextWatch | None) -> None:
         self.passed = 0
@@ -66,7 +66,7 @@ class HeldText:
         return self.is_holding and self._held[-1].is_end
 
     def take(self, raw: bytes) -> list[bytes]:
-        """Takes the next event, and gives those that pass now."""
+        """Takes the next event, and gives those that pass."""
         watch = self._watch
         value = None if watch is None else read_event(raw)
         if watch is None or not isinstance(value, dict):
@@ -85,9 +85,9 @@ class HeldText:
         return self._release() if watch.start is None else self._release_before(watch.start)
 
     def _release(self) -> list[bytes]:
-        held = [event.raw for event in self._held]
+        events = [event.raw for event in self._held]
         self._held, self.passed, self.size = [], len(self.text), 0
-        return held
+        return events
 
     def _release_before(self, start: int) -> list[bytes]:
         """The held events whose text ends before a place."""
@@ -102,25 +102,25 @@ class HeldText:
         return passing
 
     def give_up(self) -> list[bytes]:
-        """The held events as they came; nothing is held from here on."""
-        held = self._release()
+        """The held events unchanged; nothing is held from here on."""
+        events = self._release()
         self._watch = None
-        return held
+        return events
 
     def write(self, before: str, calls: Sequence[NewCall]) -> list[bytes]:
         """The held events with calls in the place of their markup. `before` is the answer's text without it."""
-        left = before[self.passed :]
+        rest = before[self.passed :]
         if self._api is Api.RESPONSES:
-            said = self.text[self._part_at : self.passed] + left
-            written = [*write_responses([(event.raw, event.value) for event in self._held], left, said, calls)]
+            item_text = self.text[self._part_at : self.passed] + rest
+            written = [*write_responses([(event.raw, event.value) for event in self._held], rest, item_text, calls)]
         else:
-            written = [*(_write_chat if self._api is Api.CHAT else _write_messages)(self._held, left, calls)]
+            written = [*(_write_chat if self._api is Api.CHAT else _write_messages)(self._held, rest, calls)]
         self._held, self.size, self._watch = [], 0, None
         return written
 
 
 def _read_chat(raw: bytes, value: Mapping[str, Any]) -> TextEvent | None:
-    """An event of Chat Completions; None where it is one of several choices, or ends a text that is not whole."""
+    """An event of Chat Completions; None where it is one of several choices, or ends an incomplete text."""
     choices = value.get("choices")
     if not isinstance(choices, list) or not choices:
         return TextEvent(raw, value, None, is_end=False)
@@ -135,7 +135,7 @@ def _read_chat(raw: bytes, value: Mapping[str, Any]) -> TextEvent | None:
 
 
 def _read_messages(raw: bytes, value: Mapping[str, Any]) -> TextEvent | None:
-    """An event of Messages; None where it ends a text that is not whole."""
+    """An event of Messages; None where it ends an incomplete text."""
     change = value.get("delta")
     if value.get("type") == "message_delta" and isinstance(change, dict) and change.get("stop_reason") not in ENDS:
         return None
@@ -145,7 +145,7 @@ def _read_messages(raw: bytes, value: Mapping[str, Any]) -> TextEvent | None:
 
 
 def _read_responses(raw: bytes, value: Mapping[str, Any]) -> TextEvent | None:
-    """An event of Responses; None where it belongs to no text, or ends an answer that is not whole."""
+    """An event of Responses; None where it belongs to no text, or ends an incomplete answer."""
     kind = value.get("type")
     if kind == "response.completed":
         return TextEvent(raw, value, None, is_end=True) if is_last_text(value) else None
@@ -163,21 +163,20 @@ _READERS: Final[Mapping[Api, Callable[[bytes, Mapping[str, Any]], TextEvent | No
 }
 
 
-def _write_chat(held: Sequence[TextEvent], left: str, calls: Sequence[NewCall]) -> Iterator[bytes]:
-    """What stands beside a text stays: the role, what the model says to itself, usage. The calls follow before the
-    end."""
-    for event in held:
+def _write_chat(events: Sequence[TextEvent], rest: str, calls: Sequence[NewCall]) -> Iterator[bytes]:
+    """The parts beside the text stay: role, reasoning, usage. The calls follow before the end."""
+    for event in events:
         if event.text is None and not event.is_end:
             yield event.raw
             continue
         delta = _list_beside(event.value)
-        if left and event.text is not None:
-            delta["content"], left = left, ""
+        if rest and event.text is not None:
+            delta["content"], rest = rest, ""
         if event.is_end:
             if delta:
                 yield change_event(event.raw, {_DELTA: dumps(delta), _FINISH: b"null", **_blank(event.value)})
             yield change_event(
-                held[0].raw, {_DELTA: _write_functions(calls), _FINISH: b"null", **_blank(held[0].value)}
+                events[0].raw, {_DELTA: _write_functions(calls), _FINISH: b"null", **_blank(events[0].value)}
             )
             yield change_event(event.raw, {_DELTA: b"{}", _FINISH: b'"tool_calls"'})
         elif delta or event.value.get("usage"):
@@ -185,13 +184,13 @@ def _write_chat(held: Sequence[TextEvent], left: str, calls: Sequence[NewCall]) 
 
 
 def _list_beside(value: Mapping[str, Any]) -> dict[str, JsonValue]:
-    """What an event adds beside its text."""
+    """The members of an event's delta beside its text."""
     delta = value["choices"][0].get("delta")
     return {key: inner for key, inner in delta.items() if key != "content"} if isinstance(delta, dict) else {}
 
 
 def _blank(value: Mapping[str, Any]) -> dict[Pointer, bytes]:
-    """The changes that take from a copy of an event what belongs to the event alone."""
+    """The changes that remove from a copy of an event the members that must not come twice."""
     places: dict[Pointer, bytes] = {("choices", 0, "logprobs"): b"null"} if "logprobs" in value["choices"][0] else {}
     return places | ({("usage",): b"null"} if "usage" in value else {})
 
@@ -205,12 +204,12 @@ def _write_functions(calls: Sequence[NewCall]) -> bytes:
     return b'{"tool_calls":[%b]}' % b",".join(parts)
 
 
-def _write_messages(held: Sequence[TextEvent], left: str, calls: Sequence[NewCall]) -> Iterator[bytes]:
-    if left:
-        yield change_event(held[0].raw, {("delta", "text"): dumps(left)})
-    index = held[0].value.get("index")
+def _write_messages(events: Sequence[TextEvent], rest: str, calls: Sequence[NewCall]) -> Iterator[bytes]:
+    if rest:
+        yield change_event(events[0].raw, {("delta", "text"): dumps(rest)})
+    index = events[0].value.get("index")
     index = index if isinstance(index, int) else 0
-    for event in held:
+    for event in events:
         if event.is_end:
             for at, call in enumerate(calls, index + 1):
                 yield from _write_block(at, call)

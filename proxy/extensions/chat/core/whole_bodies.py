@@ -1,10 +1,10 @@
-"""Requests and answers in one piece: what they say, and the same with changes. Large ones are read and written in a
-child process (call/judging.py): here that would keep others waiting.
+"""Reads and changes requests and answers in one piece. Large ones are read and written in a child process
+(call/judging.py), so that other requests do not wait.
 
-reduce_request, extend_request   the parts of a request that are judged by; the next question, made of the whole of it
+reduce_request, extend_request   the parts of a request that judging needs; the next question, from the whole request
 read_answer, read_large_answer   the calls of an answer, or the text with which it ends
-change_large_answer              other values at some places
-write_large_calls                calls in the place of their markup in the text
+change_large_answer              an answer with other values at some places
+write_large_calls                an answer with calls in place of their markup
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _READ: Final = ("model", "stream", "n", "tools", "tool_choice", "parallel_tool_c
 
 # --- requests ---------------------------------------------------------------------------------------------------------
 def reduce_request(payload: bytes, _shared: bytes = b"") -> bytes:
-    """A request without its messages: of its `input` items, the tools that they bring stay. Gives b"" for bytes that
-    are not JSON, and `null` for JSON that is no object."""
+    """A request without its messages; the tools that its `input` items bring stay. Gives b"" for bytes that are not
+    JSON, and `null` for JSON that is not an object."""
     body = parse(payload, TRUSTED)
     if not isinstance(body, dict):
         return b"" if isinstance(body, JsonProblem) else b"null"
@@ -50,7 +50,7 @@ def reduce_request(payload: bytes, _shared: bytes = b"") -> bytes:
 def write_extending_job(
     api: Api, body: bytes, answer: JsonValue, calls: Sequence[FoundCall], results: Sequence[tuple[str, str]]
 ) -> bytes:
-    """What `extend_request` takes: an answer, or where that is None its calls alone."""
+    """The payload of `extend_request`: an answer, or where that is None its calls alone."""
     texts = [_as_text(each.text) for each in calls] if answer is None else []
     made: list[JsonValue] = [[each.call_id, each.name, text] for each, text in zip(calls, texts, strict=False)]
     head: JsonValue = {"api": api.value, "answer": answer, "calls": made, "results": [[*each] for each in results]}
@@ -58,22 +58,22 @@ def write_extending_job(
 
 
 def extend_request(payload: bytes, _shared: bytes = b"") -> bytes:
-    """The body of the next question (next_question.py); nothing where it cannot be asked."""
+    """The body of the next question (next_question.py); nothing where there can be none."""
     head: Any
     head, body = split_frame(payload)
-    asked = read_model_request(Api(head["api"]), body)
-    if not isinstance(asked, ModelRequest):
+    request = read_model_request(Api(head["api"]), body)
+    if not isinstance(request, ModelRequest):
         return b""
     results = [(call_id, text) for call_id, text in head["results"]]
     calls = [FoundCall(call_id, name, _as_bytes(text)) for call_id, name, text in head["calls"]]
-    return write_next_question(asked, head["answer"] or make_answer(asked.api, calls), results) or b""
+    return write_next_question(request, head["answer"] or make_answer(request.api, calls), results) or b""
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------
 @value_class
 class ReadAnswer:
-    """What an answer says: its calls, or the text with which it ends where it has none, and its usage. `is_answer`: it
-    is one of the API at all. `value` is its JSON value, None where it was read in a child."""
+    """The parts of an answer: its calls, or without calls the text with which it ends, and its usage. `is_answer`: the
+    body has the form of the API's answers. `value` is its JSON value, None where a child process read it."""
 
     calls: list[FoundCall]
     text: AnswerText | None
@@ -83,7 +83,7 @@ class ReadAnswer:
 
 
 def read_answer(api: Api, body: bytes, limits: TextLimits = DEFAULT_LIMITS) -> ReadAnswer | None:
-    """What an answer says; None where it is no JSON object."""
+    """The parts of an answer; None where it is not a JSON object."""
     value = parse(body, limits)
     if not isinstance(value, dict):
         return None
@@ -93,19 +93,19 @@ def read_answer(api: Api, body: bytes, limits: TextLimits = DEFAULT_LIMITS) -> R
 
 
 def change_answer(body: bytes, places: Mapping[Pointer, bytes]) -> bytes:
-    """The answer with other values at these places; one that is missing is added, where it is the only one."""
+    """The answer with other values at these places; a single one that is missing is added."""
     for place, value in places.items() if len(places) == 1 else ():
         return replace_value(body, place, value)
     return replace_values(body, places)
 
 
 def write_reading_job(api: Api, body: bytes) -> bytes:
-    """What `read_large_answer` takes."""
+    """The payload of `read_large_answer`."""
     return join_frame({"api": api.value}, body)
 
 
 def read_large_answer(payload: bytes, _shared: bytes = b"") -> bytes:
-    """What an answer says, for `load_answer`; nothing where it is no JSON object."""
+    """The parts of an answer, for `load_answer`; nothing where it is not a JSON object."""
     head: Any
     head, body = split_frame(payload)
     read = read_answer(Api(head["api"]), body, TRUSTED)
@@ -117,25 +117,28 @@ def read_large_answer(payload: bytes, _shared: bytes = b"") -> bytes:
          each.was_plain]
         for each in read.calls
     ]  # fmt: skip
-    told: JsonValue = None if text is None else [[*text.holder], [*text.place], text.text]
-    return dumps({"calls": calls, "text": told, "usage": read.usage, "is_answer": read.is_answer})
+    text_part: JsonValue = None if text is None else [[*text.holder], [*text.place], text.text]
+    return dumps({"calls": calls, "text": text_part, "usage": read.usage, "is_answer": read.is_answer})
 
 
 def load_answer(result: bytes) -> ReadAnswer | None:
-    """What `read_large_answer` found."""
-    told: Any = parse(result, TRUSTED) if result else None
-    if told is None:
+    """The result of `read_large_answer`."""
+    found: Any = parse(result, TRUSTED) if result else None
+    if found is None:
         return None
     calls = [
         FoundCall(call_id, name, _as_bytes(text), tuple(name_at), tuple(arguments_at), is_encoded, was_plain)
-        for call_id, name, text, name_at, arguments_at, is_encoded, was_plain in told["calls"]
+        for call_id, name, text, name_at, arguments_at, is_encoded, was_plain in found["calls"]
     ]
-    text = None if told["text"] is None else AnswerText(tuple(told["text"][0]), tuple(told["text"][1]), told["text"][2])
-    return ReadAnswer(calls, text, told["usage"], told["is_answer"])
+    text = None
+    if found["text"] is not None:
+        holder, place, whole = found["text"]
+        text = AnswerText(tuple(holder), tuple(place), whole)
+    return ReadAnswer(calls, text, found["usage"], found["is_answer"])
 
 
 def write_changing_job(body: bytes, places: Mapping[Pointer, bytes]) -> bytes:
-    """What `change_large_answer` takes."""
+    """The payload of `change_large_answer`."""
     return join_frame({"places": [[[*place], _as_text(value)] for place, value in places.items()]}, body)
 
 
@@ -147,7 +150,7 @@ def change_large_answer(payload: bytes, _shared: bytes = b"") -> bytes:
 
 
 def write_calling_job(api: Api, body: bytes, text: AnswerText, before: str, calls: Sequence[NewCall]) -> bytes:
-    """What `write_large_calls` takes."""
+    """The payload of `write_large_calls`."""
     made: list[JsonValue] = [[each.call_id, each.name, _as_text(each.arguments)] for each in calls]
     head: JsonValue = {"api": api.value, "text": [[*text.holder], [*text.place]], "before": before, "calls": made}
     return join_frame(head, body)

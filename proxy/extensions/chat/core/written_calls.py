@@ -13,14 +13,14 @@ from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.extensions.chat.core.model_request import Api
 
-# How an answer says that its model came to the end by itself (finish_reason, stop_reason, status); None: it does not.
-# After any other end, such as `length` or `content_filter`, no text becomes a call.
+# The values of finish_reason, stop_reason and status for a model that ended by itself; None: the answer has no such
+# member. After any other end, such as `length` or `content_filter`, no text becomes a call.
 ENDS: Final = ("stop", "end_turn", "completed", None)
 
 
 @value_class
 class AnswerText:
-    """A text of an answer that may hold calls: the place of what holds it, and the place of the text itself."""
+    """A text of an answer that may hold calls: the places of its holder and of the text."""
 
     holder: Pointer
     place: Pointer
@@ -29,7 +29,7 @@ class AnswerText:
 
 @value_class
 class NewCall:
-    """A call as it is put into an answer. `arguments` is JSON text."""
+    """A call to put into an answer. `arguments` is JSON text."""
 
     call_id: str
     name: str
@@ -37,8 +37,8 @@ class NewCall:
 
 
 def find_answer_text(api: Api, answer: JsonValue) -> AnswerText | None:
-    """The text with which an answer without calls ends; None where it has calls, several choices, or no such text, and
-    where the model did not come to its end by itself (`ENDS`)."""
+    """The text with which an answer without calls ends; None where it has calls, several choices, or no such text, or
+    where the model did not end by itself (`ENDS`)."""
     if not isinstance(answer, dict):
         return None
     return _find_in_chat(answer) if api is Api.CHAT else _find_in_list(api, answer)
@@ -78,13 +78,13 @@ def _find_in_list(api: Api, answer: Mapping[str, Any]) -> AnswerText | None:
 
 
 def make_call_id(api: Api, seed: bytes, number: int) -> str:
-    """The id of a call that had none: the same for the same answer."""
+    """An id for a call without one: the same for the same answer."""
     head = "toolu_" if api is Api.MESSAGES else "call_"
     return head + hashlib.sha256(seed + b"/%d" % number).hexdigest()[:24]
 
 
 def write_calls(api: Api, text: bytes, found: AnswerText, before: str, calls: Sequence[NewCall]) -> bytes:
-    """The answer with the calls in its API's form, and `before` as what is left of the text."""
+    """The answer with the calls in its API's form, and `before` as the rest of the text."""
     if api is Api.CHAT:
         text = replace_value(text, found.place, dumps(before) if before else b"null")
         text = replace_value(text, (*found.holder, "message", "tool_calls"), dumps([*map(_make_function, calls)]))

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from proxy.core.model.values import Headers, UpstreamReply
 from proxy.extensions.mcp.server.replayed_body import ReplayedBody
 
-# Fields that do not hold for an answer that was changed.
+# Fields that are wrong for a changed answer.
 _OF_THE_BYTES = frozenset({"content-length", "etag", "content-digest", "repr-digest", "digest", "content-md5"})
 
 
@@ -23,13 +23,13 @@ def find_header(headers: Headers, name: str) -> str:
 
 
 def keep_true(headers: Headers) -> Headers:
-    """The headers that hold for another body, too."""
+    """The headers that are right for another body, too."""
     return tuple((name, value) for name, value in headers if name.lower() not in _OF_THE_BYTES)
 
 
 def make_headers_again(headers: Headers, body: bytes) -> Headers:
-    """The headers of another question. A key by which the server knows a request that comes twice becomes one of the
-    question itself: under the first one it would answer with the first answer, or refuse the other body."""
+    """The headers of another question. It gets an idempotency key of its own: to the first key the server would repeat
+    its first answer, or refuse the other body."""
 
     def derive(key: str) -> str:
         return hashlib.sha256(key.encode("utf-8", "surrogateescape") + b"\0" + body).hexdigest()
@@ -40,7 +40,7 @@ def make_headers_again(headers: Headers, body: bytes) -> Headers:
 
 
 async def stream_on(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    """A body of which the first piece has been read."""
+    """A body whose first piece has been read."""
     try:
         yield first
         async for piece in rest:

@@ -1,4 +1,4 @@
-"""Asks a model again whose calls cannot be repaired: so many times, within a deadline and a budget of tokens."""
+"""Asks a model again when its calls cannot be repaired: so many times, within a deadline and a budget of tokens."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from proxy.extensions.chat.server.call_judge import JudgedCall
 
 @value_class
 class JudgedAnswer:
-    """One answer: its bytes and what they say, its calls, and the bytes that go on for it."""
+    """One answer: its bytes and their parts, its calls, and the bytes for the client."""
 
     text: bytes = field(repr=False)
     read: ReadAnswer = field(repr=False)
@@ -33,7 +33,7 @@ class JudgedAnswer:
 
     @property
     def repairs(self) -> tuple[Repair, ...]:
-        """What was done to the calls."""
+        """The repairs of its calls."""
         return tuple(repair for call in self.calls for repair in call.repairs)
 
 
@@ -47,10 +47,9 @@ class CountedAnswer:
 
 @value_class
 class Spending:
-    """What the answers to one request took so far: each of them, the sum of the `usage` that they report, and the
-    tokens of the latest one. `again` are the tokens of those after the first. An answer that reports none counts as one
-    token for each byte of its question and its calls: no tokenizer makes more of them. `lost` are the tokens of an
-    answer that came to nothing."""
+    """The cost of one request so far: its answers, the sum of the `usage` that they report, and the tokens of the
+    latest one. `again` are the tokens of those after the first. An answer that reports none counts one token for each
+    byte of its question and its calls: no tokenizer makes more. `lost` are the tokens of an unusable answer."""
 
     counted: tuple[CountedAnswer, ...] = ()
     usage: JsonValue = None
@@ -60,7 +59,7 @@ class Spending:
 
     @property
     def answers(self) -> int:
-        """How many there were."""
+        """The number of answers."""
         return len(self.counted)
 
     @property
@@ -69,40 +68,40 @@ class Spending:
         return sum([each.tokens for each in self.counted[1:]]) + self.lost
 
     def add(self, calls: list[JudgedCall], usage: JsonValue, size: int) -> Spending:
-        """With another answer; `size` is what counts where it reports no usage, in bytes."""
+        """The cost with another answer; `size` counts where it reports no usage, in bytes."""
         reported = count_tokens(usage)
         latest, again = reported or size, self.answers > 0
         summed = sum_usage(self.usage, usage) if again else usage
         return Spending((*self.counted, CountedAnswer(calls, reported)), summed, latest, self.again + latest * again)
 
     def add_lost(self, usage: JsonValue) -> Spending:
-        """With an answer that came to nothing, after which none is asked for."""
+        """The cost with an unusable answer, which is the last."""
         if not isinstance(usage, dict) or not usage:
             return self
         return replace(self, usage=sum_usage(self.usage, usage), lost=count_tokens(usage))
 
     def may_go_on(self, settings: ModelSettings) -> bool:
-        """Whether the model may be asked once more; the next answer is taken to cost what the latest did."""
+        """Whether the model may be asked once more; the estimate for the next answer is the cost of the latest."""
         retries = settings.retries if settings.retry_deadline else 0
         return self.answers <= retries and self.again + self.latest <= settings.retry_tokens
 
 
 @value_class
 class LostAnswer:
-    """An answer to another question that came to nothing, with what it says of its tokens all the same."""
+    """An unusable answer to another question, with its usage."""
 
     usage: JsonValue = None
 
 
 @value_class
 class FinalAnswer:
-    """What came of a request: the answer that goes on, and what it took."""
+    """The result of a request: the answer for the client, and its cost."""
 
     answer: JudgedAnswer
     spent: Spending
 
 
-# Writes the body of the next question to an answer, from the results of its calls; None where it cannot be asked.
+# Writes the body of the next question to an answer, from the results of its calls; None where there can be none.
 WriteQuestion = Callable[[JudgedAnswer, list[tuple[str, str]]], Awaitable[bytes | None]]
 # Writes an answer with another usage.
 WriteUsage = Callable[[bytes, JsonValue], Awaitable[bytes]]
@@ -110,15 +109,15 @@ WriteUsage = Callable[[bytes, JsonValue], Awaitable[bytes]]
 
 async def ask_until_right(
     first: JudgedAnswer,
-    asked: ModelRequest,
+    request: ModelRequest,
     settings: ModelSettings,
     write: WriteQuestion,
     ask: Callable[[bytes], Awaitable[JudgedAnswer | LostAnswer]],
     write_usage: WriteUsage,
 ) -> FinalAnswer:
     """The first answer whose calls are all right, or the last one. `ask` sends a body and judges its answer; where that
-    came to nothing, the answer before it stays."""
-    answer, spent = first, Spending().add(first.calls, first.read.usage, asked.size + len(first.text))
+    is unusable, the answer before it stays."""
+    answer, spent = first, Spending().add(first.calls, first.read.usage, request.size + len(first.text))
     try:
         async with asyncio.timeout(settings.retry_deadline or None):
             while answer.failed is not None and spent.may_go_on(settings):
@@ -138,7 +137,7 @@ async def ask_until_right(
 
 
 def write_results(calls: list[JudgedCall], attempts: int, retries: int) -> list[tuple[str, str]]:
-    """The id of each call of a turn, and what is said of it."""
+    """The id of each call of a turn, and its text for the model."""
     return [(call.found.call_id, _write_result(call, Attempt(attempts, retries + 1))) for call in calls]
 
 
@@ -147,7 +146,7 @@ def _write_result(call: JudgedCall, attempt: Attempt) -> str:
 
 
 def explain_call(call: JudgedCall, attempt: Attempt | None = None) -> ToolResult:
-    """What is wrong with a refused call, with what its tool takes."""
+    """The result for a refused call, with advice on its tool."""
     if call.failure is None:
         raise AssertionError("only a refused call is explained")
     limits = FeedbackLimits() if call.policy is None else call.policy.feedback

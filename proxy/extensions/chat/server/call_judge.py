@@ -1,4 +1,4 @@
-"""Judges the calls of one answer by the tools of its request: `decide` says of each what it says of any call.
+"""Judges the calls of one answer by the tools of its request: `decide` treats each like any call.
 
 Tools are compiled once per schema and route, with the bounds of listed schemas (core/contract/listed_schema.py). A call
 of a tool whose schema cannot be used is not judged, and passes as it is.
@@ -34,7 +34,7 @@ from proxy.extensions.chat.core.model_request import ModelRequest
 from proxy.extensions.mcp.core.listed_tools import LearnedTools, LearnPolicy, Policies
 from proxy.interfaces import JudgesElsewhere
 
-# What is done to a call beside the repairs of its arguments.
+# The repair of a call's name.
 RENAMED: Final = "tool_name"
 ENCODED: Final = "arguments_text"
 WRITTEN: Final = "text_call"
@@ -42,9 +42,8 @@ WRITTEN: Final = "text_call"
 
 @value_class
 class JudgedCall:
-    """One call with what was found. Exactly one of `checked` and `failure` is set, unless the tool's schema cannot be
-    used: then neither is, and `unusable` says why. `tool` is the tool's own name, or the one that was called where
-    there is no such tool."""
+    """One judged call. Exactly one of `checked` and `failure` is set; neither is where the tool's schema cannot be
+    used, and `unusable` says why. `tool` is the tool's own name, or the called one where there is no such tool."""
 
     found: FoundCall
     call: ToolCall
@@ -57,12 +56,12 @@ class JudgedCall:
 
     @property
     def arguments(self) -> bytes:
-        """The arguments as they go on."""
+        """The arguments for the client."""
         return self.found.text if self.checked is None else self.checked.arguments
 
     @property
     def change(self) -> CallChange | None:
-        """What has to be written; None where the call stays as it came."""
+        """The change to write; None where the call stays as it came."""
         if self.checked is None or not self.repairs:
             return None
         name = self.tool if self.tool != self.found.name else ""
@@ -82,7 +81,7 @@ class CallJudge:
     async def judge(
         self, request: ModelRequest, calls: list[FoundCall], conversation: Conversation
     ) -> list[JudgedCall]:
-        """What was found of each call, in their order."""
+        """The judged calls, in their order."""
         tools = LearnedTools(request.tools, self._rules, self._policies, careful=True)
         return [await self._judge_call(tools, found, conversation) for found in calls]
 
@@ -112,8 +111,8 @@ class CallJudge:
     async def judge_text(
         self, request: ModelRequest, calls: list[FoundCall], conversation: Conversation
     ) -> list[JudgedCall] | None:
-        """What was found of calls that stood in a text; None unless the request lets the model make them, and each has
-        the name of a tool and is valid."""
+        """The judged calls of a text; None unless the request lets the model make them, and each has the name of a tool
+        and is valid."""
         if not request.may_call([call.name for call in calls]):
             return None
         judged = await self.judge(request, calls, conversation)
@@ -122,14 +121,14 @@ class CallJudge:
         return [replace(each, repairs=(Repair(WRITTEN, ()), *each.repairs)) for each in judged]
 
     def find_in_text(self, text: str, which: Literal["off", "markup", "json"]) -> FoundText | None:
-        """The calls that a text holds, of the kinds that become calls."""
+        """The calls in a text, of the kinds that `text_calls` names."""
         if which == "off":
             return None
         lone = find_lone_call(text, self.read_text) if which == "json" else None
         return lone or find_text_calls(text, self.read_text)
 
     def watch_text(self, request: ModelRequest) -> TextWatch:
-        """What watches a streamed text for calls of the request's tools."""
+        """A watch over a streamed text for calls of the request's tools."""
         return TextWatch(request.tools.tools, inner_quotes="unescaped_quotes" in self._text_repairs)
 
     def read_text(self, text: bytes) -> Document | JsonProblem:

@@ -15,19 +15,19 @@ from proxy.extensions.chat.core.next_question import REPEAT
 from proxy.extensions.chat.server.asking_again import FinalAnswer, Spending, explain_call
 from proxy.extensions.chat.server.call_judge import JudgedCall
 from proxy.interfaces import CallRecord, ReplacedAnswer
-from proxy.server.listed_request import ListedRequest
+from proxy.server.listed_routes import ListedRequest
 
-# The most calls that are kept of an answer that another one took the place of.
+# The most calls that are kept of a replaced answer.
 _MOST_CALLS: Final = 20
 
 
 def note_calls(
-    listed: ListedRequest, asked: ModelRequest, found: FinalAnswer, now: float, settings: ModelSettings
+    listed: ListedRequest, request: ModelRequest, found: FinalAnswer, now: float, settings: ModelSettings
 ) -> None:
-    """Notes the calls of the answer that the client reads, and in the request's own record those of the answers before
-    it. That record is told at its end, the others at once; `now` in seconds on the monotonic clock. In mode `refuse` an
-    answer with wrong calls reached nobody, and only those are noted."""
-    notes = {"gen_ai.request.model": clean_text(asked.model, 60)}
+    """Notes the calls of the client's answer, and in the request's own record those of the answers before it. That
+    record is reported at the end of the request, the others at once; `now` in seconds on the monotonic clock. Of an
+    answer that mode `refuse` holds back, only the wrong calls are noted."""
+    notes = {"gen_ai.request.model": clean_text(request.model, 60)}
     if found.spent.answers > 1 or found.spent.lost:
         notes |= {"chat.attempts": str(found.spent.answers), "chat.tokens_again": str(found.spent.reported)}
     listed.record.notes = {**listed.record.notes, **notes}
@@ -64,7 +64,7 @@ def _fill_record(record: CallRecord, judged: JudgedCall, *, is_refused: bool) ->
     if judged.failure is not None:
         record.code, record.violations = judged.failure.code.name, judged.failure.violations
         record.outcome = "refused"
-    if judged.failure is not None and not is_refused:  # it goes on: what is wrong is told as on a report-only route
+    if judged.failure is not None and not is_refused:  # it goes on, like a call on a report-only route
         record.mode, record.outcome, record.would_refuse = Mode.REPORT, "delivered", True
     elif judged.checked is not None:
         record.outcome = "repaired" if judged.repairs else "delivered"

@@ -3,8 +3,8 @@
     JudgedStream  the bytes that the client gets
       _take       one event: it passes, or is held
       _release    the calls are judged, and their events follow; further calls are held again
-      _ask_on     another answer takes the place of one whose calls are wrong, where only its opening has come; or an
-                  error does, where wrong calls are refused
+      _ask_on     replaces an answer whose calls are wrong: by another one, while only its opening has come, or by an
+                  error, where wrong calls are refused
 
 A stream that breaks off, ends early or grows too long while a call is held goes on as it came. Comments keep the
 connection busy meanwhile.
@@ -40,19 +40,17 @@ _SILENCE: Final = 10.0
 JudgeCalls = Callable[[list[FoundCall]], Awaitable[list[JudgedCall]]]
 # Finds the valid calls with which a text ends, and the text before them.
 FindInText = Callable[[str], Awaitable[tuple[str, list[JudgedCall]] | None]]
-# Asks the model again for the sake of these calls, with the usage that their answer reports; gives the next answer, if
-# there is one.
+# Asks the model again because of these calls, with the usage that their answer reports; gives the next answer.
 AskOn = Callable[[list[JudgedCall], dict[str, JsonValue]], Awaitable["JudgedStream | LostAnswer"]]
 
 
 @value_class
 class StreamSteps:
-    """What happens to an answer: its calls are judged, looked for in its text where `watch` (None: nowhere) sees that
-    they may begin, and the model is asked again for better ones (None: not), for which it has `deadline` seconds.
-    `note` is told of an answer that went on once it has ended: of its calls, the usage that it reports, that of a next
-    answer that came to nothing, and why a call in it may have passed unread (`too_long`, `cut`). `write_error` (None:
-    wrong calls go on as they are) makes the event that ends the stream in their place, behind the last event that has
-    gone out."""
+    """The steps for an answer. `judge` judges its calls; `watch` sees where they may begin in its text (None: nowhere),
+    and `find` finds them there; `again` (None: never) asks the model for better ones, within `deadline` seconds. `note`
+    receives at the end of an answer its calls, its usage, that of an unusable next answer, and why a call may have
+    passed unread (`too_long`, `cut`). `write_error` makes the event that ends the stream in place of wrong calls,
+    behind the last event that has gone out (None: wrong calls pass)."""
 
     judge: JudgeCalls
     find: FindInText
@@ -65,17 +63,17 @@ class StreamSteps:
 
 class _State(Enum):
     READING = auto()  # events pass, or are held where they may belong to a call
-    REFUSED = auto()  # the held calls are wrong, and what comes waits behind them
-    PASSING = auto()  # all passes unread
+    REFUSED = auto()  # the held calls are wrong, and later events wait behind them
+    PASSING = auto()  # everything passes unread
     REPLACED = auto()  # another answer took its place
-    ENDED = auto()  # an error of ours ended it
+    ENDED = auto()  # an error of the proxy ended it
 
 
 class JudgedStream:
     """The body of one answer. `limit` bounds what is held, in bytes; `usage` is that of the answers before this one,
-    None for the first. `judged` are the calls that were released; `refused` is the call for whose sake an error of ours
-    has to take the place of the answer, nothing of which has gone out. `is_void`: it ended while something was held, or
-    began with an error. `is_taken`: the client gets this answer."""
+    None for the first. `judged` are the released calls; `refused` is the wrong call because of which an error has to
+    replace the answer before its first byte. `is_void`: it ended while something was held, or began with an error.
+    `is_taken`: the client gets this answer."""
 
     def __init__(
         self, api: Api, reply: UpstreamReply, steps: StreamSteps, limit: int, usage: dict[str, JsonValue] | None = None
@@ -90,24 +88,23 @@ class JudgedStream:
         self._limit = limit
         self._usage = usage or {}
         self._own_usage: dict[str, JsonValue] = {}
-        self._lost: dict[str, JsonValue] = {}  # what a next answer reports that came to nothing
+        self._lost: dict[str, JsonValue] = {}  # the usage of an unusable next answer
         self._held = HeldCalls(api)
         self._text = HeldText(api, steps.watch)
         self._splitter = EventSplitter()
         self._state = _State.READING
-        # What has to wait because another answer, the next one or that before, or an error may stand in its place; None
-        # where none can any more.
+        # Events that wait because another answer or an error may still replace them; None once nothing can.
         waits = steps.again is not None or usage is not None or steps.write_error is not None
         self._opening: list[bytes] | None = [] if waits else None
         self._wrong: list[JudgedCall] = []  # the calls of a refused answer
-        self._after: list[bytes] = []  # what came behind them
+        self._after: list[bytes] = []  # the events behind them
         self._says_something = False
-        self._unread = ""  # why something that was held passed
+        self._unread = ""  # why held events passed
         self._has_begun = False  # whether anything has gone out
-        self._latest = b""  # the last event that has, beside comments
+        self._latest = b""  # the last event that went out, beside comments
 
     async def read(self) -> AsyncGenerator[bytes, None]:
-        """The bytes for the client. Raises ReplyBroken where the answer breaks off, after all that came of it."""
+        """The bytes for the client. Raises ReplyBroken where the answer breaks off, behind its last bytes."""
         pieces = _read_pieces(self._reply, self._is_waiting)
         try:
             async for part in self._read_parts(pieces):
@@ -144,7 +141,7 @@ class JudgedStream:
         return self._state is _State.REFUSED or (holds and self._state is _State.READING)
 
     async def _take(self, piece: bytes) -> bytes:
-        """What passes now that these bytes have come."""
+        """Takes these bytes, and gives those that pass."""
         if self._state is _State.PASSING and not self._usage:
             return piece
         out: list[bytes] = []
@@ -161,7 +158,7 @@ class JudgedStream:
         return self._held.size + self._text.size + len(self._splitter.rest)
 
     def _open(self, events: list[bytes]) -> bytes:
-        """The events that go out now: none, as long as they are the opening of an answer that may be replaced."""
+        """The events that go out: none in the opening of an answer that may be replaced."""
         if self._usage:
             events = [add_usage(event, self._usage) for event in events]
         if self._opening is None:
@@ -180,14 +177,14 @@ class JudgedStream:
         return b"".join(events)
 
     async def _take_event(self, event: bytes) -> list[bytes]:
-        """What passes now that this event has come."""
+        """Takes this event, and gives those that pass."""
         if self._state is _State.REFUSED:
             self._after.append(event)
             return []
         if self._state is _State.PASSING:
             return [event]
         if self._held.take(event):
-            text = self._text.give_up()  # a call in its own form: the text before it is none
+            text = self._text.give_up()  # a call in its own form: the text before it has none
             self._says_something = self._says_something or bool(text)
             return [*text, *(await self._release() if self._held.is_complete else ())]
         self.is_void = self.is_void or (not (self.is_taken or self._says_something) and is_error(event))
@@ -196,7 +193,7 @@ class JudgedStream:
         return [*passing, *(await self._release_text() if self._text.is_complete else ())]
 
     async def _release_text(self) -> list[bytes]:
-        """The events of a text that has ended, with the calls in it, if it has any."""
+        """The events of a text that has ended, with its calls, if any."""
         self._says_something = True
         found = await self._steps.find(self._text.text)
         if found is None:
@@ -207,7 +204,7 @@ class JudgedStream:
         return self._text.write(before, made)
 
     async def _release(self) -> list[bytes]:
-        """The events of calls that are whole; none where they are wrong and something may take their place."""
+        """The events of whole calls; none where they are wrong and may be replaced."""
         calls = await self._steps.judge(self._held.list_calls())
         is_wrong = any(call.failure is not None for call in calls)
         if is_wrong and (self._can_ask() or self._steps.write_error is not None):
@@ -226,7 +223,7 @@ class JudgedStream:
         return held.write([each.change for each in calls])
 
     async def _ask_on(self, pieces: AsyncGenerator[bytes | None, None]) -> AsyncGenerator[bytes, None]:
-        """What takes the place of refused calls: the next answer, or where there is none, an error or the calls."""
+        """Replaces refused calls: by the next answer, by an error, or by the calls themselves."""
         rest, broken = b"".join((*self._after, self._splitter.rest)), None
         self._after, self._splitter.rest = [], b""
         if self._can_ask():
@@ -273,7 +270,7 @@ class JudgedStream:
             asking.cancel()
 
     async def _begin_next(self) -> tuple[bytes, AsyncGenerator[bytes, None], JudgedStream] | None:
-        """The next answer from its first bytes on; None where nothing comes of it in time."""
+        """The next answer from its first bytes on; None where it is unusable or late."""
         if self._steps.again is None:
             raise AssertionError("only where the model may be asked again")
         next_: JudgedStream | LostAnswer = LostAnswer()
@@ -297,7 +294,7 @@ class JudgedStream:
         return None
 
     def _count_lost(self, usage: JsonValue) -> None:
-        """Counts what a next answer reports that came to nothing: it stands in the usage of this one, too."""
+        """Adds the usage of an unusable next answer to that of this one."""
         self._lost = usage if isinstance(usage, dict) else {}
         self._opening = None if self._opening is None else [add_usage(each, usage) for each in self._opening]
         summed = sum_usage(self._usage, self._lost)
@@ -313,13 +310,13 @@ class JudgedStream:
             self.refused = failed
 
     def _give_up(self, why: str = "cut") -> bytes:
-        """All that was held, as it came; from here on everything passes."""
+        """The held bytes unchanged; from here on everything passes."""
         if self._held.is_holding or self._text.is_holding:
             self._unread = why
         opening, self._opening = self._opening or [], None
-        held = b"" if self._state is _State.PASSING else b"".join((*self._text.give_up(), *self._held.events))
-        left, self._splitter.rest, self._state = b"".join(opening) + held + self._splitter.rest, b"", _State.PASSING
-        return left
+        events = b"" if self._state is _State.PASSING else b"".join((*self._text.give_up(), *self._held.events))
+        out, self._splitter.rest, self._state = b"".join(opening) + events + self._splitter.rest, b"", _State.PASSING
+        return out
 
 
 async def _read_pieces(reply: UpstreamReply, is_waiting: Callable[[], bool]) -> AsyncGenerator[bytes | None, None]:

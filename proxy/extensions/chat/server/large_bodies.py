@@ -29,39 +29,39 @@ from proxy.extensions.chat.core.whole_bodies import (
     write_reading_job,
 )
 from proxy.extensions.chat.core.written_calls import AnswerText, NewCall, write_calls
-from proxy.server.listed_request import ListedRequest
+from proxy.server.listed_routes import ListedRequest
 
 # Longer bodies are read in a child, however few values they hold: here reading 1 MiB takes 7 ms, and writing it 23 ms.
 _LONG: Final = 1024 * 1024
 
 
 class LargeBodies:
-    """What the requests of a route and their answers say, without keeping others waiting."""
+    """Reads and writes the requests and answers of a route, without delaying other requests."""
 
     async def read_request(self, listed: ListedRequest, api: Api, body: bytes) -> ModelRequest | JsonProblem | None:
-        """What a request asks for (`read_model_request`); a problem, too, where reading it takes too much."""
+        """A request (`read_model_request`); a problem, too, where reading it takes too much work."""
         if not _is_large(listed, body):
             return read_model_request(api, body)
-        asked = read_model_request(api, await _ask(listed, REDUCE, body) or b"")
-        return replace(asked, size=len(body), whole=body) if isinstance(asked, ModelRequest) else asked
+        request = read_model_request(api, await _ask(listed, REDUCE, body) or b"")
+        return replace(request, size=len(body), whole=body) if isinstance(request, ModelRequest) else request
 
     async def write_question(
         self,
         listed: ListedRequest,
-        asked: ModelRequest,
+        request: ModelRequest,
         answer: JsonValue,
         calls: Sequence[FoundCall],
         results: Sequence[tuple[str, str]],
     ) -> bytes | None:
-        """The body of the next question to an answer, or where that is None, to its calls alone; None where it cannot
-        be asked."""
-        if listed.services.elsewhere is not None and asked.whole:
-            job = write_extending_job(asked.api, asked.whole, answer, calls, results)
+        """The body of the next question to an answer, or where that is None, to its calls alone; None where there can
+        be none."""
+        if listed.services.elsewhere is not None and request.whole:
+            job = write_extending_job(request.api, request.whole, answer, calls, results)
             return await _ask(listed, EXTEND, job) or None
-        return write_next_question(asked, make_answer(asked.api, calls) if answer is None else answer, results)
+        return write_next_question(request, make_answer(request.api, calls) if answer is None else answer, results)
 
     async def read_answer(self, listed: ListedRequest, api: Api, body: bytes) -> ReadAnswer | None:
-        """What an answer says; None where it is no JSON object, and where reading it takes too much."""
+        """The parts of an answer; None where it is not a JSON object, or reading it takes too much work."""
         if not _is_large(listed, body):
             return read_answer(api, body)
         return load_answer(await _ask(listed, READ, write_reading_job(api, body)) or b"")
@@ -75,7 +75,7 @@ class LargeBodies:
     async def write_calls(
         self, listed: ListedRequest, api: Api, body: bytes, text: AnswerText, before: str, calls: Sequence[NewCall]
     ) -> bytes:
-        """The answer with calls in the place of their markup."""
+        """The answer with calls in place of their markup."""
         job = write_calling_job(api, body, text, before, calls) if _is_large(listed, body) else b""
         if job and (written := await _ask(listed, WRITE, job)):
             return written
@@ -92,7 +92,7 @@ async def _ask(listed: ListedRequest, job: str, payload: bytes) -> bytes | None:
 
 
 def _find_template(listed: ListedRequest) -> ToolPolicy:
-    """What is sent along to a child that needs no tool's policy."""
+    """The policy for a child's job that is about no tool in particular."""
     brought = listed.call_route.binding.route.brought
     if brought is None:
         raise AssertionError("a relayed route says how brought tools are judged")

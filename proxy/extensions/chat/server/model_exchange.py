@@ -55,18 +55,18 @@ from proxy.server.bound_route import RouteRequest
 from proxy.server.http.body import is_json
 from proxy.server.http.framing import Response
 from proxy.server.http.responses import answer_failure
-from proxy.server.listed_request import ListedRequest
+from proxy.server.listed_routes import ListedRequest
 from proxy.upstream import ReplyBroken
 from proxy.upstream.faults import close_body
 
 
 @value_class
 class ModelExchange:
-    """One request with what answers it. `note` is told of the answer that goes on, `count_unread` why one was not
-    read."""
+    """One request and its answers. `note` receives the answer for the client, `count_unread` the reason of an unread
+    one."""
 
     listed: ListedRequest
-    asked: ModelRequest
+    request: ModelRequest
     settings: ModelSettings
     judge: CallJudge
     large: LargeBodies
@@ -74,7 +74,7 @@ class ModelExchange:
     count_unread: Callable[[str], None]
 
     async def ask(self) -> UpstreamReply | UpstreamFault:
-        """What the model server answers to the request as it came."""
+        """The model server's answer to the original request."""
         listed = self.listed
         upstream = listed.services.upstreams[listed.call_route.binding.route.upstream]
         return await listed.relay(_make_plain(listed.call_route), None, upstream, listed.record)
@@ -85,13 +85,13 @@ class ModelExchange:
 
     # --- an answer in one piece ---------------------------------------------------------------------------------------
     async def judge_whole(self, reply: UpstreamReply) -> tuple[UpstreamReply, tuple[Repair, ...]] | Response:
-        """The answer that goes on, and the repairs in it. Where its calls cannot be repaired, the model is asked
-        again. In mode `refuse`, a response of ours for calls that are wrong all the same."""
+        """The answer for the client, and the repairs in it. Where its calls cannot be repaired, the model is asked
+        again. In mode `refuse`, an error response for calls that stay wrong."""
         first = await self._read_answer(reply)
         if isinstance(first, UpstreamReply):
             return first, ()
         found = await ask_until_right(
-            first, self.asked, self.settings, self._write_question, self._ask_again, self._write_usage
+            first, self.request, self.settings, self._write_question, self._ask_again, self._write_usage
         )
         self.note(found)
         headers = reply.headers if found.answer.written is first.text else keep_true(reply.headers)
@@ -115,13 +115,13 @@ class ModelExchange:
         return found if found.read.is_answer else LostAnswer(found.read.usage)
 
     async def _write_question(self, answer: JudgedAnswer, results: list[tuple[str, str]]) -> bytes | None:
-        return await self.large.write_question(self.listed, self.asked, answer.read.value, answer.read.calls, results)
+        return await self.large.write_question(self.listed, self.request, answer.read.value, answer.read.calls, results)
 
     async def _write_usage(self, body: bytes, usage: JsonValue) -> bytes:
         return await self.large.change_answer(self.listed, body, {("usage",): dumps(usage)})
 
     async def _lose(self, reply: UpstreamReply) -> LostAnswer:
-        """Ends an answer that cannot take the place of the one before."""
+        """Ends an answer that cannot replace the one before."""
         is_coded = find_header(reply.headers, "content-encoding") not in ("", "identity")
         if not is_coded and is_json(find_header(reply.headers, "content-type")):
             reply = await gather_body(reply, self.settings.max_answer)
@@ -131,7 +131,7 @@ class ModelExchange:
 
     async def _read_answer(self, reply: UpstreamReply) -> JudgedAnswer | UpstreamReply:
         """An answer with its calls judged; the answer as it came where it cannot be read."""
-        api, listed = self.asked.api, self.listed
+        api, listed = self.request.api, self.listed
         reply = await gather_body(reply, self.settings.max_answer)
         body = reply.body if isinstance(reply.body, bytes) else b""
         why = find_reason(reply, self.settings.max_answer)
@@ -151,7 +151,7 @@ class ModelExchange:
             return JudgedAnswer(body, read, [], body)
         ids = [make_call_id(api, body, at) for at in range(len(found.calls))]
         calls = [FoundCall(each, call.name, call.arguments) for each, call in zip(ids, found.calls, strict=True)]
-        written = await self.judge.judge_text(self.asked, calls, self._conversation)
+        written = await self.judge.judge_text(self.request, calls, self._conversation)
         if written is None:
             return JudgedAnswer(body, read, [], body)
         made = [NewCall(each.found.call_id, each.tool, each.arguments) for each in written]
@@ -160,9 +160,9 @@ class ModelExchange:
 
     # --- a streamed answer --------------------------------------------------------------------------------------------
     async def judge_stream(self, reply: UpstreamReply) -> tuple[UpstreamReply, tuple[Repair, ...]] | Response:
-        """The answer as it is streamed, and the repairs that are known before its first byte goes out. In mode
-        `refuse`, a response of ours where its calls are wrong before that."""
-        stream = self._make_stream(reply, Spending(), self.asked.size)
+        """The streamed answer, and the repairs that are known before its first byte. In mode `refuse`, an error
+        response where its calls are wrong before that."""
+        stream = self._make_stream(reply, Spending(), self.request.size)
         body = stream.read()
         try:
             first = await anext(body, b"")
@@ -174,15 +174,15 @@ class ModelExchange:
         return UpstreamReply(reply.status, keep_true(reply.headers), stream_on(first, body)), repairs
 
     def _make_stream(self, reply: UpstreamReply, before: Spending, size: int) -> JudgedStream:
-        """The body of an answer: `before` is what the answers before it took, `size` the length of its question."""
-        settings, api = self.settings, self.asked.api
+        """The body of an answer: `before` is the cost of the answers before it, `size` the length of its question."""
+        settings, api = self.settings, self.request.api
         may_ask = before.answers < settings.retries and settings.retry_deadline > 0
         steps = StreamSteps(
             self._judge_calls,
             self._find_in_text,
-            None if settings.text_calls == "off" else self.judge.watch_text(self.asked),
+            None if settings.text_calls == "off" else self.judge.watch_text(self.request),
             partial(self._note_stream, before),
-            partial(self._ask_stream, before, size) if may_ask and self.asked.is_single else None,
+            partial(self._ask_stream, before, size) if may_ask and self.request.is_single else None,
             settings.retry_deadline,
             partial(_write_error, api) if settings.mode == "refuse" else None,
         )
@@ -192,14 +192,14 @@ class ModelExchange:
     async def _ask_stream(
         self, before: Spending, size: int, calls: list[JudgedCall], usage: dict[str, JsonValue]
     ) -> JudgedStream | LostAnswer:
-        """The next answer, streamed like the first; a lost one where there is none, or no more tokens may be spent."""
-        said = sum(len(call.found.name.encode()) + len(call.found.text) for call in calls)
-        spent = before.add(calls, usage, size + said)
+        """The next answer, streamed like the first; a lost one without an answer, or without tokens left."""
+        call_bytes = sum(len(call.found.name.encode()) + len(call.found.text) for call in calls)
+        spent = before.add(calls, usage, size + call_bytes)
         if not spent.may_go_on(self.settings):
             return LostAnswer()
         results = write_results(calls, spent.answers, self.settings.retries)
         found = [call.found for call in calls]
-        if (body := await self.large.write_question(self.listed, self.asked, None, found, results)) is None:
+        if (body := await self.large.write_question(self.listed, self.request, None, found, results)) is None:
             return LostAnswer()
         if (reply := await self._relay_again(body)) is None:
             return LostAnswer()
@@ -228,14 +228,14 @@ class ModelExchange:
         if found is None:
             return None
         seed = self.listed.record.request_id.encode()
-        ids = [make_call_id(self.asked.api, seed, at) for at in range(len(found.calls))]
+        ids = [make_call_id(self.request.api, seed, at) for at in range(len(found.calls))]
         calls = [FoundCall(each, call.name, call.arguments) for each, call in zip(ids, found.calls, strict=True)]
-        judged = await self.judge.judge_text(self.asked, calls, self._conversation)
+        judged = await self.judge.judge_text(self.request, calls, self._conversation)
         return None if judged is None else (found.before, judged)
 
     # --- both ---------------------------------------------------------------------------------------------------------
     async def _judge_calls(self, calls: list[FoundCall]) -> list[JudgedCall]:
-        return await self.judge.judge(self.asked, calls, self._conversation)
+        return await self.judge.judge(self.request, calls, self._conversation)
 
     async def _relay_again(self, body: bytes) -> UpstreamReply | None:
         """The answer to another request with the headers of the first; None where there is none."""
@@ -259,13 +259,13 @@ def _write_error(api: Api, failed: JudgedCall, after: bytes) -> bytes:
 
 
 def _make_result(failed: JudgedCall) -> ToolResult:
-    """What is said of a wrong call in the place of its answer. The server gave it, not the client: 502."""
+    """The result in place of an answer with a wrong call. The server made the call, not the client: 502."""
     result = explain_call(failed)
     return replace(result, failure=replace(result.failure, status=502))
 
 
 def _make_plain(call_route: RouteRequest) -> UpstreamRequest:
-    """The request as it goes out: for an answer without a content coding, because it is read."""
+    """The outgoing request, which asks for an answer without a content coding."""
     made = call_route.make_passthrough()
     headers = tuple((name, value) for name, value in made.headers if name.lower() != "accept-encoding")
     return replace(made, headers=headers)

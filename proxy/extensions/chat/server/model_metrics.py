@@ -1,6 +1,6 @@
-"""Counts the calls of models, the tokens of asking again, and answers that were relayed unread.
+"""Counts the calls of models, the tokens of asking again, and unread answers.
 
-Names of models come from requests that a model server answered: the first `MOST_MODELS` have series of their own.
+The names of models come from answered requests; the first `MOST_MODELS` have series of their own.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 from proxy.core.display.preview import clean_text
 from proxy.extensions.chat.server.asking_again import FinalAnswer
 from proxy.extensions.chat.server.call_judge import JudgedCall
-from proxy.server.listed_request import Reports
+from proxy.server.listed_routes import Reports
 from proxy.telemetry.metric_table import OTHER, Label, MetricRow
 
 MOST_MODELS: Final = 50
@@ -66,7 +66,7 @@ class ModelMetrics:
         self._models: set[str] = set()
 
     def count_answer(self, route: str, model: str, found: FinalAnswer) -> None:
-        """Counts the calls of the answer that went on, and the tokens of those before it."""
+        """Counts the calls of the client's answer, and the tokens of those before it."""
         name = self._name_model(model)
         for call in found.answer.calls:
             tool = call.tool if self._reports.knows(route, call.tool) else OTHER

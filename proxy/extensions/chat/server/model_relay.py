@@ -1,11 +1,10 @@
 """Answers the requests of routes with `model`: relays them, and reads the answers to those that name tools.
 
-    ModelRelay.handle  reads the request; gives back what is to be relayed as any other request
-      _answer          asks the model server, and passes on errors and what cannot be read as they are; all others are
+    ModelRelay.handle  reads the request; gives it back where it is to be relayed like any other
+      _answer          asks the model server, passes on errors and unreadable answers unchanged, and has all others
                        judged (model_exchange.py)
 
-An answer in which nothing was repaired goes on byte for byte. Otherwise the names and arguments that were repaired
-change, and no other byte does.
+An answer without repairs goes on byte for byte. A repair changes the bytes of its name or arguments alone.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ from proxy.interfaces import Clock
 from proxy.routing import Route
 from proxy.server.bound_route import RouteRequest
 from proxy.server.http.body import is_json, read_whole, say_continue
-from proxy.server.http.checks import BadRequest
 from proxy.server.http.framing import Response
+from proxy.server.http.request_head import BadRequest
 from proxy.server.http.responses import answer_failure, answer_fault, deliver, make_refusal
-from proxy.server.listed_request import Answer, ListedRequest, Reports
+from proxy.server.listed_routes import Answer, ListedRequest, Reports
 
-# Reports of unusable schemas that are remembered, so that each is told once.
+# The most unusable schemas that are remembered, so that each is reported once.
 _MOST_REPORTED = 1_000
 
 
@@ -52,7 +51,7 @@ class ModelRelay:
         """Nothing runs beside the requests."""
 
     async def handle(self, listed: ListedRequest) -> Answer | RouteRequest:
-        """Answers one request; gives back one whose answer is not read."""
+        """Answers one request; gives it back where its answer is not read."""
         call_route = listed.call_route
         route, raw = call_route.binding.route, call_route.raw
         settings = _find_settings(route)
@@ -67,17 +66,17 @@ class ModelRelay:
         if isinstance(body, BadRequest):
             return _refuse_unread(listed, body)
         call_route = replace(call_route, raw=replace(raw, body=body))
-        asked = await self._large.read_request(listed, api, body)
-        if isinstance(asked, ModelRequest):
-            return await self._answer(replace(listed, call_route=call_route), asked)
-        if asked is not None:
+        request = await self._large.read_request(listed, api, body)
+        if isinstance(request, ModelRequest):
+            return await self._answer(replace(listed, call_route=call_route), request)
+        if request is not None:
             self._metrics.count_unread(route.name, "request")
         return call_route
 
-    async def _answer(self, listed: ListedRequest, asked: ModelRequest) -> Answer:
+    async def _answer(self, listed: ListedRequest, request: ModelRequest) -> Answer:
         call_route, record = listed.call_route, listed.record
         route = call_route.binding.route
-        exchange = self._make_exchange(listed, asked)
+        exchange = self._make_exchange(listed, request)
         record.outcome, record.upstream = "passthrough", route.upstream
         record.request_bytes = len(call_route.raw.body)
         started = self._clock.now()
@@ -101,25 +100,27 @@ class ModelRelay:
             self._metrics.count_unread(route.name, "no_json" if is_readable else "compressed")
         return await deliver(Delivered(reply, repairs), listed.request, call_route.cors, record, listed.closing)
 
-    def _make_exchange(self, listed: ListedRequest, asked: ModelRequest) -> ModelExchange:
+    def _make_exchange(self, listed: ListedRequest, request: ModelRequest) -> ModelExchange:
         route = listed.call_route.binding.route
         return ModelExchange(
             listed,
-            asked,
+            request,
             _find_settings(route),
             self._find_judge(listed),
             self._large,
-            partial(self._note, listed, asked),
+            partial(self._note, listed, request),
             partial(self._metrics.count_unread, route.name),
         )
 
-    def _note(self, listed: ListedRequest, asked: ModelRequest, found: FinalAnswer) -> None:
-        """Notes the calls of the answer that goes on. Tools that the request brought have a name in metrics then."""
+    def _note(self, listed: ListedRequest, request: ModelRequest, found: FinalAnswer) -> None:
+        """Notes the calls of the client's answer. From then on metrics name the tools of the request."""
         route = listed.call_route.binding.route
-        self._reports.learned(route.name, [call.tool for call in found.answer.calls if call.tool in asked.tools.tools])
-        self._metrics.count_answer(route.name, asked.model, found)
+        self._reports.learned(
+            route.name, [call.tool for call in found.answer.calls if call.tool in request.tools.tools]
+        )
+        self._metrics.count_answer(route.name, request.model, found)
         self._report_unusable(route.name, found.answer.calls)
-        note_calls(listed, asked, found, self._clock.now(), _find_settings(route))
+        note_calls(listed, request, found, self._clock.now(), _find_settings(route))
 
     def _report_unusable(self, route: str, calls: list[JudgedCall]) -> None:
         """Reports the called tools whose schemas cannot be used, each once."""
@@ -146,14 +147,14 @@ def _find_settings(route: Route) -> ModelSettings:
 
 
 def _is_readable(raw: RawRequest, settings: ModelSettings) -> bool:
-    """Whether a request's body is JSON of a size that is read, and plain."""
+    """Whether a request's body is plain JSON of a readable size."""
     plain = (raw.header("content-encoding") or "identity") == "identity"
     length = raw.header("content-length") or ""
     return plain and is_json(raw.header("content-type") or "") and int(length or 0) <= settings.max_request
 
 
 def _refuse_unread(listed: ListedRequest, why: BadRequest) -> Response:
-    """The response to a request whose body could not be read. What is left of it ends the connection."""
+    """The response to a request whose body could not be read. The connection closes, because of its unread rest."""
     result = make_refusal(why.code, why.message, listed.record, why.status)
     response = answer_failure(listed.call_route.binding, listed.call_route.raw, result, listed.record)
     response.closes = True

@@ -1,5 +1,5 @@
 """`evaluate` sends a fixed set of calls through the proxy without repairs, with them, and with a model's corrections,
-and prints what share of them arrives right.
+and prints the share that arrives right.
 
 The set is bundled; `--file` adds a set of the user's. Every call goes through a real proxy in this process to the tools
 of the set; only the model is the operator's. Each result is written to a file at once, so an interrupted run goes on
@@ -31,7 +31,7 @@ from proxy.extensions import find_evaluations, load_place
 if TYPE_CHECKING:
     from proxy.extensions.correction.evaluation import EvaluatedCall, EvaluationTools
 
-# What is measured, in order: name -> (the policy keys of its routes, the share that the seeds claim for it).
+# The measured modes, in order: name -> (the policy keys of its routes, the share that the seeds claim for it).
 MODES: Final[Mapping[str, tuple[Mapping[str, Any], str]]] = {
     "off": ({"repair": "off"}, "70 %"),
     "layer 2": ({"repair": "standard"}, "95 %"),
@@ -141,9 +141,9 @@ def _complain(why: str) -> int:
 
 
 def _make_key(args: argparse.Namespace, mode: str, case: EvaluatedCall) -> str:
-    """A hash over all that a result depends on: mode, case, and endpoint and model in modes that ask them."""
-    asked = (args.endpoint, args.model) if "correct" in MODES[mode][0] else ()
-    text = json.dumps([mode, asdict(case), *asked], sort_keys=True, default=str)
+    """A hash over everything a result depends on: mode, case, and in modes with corrections endpoint and model."""
+    endpoint = (args.endpoint, args.model) if "correct" in MODES[mode][0] else ()
+    text = json.dumps([mode, asdict(case), *endpoint], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -207,13 +207,15 @@ async def _measure_case(
     await _post(port, _make_path(mode, case), case.sent, conversation, _make_wish_header(case))
     milliseconds = (perf_counter() - started) * 1000
     line = await _await_line(log, _make_path(mode, case))
-    asked = line.get("correction.questions", [])
+    questions = line.get("correction.questions", [])
     received = tools.received.get(case.id, [])
     wrong = any(not case.is_right(arguments) for arguments in received)
     right = not wrong and bool(received) == bool(case.expected)
-    unanswered = sum(question["outcome"] in ("timeout", "endpoint_error", "busy", "budget") for question in asked)
-    tokens = sum(question.get("tokens", 0) for question in asked)
-    return EvaluationResult(key, mode, case.id, case.kind, right, wrong, len(asked), unanswered, tokens, milliseconds)
+    unanswered = sum(question["outcome"] in ("timeout", "endpoint_error", "busy", "budget") for question in questions)
+    tokens = sum(question.get("tokens", 0) for question in questions)
+    return EvaluationResult(
+        key, mode, case.id, case.kind, right, wrong, len(questions), unanswered, tokens, milliseconds
+    )
 
 
 def _make_wish_header(case: EvaluatedCall) -> str:
@@ -318,13 +320,13 @@ def write_table(results: Sequence[EvaluationResult], model: str) -> str:
         rows = [result for result in results if result.mode == mode]
         shares = [_share([result for result in rows if result.kind == kind]) for kind in kinds]
         lines += [f"| {mode} | {' | '.join(shares)} |"] if rows else []
-    told = f"model: {model}" if model else "no model was asked: layers 3 and 4 need --endpoint"
-    return "\n".join([*lines, "", told])
+    model_line = f"model: {model}" if model else "no model was asked: layers 3 and 4 need --endpoint"
+    return "\n".join([*lines, "", model_line])
 
 
 def _write_row(mode: str, rows: Sequence[EvaluationResult], claim: str) -> str:
-    asked = sum(row.questions for row in rows)
-    tokens = f"{sum(row.tokens for row in rows) / asked:.0f}" if asked else "–"
+    questions = sum(row.questions for row in rows)
+    tokens = f"{sum(row.tokens for row in rows) / questions:.0f}" if questions else "–"
     times = [row.milliseconds for row in rows]
     late = quantiles(times, n=20)[-1] if len(times) > 1 else times[0]
     wrong, lost = sum(row.wrong for row in rows), sum(row.unanswered for row in rows)
@@ -332,7 +334,7 @@ def _write_row(mode: str, rows: Sequence[EvaluationResult], claim: str) -> str:
         mode,
         _share(rows),
         str(wrong),
-        str(asked),
+        str(questions),
         str(lost),
         tokens,
         f"{median(times):.1f}",

@@ -1,4 +1,4 @@
-"""Which corrections the calls of one tool may get: what the policy key `correct` says."""
+"""The corrections that the calls of one tool may get: the policy key `correct`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ POLICY_KEY: Final = "correct"
 
 
 class Scope(StrEnum):
-    """What a correction may change: the places that the failure names (any, where it names none), or anything."""
+    """The scope of a correction: the places that the failure names (any, where it names none), or everything."""
 
     FAILING = "failing"
     ANY = "any"
@@ -40,7 +40,7 @@ class CorrectionPolicy:
         return self.validation_feedback if layer is Layer.VALIDATION_FEEDBACK else self.semantic_retry
 
     def scope_of(self, layer: Layer) -> Scope:
-        """What a layer's answer may change. Layer 4 reasons over the whole conversation, so it may touch anything."""
+        """The scope of a layer's answer. Layer 4 reasons over the whole conversation, so it may touch anything."""
         return self.scope or (Scope.FAILING if layer is Layer.VALIDATION_FEEDBACK else Scope.ANY)
 
     @property
@@ -52,13 +52,13 @@ class CorrectionPolicy:
 class _HasAdded(Protocol):
     @property
     def added(self) -> Mapping[str, Any]:
-        """What extensions' keys say, by key."""
+        """The values of the extensions' keys, by key."""
 
 
 _OFF: Final = CorrectionPolicy()
 
 
 def find_policy(policy: _HasAdded) -> CorrectionPolicy:
-    """What a policy says of corrections; everything is off where it says nothing."""
+    """The corrections that a policy allows; by default everything is off."""
     found: CorrectionPolicy = policy.added.get(POLICY_KEY, _OFF)
     return found

@@ -75,13 +75,13 @@ class CorrectionSettings:
 
 
 # --- prompts ----------------------------------------------------------------------------------------------------------
-# What may stand in `{{ }}` in a prompt. Values come as text or as JSON, without secrets.
+# The names that a prompt may have in `{{ }}`. Values come as text or as JSON, without secrets.
 PLACEHOLDERS: Final[Mapping[str, str]] = {
     "tool": "the tool's name",
     "description": "what the tool does",
     "schema": "the JSON Schema of its arguments; their signature where that is too long",
     "arguments": "the arguments that failed, as JSON",
-    "error": "what the model would be told of the failure",
+    "error": "the failure's text for the model",
     "status": "the HTTP status",
     "code": "the error's code",
     "category": "the error's category",
@@ -100,14 +100,9 @@ _DIVIDER: Final = re.compile(r"^---[ \t]*\r?\n", re.MULTILINE)
 
 
 def make_messages(prompt: str, values: Mapping[str, str]) -> list[dict[str, str]]:
-    """The chat messages of a prompt. What is filled in is text: nothing in it is looked through for placeholders."""
-    system, divider, user = _divide_prompt(prompt)
-    told = fill_placeholders(user, values).strip()
-    first = fill_placeholders(system, values).strip()
-    said = [{"role": "system", "content": first}] if divider and first else []
-    return [*said, {"role": "user", "content": told}]
-
-
-def _divide_prompt(prompt: str) -> tuple[str, bool, str]:
+    """The chat messages of a prompt. Values are filled in as text: placeholders inside them stay as they are."""
     parts = _DIVIDER.split(prompt, maxsplit=1)
-    return (parts[0], True, parts[1]) if len(parts) == 2 else ("", False, prompt)
+    messages = [{"role": "user", "content": fill_placeholders(parts[-1], values).strip()}]
+    if len(parts) == 2 and (system := fill_placeholders(parts[0], values).strip()):
+        messages.insert(0, {"role": "system", "content": system})
+    return messages

@@ -1,7 +1,7 @@
 """The words of corrections (GoMind's layers 3 and 4), as records of calls have them. Pure values.
 
-A correction is a model's guess at the call that was meant. It is judged by `decide` like any other call, and it is
-marked. The record of a call, and so its log line, metrics and spans, tell of the questions in these words.
+A correction is a model's guess at the intended call. `decide` judges it like any other call, and it is marked. A call's
+log line, metrics and spans describe the questions in these words.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from proxy.core.model.values import JsonValue
 
 
 class Layer(StrEnum):
-    """Who is asked what; the names are the seeds'. Each names its corrections in headers, logs and metrics."""
+    """The two kinds of questions, by the seeds' names, which mark corrections in headers, logs and metrics."""
 
     VALIDATION_FEEDBACK = "validation_feedback"  # layer 3: the error, the arguments and the schema
     SEMANTIC_RETRY = "semantic_retry"  # layer 4: the user's wish and the earlier results as well
@@ -39,14 +39,14 @@ class AnswerFormat(StrEnum):
     TEXT = "text"  # any text: the form of the answer is not enforced
 
 
-# --- what came of it --------------------------------------------------------------------------------------------------
-class Asked(StrEnum):
-    """What came of one question: a metric's label."""
+# --- outcomes ---------------------------------------------------------------------------------------------------------
+class QuestionOutcome(StrEnum):
+    """The outcome of one question: a metric's label."""
 
     DELIVERED = "delivered"  # the corrected call was delivered
     REFUSED = "refused"  # the corrected call was refused, by the schema or by the tool
     CANNOT_FIX = "cannot_fix"  # the model says so
-    OUT_OF_SCOPE = "out_of_scope"  # it changed what had not failed
+    OUT_OF_SCOPE = "out_of_scope"  # it changed places that had not failed
     UNUSABLE = "unusable"  # the verdict was unreadable, or its arguments may not be used
     TOO_LONG = "too_long"  # the answer was longer than `max_answer`
     TIMEOUT = "timeout"
@@ -55,9 +55,11 @@ class Asked(StrEnum):
     BUDGET = "budget"  # not asked: the budget was used up
 
 
-_NOT_ASKED: Final = frozenset({Asked.BUSY, Asked.BUDGET})
+_NOT_SENT: Final = frozenset({QuestionOutcome.BUSY, QuestionOutcome.BUDGET})
 # No readable answer: a failure of the endpoint, and not a model that found nothing to correct.
-_UNANSWERED: Final = frozenset({Asked.TIMEOUT, Asked.ENDPOINT, Asked.TOO_LONG, Asked.UNUSABLE})
+_UNANSWERED: Final = frozenset(
+    {QuestionOutcome.TIMEOUT, QuestionOutcome.ENDPOINT, QuestionOutcome.TOO_LONG, QuestionOutcome.UNUSABLE}
+)
 
 
 @value_class
@@ -68,7 +70,7 @@ class CorrectionQuestion:
     monotonic clock. Implements `ModelQuestion`."""
 
     layer: Layer
-    outcome: Asked
+    outcome: QuestionOutcome
     seconds: float = 0.0
     independent: bool = True
     budget: BudgetKind | None = None
@@ -94,7 +96,7 @@ class CorrectionQuestion:
 
     def describe_span(self) -> tuple[float, float, Mapping[str, str | int | bool], str] | None:
         """The span of a question that was asked."""
-        if self.outcome in _NOT_ASKED:
+        if self.outcome in _NOT_SENT:
             return None
         attributes: dict[str, str | int | bool] = {
             "correction.layer": self.layer.value,

@@ -3,7 +3,7 @@
     decode    turns a POST with `tools/call` into a call, and lets everything else pass as it is
     rewrite   keeps the client's own bytes, with repairs spliced in
     encode    writes a failed call as HTTP 200 with `isError: true`: a 4xx ends the whole run in three agent frameworks,
-              and a JSON-RPC error hides our text from the model in two (specification 2025-11-25, "Error Handling")
+              and a JSON-RPC error hides the text from the model in two (specification 2025-11-25, "Error Handling")
 
 Failures that concern no call (credentials, origins, an unreadable body) get an HTTP status with a JSON-RPC error as
 body. A batch that calls a tool is refused whole: servers run every element of a batch, so an array must not bypass the
@@ -103,21 +103,22 @@ class McpAdapter:
         detail: Detail = "compact",
     ) -> HttpReply:
         """Encodes a failed call as an MCP result, and any other failed request as an HTTP error."""
-        asked = guess_message(request) if request is not None and not is_bare(request) else None
+        message = guess_message(request) if request is not None and not is_bare(request) else None
         headers = make_failure_headers(result, f"mcp/{FORMATS['mcp'].version}", FORMATS["mcp"].media_type)
-        if asked is None or not asked.is_call or asked.id is ABSENT or result.failure.code in _ABOUT_THE_CLIENT:
-            return _encode_refusal(result, asked, request, headers)
-        if asked.param("task") is not ABSENT and not asked.modern:  # the SDKs read a task or an error here
-            error: dict[str, JsonValue] = {"code": _INVALID_PARAMS, "message": _write_model_text(result)}
-            return write_answer({"jsonrpc": "2.0", "id": asked.id, "error": error}, asked, request, accept, headers)
-        answer = make_result_message(asked, FORMATS["mcp"].build(result, detail))
-        return write_answer(answer, asked, request, accept, headers)
+        if message is None or not message.is_call or message.id is ABSENT or result.failure.code in _ABOUT_THE_CLIENT:
+            return _encode_refusal(result, message, request, headers)
+        if message.param("task") is not ABSENT and not message.modern:  # the SDKs read a task or an error here
+            built: Any = FORMATS["mcp"].build(result)
+            error: dict[str, JsonValue] = {"code": _INVALID_PARAMS, "message": str(built["content"][0]["text"])}
+            return write_answer({"jsonrpc": "2.0", "id": message.id, "error": error}, message, request, accept, headers)
+        answer = make_result_message(message, FORMATS["mcp"].build(result, detail))
+        return write_answer(answer, message, request, accept, headers)
 
 
 def decode_message(
     found: Message, request: RawRequest, shape: CallShape, fresh_id: str
 ) -> ToolCall | Passthrough | Failure:
-    """What a readable message asks for."""
+    """The call in a readable message, or how else to treat it."""
     if wrong := find_disagreement(request, found):
         return Failure(codes.HEADER_MISMATCH, wrong)
     if not found.is_call:
@@ -159,7 +160,7 @@ def _decode_unreadable(
     call_id = find_call_id(request, ("id",), {"id": seen.id}, fresh_id)
     conversation, resend_id = _find_conversation(seen, request, shape), _find_resend_id(seen, request, call_id)
     named = name if isinstance(name, str) else ""
-    if problem.path is not None:  # the place is that in the message: the model knows its arguments alone
+    if problem.path is not None:  # the place in the message; the model only knows its arguments
         below = problem.path[len(_ARGUMENTS) :] if problem.path[: len(_ARGUMENTS)] == _ARGUMENTS else None
         problem = replace(problem, path=below)
     return ToolCall(named, problem, call_id, conversation, request.body, resend_id=resend_id)
@@ -187,7 +188,7 @@ def _find_conversation(found: Message, request: RawRequest, shape: CallShape) ->
 
 
 def replace_tool_name(text: bytes, tool: str) -> bytes:
-    """The body of a call with another tool name; unchanged where it has that name, or none."""
+    """The body of a call with another tool name; unchanged where it has that name, or no name."""
     try:
         start, end = find_span(text, _NAME)
     except LookupError:
@@ -196,7 +197,7 @@ def replace_tool_name(text: bytes, tool: str) -> bytes:
 
 
 def _replace_arguments(text: bytes, arguments: bytes) -> bytes:
-    """The body with these arguments, or unchanged where it has none and needs none."""
+    """The body with these arguments; unchanged where it neither has nor needs arguments."""
     try:
         find_span(text, _ARGUMENTS)
     except LookupError:
@@ -206,25 +207,19 @@ def _replace_arguments(text: bytes, arguments: bytes) -> bytes:
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------
-def make_result_message(asked: Message, result: dict[str, JsonValue]) -> dict[str, JsonValue]:
+def make_result_message(message: Message, result: dict[str, JsonValue]) -> dict[str, JsonValue]:
     """The JSON-RPC answer with a result; since 2026-07-28 a result says that it is complete. A message without a usable
     id is answered under null (JSON-RPC 2.0 section 5)."""
-    told = {"resultType": "complete", **result} if asked.modern else result
-    return {"jsonrpc": "2.0", "id": None if asked.id is ABSENT else asked.id, "result": told}
-
-
-def _write_model_text(result: ToolResult) -> str:
-    """The text of a refusal."""
-    built: Any = FORMATS["mcp"].build(result)
-    return str(built["content"][0]["text"])
+    whole = {"resultType": "complete", **result} if message.modern else result
+    return {"jsonrpc": "2.0", "id": None if message.id is ABSENT else message.id, "result": whole}
 
 
 def write_answer(
-    answer: dict[str, JsonValue], asked: Message, request: RawRequest | None, accept: str, headers: Headers = ()
+    answer: dict[str, JsonValue], message: Message, request: RawRequest | None, accept: str, headers: Headers = ()
 ) -> HttpReply:
-    """Our own answer: JSON, or an event for clients that accept nothing else. Old clients get their session id back."""
+    """An answer of the proxy: JSON, or an event for clients that accept nothing else. Old ones get their session id."""
     body = write_body(answer)
-    session = request.header(SESSION_HEADER) if request is not None and not asked.modern else None
+    session = request.header(SESSION_HEADER) if request is not None and not message.modern else None
     if session is not None:
         headers = (*headers, ("Mcp-Session-Id", session))
     if _takes_json(accept):
@@ -234,12 +229,12 @@ def write_answer(
 
 
 def _takes_json(accept: str) -> bool:
-    wanted = accept.lower()
-    return "text/event-stream" not in wanted or "application/json" in wanted or "*/*" in wanted
+    accept = accept.lower()
+    return "text/event-stream" not in accept or "application/json" in accept or "*/*" in accept
 
 
 def _encode_refusal(
-    result: ToolResult, asked: Message | None, request: RawRequest | None, headers: Headers
+    result: ToolResult, message: Message | None, request: RawRequest | None, headers: Headers
 ) -> HttpReply:
     """An answer to something that is not a call: an HTTP status, and a JSON-RPC error with the id if there is one."""
     failure = result.failure
@@ -247,8 +242,8 @@ def _encode_refusal(
     if failure.code is codes.BAD_REQUEST and request is not None and isinstance(parse(request.body), JsonProblem):
         code = _PARSE_ERROR
     error = {"code": code, "message": write_message(FailureView(result, "full"))}
-    named = asked.id if asked is not None and asked.id is not ABSENT else None
-    body = {"jsonrpc": "2.0", "id": named, "error": error}
+    request_id = message.id if message is not None and message.id is not ABSENT else None
+    body = {"jsonrpc": "2.0", "id": request_id, "error": error}
     return HttpReply(failure.http_status, headers, write_body(body))
 
 

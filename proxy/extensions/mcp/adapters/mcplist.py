@@ -1,7 +1,7 @@
 """Asks an MCP server for its tools and reads the answers (specification, "Listing Tools"). Pure.
 
-The request repeats the client's credentials, session and revision, so the list is the one that this client would get.
-Answers come as JSON or as server-sent events; both are read here, also in answers to the client's own requests.
+The request repeats the client's credentials, session and revision, so the list is this client's own. Answers come as
+JSON or as server-sent events; both are read here, also in answers to the client's own requests.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 
 from proxy.core.contract.definitions import hash_definition, read_hints
 from proxy.core.contract.listed_schema import Unparsed
-from proxy.core.json.eventtext import read_events
+from proxy.core.json.contentcoding import read_events
 from proxy.core.json.jsontext import TextLimits, dumps, join_frame, parse, split_frame
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import ABSENT, JsonValue, RawRequest
@@ -34,7 +34,7 @@ MAX_PAGES: Final = 200
 # Tools of one page that is read in a child process, and bytes of one schema there: the largest real one has 60 KB.
 MAX_TOOLS: Final = 10_000
 MAX_SCHEMA: Final = 256 * 1024
-# Replaces the length of a schema: there is none, or it was too large to keep.
+# Stands for the length of a schema that is missing, or was too large to keep.
 _NONE: Final = -1
 _TOO_LARGE: Final = -2
 _LIMITS: Final = TextLimits(depth=64, nodes=2_000_000)
@@ -42,7 +42,7 @@ _DESCRIPTION: Final = 2000
 # The longest validity of a list that a server may declare, in milliseconds: a day.
 _LONGEST_TTL: Final = 86_400_000
 
-# Headers of the client's request that do not belong in a request of ours.
+# Headers of the client's request that do not belong in a request of the proxy.
 _DROPPED: Final = frozenset(
     [METHOD_HEADER, NAME_HEADER, "accept", "accept-encoding", "content-type", "idempotency-key", "last-event-id",
      "range", "x-tool-call-id"]
@@ -120,7 +120,7 @@ def read_page(answer: dict[str, JsonValue]) -> ToolsPage | None:
 
 
 def read_tool(entry: JsonValue) -> ListedTool | None:
-    """A tool of a list; None for an entry that is none."""
+    """The tool of a list's entry; None for an invalid entry."""
     name = entry.get("name") if isinstance(entry, dict) else None
     if not isinstance(entry, dict) or not isinstance(name, str):
         return None
@@ -164,12 +164,12 @@ def _show_schema(schema: JsonValue) -> JsonValue:
 
 # --- large answers, read in a child process ---------------------------------------------------------------------------
 def make_reading_job(content_type: str, body: bytes, request_id: JsonValue) -> bytes:
-    """What `pack_page` takes."""
+    """The payload of `pack_page`."""
     return join_frame([content_type, request_id], body)
 
 
 def pack_page(payload: bytes) -> bytes:
-    """Reads a large answer; gives what `unpack_page` takes: names and digests, and each schema as text."""
+    """Reads a large answer, for `unpack_page`: names and digests, and each schema as text."""
     (content_type, request_id), body = split_frame(payload)
     answer = find_answer(content_type, body, request_id)
     if answer is None:
@@ -181,7 +181,7 @@ def pack_page(payload: bytes) -> bytes:
     if len(page.tools) > MAX_TOOLS:
         return join_frame(None)
     texts: list[bytes] = []
-    told = [
+    tools = [
         [
             *(tool.name, tool.description, dict(tool.hints), _hash_tool(tool), list(tool.definition)),
             *_list_texts(tool, texts),
@@ -189,7 +189,7 @@ def pack_page(payload: bytes) -> bytes:
         for tool in page.tools
     ]
     ttl = None if page.ttl is None else int(page.ttl * 1000)
-    return join_frame({"cursor": page.cursor, "ttl": ttl, "tools": told}, b"".join(texts))
+    return join_frame({"cursor": page.cursor, "ttl": ttl, "tools": tools}, b"".join(texts))
 
 
 def _list_texts(tool: ListedTool, texts: list[bytes]) -> Iterator[int]:
@@ -204,7 +204,7 @@ def _list_texts(tool: ListedTool, texts: list[bytes]) -> Iterator[int]:
 
 
 def unpack_page(result: bytes) -> ToolsPage | dict[str, JsonValue] | None:
-    """The page that a child has read, the answer that held none, or None where there was no answer."""
+    """The page that a child has read, the answer without a page, or None without an answer."""
     head, texts = split_frame(result)
     if not isinstance(head, dict) or "tools" not in head:
         return head if isinstance(head, dict) else None

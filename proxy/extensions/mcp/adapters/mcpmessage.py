@@ -51,7 +51,8 @@ _REVISION: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 @value_class
 class Message:
-    """One message. `id` is `ABSENT` for a notification, and where no answer could repeat it; `params` may be any value.
+    """One message. `id` is `ABSENT` for a notification and for an id that no answer could repeat. `params` is any
+    value.
 
     `revision` is the revision that the message names, or ''; `modern` means 2026-07-28 or later.
     """
@@ -96,8 +97,8 @@ _NEEDS: Final = {"sampling/createMessage": "sampling", "elicitation/create": "el
 
 
 def find_missing_capability(method: JsonValue, declared: JsonValue) -> str:
-    """The capability that a client would need for a request of a server and has not declared; '' where it lacks none,
-    or has declared nothing at all."""
+    """The capability that a server's request needs and its client has not declared; '' where none is missing, or the
+    client has declared nothing at all."""
     needed = _NEEDS.get(method, "") if isinstance(method, str) else ""
     return needed if isinstance(declared, dict) and needed not in declared else ""
 
@@ -140,8 +141,8 @@ def guess_message(request: RawRequest) -> Message | None:
 
 
 def read_lenient(text: bytes) -> dict[str, JsonValue]:
-    """The object in a text, as a lenient reader takes it where it is no strict JSON: enough to find what it belongs to,
-    never enough to forward. Empty where there is none."""
+    """The object in a text, read leniently where it is not strict JSON: enough to find its request, never enough to
+    forward. Empty where there is no object."""
     value = parse(text)
     if isinstance(value, JsonProblem):
         # Values with several spellings, or none in JSON (NaN, 1e999), are not accepted as ids.
@@ -174,9 +175,9 @@ def write_id(value: JsonValue) -> bytes:
 def _find_revision(request: RawRequest, params: JsonValue) -> str:
     """The later of the revisions in header and `_meta`; a message in which they differ is refused for that."""
     meta = params.get("_meta") if isinstance(params, dict) else None
-    told = (value for name, value in request.headers if name == VERSION_HEADER)
-    said: tuple[JsonValue, ...] = (*told, meta.get(VERSION_META) if isinstance(meta, dict) else None)
-    return max((one for one in said if isinstance(one, str) and _REVISION.fullmatch(one)), default="")
+    header_values = (value for name, value in request.headers if name == VERSION_HEADER)
+    revisions: tuple[JsonValue, ...] = (*header_values, meta.get(VERSION_META) if isinstance(meta, dict) else None)
+    return max((each for each in revisions if isinstance(each, str) and _REVISION.fullmatch(each)), default="")
 
 
 # --- headers that repeat a message ------------------------------------------------------------------------------------
@@ -194,7 +195,7 @@ _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
 # "Value Encoding": these values are sent plainly; all others, and any that look encoded, are sent as base64.
 _PLAIN: Final = re.compile(r"[!-~](?:[ -~\t]*[!-~])?")
 _CODED: Final = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL)
-# Deeper chains of properties are ignored, because nobody routes by them.
+# Deeper chains of properties are ignored, because load balancers do not route by them.
 _DEEPEST: Final = 8
 
 
@@ -218,9 +219,9 @@ def _list_mirrors(schema: JsonValue, path: Pointer) -> Iterator[Mirror]:
         return
     for name, inner in properties.items():
         if isinstance(inner, dict):
-            said = inner.get("x-mcp-header")
-            if isinstance(said, str) and _TOKEN.fullmatch(said):
-                yield Mirror((*path, name), PARAM_PREFIX + said.lower())
+            header = inner.get("x-mcp-header")
+            if isinstance(header, str) and _TOKEN.fullmatch(header):
+                yield Mirror((*path, name), PARAM_PREFIX + header.lower())
             yield from _list_mirrors(inner, (*path, name))
 
 
@@ -244,7 +245,7 @@ def find_disagreement(request: RawRequest, message: Message) -> str:
 
 
 def _find_repeated_header(request: RawRequest) -> str:
-    """A message about a repeating header that stands twice, of which two readers could take different values; ''
+    """A message about a repeating header that stands twice, because two readers could take different values; ''
     otherwise."""
     seen: set[str] = set()
     for name, _ in request.headers:
@@ -254,23 +255,23 @@ def _find_repeated_header(request: RawRequest) -> str:
     return ""
 
 
-def find_wrong_mirror(request: RawRequest, wanted: tuple[Mirror, ...], arguments: JsonValue) -> str:
+def find_wrong_mirror(request: RawRequest, mirrors: tuple[Mirror, ...], arguments: JsonValue) -> str:
     """A message about the first `Mcp-Param-*` header that contradicts the arguments as they were sent; '' where none
     does."""
     arguments = _open_arguments(arguments)
-    for mirror in wanted:
+    for mirror in mirrors:
         sent = request.header(mirror.header)
-        if sent is not None and not _is_said_by(decode_value(sent), _find_at(arguments, mirror.path)):
+        if sent is not None and not _is_spelling_of(decode_value(sent), _find_at(arguments, mirror.path)):
             return f"Header mismatch: {mirror.header} does not match the body"
     return ""
 
 
-def update_headers(headers: Headers, tool: str, wanted: tuple[Mirror, ...], arguments: JsonValue) -> Headers:
-    """The headers of a call whose body was changed: `Mcp-Name` and `Mcp-Param-*` say what the body says now."""
-    ours = {mirror.header for mirror in wanted}
+def update_headers(headers: Headers, tool: str, mirrors: tuple[Mirror, ...], arguments: JsonValue) -> Headers:
+    """The headers of a call whose body was changed: `Mcp-Name` and `Mcp-Param-*` match the body."""
+    ours = {mirror.header for mirror in mirrors}
     kept = [field for field in rename_in_headers(headers, tool) if field[0] not in ours]
-    told = ((mirror.header, _write_text(_find_at(arguments, mirror.path))) for mirror in wanted)
-    return (*kept, *((name, encode_value(text)) for name, text in told if text is not None))
+    values = ((mirror.header, _write_text(_find_at(arguments, mirror.path))) for mirror in mirrors)
+    return (*kept, *((name, encode_value(text)) for name, text in values if text is not None))
 
 
 def rename_in_headers(headers: Headers, tool: str) -> Headers:
@@ -278,14 +279,15 @@ def rename_in_headers(headers: Headers, tool: str) -> Headers:
     return tuple((name, encode_value(tool) if name == NAME_HEADER else value) for name, value in headers)
 
 
-def make_headers(message: Message, wanted: tuple[Mirror, ...]) -> Headers:
+def make_headers(message: Message, mirrors: tuple[Mirror, ...]) -> Headers:
     """The headers that a request of the revisions without sessions has to carry beside its message."""
     if not message.modern:
         return ()
     named = message.param(_NAMED.get(message.method, ""))
-    said = ((VERSION_HEADER, message.revision), (METHOD_HEADER, message.method))
-    name = ((NAME_HEADER, encode_value(named)),) if isinstance(named, str) else ()
-    return update_headers((*said, *name), named if isinstance(named, str) else "", wanted, message.param("arguments"))
+    fields: Headers = ((VERSION_HEADER, message.revision), (METHOD_HEADER, message.method))
+    if isinstance(named, str):
+        fields = (*fields, (NAME_HEADER, encode_value(named)))
+    return update_headers(fields, named if isinstance(named, str) else "", mirrors, message.param("arguments"))
 
 
 def encode_value(text: str) -> str:
@@ -330,7 +332,7 @@ def _write_text(value: JsonValue) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _is_said_by(header: str | None, value: JsonValue) -> bool:
+def _is_spelling_of(header: str | None, value: JsonValue) -> bool:
     text = _write_text(value)
     if text is None or header is None or header == text:
         return text is not None and header is not None

@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print_in_front(file: ClientFile) -> int:
-    """Prints a client's config with the proxy in front of its servers; says on stderr which were left."""
+    """Prints a client's config with the proxy in front of its servers, and on stderr those it leaves out."""
     from proxy.extensions.mcp.importing.client_files import find_own_program, put_in_front
 
     edit = put_in_front(file, find_own_program())
@@ -86,7 +86,7 @@ def _print_in_front(file: ClientFile) -> int:
 
 
 def _describe_servers(found: McpServers, *, one: bool) -> Iterator[str]:
-    """Lines about which servers are served where, and which are not."""
+    """Lines about the served servers and their paths, and about those left out."""
     from proxy.extensions.mcp.importing.mcpservers import JOINED_PATH
 
     yield from write_table("served", [(name, JOINED_PATH if one else f"/{name}/mcp") for name in found.upstreams])

@@ -44,7 +44,7 @@ def register(subparsers: Any) -> None:
 
 
 def add_client_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments that say which servers of which client are meant."""
+    """Adds the arguments that choose a client and its servers."""
     from proxy.extensions.mcp.importing.clients import CLIENTS
 
     parser.add_argument("client", metavar="CLIENT", choices=tuple(CLIENTS), help=", ".join(CLIENTS))
@@ -54,7 +54,7 @@ def add_client_arguments(parser: argparse.ArgumentParser) -> None:
     place.add_argument("--project", action="store_true", help="the client's config in the current folder")
 
 
-def read_wanted_file(args: argparse.Namespace) -> ClientFile:
+def read_chosen_file(args: argparse.Namespace) -> ClientFile:
     """Reads the config that the arguments name. Raises ImportProblem."""
     from proxy.extensions.importing.harvest import ImportProblem
     from proxy.extensions.mcp.importing.client_files import read_client_file
@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     from proxy.extensions.mcp.importing.client_files import find_own_program, install, put_in_front
 
     try:
-        file = read_wanted_file(args)
+        file = read_chosen_file(args)
         edit = put_in_front(file, find_own_program(), args.servers)
         for line in write_table("left as it was", list_left_out(edit.left)):
             print(line)

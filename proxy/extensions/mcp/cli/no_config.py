@@ -44,8 +44,8 @@ def _write_timeout(timeout: str | None) -> str:
 
 def write_command_config(words: Sequence[str], timeout: str | None = None) -> str:
     """A config (YAML) with one route, `/mcp`, to the MCP server that a command starts. The server gets the environment
-    and the working folder that the proxy was started with: whoever wrote the command has chosen them for the server.
-    `timeout` is how long its tools may take (None: there is no limit)."""
+    and the working folder of the proxy, which the author of the command has chosen for it. `timeout` is how long its
+    tools may take (None: there is no limit)."""
     command, folder = json.dumps([escape_text(word) for word in words]), json.dumps(escape_text(str(Path.cwd())))
     return f"""\
 version: 1
@@ -58,7 +58,7 @@ routes:
 
 
 def escape_text(text: str) -> str:
-    """A text as a config holds it: `${` begins a reference there."""
+    """A text as a config holds it, where `${` begins a reference."""
     return text.replace("$", "$$")
 
 
@@ -77,7 +77,7 @@ def make_config_file(args: argparse.Namespace, kept: ExitStack) -> Path:
 
 
 async def find_trouble(url: str, headers: Sequence[tuple[str, str]]) -> list[str]:
-    """Says in lines why no MCP server answers at a URL; none where one does."""
+    """Lines that explain why no MCP server answers at a URL; empty where one does."""
     from proxy.extensions.importing.harvest import ImportProblem
     from proxy.extensions.mcp.importing.mcp import read_mcp
 

@@ -7,7 +7,7 @@ import sys
 from typing import Any, Final
 
 from proxy.cli.options import HelpText
-from proxy.extensions.mcp.cli.install import EXIT_NOTHING, EXIT_PROBLEM, add_client_arguments, read_wanted_file
+from proxy.extensions.mcp.cli.install import EXIT_NOTHING, EXIT_PROBLEM, add_client_arguments, read_chosen_file
 
 _EPILOG: Final = """\
 examples:
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     from proxy.extensions.mcp.importing.client_files import take_away, uninstall
 
     try:
-        file = read_wanted_file(args)
+        file = read_chosen_file(args)
         edit = take_away(file, args.servers)
         for line in write_table("left as it was", list_left_out(edit.left)):
             print(line)

@@ -1,1 +1,1 @@
-"""What the config says of routes that speak MCP."""
+"""The config of routes that speak MCP."""

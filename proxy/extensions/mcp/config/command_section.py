@@ -9,7 +9,7 @@ from typing import Any, Final
 from proxy.config.context import Context
 from proxy.config.files.secrets import reveal
 from proxy.config.model import UpstreamConfig, find_default
-from proxy.config.sections.resilience import read_guard
+from proxy.config.sections.top_level import read_guard
 from proxy.config.sections.units import read_seconds, read_switch
 from proxy.core.model.values import JsonValue
 from proxy.extensions.mcp.config.model import Command

@@ -1,4 +1,4 @@
-"""Reads routes that speak MCP, for the reader of all routes. Implements `RouteKindReader` (config/route_kinds.py)."""
+"""Reads routes that speak MCP, for the reader of all routes. Implements `RouteKindReader` (config/routes.py)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class McpRoutes:
         self._catalogue = catalogue
 
     def read(self, route: WrittenRoute, read_tools: Callable[[WrittenRoute], dict[str, ToolConfig]]) -> McpConfig:
-        """What the route does with its tools; `read_tools` reads those of the catalogue that it names."""
+        """How the route treats its tools; `read_tools` reads those of the catalogue that it names."""
         is_served = "operations" in route.entry
         defaults = OPERATION_DEFAULTS if is_served else choose_defaults(self._context, route)
         found = McpReader(self._context, self._catalogue, defaults).read(route.entry, route.at, route.name)

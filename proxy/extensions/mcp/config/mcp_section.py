@@ -19,12 +19,15 @@ from proxy.config.context import Context
 from proxy.config.files.secrets import reveal
 from proxy.config.mistakes import suggest_word
 from proxy.config.model import RouteEntry, ToolConfig, UpstreamConfig
-from proxy.config.policies import Written, merge_layers, name_scope, read_policy
-from proxy.config.schema_mistakes import SchemaPlace
-from proxy.config.sections.access import read_auth
+from proxy.config.policies import Written, merge_layers, name_scope, read_auth, read_policy
+from proxy.config.schemas import BASE, ReadSchema, SchemaPlace, describe_finding
 from proxy.config.sections.units import read_seconds, read_switch
 from proxy.config.tools import ToolReader, check_policy
+from proxy.core.check.validation import SchemaError
 from proxy.core.model.values import Container, JsonValue, Pointer
+from proxy.core.schema.dialects import normalise
+from proxy.core.schema.lint import lint
+from proxy.core.schema.nodes import Schemas
 from proxy.extensions.mcp.config.model import McpConfig, find_mcp
 from proxy.extensions.mcp.core.served_tools import ServedTools, ShownNames
 
@@ -47,8 +50,8 @@ MCP_DEFAULTS: Final[Written] = {
     ],
 }
 
-# A process of a session's own serves one client, which knows better than the proxy how long its tools may take. Over
-# stdio there is no limit without a proxy either.
+# A process of a session's own serves one client, which sets its own limits. Over stdio there is no limit without a
+# proxy either.
 OWN_CHILD_DEFAULTS: Final[Written] = {**MCP_DEFAULTS, "timeout": "off"}
 
 
@@ -88,7 +91,7 @@ class McpReader:
         return merge_layers(self.defaults, self.catalogue.defaults, entry)
 
     def read(self, entry: Written, at: Pointer, route: str) -> McpConfig:
-        """What the route does with the tools its server lists. `route` is its name."""
+        """How the route treats the tools that its server lists. `route` is its name."""
         value = entry.get("mcp", {})
         at = (*at, "mcp")
         made: dict[str, Any] = {key: reveal(value[key]) for key in ("unknown_schema", "on_bad_schema") if key in value}
@@ -97,9 +100,9 @@ class McpReader:
         made |= {key: tuple(map(reveal, value[key])) for key in ("allow", "deny") if key in value}
         made["tokens"] = {
             reveal(name): ServedTools(
-                **{key: tuple(map(reveal, said[key])) for key in ("allow", "deny") if key in said}
+                **{key: tuple(map(reveal, patterns[key])) for key in ("allow", "deny") if key in patterns}
             )
-            for name, said in value.get("tokens", {}).items()
+            for name, patterns in value.get("tokens", {}).items()
         }
         if "credentials" in value:
             made["credentials"] = frozenset(reveal(name).lower() for name in value["credentials"])
@@ -115,7 +118,7 @@ class McpReader:
     def _read_tools(
         self, entries: Mapping[str, JsonValue], names: ShownNames, written: Written, at: Pointer, route: str
     ) -> dict[str, Any]:
-        """What the config says of single listed tools, by the names that clients see."""
+        """The config of single listed tools, by the names that clients see."""
         tools: dict[str, ToolConfig] = {}
         patches: dict[str, JsonValue] = {}
         descriptions: dict[str, str] = {}
@@ -128,16 +131,24 @@ class McpReader:
             tools[name] = self._read_tool(name, scoped, written, (*at, listed))
             if "overlay" in own:
                 patches[name] = own["overlay"]
-                here = (*at, listed, "overlay")
-                place = SchemaPlace(self.context.source, here, self.context.where(here))
-                self.catalogue.schemas.check_overlay(own["overlay"], place)
+                self._check_overlay(own["overlay"], (*at, listed, "overlay"))
             if "description" in own:
                 descriptions[name] = reveal(own["description"])
         return {"names": names, "tools": tools, "patches": patches, "descriptions": descriptions}
 
+    def _check_overlay(self, patch: JsonValue, at: Pointer) -> None:
+        """Reports what a merge patch for a schema surely misspells. Its nulls take keywords out."""
+        try:
+            schemas = Schemas(normalise(_without_nulls(patch))[0], base=BASE)
+        except SchemaError:
+            return  # it is no schema by itself: a reference may lead into the schema below it
+        read = ReadSchema(patch, SchemaPlace(self.context.source, at, self.context.where(at)), BASE)
+        for finding in self.catalogue.schemas.weigh(lint(schemas)):
+            if finding.is_grave and finding.is_keyword:
+                self.context.mistakes.append(describe_finding(finding, read))
+
     def _read_names(self, entry: Written, at: Pointer) -> ShownNames:
-        """The names that clients see. Reports names that two tools would have, and keys that name a tool by the name
-        that only clients know."""
+        """The names that clients see. Reports names that two tools would have, and keys that use a tool's new name."""
         value = entry.get("mcp", {})
         written = {reveal(name): own for name, own in value.get("tools", {}).items() if isinstance(own, dict)}
         renamed: dict[str, str] = {}
@@ -161,7 +172,7 @@ class McpReader:
         return names
 
     def _check_tokens(self, tokens: Mapping[str, JsonValue], policy: Written, at: Pointer) -> None:
-        """Reports tokens that `auth` does not name, which no client can have."""
+        """Reports tokens that `auth` does not name."""
         auth = policy.get("auth")
         read = read_auth(auth) if isinstance(auth, dict) and "bearer" in auth else None
         known = [name for name, _ in read.tokens] if read is not None else []
@@ -205,10 +216,10 @@ def note_refused_names(context: Context, route: str, named: Iterable[tuple[str, 
 def _list_named(entry: Written, at: Pointer) -> Iterator[tuple[Pointer, str]]:
     """The places of a route that name listed tools outside of `mcp.tools`, each with the name or pattern."""
     value = entry.get("mcp", {})
-    tokens = [((*at, "tokens", name), said) for name, said in value.get("tokens", {}).items()]
-    for place, said in ((at, value), *tokens):
+    tokens = [((*at, "tokens", name), patterns) for name, patterns in value.get("tokens", {}).items()]
+    for place, patterns in ((at, value), *tokens):
         for key in ("allow", "deny"):
-            written = said.get(key, ())
+            written = patterns.get(key, ())
             yield from (((*place, key, index), reveal(name)) for index, name in enumerate(written))
     caps = entry.get("caps", {}).get("overrides", {})
     yield from (((*at[:-1], "caps", "overrides", name), reveal(name)) for name in caps)
@@ -272,3 +283,9 @@ def _make_metadata_route(route: RouteEntry, path: str, target: str) -> RouteEntr
         rewrites_resource=route.rewrites_resource,
         is_from_root=True,
     )
+
+
+def _without_nulls(patch: JsonValue) -> JsonValue:
+    if not isinstance(patch, dict):
+        return patch
+    return {key: _without_nulls(value) for key, value in patch.items() if value is not None}

@@ -1,5 +1,5 @@
-"""Reads what stands behind an MCP route that does not lead to one server: `servers` (several MCP servers behind one
-path) and `operations` (tools of the catalogue whose calls are HTTP requests to one service).
+"""Reads the upstreams of MCP routes that do not lead to one server: `servers` (several MCP servers behind one path) and
+`operations` (tools of the catalogue whose calls are HTTP requests to one service).
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ def read_joined(context: Context, route: WrittenRoute) -> JoinedServers | None:
         context.mistake((*at, one.name), message, hint, key=True)
     prefixes = ((one.prefix, f"the prefix {one.prefix!r} of server {one.name!r}") for one in servers)
     note_refused_names(context, route.name, prefixes)
-    said: Written = route.entry.get("mcp", {})
-    whole = read_seconds(said["wait"]) if "wait" in said else find_default(LearnPolicy, "wait")
-    wait = read_seconds(said["servers_wait"]) if "servers_wait" in said else find_default(JoinedServers, "wait")
-    return JoinedServers(servers, reveal(said.get("prefix", "always")) == "always", min(wait, _SHARE * whole))
+    mcp_keys: Written = route.entry.get("mcp", {})
+    whole = read_seconds(mcp_keys["wait"]) if "wait" in mcp_keys else find_default(LearnPolicy, "wait")
+    wait = read_seconds(mcp_keys["servers_wait"]) if "servers_wait" in mcp_keys else find_default(JoinedServers, "wait")
+    return JoinedServers(servers, reveal(mcp_keys.get("prefix", "always")) == "always", min(wait, _SHARE * whole))
 
 
 def choose_defaults(context: Context, route: WrittenRoute) -> Written:

@@ -1,4 +1,4 @@
-"""What the config says of MCP: routes, processes, several servers as one, operations as one server."""
+"""The config of MCP: routes, processes, several servers as one, operations as one server."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class ServedOperations:
 
 @value_class
 class McpConfig:
-    """What a route does with the tools that its MCP server lists. Implements `ListedRoute` (config/model.py).
+    """How a route treats the tools that its MCP server lists. Implements `ListedRoute` (config/model.py).
 
     `template` and `written` are the policy of a tool without an entry in `tools`; `patches` are laid over listed
     schemas, `descriptions` shown in place of listed ones. These three are by the names that clients see, `names`. The
@@ -141,7 +141,7 @@ class McpConfig:
         return self.trust_annotations or self.operations is not None
 
     def list_notes(self) -> Iterator[str]:
-        """What goes on unjudged on this route."""
+        """Notes on the calls and answers that pass unjudged on this route."""
         if self.unknown_schema == "forward":
             yield f"route {self.name!r}: calls go on unjudged while the server's list of tools cannot be had"
         if self.on_bad_schema == "forward":
@@ -150,7 +150,7 @@ class McpConfig:
             yield f"route {self.name!r}: report only, invalid calls of its tools go through"
 
     def show_all(self) -> McpConfig:
-        """The same route, where everybody sees every tool as its server lists it."""
+        """The same route without rules on tools: clients see every tool as its server lists it."""
         shown = replace(self, allow=("*",), deny=(), names=ShownNames(), descriptions={}, tokens={})
         return replace(shown, collapse=None, collapse_description="")
 
@@ -174,5 +174,5 @@ class McpConfig:
 
 
 def find_mcp(route: RouteEntry) -> McpConfig | None:
-    """What an MCP route does with its tools; None for other routes."""
+    """How an MCP route treats its tools; None for other routes."""
     return route.listed if isinstance(route.listed, McpConfig) else None

@@ -1,1 +1,1 @@
-"""What a server lists: the policies of its tools, the names that clients see, a search among many. Pure."""
+"""Listed tools: their policies, the names that clients see, a search among many. Pure."""

@@ -1,8 +1,8 @@
-"""Tools that a server lists by itself: from what it and the operator say of a tool to the tool's policy. Pure.
+"""Tools that a server lists: from the listed definition and the operator's config to the tool's policy. Pure.
 
-What a server lists is not trusted: a schema is bounded, leads nowhere outside of itself, and one that does not compile
-costs its own tool alone. The operator's word goes first: a schema of their own, or a patch laid over the listed one.
-Policies are made when a tool is first called, so that a server with a thousand tools costs no more than those in use.
+Listed schemas are not trusted: they are bounded, cannot refer to other documents, and one that does not compile only
+affects its own tool. The operator's config goes first: a schema of their own, or a patch over the listed one. A policy
+is made when its tool is first called, so that unused tools cost nothing.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ Unjudged = Literal["refuse", "forward"]
 
 @value_class
 class Overlay:
-    """What the operator says of one listed tool. A `policy` with a check brings its own schema; else `patch` (RFC 7396)
-    is laid over the listed one. `judged` False: its calls go on unjudged."""
+    """The operator's config of one listed tool. A `policy` with a check has its own schema; else `patch` (RFC 7396) is
+    laid over the listed one. `judged` False: its calls pass unjudged."""
 
     policy: ToolPolicy
     patch: JsonValue = field(default=ABSENT, repr=False)
@@ -49,15 +49,14 @@ class Overlay:
 class LearnPolicy:
     """How a route treats the tools it learns of. `template` is the policy of a tool without an overlay.
 
-    `unknown_schema`: what becomes of calls while nothing is known of the tools, `on_bad_schema`: of calls of a tool
-    whose schema cannot be used. `trust_annotations`: the server's word that a tool is idempotent counts. `collapse`: a
-    container that stands for all tools in the list that clients get; its functions are filled in. Times in seconds:
-    a list is asked for anew after `ttl`, and waited for at most `wait`. `allow` and `deny` are patterns of the listed
-    names. `names`: what clients call the tools; `overlays`, `caps` and `descriptions` (shown in place of the listed
-    ones) are by that name.
-    `by_token`: what holds for clients with one of these tokens; there `scope` is the token's name, and `client` says
-    which of the route's tools such clients are served. `caller`: whether the caller sees a tool, by its shown name.
-    `pinned`: the definitions that the operator has approved.
+    `unknown_schema`: how calls are treated while the tools are unknown; `on_bad_schema`: how those of a tool whose
+    schema cannot be used. `trust_annotations`: a tool counts as idempotent where its server says so. `collapse`: a
+    container that replaces all tools in the clients' list; its functions are filled in. Times in seconds: a list is
+    requested anew after `ttl`, and awaited for at most `wait`. `allow` and `deny` are patterns of the listed names.
+    `names`: the names that clients see; they are the keys of `overlays`, `caps` and `descriptions` (shown in place of
+    the listed ones). `by_token`: the policies for clients with one of these tokens; there `scope` is the token's name,
+    and `client` the tools for such clients. `caller`: whether the caller sees a tool, by its shown name. `pinned`: the
+    definitions that the operator has approved.
     """
 
     template: ToolPolicy
@@ -90,7 +89,7 @@ class LearnPolicy:
         return is_all and not (self.names.renamed or self.descriptions or self.caller or self.pinned)
 
     def serves(self, shown: str) -> bool:
-        """Whether a client sees a tool of this name and may call it: by the route, and by the client that asks."""
+        """Whether this client sees a tool of this name and may call it."""
         listed = self.names.find(shown)
         return listed is not None and self._may(listed)
 
@@ -100,15 +99,15 @@ class LearnPolicy:
         return None if name is None or (self.caller is not None and not self.caller(name, hints)) else name
 
     def withholds(self, tool: ListedTool) -> bool:
-        """Whether a tool cannot be called because it is not defined as the operator has approved it."""
+        """Whether a tool cannot be called because its definition is not the approved one."""
         return self.pinned is not None and self.pinned.changed != "warn" and not self.is_pinned(tool)
 
     def is_pinned(self, tool: ListedTool) -> bool:
-        """Whether a tool is defined as the operator has approved it; where nothing is pinned, every tool is."""
+        """Whether a tool has the approved definition, or nothing is pinned."""
         return self.pinned is None or self.pinned.is_pinned(tool.name, tool.definition)
 
     def pin(self, pinned: PinnedTools) -> LearnPolicy:
-        """The same, where the operator has approved these definitions."""
+        """The same with these approved definitions."""
         by_token = {token: replace(rules, pinned=pinned) for token, rules in self.by_token.items()}
         return replace(self, pinned=pinned, by_token=by_token)
 
@@ -125,7 +124,7 @@ class LearnPolicy:
         return ServedTools(self.allow, self.deny).has(listed) and (self.client is None or self.client.has(listed))
 
     def with_tokens(self, tokens: Mapping[str, ServedTools]) -> LearnPolicy:
-        """The same, with what the clients with each token are served."""
+        """The same with the tools for clients of each token."""
         by_token = {token: replace(self, scope=token, client=served) for token, served in tokens.items()}
         return replace(self, by_token=by_token)
 
@@ -153,19 +152,19 @@ def read_rules(rules: ListRules | None) -> LearnPolicy:
 
 class Policies:
     """The policies of one route's listed tools, at most `MAX_POLICIES` of them: the least recently used go first. Lists
-    that say the same of a tool share its policy."""
+    with the same definition of a tool share its policy."""
 
     def __init__(self) -> None:
         self._made: OrderedDict[tuple[str, str], ToolPolicy] = OrderedDict()
-        # What examining a schema has shown: '' for cheap, `EXPENSIVE`, else why it cannot be used.
+        # The result of examining a schema: '' for cheap, `EXPENSIVE`, else why it cannot be used.
         self._shown: OrderedDict[tuple[str, str], str] = OrderedDict()
 
     def get_examined(self, key: tuple[str, str]) -> str | None:
-        """What examining a tool's schema has shown; None for one that was not examined."""
+        """The result of examining a tool's schema; None before that."""
         return self._shown.get(key)
 
     def settle(self, key: tuple[str, str], shown: str) -> None:
-        """Remembers what examining has shown; a policy made before that is made anew."""
+        """Remembers the result of examining; a policy made before is made anew."""
         self._shown[key] = shown
         self._made.pop(key, None)
         if len(self._shown) > MAX_POLICIES:
@@ -193,7 +192,7 @@ class Policies:
 
 class LearnedTools(Mapping[str, ToolPolicy]):
     """The policies of listed tools by name, each made when it is first asked for. A tool with a bad schema is not in it
-    (unless the operator lets such tools through); `bad` tells why.
+    (unless the operator lets such tools through); `bad` says why.
 
     `careful`: a schema is compiled here only once it was examined (`find_unexamined`, `settle`) and is not expensive.
     All other calls are judged in a child process.
@@ -210,7 +209,7 @@ class LearnedTools(Mapping[str, ToolPolicy]):
         self.bad: dict[str, str] = {}
         self.container = _container(listing, rules)
         self.own = list_own_tools(self.container, listing.tools)
-        """The tools of ours that are listed beside the container."""
+        """The proxy's own tools that are listed beside the container."""
         self._member_of = self.container if self.container is not None and self.container.require_expansion else None
 
     def __getitem__(self, name: str) -> ToolPolicy:
@@ -224,7 +223,7 @@ class LearnedTools(Mapping[str, ToolPolicy]):
         return found
 
     def _key(self, name: str) -> tuple[str, str]:
-        """The key of a policy among those of the route: with a container, it covers all the tools that it holds."""
+        """The key of a policy among those of the route; that of a container covers all its tools."""
         listed = self.listing.tools.get(name)
         return name, self.listing.digest if listed is None or self.container is not None else listed.digest
 
@@ -256,7 +255,7 @@ class LearnedTools(Mapping[str, ToolPolicy]):
     # --- what a schema costs ------------------------------------------------------------------------------------------
     @property
     def wait(self) -> float:
-        """How long a call waits for what has to be found out about its tool, in seconds."""
+        """How long a call waits until its tool is examined, in seconds."""
         return self._rules.wait
 
     def rules_of(self, name: str) -> frozenset[str]:

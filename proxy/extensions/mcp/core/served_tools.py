@@ -1,8 +1,8 @@
 """The tools that a server lists, which of them a route serves, and the names that clients see. Pure.
 
-A renamed tool has two names: the one its server lists, by which the config means it, and the one clients see
-(`mcp.tools.NAME.as`). A name that the config gives belongs to that tool alone, whatever else a server lists, and the
-tool's own name means nothing to clients any more. So a name means the same tool before and after a list has changed.
+A renamed tool has two names: the listed one, which the config uses, and the shown one (`mcp.tools.NAME.as`). A shown
+name belongs to that tool alone, even if the server lists another tool of this name, and clients cannot use the listed
+name any more. So a name means the same tool before and after a list has changed.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from proxy.core.model.values import ABSENT, JsonValue
 @value_class
 class ListedTool:
     """A tool as its server lists it. `schema` and `output` are JSON Schemas (see `parse_schema`), `ABSENT` where there
-    is none; `digest` tells two tools of one name apart. `hints`: what its server says of it. `definition`: what
-    `hash_definition` gives."""
+    is none; `digest` distinguishes two tools of one name. `hints`: its annotations. `definition`: the result of
+    `hash_definition`."""
 
     name: str
     description: str = ""
@@ -37,7 +37,7 @@ class ListedTool:
 
     @property
     def read_only(self) -> bool:
-        """Whether its server says that it only reads; one that may destroy something as well does not."""
+        """Whether its server says that it only reads, and not that it may destroy something."""
         return self.hints.get("readOnlyHint") is True and not self.destructive
 
     @property
@@ -48,7 +48,7 @@ class ListedTool:
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class Listing:
-    """All tools of a server, by name and in its order. `digest` tells two listings apart, `size` is in bytes."""
+    """All tools of a server, by name and in its order. `digest` distinguishes listings, `size` is in bytes."""
 
     tools: Mapping[str, ListedTool] = field(repr=False)
     digest: str
@@ -94,7 +94,7 @@ class ShownNames:
         return None if listed in self.listed else listed
 
     def find(self, shown: str) -> str | None:
-        """The name that the server lists for what a client calls; None for the own name of a renamed tool."""
+        """The listed name for a name that a client calls; None for the listed name of a renamed tool."""
         if shown in self.listed:
             return self.listed[shown]
         return None if shown in self.renamed else shown

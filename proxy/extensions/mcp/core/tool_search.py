@@ -2,7 +2,7 @@
 
 ToolIndex.search    the tools that fit a question, best first (Robertson and Zaragoza, "The Probabilistic Relevance
                     Framework: BM25 and Beyond", 2009)
-make_search_answer, make_description    what `search_tools` and `describe_tool` answer
+make_search_answer, make_description    the answers of `search_tools` and `describe_tool`
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ DESCRIBE_TOOL: Final[dict[str, JsonValue]] = {
     "annotations": {"readOnlyHint": True},
 }
 
-# The constants of BM25 as they are usually set.
+# The usual constants of BM25.
 _SATURATION: Final = 1.2
 _LENGTH: Final = 0.75
-# A word of the name says more than one of the description.
+# A word of the name counts more than one of the description.
 _OF_NAME: Final = 3
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_A-Za-z]+")
 _STOP: Final = frozenset(
@@ -88,7 +88,7 @@ class ToolIndex:
             self._spread.update(count.keys())
 
     def search(self, query: str, limit: int) -> list[ContainerFunction]:
-        """The tools that fit best; of equal ones the first listed. A tool whose very name is asked for comes first."""
+        """The tools that fit best; of equal ones the first listed. An exact name comes first."""
         words = list(dict.fromkeys(read_words(query)))
         named = query.strip().lower()
         scored = [
@@ -121,8 +121,8 @@ def _count_words(function: ContainerFunction) -> Counter[str]:
 
 # --- the tools --------------------------------------------------------------------------------------------------------
 def list_own_tools(container: Container | None, taken: Collection[str]) -> tuple[str, ...]:
-    """The tools of ours that are listed beside a container with many functions. A server's tools of these names go
-    before them."""
+    """The proxy's own tools that are listed beside a container with many functions. A server's tools of the same names
+    replace them."""
     if container is None or len(container.functions) < SEARCHED:
         return ()
     return tuple(name for name in (SEARCH, DESCRIBE) if name not in taken and name != container.name)
@@ -140,9 +140,9 @@ def make_own_policy(name: str, template: ToolPolicy, container: Container) -> To
 
 # --- answers ----------------------------------------------------------------------------------------------------------
 def make_search_answer(index: ToolIndex, known: int, arguments: JsonValue) -> JsonValue:
-    """What `search_tools` answers; `known` is how many tools there are."""
-    asked = arguments if isinstance(arguments, dict) else {}
-    query, limit = asked.get("query"), asked.get("limit", 10)
+    """The answer of `search_tools`; `known` is the number of tools."""
+    members = arguments if isinstance(arguments, dict) else {}
+    query, limit = members.get("query"), members.get("limit", 10)
     found = index.search(query if isinstance(query, str) else "", limit if isinstance(limit, int) else 10)
     then = f"Call `{DESCRIBE}` for the arguments of one, then the tool itself by its name."
     message = f"{len(found)} of {known} tools. {then}" if found else f"No tool of {known} fits. Try other words."
@@ -151,9 +151,9 @@ def make_search_answer(index: ToolIndex, known: int, arguments: JsonValue) -> Js
 
 
 def make_description(functions: Sequence[ContainerFunction], arguments: JsonValue) -> JsonValue:
-    """What `describe_tool` answers."""
-    asked = arguments.get("name") if isinstance(arguments, dict) else None
-    name = asked if isinstance(asked, str) else ""
+    """The answer of `describe_tool`."""
+    value = arguments.get("name") if isinstance(arguments, dict) else None
+    name = value if isinstance(value, str) else ""
     found = next((function for function in functions if function.name == name), None)
     if found is None:
         near = find_nearest(name, [function.name for function in functions])

@@ -1,1 +1,1 @@
-"""What MCP servers, and the configs of MCP clients, say of tools."""
+"""Imports of MCP servers' lists and of MCP clients' configs."""

@@ -1,8 +1,8 @@
 """The proxy in front of one server of a client's config, and the server as it was before. Pure.
 
-A command is started behind `stdio --`, a URL is asked by `stdio --url`; the client starts the proxy as it started the
-server, so that nothing has to run before. Headers go on as variables of the environment (`--header-env`): arguments of
-a process can be read by others. Every other key of an entry stays (`env`, `cwd`, `timeout`, `disabled` ...).
+A command stands behind `stdio --`, a URL behind `stdio --url`; the client starts the proxy as it started the server, so
+that nothing has to run before. Headers become variables of the environment (`--header-env`), because other users can
+read a process's arguments. Every other key of an entry stays (`env`, `cwd`, `timeout`, `disabled` ...).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ PROGRAM: Final = "toolcall-proxy"
 VERB: Final = "stdio"
 _VARIABLE: Final = "TOOLCALL_PROXY_"
 URL_KEYS: Final = ("httpUrl", "serverUrl", "url")
-# How entries say that they speak Streamable HTTP, or no transport that we know.
+# The types of entries that speak Streamable HTTP, or name no transport.
 _HTTP: Final = frozenset({None, "http", "streamable-http", "streamableHttp"})
-# Keys about credentials and transports that only the client itself can follow.
+# Keys about credentials and transports that only the client itself can use.
 _OWN_KEYS: Final = frozenset(
     {"bearer_token_env_var", "env_http_headers", "http_headers", "oauth", "auth", "authProviderType", "headersHelper"}
 )
@@ -113,8 +113,8 @@ def find_program(entry: JsonValue) -> tuple[str, ...] | None:
 
 
 def unwrap_entry(entry: Entry, client: ClientFormat) -> dict[str, JsonValue] | None:
-    """The entry of a server as it is without the proxy, for one in which `find_program` finds it; None where its
-    arguments are not those that `wrap_entry` writes."""
+    """The entry without the proxy, for one in which `find_program` finds it; None where `wrap_entry` has not written
+    its arguments."""
     program, args = find_program(entry), entry.get("args")
     if program is None or not isinstance(args, list) or not all(isinstance(word, str) for word in args):
         return None

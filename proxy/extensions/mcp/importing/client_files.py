@@ -90,7 +90,7 @@ def put_in_front(file: ClientFile, program: Sequence[str], named: Collection[str
     _check_names(file, named)
     entries: dict[str, Entry] = {}
     left: list[LeftOut] = []
-    for name, entry in _list_wanted(file, named):
+    for name, entry in _list_named(file, named):
         if why := find_obstacle(entry, file.client, named=bool(named)):
             left.append(LeftOut(name, why))
         elif isinstance(entry, dict):
@@ -103,7 +103,7 @@ def take_away(file: ClientFile, named: Collection[str] = ()) -> ClientEdit:
     _check_names(file, named)
     entries: dict[str, Entry] = {}
     left: list[LeftOut] = []
-    for name, entry in _list_wanted(file, named):
+    for name, entry in _list_named(file, named):
         if not isinstance(entry, dict) or find_program(entry) is None:
             left += [LeftOut(name, "the proxy is not in front of it")] if named else []
         elif (before := unwrap_entry(entry, file.client)) is None:
@@ -113,7 +113,7 @@ def take_away(file: ClientFile, named: Collection[str] = ()) -> ClientEdit:
     return ClientEdit(file.write(entries), tuple(entries), tuple(left))
 
 
-def _list_wanted(file: ClientFile, named: Collection[str]) -> Iterator[tuple[str, JsonValue]]:
+def _list_named(file: ClientFile, named: Collection[str]) -> Iterator[tuple[str, JsonValue]]:
     return ((name, entry) for name, entry in file.servers.items() if not named or name in named)
 
 
@@ -138,8 +138,8 @@ def install(file: ClientFile, edit: ClientEdit) -> Path:
 
 
 def uninstall(file: ClientFile, edit: ClientEdit) -> Path | None:
-    """Writes a config without the proxy: the backup, where it differs in nothing else, which is then removed. Gives the
-    backup that stays, or None. Raises ImportProblem."""
+    """Writes a config without the proxy. Where nothing else has changed, that is the backup, which is then removed.
+    Gives the backup that stays, or None. Raises ImportProblem."""
     backup = _name_backup(file.path)
     try:
         text = edit.text
@@ -155,7 +155,7 @@ def uninstall(file: ClientFile, edit: ClientEdit) -> Path | None:
 
 
 def _is_made_from(backup: Path, file: ClientFile, edit: ClientEdit) -> bool:
-    """Whether the file is what installing makes of its backup, for all servers that have the proxy in front of them."""
+    """Whether installing into the backup gives this file, for all servers behind the proxy."""
     installed = {name: program for name, entry in file.servers.items() if (program := find_program(entry)) is not None}
     if set(installed) != set(edit.changed):
         return False

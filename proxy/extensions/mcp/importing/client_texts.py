@@ -1,8 +1,8 @@
 """The text of a client's config with other entries for some of its servers; every other byte stays as it was. Pure.
 
 JSON may have comments and trailing commas, as editors write it: they are blanked out for the search alone, which keeps
-every offset. In TOML the lines of a server's table are changed. Whatever was changed is read again before it is given
-out, and has to mean what was wanted.
+every offset. In TOML the lines of a server's table are changed. Every result is read again and compared with the
+expected value.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from proxy.extensions.importing.harvest import ImportProblem
 
 _LIMITS: Final = TextLimits(depth=64, nodes=1_000_000)
 _BOM: Final = b"\xef\xbb\xbf"
-# What stands in a JSON text beside its values: strings, comments, and commas before a closing bracket.
+# The parts of a JSON text that the search needs: strings, comments, and commas before a closing bracket.
 _BESIDE: Final = re.compile(
     rb'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/|,(?=(?:\s|//[^\n]*\n|/\*.*?\*/)*[}\]])', re.DOTALL
 )
@@ -40,7 +40,7 @@ def blank_comments(text: bytes) -> bytes:
 
 
 def read_text(text: bytes, source: str, *, is_toml: bool) -> JsonValue:
-    """A client's config as a value. Raises ImportProblem, with the place of what cannot be read."""
+    """A client's config as a value. Raises ImportProblem, with the place of the mistake."""
     if is_toml:
         try:
             found: JsonValue = tomllib.loads(text.decode())
@@ -59,14 +59,14 @@ def replace_entries(text: bytes, place: tuple[str, ...], entries: Entries, sourc
     made = _replace_in_toml(text.decode(), place, entries).encode() if is_toml else text
     for name, entry in entries.items() if not is_toml else ():
         made = _replace_in_json(made, (*place, name), entry)
-    wanted = read_text(text, source, is_toml=is_toml)
-    servers: Any = wanted
+    expected = read_text(text, source, is_toml=is_toml)
+    servers: Any = expected
     for key in place:
         servers = servers[key]
     servers.update(entries)
     try:
         found = read_text(made, source, is_toml=is_toml)
-        is_right = found == wanted if is_toml else are_equal(found, wanted)
+        is_right = found == expected if is_toml else are_equal(found, expected)
     except ImportProblem:
         is_right = False
     if not is_right:
@@ -107,7 +107,7 @@ def _replace_command(
 
 # --- TOML -------------------------------------------------------------------------------------------------------------
 _TABLE: Final = re.compile(r"\s*\[")
-# Keys of a server's table that an entry with another transport has no use for.
+# Keys of a server's table that another transport does not use.
 _CHANGED: Final = ("command", "args", "url")
 
 

@@ -89,7 +89,7 @@ def find_servers(value: JsonValue) -> tuple[tuple[str, ...], dict[str, JsonValue
 
 def guess_client(path: Path, place: tuple[str, ...], servers: Mapping[str, JsonValue]) -> ClientFormat:
     """The client that a config belongs to, by the file's name, by where its servers stand, and by how they are written.
-    What says nothing is taken for Claude Code's: its entries say `type`, which other clients ignore."""
+    The default is Claude Code: its entries say `type`, which other clients ignore."""
     entries = [entry for entry in servers.values() if isinstance(entry, dict)]
     parts = "/".join(path.parts[-3:]).lower()
     if path.suffix == ".toml":

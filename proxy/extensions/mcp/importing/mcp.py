@@ -89,7 +89,7 @@ class _Conversation:
     server: FetchSite
     session: Headers = ()
     modern: bool = True
-    asked: int = 0
+    sent_requests: int = 0
 
     async def list_tools(self) -> list[Any] | None:
         """The entries of all pages of the list; None where the server does not answer with a list."""
@@ -113,8 +113,8 @@ class _Conversation:
     async def open(self) -> str:
         """Opens a session; gives the revision that the server speaks."""
         self.modern = False
-        wanted: dict[str, JsonValue] = {"protocolVersion": _OLD, "capabilities": {}, "clientInfo": _WHO}
-        answer = await self.ask("initialize", wanted)
+        params: dict[str, JsonValue] = {"protocolVersion": _OLD, "capabilities": {}, "clientInfo": _WHO}
+        answer = await self.ask("initialize", params)
         result = answer.get("result") if answer is not None else None
         if not isinstance(result, dict):
             raise ImportProblem(f"{self.server.shown} speaks no MCP", "is this the path that MCP is spoken at?")
@@ -129,9 +129,9 @@ class _Conversation:
             await self.server.fetch("DELETE", self.session)
 
     async def ask(self, method: str, params: dict[str, JsonValue]) -> dict[str, JsonValue] | None:
-        """The answer to a request; None where there is no readable one."""
-        self.asked += 1
-        number = self.asked
+        """The answer to a request; None without a readable one."""
+        self.sent_requests += 1
+        number = self.sent_requests
         modern = ((VERSION_HEADER, _MODERN), (METHOD_HEADER, method)) if self.modern else ()
         message: dict[str, JsonValue] = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
         reply = await self.post(
@@ -152,5 +152,5 @@ class _Conversation:
 
 
 async def read_again(recorded: Recorded, headers: Headers, _folder: Path) -> Harvest:
-    """What a recorded server lists now. Raises ImportProblem."""
+    """The current list of a recorded server. Raises ImportProblem."""
     return await read_mcp(recorded.source, headers)

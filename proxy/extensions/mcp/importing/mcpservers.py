@@ -1,8 +1,8 @@
 """Client configs that name MCP servers -> a config that serves them all.
 
 Each server becomes an upstream and a route, `/NAME/mcp`. `rewrite_client_config` gives the client's config with the
-proxy in the servers' places (`client_files.py`, or entries that lead to a proxy that serves). References such as
-`${env:NAME}` and `${input:id}` become variables of the environment.
+proxy in place of the servers (`client_files.py`, or the URLs of a serving proxy). References such as `${env:NAME}` and
+`${input:id}` become variables of the environment.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _HEAD: Final = """\
 
 @value_class
 class McpServers:
-    """The servers of a client's config: upstreams and routes by name, and what was left out."""
+    """The servers of a client's config: upstreams and routes by name, and those left out."""
 
     file: ClientFile
     upstreams: Mapping[str, JsonValue]

@@ -52,8 +52,8 @@ from proxy.upstream.faults import ReplyBroken, close_body
 
 @value_class
 class _ListedCalls:
-    """Implements `CallAccess` by what the newest list says of a tool. The container of all tools and the search in it
-    show what the caller may see."""
+    """Implements `CallAccess` by the newest list's hints on a tool. The container and its search only show the caller's
+    tools."""
 
     calls: CallAccess
     own: frozenset[str]
@@ -69,25 +69,25 @@ class _ListedCalls:
         return tool in self.own or self.calls.may_see(tool, self.find_hints(tool))
 
     def refuse_tool(self, tool: str, hints: Hints | None = None) -> Failure | None:  # noqa: ARG002 - the newest list
-        """Why no call of a tool is allowed to the caller."""
+        """The failure where the caller may not call a tool at all."""
         return None if tool in self.own else self.calls.refuse_tool(tool, self.find_hints(tool))
 
     def refuse_call(self, checked: CheckedCall, hints: Hints | None = None) -> Failure | None:  # noqa: ARG002 - the newest list
-        """Why a call is not sent."""
+        """The failure where the caller may not make a call."""
         tool = checked.call.tool
         return None if tool in self.own else self.calls.refuse_call(checked, self.find_hints(tool))
 
     def refuse_answer(self, call: ToolCall, hints: Hints | None = None) -> Failure | None:  # noqa: ARG002 - the newest list
-        """Why a call gets no answer from a hook."""
+        """The failure where the caller may not read a hook's answer."""
         return None if call.tool in self.own else self.calls.refuse_answer(call, self.find_hints(call.tool))
 
 
 @value_class
 class McpRouteRequest:
-    """Implements `CallRoute` for one decoded call. `catalogue` is None where no list of tools was learned. `names`:
-    what the client calls the tools; the server gets its own names. `passed_on` is called once the server has the
-    call. `own`: what the proxy lists in place of the tools; `is_hidden`: the tool is not the caller's to see;
-    `find_hints`: what the newest list says of a tool."""
+    """Implements `CallRoute` for one decoded call. `catalogue` is None where no list of tools was learned. `names`: the
+    client's names for the tools; the server gets its own names. `passed_on` is called once the server has the call.
+    `own`: the names of tools that the proxy itself lists; `is_hidden`: whether the caller may not see the tool;
+    `find_hints`: a tool's hints in the newest list."""
 
     call_route: RouteRequest
     call: ToolCall
@@ -120,17 +120,17 @@ class McpRouteRequest:
 
     @property
     def caller(self) -> str:
-        """Who calls, where a token proves it."""
+        """The caller, where a token proves it."""
         return self.call_route.caller
 
     @property
     def calls(self) -> CallAccess | None:
-        """What the caller may call; None: anything. What the proxy lists for all tools is anybody's."""
+        """The caller's access to calls; None: unlimited. Every caller may use the tools that the proxy itself lists."""
         calls = self.call_route.calls
         return None if calls is None else _ListedCalls(calls, self.own, self.find_hints)
 
     def refuse_hidden(self, tool: str) -> Failure | None:
-        """Why a listed tool that the caller may not see is not called."""
+        """The failure of a call of a listed tool that the caller may not see."""
         calls = self.calls
         return calls.refuse_tool(tool) if calls is not None and self.is_hidden else None
 
@@ -161,8 +161,8 @@ class McpRouteRequest:
         sent = binding.make_outgoing(raw, self.call_route.hop_fields, tool, renamed, math.inf, self.passed_on)
         headers = sent.headers
         if self.modern and was_changed:
-            wanted = self.catalogue.mirrors(tool) if self.catalogue is not None else ()
-            headers = update_headers(headers, listed, wanted, checked.value)
+            mirrors = self.catalogue.mirrors(tool) if self.catalogue is not None else ()
+            headers = update_headers(headers, listed, mirrors, checked.value)
         elif listed != tool:
             headers = rename_in_headers(headers, listed)
         return sent if headers is sent.headers else replace(sent, headers=headers)

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from proxy.call.context import open_context
@@ -70,10 +71,10 @@ from proxy.extensions.mcp.server.watching import (
     watch_answer,
     watch_promise,
 )
-from proxy.interfaces import Clock
+from proxy.interfaces import Clock, Services
 from proxy.server.bound_route import RouteRequest
 from proxy.server.http.responses import answer_fault, deliver, make_refusal, make_response
-from proxy.server.listed_request import ListedRequest, PassedOn, Reports
+from proxy.server.listed_routes import ListedRequest, PassedOn, Reports
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -81,6 +82,8 @@ if TYPE_CHECKING:
 _JSON = (("Content-Type", "application/json"),)
 _LISTING_BATCH = "A batch must not list tools here: send tools/list in a request of its own."
 _NO_MESSAGE = Message("", "")
+# `dataclasses.replace` takes five times as long.
+_read_beside_store = attrgetter(*[each.name for each in fields(Services) if each.name != "store"])
 
 
 class Exchange:
@@ -113,17 +116,17 @@ class Exchange:
         binding, raw, shape = call_route.binding, call_route.raw, call_route.binding.route.shape
         found = None if is_bare(raw) else read_message(raw, shape.text)
         if isinstance(found, Message):
-            meant = decode_message(found, raw, shape, record.request_id)
+            decoded = decode_message(found, raw, shape, record.request_id)
         else:
-            meant = binding.adapter.decode(raw, shape, record.request_id)
+            decoded = binding.adapter.decode(raw, shape, record.request_id)
         record.stages["decode"] = self._clock.now() - started
         message = found if isinstance(found, Message) else (guess_message(raw) or _NO_MESSAGE)
         _place(mcp_request, message)
         judged = binding.route.mode is Mode.ENFORCE or call_route.calls is not None
         if isinstance(found, JsonProblem) and binding.route.mode is Mode.REPORT and judged:
-            meant = Failure(codes.BAD_REQUEST, f"The message cannot be judged: {found.reason}.")
-        if isinstance(meant, Failure) and judged:  # else a call that the rules forbid could hide in it
-            return mcp_request.make_refusal(make_refusal(meant.code, meant.message, record))
+            decoded = Failure(codes.BAD_REQUEST, f"The message cannot be judged: {found.reason}.")
+        if isinstance(decoded, Failure) and judged:  # otherwise a forbidden call could hide in it
+            return mcp_request.make_refusal(make_refusal(decoded.code, decoded.message, record))
         upstream, elsewhere = (
             mcp_request.services.upstreams[binding.route.upstream],
             mcp_request.services.elsewhere or Here(),
@@ -132,8 +135,8 @@ class Exchange:
         asking = Asking.of(self._learner, call_route, message, upstream, self._reports, elsewhere, token)
         if isinstance(found, MessageBatch) and found.lists and not asking.shows_all:
             return mcp_request.make_refusal(make_refusal(codes.BAD_REQUEST, _LISTING_BATCH, record))
-        if isinstance(meant, ToolCall):
-            return await self._call(mcp_request, meant, asking)
+        if isinstance(decoded, ToolCall):
+            return await self._call(mcp_request, decoded, asking)
         if message.method == LIST and asking.rules.collapse is not None:
             return await self._list(mcp_request, asking)
         return await self._pass(mcp_request, asking)
@@ -167,7 +170,7 @@ class Exchange:
             asking.find_hints,
         )
         store = LateStore(mcp_request.services.store)
-        story = run_call(call, call_route, mcp_request.services.with_store(store), record)
+        story = run_call(call, call_route, Services(store, *_read_beside_store(mcp_request.services)), record)
         outcome = await story if message.modern else await self._detached.run(story)
         if isinstance(outcome, Delivered):
             policy = tools.policies.get(record.tool)
@@ -258,8 +261,8 @@ class Exchange:
         return make_response(write_answer(result, message, raw, raw.header("accept") or "", _JSON), mcp_request.record)
 
     def _shows_more(self, text: bytes, asking: Asking) -> bool:
-        """Whether our answer shows functions that the session's list did not have, to a client that the answer itself
-        can tell of them."""
+        """Whether the answer shows functions that the session's list did not have, and can announce the change
+        itself."""
         if asking.rules.collapse is None or not self._visible.add(asking.key, asking.session, text):
             return False
         return "text/event-stream" in (asking.call_route.raw.header("accept") or "")
@@ -296,7 +299,7 @@ class Exchange:
         return response
 
     def _make_passed_on(self, message: Message) -> Callable[[], None] | None:
-        """What is called once the server has a request."""
+        """The function to call once the server has a request."""
         if self._passed_on is None or message.id is ABSENT:
             return None
         return partial(self._passed_on, message.id)

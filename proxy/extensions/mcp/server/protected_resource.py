@@ -55,9 +55,9 @@ async def rewrite_metadata(reply: UpstreamReply, call_route: RouteRequest) -> Up
 
 def find_origin(call_route: RouteRequest) -> str:
     """Returns the scheme and host with which the client addresses the proxy."""
-    told = dict(call_route.hop_fields)
-    host = told.get("x-forwarded-host") or call_route.raw.header("host") or ""
-    return f"{told.get('x-forwarded-proto') or 'http'}://{host}"
+    fields = dict(call_route.hop_fields)
+    host = fields.get("x-forwarded-host") or call_route.raw.header("host") or ""
+    return f"{fields.get('x-forwarded-proto') or 'http'}://{host}"
 
 
 def _without_stale(headers: Iterable[tuple[str, str]]) -> Headers:

@@ -6,8 +6,8 @@ order in which they came. Nothing else waits behind a request:
     responses, pings   go at once, because a request that is under way may depend on them
     cancellations      follow the request that they name; one that is not sent yet is dropped instead
 
-Answers and whatever else the server says go to the client as they come (`stdio_session.py`). A line is sent as it is,
-also one that is no strict JSON: the listener answers it as it does over HTTP, under the id that can be read in it.
+Answers and other messages of the server go to the client as they come (`stdio_session.py`). A line that is not strict
+JSON is sent unchanged, too: the listener answers it as over HTTP, under the id that it can read in it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ import aiohttp
 from proxy.core.model.values import ABSENT, JsonProblem, JsonValue, RawRequest
 from proxy.extensions.mcp.adapters.mcpmessage import Message, MessageBatch, guess_message, read_message, write_id
 from proxy.extensions.mcp.server.stdio_session import INITIALIZE, LIMITS, Line, StdioSession, Write, write_error
-from proxy.server.listed_request import PassedOn
+from proxy.server.listed_routes import PassedOn
 
 _INVALID_REQUEST: Final = -32600
 _PING: Final = "ping"
 _CANCELLED: Final = "notifications/cancelled"
-# The most lines that wait for an earlier one; then the client has to wait before it can write more.
+# The most lines that wait for an earlier one; beyond it the client has to wait.
 _MOST_WAITING: Final = 1_000
 # The seconds that answers may still take after the client has closed its end: clients kill a process after 2 s.
 _LAST_ANSWERS: Final = 1.5
@@ -44,7 +44,8 @@ async def carry(
     server: str = "",
 ) -> None:
     """Serves one client through the listener at a unix socket. Each line is sent to `path` with `headers`; `watch`
-    takes what is to hear of each request that its server has. `server` is the URL behind the listener, if it is one."""
+    receives the function to call for each request that the server has. `server` is the URL behind the listener, if it
+    is one."""
     connector, timeout = aiohttp.UnixConnector(str(socket), limit=0), aiohttp.ClientTimeout(total=None)
     async with aiohttp.ClientSession(connector=connector, timeout=timeout) as http:
         session = StdioSession(http, f"http://localhost{path}", write, headers, server)
@@ -164,8 +165,7 @@ class LinePump:
 
 
 def read_line(text: bytes) -> Message | MessageBatch:
-    """The message in a line. One that is no strict JSON is read as far as it can be; without an id and a method in the
-    worst case."""
+    """The message in a line. One that is not strict JSON is read as far as possible, and may lack id and method."""
     raw = RawRequest("POST", "", "", (), text, {}, "")
     found = read_message(raw, LIMITS)
     return guess_message(raw) or Message(ABSENT, "") if isinstance(found, JsonProblem) else found

@@ -51,7 +51,7 @@ _AGAIN: Final = 1.0
 # The shortest and the longest such time that a server may ask for, in seconds.
 _SHORTEST_RETRY: Final = 0.05
 _LONGEST_RETRY: Final = 60.0
-# So many vain attempts in a row to read on with a stream end it.
+# A stream ends after so many failed attempts in a row to resume it.
 _MOST_FAILURES: Final = 3
 # The longest event in bytes, equal to the longest message of a server.
 _EVENT: Final = 64 * 1024 * 1024
@@ -64,7 +64,7 @@ _UNSURE: Final = "It is not known whether the tool ran: make sure before you rep
 
 @dataclass(slots=True, eq=False)
 class Line:
-    """One line of the client. `passed` is set once its server has it, or once nothing of it has to be sent any more."""
+    """One line of the client. `passed` is set once its server has it, or it need not be sent any more."""
 
     text: bytes
     message: Message
@@ -102,8 +102,8 @@ class _Position:
 
 
 class StdioSession:
-    """The session of one client. `write` writes one message without line breaks; `headers` are sent with every
-    request; `server` is the URL that is spoken of in texts, '' where there is none."""
+    """The session of one client. `write` writes one message without line breaks; `headers` are sent with every request;
+    `server` is the URL for texts, '' where there is none."""
 
     def __init__(
         self, http: aiohttp.ClientSession, url: str, write: Write, headers: Mapping[str, str], server: str = ""
@@ -116,7 +116,7 @@ class StdioSession:
         self._session_id = ""
         self._revision = ""
         self._stateless = ""
-        """The revision without sessions that the client has spoken last."""
+        """The revision without sessions of the client's last message."""
         self._mirrors: dict[str, tuple[Mirror, ...]] = {}
         self._initialize = b""
         self._renewing = asyncio.Lock()
@@ -125,10 +125,10 @@ class StdioSession:
         self._has_id.set()
 
     async def carry(self, line: Line) -> None:
-        """Sends one line and writes its answer. If the session has ended, begins a new one and sends the line again: a
-        stdio client cannot be told of it, and a 404 means that nothing ran."""
+        """Sends one line and writes its answer. If the session has ended, begins a new one and sends the line again:
+        stdio has no word for an ended session, and a 404 means that nothing ran."""
         if line.message.method == INITIALIZE:
-            self._has_id.clear()  # what is sent at once meanwhile needs the id of the session
+            self._has_id.clear()  # lines that are sent at once meanwhile need the session's id
         elif not line.message.modern:
             await self._has_id.wait()
         session_id = self._session_id
@@ -156,9 +156,9 @@ class StdioSession:
 
     # --- one line -----------------------------------------------------------------------------------------------------
     async def _exchange(self, line: Line) -> _Problem | None:
-        """Sends one line and writes what comes back. Returns what went wrong where no answer came."""
+        """Sends one line and writes its answers. Returns the problem where no answer came."""
         message, position = line.message, _Position()
-        answered, told = False, b""
+        answered, error_text = False, b""
         try:
             async with self._http.post(self._url, data=line.text, headers=self._headers_of(message)) as response:
                 if message.method == INITIALIZE and response.status == 200:
@@ -170,8 +170,8 @@ class StdioSession:
                     if response.status < 400 or is_answer:
                         await self._hand_on(text, line)
                     else:
-                        told = text
-                problem = self._find_problem(response, told)
+                        error_text = text
+                problem = self._find_problem(response, error_text)
         except (aiohttp.ClientError, TimeoutError) as error:
             reason = f"the server's answer broke off: {type(error).__name__}"
             problem = _Problem(_TRANSPORT_ERROR, reason, may_have_run=True)
@@ -182,7 +182,7 @@ class StdioSession:
         return problem
 
     async def _resume(self, line: Line, position: _Position) -> _Problem | None:
-        """Reads on with a stream that ended before the answer, as long as its server gives it."""
+        """Resumes a stream that ended before the answer, as long as its server allows it."""
         failures = 0
         while failures < _MOST_FAILURES and not line.is_cancelled:
             await asyncio.sleep(position.retry)
@@ -205,7 +205,7 @@ class StdioSession:
         return _Problem(_TRANSPORT_ERROR, reason, may_have_run=True)
 
     async def _hand_on(self, text: bytes, line: Line) -> None:
-        """Learns from a message that came back for a line, then writes it: the client may go on at once."""
+        """Learns from a message about a line, then writes it."""
         begins = line.message.method == INITIALIZE and _answers(text, line.message.id)
         if line.message.method == LIST and line.message.modern:
             self._learn(text)
@@ -217,7 +217,8 @@ class StdioSession:
             self._open_stream()
 
     async def _tell_problem(self, line: Line, problem: _Problem) -> None:
-        """Writes an error in place of an answer. A server whose question was answered unreadably hears that."""
+        """Writes an error in place of an answer. The server gets one, too, where the line was the client's unreadable
+        answer to its question."""
         message, reason = line.message, problem.reason.rstrip(".")
         if line.is_request and not line.is_cancelled:
             if message.is_call and (message.modern or message.param("task") is ABSENT):
@@ -236,7 +237,7 @@ class StdioSession:
                     pass
 
     def _find_problem(self, response: aiohttp.ClientResponse, text: bytes) -> _Problem:
-        """The error in an answer without a result, or one made from its status. Code 0: none."""
+        """The error in an answer without a result, or one made from its status. Code 0: no error."""
         status = response.status
         if status == 401:
             return _Problem(_TRANSPORT_ERROR, self._describe_challenge(response))
@@ -251,7 +252,7 @@ class StdioSession:
         return _Problem(_TRANSPORT_ERROR, f"the server answered HTTP {status} and no message", status == 404)
 
     def _describe_challenge(self, response: aiohttp.ClientResponse) -> str:
-        """What a 401 means and what to do about it."""
+        """The meaning of a 401, and the next step."""
         found = _METADATA.search(response.headers.get("www-authenticate", ""))
         parts = urlsplit(self._server)
         usual = f"{parts.scheme}://{parts.netloc}{_WELL_KNOWN}{parts.path.removesuffix('/')}" if self._server else ""

@@ -4,7 +4,7 @@ A `Watch` receives each piece of a body and its end. It keeps a bounded number o
 
 `ResultVerdict` reads whether a tool's result is an error. A call whose result has `isError` does not end the attempts
 of its tool and does not use a slot of a call cap. The result is known only after it has passed, so `LateStore` delays
-the end of the episode until `settle`, and gives the slot back there.
+the end of the episode, and the return of the slot, until `settle`.
 
 `watch_promise` checks a structured result against the tool's `outputSchema` if the config asks for it, and notes the
 outcome in the record. A result with `isError` need not match the schema (specification, "Tool Result").
@@ -125,8 +125,7 @@ class _Watched:
         return data
 
     async def aclose(self) -> None:
-        """Closes the stream early. Clients leave after the last event, so the watches are told that the body has
-        ended."""
+        """Closes the stream early. Clients leave after the last event, so the body counts as ended."""
         self._end()
         await close_stream(self._body)
 
@@ -218,7 +217,7 @@ class LateStore(StateStore):
 
 
 class ResultVerdict:
-    """Watches the answer to a call. At its end an error of the tool is noted in the record; `settle` then tells the
+    """Watches the answer to a call. At its end an error of the tool is noted in the record; `settle` then updates the
     store and passes the error to `count`."""
 
     def __init__(
@@ -252,7 +251,7 @@ class ResultVerdict:
         self._failure = self._read()
 
     async def settle(self) -> None:
-        """Tells the store the result, once."""
+        """Updates the store with the result, once."""
         if not self._is_settled:
             self._is_settled = True
             await self._store.settle(self._record, failed=self._failure is not None)
@@ -260,7 +259,7 @@ class ResultVerdict:
                 await self._count(self._failure)
 
     def _read(self) -> Failure | None:
-        """The failure that the tool reports, which is also written into the record; None where it reports none."""
+        """The failure that the tool reports, which is also written into the record; None without one."""
         failure = read_result_failure(bytes(self._body or b""), self._request_id, self._check, self._sent)
         if failure is not None:
             is_refusal = failure.code is codes.UPSTREAM_REJECTED_ARGUMENTS
@@ -288,8 +287,8 @@ def read_result_failure(body: bytes, request_id: JsonValue, check: Check | None,
     if found is None:
         return Failure(codes.INVALID_REQUEST, codes.INVALID_REQUEST.meaning, details=own_words)
     refused = codes.UPSTREAM_REJECTED_ARGUMENTS
-    said = found.words and not found.violations
-    message = f"{refused.meaning.rstrip('.')}: {found.words}" if said else refused.meaning
+    has_own_words = found.words and not found.violations
+    message = f"{refused.meaning.rstrip('.')}: {found.words}" if has_own_words else refused.meaning
     details = {"upstream_status": str(_INVALID), **own_words}
     return Failure(
         refused,

@@ -5,8 +5,8 @@ tools/list                            the operations, on one page
 tools/call                            arrives as the service's own HTTP request and goes on to the service
 GET                                   405: this server has no stream of its own messages
 
-A session is a random id that tells one conversation from others. Nothing is stored under it, so any id is valid, after
-a restart and in each of several workers too.
+A session is a random id that identifies one conversation. Nothing is stored under it, so any id is valid, after a
+restart and in each of several workers too.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from proxy.interfaces import GuardedUpstream, UpstreamRequest
 
 @value_class
 class OperationsSettings:
-    """What the config says of such a server. `tools` are the operations by name, as `tools/list` shows them."""
+    """The config of such a server. `tools` are the operations by name, as `tools/list` shows them."""
 
     name: str
     tools: Mapping[str, Mapping[str, JsonValue]] = field(repr=False)
@@ -107,6 +107,6 @@ class OperationsUpstream:
 
     def _initialize(self, message: Message) -> UpstreamReply:
         server = describe_self(self._settings.version)
-        told = {"protocolVersion": choose_revision(message), **_CAPABILITIES, "serverInfo": server}
-        reply = write_result(message, told)
+        result = {"protocolVersion": choose_revision(message), **_CAPABILITIES, "serverInfo": server}
+        reply = write_result(message, result)
         return replace(reply, headers=(*reply.headers, (SESSION_HEADER, secrets.token_hex(16))))

@@ -26,19 +26,19 @@ _SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
 
 def choose_revision(message: Message) -> str:
     """The revision of an old-era client's session: the one that it asks for, else the latest."""
-    wanted = message.param("protocolVersion")
-    return wanted if isinstance(wanted, str) and wanted in _OLD_REVISIONS else LATEST_WITH_SESSIONS
+    revision = message.param("protocolVersion")
+    return revision if isinstance(revision, str) and revision in _OLD_REVISIONS else LATEST_WITH_SESSIONS
 
 
 def describe_self(version: str) -> dict[str, JsonValue]:
-    """What the proxy says of itself as a server or a client (`Implementation`)."""
+    """The proxy as a server or a client (`Implementation`)."""
     return {"name": "toolcall-proxy", "version": version}
 
 
 def write_discovery(message: Message, described: Mapping[str, JsonValue], version: str) -> UpstreamReply:
     """The answer to `server/discover`, with the capabilities in `described`."""
-    told: dict[str, JsonValue] = {"ttlMs": 0, "cacheScope": "private", "_meta": {_SERVER_INFO: describe_self(version)}}
-    return write_result(message, {"supportedVersions": [MODERN], **described, **told})
+    own: dict[str, JsonValue] = {"ttlMs": 0, "cacheScope": "private", "_meta": {_SERVER_INFO: describe_self(version)}}
+    return write_result(message, {"supportedVersions": [MODERN], **described, **own})
 
 
 def write_list(message: Message, name: str, entries: bytes, ttl: int = 0) -> UpstreamReply:
@@ -49,14 +49,14 @@ def write_list(message: Message, name: str, entries: bytes, ttl: int = 0) -> Ups
 
 
 def plain_request(request: UpstreamRequest) -> UpstreamRequest:
-    """A request whose body and resends belong to the client's call, not to questions of our own."""
+    """The client's request without body and resends, for the proxy's own requests."""
     return replace(request, body=b"", resend=False)
 
 
 def write_result(message: Message, result: Mapping[str, JsonValue]) -> UpstreamReply:
     """The answer with a result; since 2026-07-28 it says that it is complete."""
-    told: JsonValue = {"resultType": "complete", **result} if message.modern else dict(result)
-    return UpstreamReply(200, JSON, dumps({"jsonrpc": "2.0", "id": message.id, "result": told}))
+    content: JsonValue = {"resultType": "complete", **result} if message.modern else dict(result)
+    return UpstreamReply(200, JSON, dumps({"jsonrpc": "2.0", "id": message.id, "result": content}))
 
 
 def write_error(message: Message, code: int, text: str) -> UpstreamReply:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from urllib.parse import urlsplit
 
-from proxy.config.schema_sources import SourceProblem
+from proxy.config.schemas import SourceProblem
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue
 from proxy.extensions.operations.core.http.operations import RequestTemplate

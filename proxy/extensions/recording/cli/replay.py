@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from proxy.cli.second_opinion import SecondOpinions
     from proxy.config.model import RepairSettings
     from proxy.core.model.values import JsonValue
-    from proxy.core.schema.nodes import SchemaError
+    from proxy.core.schema.drafts import SchemaError
     from proxy.extensions.recording.comparing import ServedTools
     from proxy.extensions.recording.line import RecordedLine
     from proxy.routing import Route
@@ -141,7 +141,7 @@ def _read_switches(words: list[str]) -> dict[str, bool] | str:
 # --- reading ----------------------------------------------------------------------------------------------------------
 @value_class
 class RecordedCall:
-    """One call to judge. `identity` is the line's `id`, whatever JSON it is."""
+    """One call to judge. `identity` is the line's `id`, any JSON value."""
 
     identity: Any
     schema: Any
@@ -150,7 +150,7 @@ class RecordedCall:
 
 
 def read_case(line: bytes) -> RecordedCall | str:
-    """The case in a line, or a message why the line holds none."""
+    """The case in a line, or the reason why it has none."""
     try:
         found = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -178,8 +178,8 @@ def _replay(source: ReplayInput, replayer: Replayer, output: BinaryIO, form: str
         output.write(_write_row(replayer.judge(case), number, form))
     output.flush()
     if lines.bad and lines.found_any:
-        told = f"{lines.bad} of {lines.number} lines are not cases and were left out"
-        print(f"replay: {told}  (toolcall-proxy replay --help shows one)", file=sys.stderr)
+        skipped = f"{lines.bad} of {lines.number} lines are not cases and were left out"
+        print(f"replay: {skipped}  (toolcall-proxy replay --help shows one)", file=sys.stderr)
     return 2 if lines.has_failed else 0
 
 
@@ -205,8 +205,8 @@ def _write_row(row: Mapping[str, Any], number: int, form: str) -> bytes:
 
 # --- judging ----------------------------------------------------------------------------------------------------------
 class Replayer:
-    """Judges cases at one repair level. `second`, if set, judges each case as it was sent too; `differing` counts where
-    its verdict differs."""
+    """Judges cases at one repair level. `second`, if set, judges each case as sent, too; `differing` counts its other
+    verdicts."""
 
     def __init__(self, dry: DryRun, repair: RepairSettings) -> None:
         self._dry = dry
@@ -217,7 +217,7 @@ class Replayer:
     def judge(self, case: RecordedCall) -> dict[str, Any]:
         """Judges a case; gives the JSON object of its output line."""
         from proxy.core.model.values import RawRequest
-        from proxy.core.schema.nodes import SchemaError
+        from proxy.core.schema.drafts import SchemaError
 
         try:
             route = self._route(json.dumps(case.schema), case.tool)
@@ -229,7 +229,7 @@ class Replayer:
         return row if self.second is None else row | self._second_opinion(self.second, case, route)
 
     def _second_opinion(self, second: SecondOpinions, case: RecordedCall, route: Route) -> dict[str, Any]:
-        """The second judge's verdict on what was sent, where it differs; otherwise nothing."""
+        """The second judge's verdict on the sent arguments, where it differs."""
         from proxy.core.json.jsontext import parse
         from proxy.core.model.values import JsonProblem
 
@@ -237,8 +237,8 @@ class Replayer:
         if isinstance(value, JsonProblem) or check is None or (opinion := second.find_difference(check, value)) is None:
             return {}
         self.differing += 1
-        told = {"verdict": opinion.verdict.value, "judge": opinion.judge, "place": opinion.place}
-        return {"second_opinion": told}
+        difference = {"verdict": opinion.verdict.value, "judge": opinion.judge, "place": opinion.place}
+        return {"second_opinion": difference}
 
 
 def _make_route(schema: Any, tool: str, repair: RepairSettings) -> Route:
@@ -248,10 +248,11 @@ def _make_route(schema: Any, tool: str, repair: RepairSettings) -> Route:
     from proxy.config.policies import make_repair_policy
     from proxy.core.check.validation import compile_check
     from proxy.core.rules.rules import TEXT_RULES
-    from proxy.core.schema.dialects import normalise, rewrite_numeric_bounds
+    from proxy.core.schema.dialects import normalise
+    from proxy.extensions.recording.schema_comparison import rewrite_numeric_bounds
     from proxy.routing import build_routes
 
-    value, _ = rewrite_numeric_bounds(normalise(schema)[0])
+    value = rewrite_numeric_bounds(normalise(schema)[0])
     policy = Policy(repair=repair)
     served = ToolConfig(tool, "", ToolSchema(value, compile_check(value), "replay"), None, policy)
     shape = CallShape(tool=tool, text_repairs=make_repair_policy(repair).rules & frozenset(TEXT_RULES))
@@ -273,7 +274,7 @@ def _make_row(case: RecordedCall, verdict: Verdict) -> dict[str, Any]:
 
 def _describe_unusable(case: RecordedCall, error: SchemaError) -> dict[str, Any]:
     from proxy.core.json.jsontext import format_pointer
-    from proxy.core.schema.remedies import suggest_remedy
+    from proxy.core.schema.dialects import suggest_remedy
 
     path = format_pointer(error.path)
     where = f" (at {path})" if path else ""

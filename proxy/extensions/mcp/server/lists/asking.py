@@ -45,10 +45,10 @@ from proxy.extensions.mcp.core.listed_tools import (
 )
 from proxy.extensions.mcp.core.tool_search import DESCRIBE
 from proxy.extensions.mcp.server.lists.catalogue import Catalogue, get_catalogues
-from proxy.extensions.mcp.server.lists.learner import Asked, Key, Known, Learner, ListRefused, Unlearned
+from proxy.extensions.mcp.server.lists.learner import Key, Known, Learner, ListRefused, ListReply, Unlearned
 from proxy.interfaces import GuardedUpstream, JudgesElsewhere
 from proxy.server.bound_route import RouteRequest
-from proxy.server.listed_request import Reports
+from proxy.server.listed_routes import Reports
 
 if TYPE_CHECKING:
     from proxy.extensions.mcp.upstream.joined import JoinedUpstream
@@ -131,7 +131,7 @@ class Asking:
     async def tools(self, call: ToolCall) -> Tools | Failure | UpstreamReply:
         """Returns the tools to judge a call by, the upstream's own answer where it refuses this client, or the reason
         why the call cannot be judged."""
-        if not self.rules.serves(call.tool) and not self._is_ours(call.tool):
+        if not self.rules.serves(call.tool) and not self._is_own_tool(call.tool):
             return self._refuse_unserved(clean_text(call.tool, 60))
         listed = await self.find_list()
         if isinstance(listed, UpstreamReply):
@@ -146,18 +146,18 @@ class Asking:
         return self._judged_by(call, listed)
 
     def _refuse_unserved(self, name: str) -> Failure:
-        """The failure of a call by a name that means no tool here: one that is not served, or was renamed."""
+        """The failure of a call of a tool that is not served, or was renamed."""
         shown = self.rules.show_name(name, self._find_listed_hints(name))
         if shown is None or shown == name:
             return Failure(codes.UNKNOWN_TOOL, f"Tool '{name}' is not served here", retryable=False)
-        told = f"Unknown tool '{name}'. It is called '{shown}' here: call it by exactly this name."
-        return Failure(codes.UNKNOWN_TOOL, told)
+        message = f"Unknown tool '{name}'. It is called '{shown}' here: call it by exactly this name."
+        return Failure(codes.UNKNOWN_TOOL, message)
 
-    def _is_ours(self, name: str) -> bool:
+    def _is_own_tool(self, name: str) -> bool:
         return self.rules.collapse is not None and name in (self.rules.collapse.name, SEARCH, DESCRIBE)
 
     def hides(self, tool: str) -> bool:
-        """Whether a tool of the list that is known is not this caller's to see."""
+        """Whether this caller may not see a tool of the known list."""
         calls = self.call_route.calls
         if calls is None or calls.may_see(tool, self.find_hints(tool)):
             return False
@@ -168,7 +168,7 @@ class Asking:
         )
 
     def find_hints(self, tool: str) -> Hints | None:
-        """What the newest list says of a tool that clients call so; None where no list has it."""
+        """The hints of a tool in the newest list, by its shown name; None where no list has it."""
         listed = self.rules.names.find(tool)
         return None if listed is None else self._find_listed_hints(listed)
 
@@ -183,7 +183,7 @@ class Asking:
 
     async def find_list(self) -> Known | Unlearned | UpstreamReply:
         """Returns the list that applies to this client, or the upstream's own answer where it refuses the client."""
-        # A server that may have changed its tools has no say in how long the old definitions count.
+        # Where tools are pinned, a server cannot say how long its old definitions count.
         known = self.learner.find_known(self.key, self.rules.ttl, believes=self.rules.pinned is None)
         if known is not None:
             return known
@@ -209,7 +209,7 @@ class Asking:
         headers = tuple(field for field in refused.reply.headers if field[0].lower() not in dropped)
         return replace(refused.reply, headers=headers, body=body)
 
-    async def _ask(self, cursor: str | None, request_id: str) -> Asked:
+    async def _ask(self, cursor: str | None, request_id: str) -> ListReply:
         binding, key_header = self.call_route.binding, self.rules.template.resend.key_header
         client = make_list_request(self.call_route.raw, self.message, cursor, request_id, key_header)
         # `make_outgoing` drops headers with checksums or signatures of the client's body, because this body is another.
@@ -233,8 +233,8 @@ class Asking:
 
     async def _doubts(self, call: ToolCall, known: Known) -> bool:
         """Whether a list is too old to refuse this call or to change it. For an unknown name the list is requested
-        again whatever lifetime the server gave it."""
-        if self.learner.is_just_asked(known):
+        again in spite of the lifetime that the server gave it."""
+        if self.learner.is_just_requested(known):
             return False
         policy = self._catalogue(known).tools.get(call.tool)
         if policy is None:
@@ -270,7 +270,7 @@ class Asking:
         return Tools(catalogue.tools, catalogue)
 
     def report_unpinned(self, tool: ListedTool) -> None:
-        """Tells of a served tool that is not defined as the operator has approved it."""
+        """Reports a served tool whose definition is not the approved one."""
         pinned = self.rules.pinned
         is_shown = self.rules.show_name(tool.name, tool.hints) is not None
         if pinned is not None and is_shown and not self.rules.is_pinned(tool):
@@ -279,16 +279,15 @@ class Asking:
             self.reports.unpinned(self.call_route.binding.route.name, tool.name, pinned.changed, change)
 
     def _find_unpinned(self, name: str, known: Known) -> Failure | None:
-        """The failure of a call of a tool that is not defined as the operator has approved it."""
+        """The failure of a call of a tool whose definition is not the approved one."""
         tool = known.listing.tools.get(self.rules.names.find(name) or "")
         if tool is None or not self.rules.withholds(tool):
             return None
         return refuse_unapproved(name)
 
     def _judge_unknown(self, call: ToolCall, catalogue: Catalogue) -> Tools | Failure:
-        """The tools by which an unknown name is explained. Where it belongs to one of several servers, these are that
-        server's alone: a near name of another server would be another tool. Where that server is out of reach, this is
-        the reason."""
+        """The tools that explain an unknown name: those of its own server, where several are joined, because a near
+        name of another server would be another tool. The failure where that server is out of reach."""
         joined, names = find_joined(self.upstream), self.rules.names
         server = joined.find_server(names.find(call.tool) or "") if joined is not None else ""
         if joined is None or not server:
@@ -354,7 +353,7 @@ def find_joined(upstream: GuardedUpstream) -> JoinedUpstream | None:
 
 
 def find_listed_name(name: str, tools: Mapping[str, ToolPolicy]) -> str:
-    """Returns the listed tool that a call means, such as one whose name is spelled a little differently."""
+    """Returns the name of the listed tool, also where the call spells it a little differently."""
     if name in tools:
         return name
     known = toolname.find_known_name(name, tools)

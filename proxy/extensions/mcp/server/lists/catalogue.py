@@ -22,7 +22,7 @@ class Catalogue:
     def __init__(self, listing: Listing, rules: LearnPolicy, policies: Policies) -> None:
         self.listing: Final = listing
         self.tools: Final = LearnedTools(listing, rules, policies, careful=True)
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._mirrors: dict[str, tuple[Mirror, ...]] = {}
 
     def mirrors(self, name: str) -> tuple[Mirror, ...]:
@@ -39,9 +39,9 @@ class Catalogue:
 
     def is_first_report(self, name: str) -> bool:
         """Whether this is the first report about a tool ('': about the whole list). Remembers that it was made."""
-        told = name in self._told
-        self._told.add(name)
-        return not told
+        is_first = name not in self._reported
+        self._reported.add(name)
+        return is_first
 
 
 class Catalogues:
@@ -64,7 +64,7 @@ class Catalogues:
         return found
 
     def get_latest(self, rules: ListRules) -> Mapping[str, ToolPolicy]:
-        """The tools of the list that was last used; where nothing was learned, those of the config."""
+        """The tools of the list that was last used, or those of the config."""
         return next(reversed(self._made.values())).tools if self._made else rules.whole()
 
 

@@ -20,8 +20,7 @@ from dataclasses import field, replace
 from typing import Final
 from weakref import WeakValueDictionary
 
-from proxy.core.json.contentcoding import Undecodable, decode, is_coded
-from proxy.core.json.eventtext import read_events
+from proxy.core.json.contentcoding import Undecodable, decode, is_coded, read_events
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, UpstreamFault, UpstreamReply
 from proxy.extensions.mcp.adapters.mcplist import MAX_LIST, MAX_PAGES, ToolsPage, find_answer, make_listing
@@ -38,7 +37,7 @@ MAX_SESSIONS: Final = 20_000
 # The seconds for which a list counts as new, so that wrong names do not make an upstream list its tools for every call.
 NEW: Final = 10.0
 # The same for a name that is not in the list: the tool may have been added since, and the request costs little.
-JUST_ASKED: Final = 1.0
+JUST_REQUESTED: Final = 1.0
 
 # An empty line ends an event, however lines end (WHATWG HTML, "Parsing an event stream").
 _BLANK: Final = (b"\n\n", b"\r\r", b"\n\r")
@@ -47,9 +46,9 @@ _BLANK: Final = (b"\n\n", b"\r\r", b"\n\r")
 _METHOD_NOT_FOUND: Final = -32601
 _ABOUT_LISTS: Final = frozenset({405, 429})
 
-Asked = UpstreamReply | UpstreamFault
+ListReply = UpstreamReply | UpstreamFault
 # Requests a page of the list. Takes its cursor (None: the first page) and the id of the request.
-Ask = Callable[[str | None, str], Awaitable[Asked]]
+Ask = Callable[[str | None, str], Awaitable[ListReply]]
 
 
 @value_class
@@ -134,9 +133,9 @@ class Learner:
         """Whether the list was learned within the last `NEW` seconds, too recently to be requested again."""
         return self._clock.now() < known.at + NEW
 
-    def is_just_asked(self, known: Known) -> bool:
+    def is_just_requested(self, known: Known) -> bool:
         """Whether the list is too new to be requested again even for a name that is not in it."""
-        return self._clock.now() < known.at + JUST_ASKED
+        return self._clock.now() < known.at + JUST_REQUESTED
 
     def mark_outdated(self, key: Key, *, surely: bool = True) -> None:
         """Marks the list as too old, so that the next call requests it again. With `surely` False the change is only a
@@ -156,11 +155,11 @@ class Learner:
         self._shrink()
         return known
 
-    def _doubt_alike(self, key: Key, gone: Listing) -> None:
+    def _doubt_alike(self, key: Key, old: Listing) -> None:
         """Outdates the same old list of other credentials at the same address, because it has changed for one of
         them."""
         for other, known in self._known.items():
-            if known.listing is gone and other.upstream is key.upstream and other.target == key.target and other != key:
+            if known.listing is old and other.upstream is key.upstream and other.target == key.target and other != key:
                 self._known[other] = replace(known, at=float("-inf"), fresh_until=float("-inf"))
 
     def _listing(self, pages: list[ToolsPage], size: int) -> Listing:
@@ -206,9 +205,9 @@ class Learner:
     def _shrink(self) -> None:
         size = sum({id(one.listing): one.listing.size for one in self._known.values()}.values())
         while len(self._known) > MAX_KEYS or (size > MAX_BYTES and len(self._known) > 1):
-            _, gone = self._known.popitem(last=False)
-            if not any(one.listing is gone.listing for one in self._known.values()):
-                size -= gone.listing.size
+            _, dropped = self._known.popitem(last=False)
+            if not any(one.listing is dropped.listing for one in self._known.values()):
+                size -= dropped.listing.size
 
     async def learn(self, key: Key, ask: Ask, wait: float) -> Learned:
         """Requests the list, for at most `wait` seconds. Callers that want the same list share one request."""

@@ -1,14 +1,13 @@
 """The list of tools that clients see where the route chooses tools, renames them, or groups them (`collapse`).
 
 `mcp.allow` and `mcp.deny` hide tools, and so may `pins`; `as` and `description` below `mcp.tools` give them other names
-and texts. The list is written again so; nothing is added, and every other byte of the message stays as the server wrote
-it. A list in which nothing differs stays unchanged.
+and texts. Only these parts of the list change; every other byte of the message stays as the server wrote it.
 
 `collapse` shows one container in place of a server's tools (contract section 6). Its list has one page and is the same
-for all clients that may use the same tools, because MCP 2026-07-28 forbids that a list varies by connection. A session
-of an older revision also sees the functions that an answer has shown to it (HPD). That answer is then sent as a stream
-in which `list_changed` comes first, so that the client reads the list again. A container with many functions has
-`search_tools` and `describe_tool` beside it. The functions in the container are described when it is called.
+for all clients that may use the same tools, because MCP 2026-07-28 forbids lists that vary by connection. A session of
+an older revision also sees the functions that an answer has shown to it (HPD). That answer is sent as a stream that
+begins with `list_changed`, so that the client reads the list again. A container with many functions has `search_tools`
+and `describe_tool` beside it. The functions in the container are described when it is called.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ MOST_SESSIONS: Final = 20_000
 _CHANGED: Final = dumps({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
 
 
-# Is told of a tool that is not defined as the operator has approved it.
+# Receives each tool whose definition is not the approved one.
 Unpinned = Callable[[ListedTool], None]
 
 
@@ -78,7 +77,7 @@ def filter_list(
     unpinned: Unpinned = lambda tool: None,  # noqa: ARG005
 ) -> UpstreamReply:
     """Writes an answer to `tools/list` as clients see it. An answer that cannot be read as a list, or is too long for
-    that, is replaced by an error that says so. `unpinned` is told of each tool that is not defined as approved."""
+    that, is replaced by an error that says so. `unpinned` receives each tool whose definition is not approved."""
     headers = tuple(field for field in reply.headers if field[0].lower() not in _DROPPED)
     reading = _Reading(reply, rules, request_id, unpinned)
     if isinstance(reply.body, bytes):
@@ -87,8 +86,8 @@ def filter_list(
 
 
 def filter_events(reply: UpstreamReply, rules: LearnPolicy, unpinned: Unpinned) -> UpstreamReply:
-    """Writes each event of a stream that a client reads on (`Last-Event-ID`) as clients see it, as it comes: the answer
-    to a `tools/list` may be among them. What is no stream of events, or is coded, is read to its end first."""
+    """Filters each event of a resumed stream (`Last-Event-ID`) as it comes, because the answer to a `tools/list` may be
+    among them. An encoded answer, or one that is not a stream of events, is read to its end first."""
     reading = _Reading(reply, rules, None, unpinned)
     if isinstance(reply.body, bytes) or not reading.is_streamed or is_coded(find_header(reply, "content-encoding")):
         return filter_list(reply, rules, None, unpinned)
@@ -122,11 +121,11 @@ class _FilteredEvents:
         last, self._kept = (
             bytes(self._kept),
             bytearray(),
-        )  # an event without an end is none; some clients read it as one
+        )  # an event without an end is not an event, but some clients read it as one
         return self._reading.write_event(last)
 
     def _take_events(self, piece: bytes) -> bytes:
-        """The events that are whole with a further piece, as clients see them."""
+        """The events that a further piece completes, as clients see them."""
         searched = max(len(self._kept) - 3, 0)
         self._kept += piece
         passed, start = bytearray(), 0
@@ -247,7 +246,7 @@ class _Reading:
         return {**tool, "name": name, **({} if described is None else {"description": described})}
 
     def _is_hidden(self, entry: dict[str, JsonValue]) -> bool:
-        """Whether a tool is hidden because it is not defined as the operator has approved it."""
+        """Whether a tool is hidden because its definition is not the approved one."""
         pinned = self._rules.pinned
         tool = None if pinned is None else read_tool(entry)
         if pinned is None or tool is None or self._rules.is_pinned(tool):

@@ -4,8 +4,8 @@
     client_groups.py    the groups of all clients; other servers for them while they stay
     server_group.py     the servers as one client sees them: a session of the old revisions, or all of 2026-07-28
     server_link.py      one server of a group: its revision, its session, and messages to it and back
-    change_feed.py      what the servers of a group send on their own, as one stream
-    introduction.py     the servers as the config describes them, and what of a client each of them sees
+    change_feed.py      the messages that a group's servers send on their own, as one stream
+    introduction.py     the servers as the config describes them, and the client's headers for each
     merged_lists.py     pages of several servers -> one list; listed names; capabilities; who has which resource
     event_rewriting.py  answers and events of one server, read and rewritten for the client
 

@@ -1,4 +1,4 @@
-"""What the servers of a group send on their own: GET streams, or `subscriptions/listen`, followed while somebody reads.
+"""The messages that a group's servers send on their own: GET streams, or `subscriptions/listen`, while a client reads.
 
 A server that is out of reach is tried again; once it answers, its lists have changed for the client.
 """
@@ -102,8 +102,8 @@ class ChangeFeed:
         return reader
 
     def change_links(self, links: Iterable[ServerLink]) -> None:
-        """Follows other links from now on. Readers hear that the lists of those that go have changed; the lists of new
-        ones follow when these answer."""
+        """Follows other links from now on. Readers are notified that the lists of former ones have changed, and of the
+        lists of new ones when these answer."""
         before, self._links = self._links, tuple(links)
         for link in before:
             if link not in self._links:
@@ -115,14 +115,14 @@ class ChangeFeed:
                 self._tasks[link] = asyncio.create_task(self._follow(link, self._request))
 
     def forget(self, reader: FeedReader) -> None:
-        """The stream is over."""
+        """Forgets a stream that is over."""
         if reader in self._readers:
             self._readers.remove(reader)
         if not self._readers:
             self.close()
 
     def close(self) -> None:
-        """Follows nothing any more."""
+        """Stops following all servers."""
         for task in self._tasks.values():
             task.cancel()
         self._tasks = {}
@@ -130,7 +130,7 @@ class ChangeFeed:
             reader.end()
 
     def tell_of_changes(self, link: ServerLink) -> None:
-        """The lists of a server are other ones than before."""
+        """Notifies readers that the lists of a server have changed."""
         capabilities = link.capabilities
         for kind in (kind for kind in _CHANGES if kind in capabilities):
             text = dumps({"jsonrpc": "2.0", "method": f"notifications/{kind}/list_changed"})

@@ -2,7 +2,7 @@
 
 begin, find, end    sessions; idle ones end by themselves
 find_shared         the group of clients without sessions
-change              other servers for all of them; sessions and the links to servers that stay go on
+change              other servers for all groups; sessions and links to servers that stay go on
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from proxy.extensions.mcp.upstream.joined.server_link import ServerLink
 from proxy.extensions.mcp.upstream.own_answers import describe_self, plain_request
 from proxy.interfaces import GuardedUpstream, UpstreamRequest
 
-# Groups of clients without sessions, told apart by their credentials.
+# The most groups of clients without sessions, one for each set of credentials.
 _MOST_GROUPS: Final = 1_000
 
 
@@ -111,8 +111,8 @@ class ClientGroups:
     def change(
         self, settings: JoinedSettings, upstreams: Mapping[str, GuardedUpstream], *, is_renamed: bool
     ) -> frozenset[asyncio.Task[None]]:
-        """Leads all groups to other servers. `is_renamed`: the names of servers that stay are shown otherwise. Gives
-        the tasks that end the sessions with servers that go."""
+        """Leads all groups to other servers. `is_renamed`: servers that stay have other names. Gives the tasks that end
+        the sessions with servers that leave."""
         self._settings, self._upstreams = settings, upstreams
         known = {server.name for server in settings.servers}
         self.down = {name: why for name, why in self.down.items() if name in known}
@@ -159,7 +159,7 @@ class ClientGroups:
         return UpstreamRequest(self._settings.name, "DELETE", "/", (), b"", timeout)
 
     def _report(self, server: str, reason: str) -> None:
-        """Says once that a server cannot be reached, and once that it answers again."""
+        """Reports once that a server cannot be reached, and once that it answers again."""
         if not any(server == known.name for known in self._settings.servers):
             return  # it has left, and a request to it was still under way
         if reason and server not in self.down:

@@ -1,4 +1,4 @@
-"""Answers of one of several servers: their server-sent events are read, and rewritten for the client. Pure, but for
+"""Answers of one of several servers: reads their server-sent events, and rewrites them for the client. Pure, except for
 reading bodies.
 
 Events are read by WHATWG HTML, "Interpreting an event stream". Ids of the server's own requests and of its events get
@@ -110,7 +110,7 @@ async def read_events(reply: UpstreamReply) -> AsyncIterator[ServerEvent]:
 
 
 async def read_reply(reply: UpstreamReply, request_id: str) -> tuple[bytes, dict[str, JsonValue]] | None:
-    """The message that answers a request of our own, as bytes and as a value; None where there is none."""
+    """The message that answers a request of the proxy's own, as bytes and as a value; None without one."""
     try:
         if is_stream(reply):
             async for event in read_events(reply):
@@ -139,7 +139,7 @@ def _answer(text: bytes, request_id: str) -> tuple[bytes, dict[str, JsonValue]] 
 
 class RewrittenStream:
     """The events of an answer, each as `rewrite` writes it (b'' leaves it out). `leave` is called once, when the stream
-    has ended or is given up; it is told whether it has ended."""
+    has ended (True) or is given up (False)."""
 
     def __init__(
         self,
@@ -190,8 +190,8 @@ class RewrittenStream:
 
 @value_class
 class AnswerRewriting:
-    """What changes in an answer: its id, where the request had one of our own (`own`, else ''), and `resultType`, where
-    the server is of an old revision and the client is not (`completes`)."""
+    """The changes of an answer: its id, where the request had one of the proxy's (`own`, else ''), and `resultType`,
+    where only the server is of an old revision (`completes`)."""
 
     server: str
     client_id: JsonValue
@@ -276,7 +276,7 @@ def refuse_question(text: bytes, declared: JsonValue) -> bytes | None:
 
 
 def read_question_id(value: JsonValue) -> tuple[str, JsonValue] | None:
-    """The server that asked, and the id of its request there; None for an id that is none of ours."""
+    """The server that sent a request, and the id of the request there; None for another id."""
     server, found, text = value.partition(":") if isinstance(value, str) else ("", "", "")
     own = parse(text.encode()) if found else None
     return (server, own) if isinstance(own, str | int) and not isinstance(own, bool | JsonProblem) else None

@@ -1,5 +1,5 @@
-"""The servers of a joined upstream as the config describes them, and how a client is introduced to each: which of its
-headers a server gets, and what a server may refuse.
+"""The servers of a joined upstream as the config describes them, and how a client is introduced to each: the headers
+that go on, and the refusals.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class JoinedSettings:
     """All servers of one route. Times in seconds.
 
     With `always` every name has its server's prefix, else only names that two servers have. `wait` is how long
-    `initialize` and each list wait for a server; one that takes longer joins later.
-    `report` hears the name of a server that cannot be reached, and why; '' means that it answers again.
+    `initialize` and each list wait for a server; one that takes longer joins later. `report` receives the name of a
+    server that cannot be reached, and why; '' once it answers again.
     """
 
     name: str
@@ -57,12 +57,12 @@ class JoinedSettings:
     report: Callable[[str, str], None] = lambda server, reason: None  # noqa: ARG005
 
     def list_servers(self, down: Mapping[str, str]) -> tuple[ToolServer, ...]:
-        """The servers with the prefixes of their tools' names; `down` says of those out of reach why."""
+        """The servers with the prefixes of their tools' names; `down` has the reasons of those out of reach."""
         return tuple(ToolServer(each.name, each.prefix, down.get(each.name, "")) for each in self.servers)
 
 
 ACCEPT: Final = "application/json, text/event-stream"
-# Headers that say who asks; they go on only to servers that may have them.
+# Headers that identify the client; they go on only to servers that may have them.
 CREDENTIALS: Final = frozenset({"authorization", "cookie", "x-api-key", "api-key", "x-auth-token"})
 # Headers that are made anew for each server.
 _OWN: Final = frozenset(
@@ -82,7 +82,7 @@ class Introduction:
 
 
 class OutOfReach(Exception):  # noqa: N818 - it names a condition
-    """A server cannot be asked, in words."""
+    """A server cannot be reached; the text says why."""
 
 
 class Refusal(Exception):  # noqa: N818 - it names an answer
@@ -109,10 +109,10 @@ def kept_headers(server: JoinedServer, sent: Headers) -> Headers:
 def repeating_headers(headers: Headers, message: Message) -> Headers:
     """The client's own headers that repeat its message, with the name as it is at the server."""
     named = message.param("name")
-    told = {NAME_HEADER: encode_value(named)} if isinstance(named, str) else {}
-    wanted = {VERSION_HEADER, METHOD_HEADER, NAME_HEADER}
+    renamed = {NAME_HEADER: encode_value(named)} if isinstance(named, str) else {}
+    repeated = {VERSION_HEADER, METHOD_HEADER, NAME_HEADER}
     return tuple(
-        (name, told.get(name, value)) for name, value in headers if name in wanted or name.startswith(PARAM_PREFIX)
+        (name, renamed.get(name, value)) for name, value in headers if name in repeated or name.startswith(PARAM_PREFIX)
     )
 
 

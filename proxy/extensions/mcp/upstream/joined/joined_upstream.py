@@ -1,10 +1,10 @@
 """`JoinedUpstream`: each HTTP exchange is answered here, for all servers at once, or by the one server that it is for.
 
-initialize, server/discover, ping     answered here: what all servers together can do
+initialize, server/discover, ping     answered here, with the capabilities of all servers
 lists                                 the entries of all servers, on one page
 tools/call, prompts/get, completions  go to the server whose name stands before the tool's, under its own name
 resources                             go to the server that lists them, or to each until one has it
-GET, subscriptions/listen             what any of the servers sends on its own
+GET, subscriptions/listen             the messages that servers send on their own
 DELETE                                ends the sessions with all servers
 """
 
@@ -67,7 +67,7 @@ Answer = UpstreamReply | UpstreamFault
 
 _EVENTS: Final[Headers] = (("content-type", "text/event-stream"), ("cache-control", "no-cache"))
 _SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
-# Methods that name what they want -> where the name stands.
+# Methods with a name -> its place.
 _NAMED: Final[dict[str, Pointer]] = {"tools/call": ("params", "name"), "prompts/get": ("params", "name")}
 _OF_RESOURCES: Final = frozenset({"resources/read", "resources/subscribe", "resources/unsubscribe"})
 _FILTERS: Final = {"toolsListChanged": "tools", "promptsListChanged": "prompts", "resourcesListChanged": "resources"}
@@ -106,7 +106,7 @@ class JoinedUpstream:
         return await self._exchange(request, whole, None)
 
     def find_server(self, tool: str) -> str:
-        """The server that a tool's name belongs to, whether or not it lists such a tool; '' where it is none's."""
+        """The server that a tool's name belongs to, whether or not it lists such a tool; '' without one."""
         found = self._names["tools/list"].find(tool)
         return found[0] if found is not None else ""
 
@@ -117,9 +117,9 @@ class JoinedUpstream:
     def change_servers(
         self, settings: JoinedSettings, upstreams: Mapping[str, GuardedUpstream]
     ) -> frozenset[asyncio.Task[None]]:
-        """Serves other servers from now on; `can_change` has allowed it. Sessions stay open, clients that listen hear
-        of every list that differs, and servers that stay notice nothing. Gives the tasks that end the sessions with
-        servers that go: until they are done, the connections to these servers are in use."""
+        """Serves other servers from now on; `can_change` has allowed it. Sessions stay open, listening clients get a
+        notification for each list that differs, and servers that stay notice nothing. Gives the tasks that end the
+        sessions with the other servers; until they are done, the connections to those servers are in use."""
         shown = _prefixes(settings), settings.always
         is_renamed = (_prefixes(self._settings), self._settings.always) != shown
         self._settings = settings
@@ -193,7 +193,8 @@ class JoinedUpstream:
             return UpstreamReply(202, (), b"")
         method = message.method
         if method in LISTS:
-            request.note_passed()  # the servers are asked anew, each for itself
+            if request.passed_on is not None:  # the servers are asked anew, each for itself
+                request.passed_on()
             return await self._list(group, message, request)
         if method in _NAMED:
             return await self._carry_named(group, message, body, request, checked)
@@ -218,23 +219,23 @@ class JoinedUpstream:
                 return write_error(message, METHOD_NOT_FOUND, f"Method not found: {method}")
 
     async def _tell(self, group: ServerGroup, message: Message, body: bytes, request: UpstreamRequest) -> None:
-        """Hands on a notification, or the client's answer to a question of a server."""
+        """Passes on a notification, or the client's answer to a server's request."""
         if message.method == "notifications/initialized":
             return  # each server has had its own
         if message.method == "notifications/cancelled":
             await group.cancel(message, body, request)
         elif message.method:
             await group.tell_all(message, body, request)
-        elif (asked := read_question_id(message.id)) is not None and (link := group.find_asking(asked[0])) is not None:
-            await link.tell(replace_value(body, ("id",), dumps(asked[1])), request, message)
+        elif (origin := read_question_id(message.id)) and (link := group.find_asking(origin[0])):
+            await link.tell(replace_value(body, ("id",), dumps(origin[1])), request, message)
 
     async def _list(self, group: ServerGroup, message: Message, request: UpstreamRequest) -> Answer:
         if isinstance(message.param("cursor"), str):
             return write_error(message, INVALID_PARAMS, "Invalid cursor: the list has one page")
         listed, is_whole = await group.lists(message.method, plain_request(request))
         entries = self._lists.merge(message.method, listed)
-        said = [page.ttl or 0 for pages in listed.values() for page in pages] if is_whole else []
-        return write_list(message, LISTS[message.method], entries, min(said, default=0))
+        lifetimes = [page.ttl or 0 for pages in listed.values() for page in pages] if is_whole else []
+        return write_list(message, LISTS[message.method], entries, min(lifetimes, default=0))
 
     async def _carry_named(
         self, group: ServerGroup, message: Message, body: bytes, request: UpstreamRequest, checked: CheckedCall | None
@@ -279,22 +280,22 @@ class JoinedUpstream:
         body = replace_value(body, ("params", "ref", "name"), dumps(found[1]))
         return await group.carry(group.links[found[0]], message, body, request, None)
 
-    # --- what is said of all ------------------------------------------------------------------------------------------
+    # --- the joined server --------------------------------------------------------------------------------------------
     async def _discover(self, group: ServerGroup, message: Message, request: UpstreamRequest) -> Answer:
         await group.open(plain_request(request), self._settings.wait)
         return write_discovery(message, self._describe(group), self._settings.version)
 
     def _describe(self, group: ServerGroup) -> dict[str, JsonValue]:
-        """What all servers together can do, and what they say of themselves."""
+        """The capabilities and instructions of all servers."""
         links = [link for link in group.links.values() if link.info]
-        told = [
+        instructions = [
             f"## {link.server.name}\n\n{text}"
             for link in links
             if isinstance(text := link.info.get("instructions"), str) and text
         ]
         late = [LATE] if any(link.is_opening for link in group.links.values()) else []
         capabilities: JsonValue = merge_capabilities([*(link.capabilities for link in links), *late])
-        return {"capabilities": capabilities, **({"instructions": "\n\n".join(told)} if told else {})}
+        return {"capabilities": capabilities, **({"instructions": "\n\n".join(instructions)} if instructions else {})}
 
     def _self(self) -> dict[str, JsonValue]:
         return describe_self(self._settings.version)
@@ -316,9 +317,9 @@ class JoinedUpstream:
         return UpstreamReply(200, _EVENTS, group.feed.read(plain_request(request), write_named, alone=True))
 
     def _subscribe(self, group: ServerGroup, message: Message, request: UpstreamRequest) -> Answer:
-        """A stream of the changes that a client of the new revisions wants to hear of."""
-        wanted = message.param("notifications")
-        agreed = {key: True for key in _FILTERS if isinstance(wanted, dict) and wanted.get(key) is True}
+        """A stream of the changes that a client of the new revisions subscribes to."""
+        filters = message.param("notifications")
+        agreed = {key: True for key in _FILTERS if isinstance(filters, dict) and filters.get(key) is True}
         methods = {f"notifications/{_FILTERS[key]}/list_changed" for key in agreed}
         meta: JsonValue = {_SUBSCRIPTION: message.id}
 

@@ -5,9 +5,9 @@
     MergedLists      the pages of all servers -> one list
     ResourceOwners   which server has which resource
 
-A name with a prefix is always understood. Where names have no prefixes, a name belongs to the first server that lists
-it, for as long as the process runs. Once a second server lists it too, both get their prefixes and the bare name means
-nothing any more. So a call never reaches another server than the one whose tool was listed under that name.
+A name with a prefix always works. A name without one belongs to the first server that lists it, for as long as the
+process runs. Once a second server lists it, too, both get their prefixes and the bare name becomes invalid. So a call
+only reaches the server whose tool was listed under that name.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MOST_BARE: Final = 50_000
 
 
 class ListedNames:
-    """`prefixes`: server -> its prefix; no prefix is the beginning of another one. `always`: no bare names."""
+    """`prefixes`: server -> its prefix; no prefix begins another one. `always`: no bare names."""
 
     def __init__(self, prefixes: Mapping[str, str], *, always: bool) -> None:
         self._prefixes = prefixes
@@ -51,8 +51,8 @@ class ListedNames:
         return not any(name.startswith(tuple(prefixes.values())) for name in bare)
 
     def change_prefixes(self, prefixes: Mapping[str, str], *, always: bool) -> None:
-        """Shows names with other prefixes, or of other servers. A bare name stays with its server, also when that
-        server is gone: it never comes to mean another one's."""
+        """Shows names with other prefixes, or of other servers. A bare name stays with its server, even after that
+        server has left."""
         self._prefixes, self._always = prefixes, always
         self.clashes += 1
 
@@ -102,7 +102,7 @@ OF_LISTS: Final = {
     "resources/list": "resources",
     "resources/templates/list": "resources",
 }
-# What a server that has not answered yet may turn out to be able to do.
+# The possible capabilities of a server that has not answered yet.
 LATE: Final[Mapping[str, JsonValue]] = {
     "prompts": {"listChanged": True}, "resources": {"listChanged": True}, "logging": {},
 }  # fmt: skip
@@ -166,8 +166,8 @@ class MergedLists:
         self._made: OrderedDict[tuple[object, ...], bytes] = OrderedDict()
 
     def merge(self, method: str, listed: Mapping[str, tuple[ListedPage, ...]]) -> bytes:
-        """The entries of all servers as JSON. Tools and prompts get the names under which they are called here; of two
-        resources with one URI the first counts."""
+        """The entries of all servers as JSON. Tools and prompts get their shown names; of two resources with one URI
+        the first counts."""
         names = self._names.get(method)
         if names is not None:
             for server, pages in listed.items():
@@ -203,7 +203,7 @@ def _names_of(pages: Iterable[ListedPage]) -> list[str]:
 
 
 def merge_capabilities(all_servers: Iterable[JsonValue]) -> dict[str, JsonValue]:
-    """Unites what the servers can do. `tools.listChanged` is always set, because a server may come back."""
+    """Unites the servers' capabilities. `tools.listChanged` is always set, because a server may come back."""
     merged: dict[str, JsonValue] = {"tools": {"listChanged": True}}
     for capabilities in all_servers:
         if isinstance(capabilities, dict):
@@ -225,7 +225,7 @@ def _copy(value: JsonValue) -> JsonValue:
 
 
 class ResourceOwners:
-    """Which server has which resource, as far as lists have shown."""
+    """The server of each listed resource."""
 
     def __init__(self) -> None:
         self._owners: dict[str, str] = {}

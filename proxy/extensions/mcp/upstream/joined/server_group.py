@@ -73,7 +73,7 @@ class ServerGroup:
 
     # --- beginning and ending -----------------------------------------------------------------------------------------
     async def open(self, request: UpstreamRequest, wait: float) -> None:
-        """Introduces the client to every server. Who takes longer than `wait` joins later."""
+        """Introduces the client to every server. One that takes longer than `wait` joins later."""
         tasks = [self._begin(self._open_link(link, request)) for link in self.links.values() if not link.is_open]
         if tasks:
             await asyncio.wait(tasks, timeout=wait)
@@ -83,13 +83,13 @@ class ServerGroup:
             await link.open(request)
 
     def change_links(self, links: Iterable[ServerLink], request: UpstreamRequest) -> list[asyncio.Task[None]]:
-        """Has other links from now on. Gives the tasks that end the sessions of those that go, each once its requests
-        under way are answered."""
+        """Takes other links. Gives the tasks that end the sessions of the former ones, each once its requests under way
+        are answered."""
         before, self.links = self.links, {link.server.name: link for link in links}
         self.feed.change_links(self.links.values())
-        gone = [link for name, link in before.items() if self.links.get(name) is not link]
-        self._late = {at: pages for at, pages in self._late.items() if at[0] not in gone}
-        return [self._begin(self._leave(link, request)) for link in gone]
+        leaving = [link for name, link in before.items() if self.links.get(name) is not link]
+        self._late = {at: pages for at, pages in self._late.items() if at[0] not in leaving}
+        return [self._begin(self._leave(link, request)) for link in leaving]
 
     async def _leave(self, link: ServerLink, request: UpstreamRequest) -> None:
         while self._under_way[link]:
@@ -118,11 +118,11 @@ class ServerGroup:
     async def _list_in_time(
         self, link: ServerLink, method: str, request: UpstreamRequest
     ) -> tuple[ListedPage, ...] | None:
-        """A server's pages, the last ones where it is not there in time; None where there are none."""
+        """A server's pages, or its last ones where it is late; None without any."""
         task = asyncio.create_task(self._list(link, method, request))
-        self._begin(_finished(task))
+        self._begin(_wait_ended(task))
         done, _ = await asyncio.wait({task}, timeout=self._wait)
-        if not done:  # it goes on: a server that is just starting should not be given up
+        if not done:  # the request goes on, because the server may just be starting
             self._begin(self._keep_late(link, method, task))
             return self._late.get((link, method))
         try:
@@ -134,7 +134,7 @@ class ServerGroup:
             return ()
 
     async def _keep_late(self, link: ServerLink, method: str, task: asyncio.Task[tuple[ListedPage, ...]]) -> None:
-        """Keeps a list that comes late for the next time, and tells the client of it if it is another one."""
+        """Keeps a late list for the next time, and notifies the client if it differs."""
         with suppress(OutOfReach, Refusal):
             pages, at = await task, (link, method)
             if self._late.get(at) != pages:
@@ -171,7 +171,7 @@ class ServerGroup:
     async def carry(
         self, link: ServerLink, message: Message, body: bytes, request: UpstreamRequest, checked: CheckedCall | None
     ) -> UpstreamReply | UpstreamFault:
-        """Sends a request to one server. Until it is answered a cancellation finds its way there."""
+        """Sends a request to one server. Until it is answered, a cancellation goes there, too."""
         own = dumps(message.id).decode()
         self._open[own] = link
         self._under_way[link] += 1
@@ -202,23 +202,23 @@ class ServerGroup:
         return last
 
     def find_asking(self, server: str) -> ServerLink | None:
-        """The link to a server that has asked the client, also one that leaves and still has requests under way."""
+        """The link to a server that has sent the client a request; it may be leaving, with requests under way."""
         leaving = (link for link, count in self._under_way.items() if count and link.server.name == server)
         return self.links.get(server) or next(leaving, None)
 
     async def cancel(self, message: Message, body: bytes, request: UpstreamRequest) -> None:
-        """Hands a cancellation to the server whose request it is."""
-        wanted = message.param("requestId")
-        link = self._open.get(dumps(wanted).decode()) if isinstance(wanted, str | int) else None
+        """Passes a cancellation to the server that has the request."""
+        request_id = message.param("requestId")
+        link = self._open.get(dumps(request_id).decode()) if isinstance(request_id, str | int) else None
         if link is not None:
             await link.tell(body, request, message)
 
     async def tell_all(self, message: Message, body: bytes, request: UpstreamRequest) -> None:
-        """Hands a notification to every server."""
+        """Passes a notification to every server."""
         await asyncio.gather(*(link.tell(body, request, message) for link in self.links.values()))
 
     async def set_level(self, params: dict[str, JsonValue], request: UpstreamRequest) -> None:
-        """Tells every server which messages to log; one that is not there yet hears it once it is."""
+        """Sets the level of every server's log messages, a late one's once it answers."""
 
         async def ask(link: ServerLink) -> None:
             with suppress(OutOfReach, Refusal):
@@ -238,7 +238,7 @@ class ServerGroup:
         return task
 
 
-async def _finished(task: asyncio.Task[tuple[ListedPage, ...]]) -> None:
+async def _wait_ended(task: asyncio.Task[tuple[ListedPage, ...]]) -> None:
     """Waits until the task ends. Its list is read by the callers that still wait; its error is theirs too."""
     with suppress(OutOfReach, Refusal):
         await task

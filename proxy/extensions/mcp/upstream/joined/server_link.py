@@ -1,14 +1,13 @@
 """One server of a joined upstream as one client (or one group of clients) sees it.
 
-A link finds out which era its server speaks, and speaks that to it whatever the client speaks:
+A link finds out its server's era and uses it, whatever the client's era:
 
-    client, server             what changes on the way
+    client, server             changes on the way
     both old, both new         the session id; the name of the tool, and `Mcp-Name` with it
     new client, old server     ids, because clients share one session; answers get their `resultType`
     old client, new server     `_meta` and the headers that repeat the body
 
-A session that its server has lost is begun anew, and the message is sent once more: a 404 was answered before anything
-ran.
+A session that its server has lost is begun anew, and the message is sent once more: a 404 means that nothing ran.
 """
 
 from __future__ import annotations
@@ -73,8 +72,8 @@ _META: Final[Pointer] = ("params", "_meta")
 
 
 class ServerLink:
-    """The link of one client to one server. `now` is a monotonic clock; `report` hears why the server is out of reach,
-    or '' when it has answered."""
+    """The link of one client to one server. `now` is a monotonic clock; `report` receives the reason why the server is
+    out of reach, or '' when it has answered."""
 
     _numbers = itertools.count(1)
 
@@ -89,11 +88,11 @@ class ServerLink:
     ) -> None:
         self.server = server
         self.info: dict[str, JsonValue] = {}
-        """What the server has answered to `initialize` or `server/discover`."""
+        """The server's result of `initialize` or `server/discover`."""
         self.is_open = False
         self.modern = False
         self.level: dict[str, JsonValue] = {}
-        """The parameters of the client's last `logging/setLevel`; a server that comes later hears it too."""
+        """The parameters of the client's last `logging/setLevel`; a server that comes later gets it, too."""
         self.mirrors: dict[str, tuple[Mirror, ...]] = {}
         """Tool -> the parameters that headers repeat, for clients that do not send such headers."""
         self._upstream = upstream
@@ -115,7 +114,7 @@ class ServerLink:
 
     @property
     def capabilities(self) -> dict[str, JsonValue]:
-        """What the server says it can do."""
+        """The capabilities that the server declares."""
         found = self.info.get("capabilities")
         return found if isinstance(found, dict) else {}
 
@@ -196,38 +195,38 @@ class ServerLink:
         if self.is_open and self._session:
             self.is_open = False
             headers = self.headers(request.headers, ())
-            asked = self._request(request, "DELETE", headers, b"", 5.0)
-            reply = await self._upstream.relay(asked, None)
+            outgoing = self._request(request, "DELETE", headers, b"", 5.0)
+            reply = await self._upstream.relay(outgoing, None)
             if isinstance(reply, UpstreamReply):
                 await close_body(reply)
 
     async def leave(self, request: UpstreamRequest) -> None:
-        """Ends the server's session for good: the config names the server no more, or names another one so."""
+        """Ends the server's session for good: it has left the config, or its name means another server."""
         self._is_left = True
-        async with self._opening:  # an introduction under way would begin a session that nobody ends
+        async with self._opening:  # an introduction under way would begin a session without an end
             await self.close(request)
 
     def give_up(self, why: str) -> None:
-        """The server cannot be reached; for a moment it is not tried again."""
+        """Notes that the server cannot be reached; for a moment it is not tried again."""
         if self._is_left:
             return
         self.is_open = False
         self._failed_at, self._why = self._now(), why
         self._report(self.server.name, why)
 
-    # --- questions of our own -----------------------------------------------------------------------------------------
+    # --- the proxy's own requests -------------------------------------------------------------------------------------
     async def ask(self, method: str, params: dict[str, JsonValue], request: UpstreamRequest) -> dict[str, JsonValue]:
-        """The result of a question of our own.
+        """The result of a request of the proxy's own.
 
         Raises:
-                OutOfReach, Refusal: there is none.
+                OutOfReach, Refusal: there is no result.
         """
         return (await self._ask(method, params, request))[3]
 
     async def ask_for_text(
         self, method: str, params: dict[str, JsonValue], request: UpstreamRequest
     ) -> tuple[str, bytes, dict[str, JsonValue]]:
-        """The same with the id that the question had, and the answer's bytes."""
+        """The same with the request's id and the answer's bytes."""
         request_id, _, text, result = await self._ask(method, params, request)
         return request_id, text, result
 
@@ -241,8 +240,8 @@ class ServerLink:
         text = dumps({**body, "params": params} if params else body)
         message = Message(request_id, method, params, MODERN if self.modern else "")
         headers = self.headers(request.headers, make_headers(message, ()))
-        asked = replace(self._request(request, "POST", headers, text, request.timeout), answer_only=True)
-        reply = await self._upstream.relay(asked, None)
+        outgoing = replace(self._request(request, "POST", headers, text, request.timeout), answer_only=True)
+        reply = await self._upstream.relay(outgoing, None)
         if isinstance(reply, UpstreamFault):
             raise OutOfReach(reply.message)
         found = await read_reply(reply, request_id)
@@ -261,7 +260,7 @@ class ServerLink:
         await self._tell(text, request, Message(ABSENT, method, ABSENT, MODERN if self.modern else ""))
 
     async def tell(self, text: bytes, request: UpstreamRequest, message: Message) -> None:
-        """Sends a notification, or an answer of the client's; there is nothing to be learned from what comes back."""
+        """Sends a notification, or an answer of the client's, and ignores the reply."""
         if self.modern or not self.is_open:
             return
         await self._tell(text, request, message)
@@ -277,7 +276,7 @@ class ServerLink:
         self, message: Message, body: bytes, request: UpstreamRequest, checked: CheckedCall | None, *, shared: bool
     ) -> Answer:
         """Sends a client's request on and gives the answer as this client reads it. `shared`: other clients use the
-        link too, so that their ids may be the same."""
+        link, too, perhaps with the same ids."""
         try:
             await self.open(request)
         except OutOfReach as why:
@@ -345,20 +344,20 @@ class ServerLink:
         return refusal is not None
 
     async def listen(self, request: UpstreamRequest, last_id: str = "") -> Answer:
-        """Opens the stream of what the server sends on its own: GET, or `subscriptions/listen` of the new revisions."""
+        """Opens the stream of the server's own messages: GET, or `subscriptions/listen` of the new revisions."""
         if not self.modern:
             more = (("last-event-id", last_id),) if last_id else ()
             headers = self.headers(request.headers, more, accept="text/event-stream")
-            asked = self._request(request, "GET", headers, b"", request.timeout)
-            return await self._upstream.relay(replace(asked, silence=math.inf), None)
-        wanted: JsonValue = {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True}
+            outgoing = self._request(request, "GET", headers, b"", request.timeout)
+            return await self._upstream.relay(replace(outgoing, silence=math.inf), None)
+        notifications: JsonValue = {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True}
         request_id = f"toolcall-proxy-{next(self._numbers)}"
-        params: dict[str, JsonValue] = {"notifications": wanted, "_meta": self._meta()}
+        params: dict[str, JsonValue] = {"notifications": notifications, "_meta": self._meta()}
         message = Message(request_id, "subscriptions/listen", params, MODERN)
         text = dumps({"jsonrpc": "2.0", "id": request_id, "method": message.method, "params": params})
         headers = self.headers(request.headers, make_headers(message, ()))
-        asked = self._request(request, "POST", headers, text, request.timeout)
-        return await self._upstream.relay(replace(asked, silence=math.inf), None)
+        outgoing = self._request(request, "POST", headers, text, request.timeout)
+        return await self._upstream.relay(replace(outgoing, silence=math.inf), None)
 
     # --- requests -----------------------------------------------------------------------------------------------------
     def headers(self, sent: Headers, more: Headers, accept: str = ACCEPT) -> Headers:
@@ -379,7 +378,7 @@ class ServerLink:
         )
 
     def _meta(self) -> dict[str, JsonValue]:
-        """What a request of the new revisions says of its client."""
+        """The `_meta` by which a request of the new revisions introduces its client."""
         return {VERSION_META: MODERN, _CLIENT_INFO: self._who.client, _CLIENT_CAPABILITIES: {}}
 
     def _fault(self, why: str) -> UpstreamFault:
@@ -387,7 +386,7 @@ class ServerLink:
         return UpstreamFault(UPSTREAM_UNAVAILABLE, "destination_unavailable", Executed.NO, message)
 
     async def _cancel(self, own: str, request: UpstreamRequest) -> None:
-        """Tells a server of an old revision that a client of the new ones has gone, which cancels its request."""
+        """Cancels the request of a client of the new revisions, which has disconnected, at a server of an old one."""
         params: JsonValue = {"requestId": own, "reason": "the client has gone"}
         text = dumps({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
         await self._tell(text, request, Message(ABSENT, "notifications/cancelled", params))

@@ -1,8 +1,8 @@
-"""One child's two pipes, shared by its sessions: finds the request that each line of output belongs to.
+"""One child's two pipes, shared by its sessions: finds the request of each line of output.
 
-Clients that share a child may use the same ids, so there each request gets an id of our own on the child's side;
-progress tokens and the `requestId` of a cancellation are replaced with it. A child of one session gets messages as they
-are.
+Clients that share a child may use the same ids, so there each request gets an id of the proxy's own on the child's
+side; progress tokens and the `requestId` of a cancellation are replaced with it. A child of one session gets messages
+as they are.
 
     a response                          belongs to the request with its id
     a notification with a progress token, or of a subscription, belongs to the request that named it
@@ -16,9 +16,9 @@ name no request go to every session if they announce a change, and are dropped o
 reaches a client only while no other client has a request open; otherwise it is answered with an error. So is a request
 that needs a capability which the client has not declared.
 
-A single client (`StdioSettings.single_client`) reads whatever the child says, in the child's order: news of changes are
-like any other notification, an answer waits until what was said before it has been read, and a child that says more
-than the client reads has to wait.
+A single client (`StdioSettings.single_client`) reads every message in the child's order: an announced change is like
+any other notification, an answer waits until the messages before it have been read, and a child that writes more than
+the client reads has to wait.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _LIMITS: Final = TextLimits(depth=128, nodes=2_000_000)
 _SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
 _ID: Final[Pointer] = ("id",)
 _PROGRESS: Final[Pointer] = ("params", "progressToken")
-_PROGRESS_ASKED: Final[Pointer] = ("params", "_meta", "progressToken")
+_REQUEST_PROGRESS: Final[Pointer] = ("params", "_meta", "progressToken")
 _SUBSCRIBED: Final[Pointer] = ("params", "_meta", _SUBSCRIPTION)
 _CANCELLED: Final[Pointer] = ("params", "requestId")
 _CANCELLATION: Final = "notifications/cancelled"
@@ -58,12 +58,12 @@ class ChildClient:
     def __init__(self) -> None:
         self.open: dict[str, ChildRequest] = {}
         self.stream: Mailbox | None = None
-        self.asked: set[str] = set()
+        self.questions: set[str] = set()
         """Ids (as JSON) of the server's requests that this client has received and not answered yet."""
         self.capabilities: JsonValue = None
-        """What the client has declared that it can do; no object where it has declared nothing."""
-        self.told: Mailbox | None = None
-        """Where the last message went that is no answer."""
+        """The capabilities that the client has declared; not an object where it has declared nothing."""
+        self.last_mailbox: Mailbox | None = None
+        """The mailbox of the last message that was not an answer."""
         self._waiting: deque[bytes] = deque(maxlen=MOST_WAITING)
 
     @property
@@ -80,7 +80,7 @@ class ChildClient:
         return self.stream
 
     def begin(self, request: ChildRequest) -> None:
-        """Notes an open request. What waits for a stream goes on its one."""
+        """Notes an open request. Messages that wait for a stream go to its stream."""
         self.open[request.number] = request
         if request.streams and self.stream is None:
             self._tell_waiting(request.mailbox)
@@ -100,8 +100,8 @@ class ChildClient:
             self.put(mailbox, self._waiting.popleft())
 
     def put(self, mailbox: Mailbox, message: bytes) -> None:
-        """Adds a message that is no answer."""
-        self.told = mailbox
+        """Adds a message that is not an answer."""
+        self.last_mailbox = mailbox
         mailbox.put(message)
 
 
@@ -123,7 +123,7 @@ class ChildRequest:
 
 class Channel:
     """Writes clients' messages to a child, and distributes what it writes. Calls `ended` once the child has ended.
-    `shared`: several clients use it; `single`: there is one client, which reads whatever comes."""
+    `shared`: several clients use it; `single`: the only client reads every message."""
 
     def __init__(self, child: Child, ended: Callable[[Channel], None], *, shared: bool, single: bool = False) -> None:
         self.shared = shared
@@ -160,20 +160,20 @@ class Channel:
         return self._only
 
     def forget_only(self) -> None:
-        """There is no such client any more: a session begins."""
+        """Forgets that client, because a session begins."""
         if self._only is not None:
             self.forget(self._only)
             self._only = None
 
     def forget(self, client: ChildClient) -> None:
-        """The session is over: its streams end, and what it still asks for is cancelled."""
+        """Ends a session: its streams end, and its open requests are cancelled."""
         if client in self._clients:
             self._clients.remove(client)
         if client.stream is not None:
             client.stream.close()
         for number in list(client.open):
             self.abandon(number)
-        for question in filter(None, client.asked):
+        for question in filter(None, client.questions):
             self._send_soon(_make_error(parse(question.encode()), "the client has gone"))
 
     async def ask(
@@ -191,7 +191,7 @@ class Channel:
         token = meta.get("progressToken") if isinstance(meta, dict) else None
         if token is not None:
             request.token = dumps(token)
-            request.sent_token, sent = self._choose_id(token, sent, _PROGRESS_ASKED, self._tokens)
+            request.sent_token, sent = self._choose_id(token, sent, _REQUEST_PROGRESS, self._tokens)
             self._tokens[request.sent_token] = request
         self._requests[number] = request
         client.begin(request)
@@ -203,8 +203,8 @@ class Channel:
         return request
 
     def _choose_id(self, own: JsonValue, body: bytes, at: Pointer, taken: Container[str]) -> tuple[str, bytes]:
-        """The id or token that the child reads at `at`, as JSON, and the message with it: the client's own, unless
-        another client or a number without a second reading could be taken for it."""
+        """The id or token that the child reads at `at`, as JSON, and the message with it: the client's own, unless it
+        is another client's, or programs may read its number differently."""
         number = _key(own)
         if number and not self.shared and number not in taken and number not in self._late:
             return number, body
@@ -220,16 +220,16 @@ class Channel:
         """
         if "method" not in value:
             question = _key(value.get("id"))
-            if question not in client.asked:
-                return  # the server asked another session, or nobody
-            client.asked.discard(question)
+            if question not in client.questions:
+                return  # not a request of the server to this session
+            client.questions.discard(question)
         elif value["method"] == _CANCELLATION:
             params = value.get("params")
-            wanted = dumps(params.get("requestId")) if isinstance(params, dict) else b""
-            request = next((request for request in client.open.values() if request.own_id == wanted), None)
+            target_id = dumps(params.get("requestId")) if isinstance(params, dict) else b""
+            request = next((request for request in client.open.values() if request.own_id == target_id), None)
             if request is not None:
                 body = self._cancel(request, body)
-            elif self.shared or wanted.decode() in self._requests:
+            elif self.shared or target_id.decode() in self._requests:
                 return  # the request has been answered already, or is another client's
         await self._write(body)
 
@@ -250,9 +250,9 @@ class Channel:
 
     async def close(self) -> None:
         """Ends the child."""
-        for told in [client.told for client in self._clients]:
-            if told is not None:
-                told.close()  # nobody reads it any more, and the child's last words wait for nobody
+        for mailbox in [client.last_mailbox for client in self._clients]:
+            if mailbox is not None:
+                mailbox.close()  # without a reader, so that the child's last messages need not wait
         await self._child.end()
         await asyncio.wait({self._reading})
 
@@ -286,8 +286,8 @@ class Channel:
             self._ended(self)
 
     async def _await_reader(self) -> None:
-        """Waits while a client has as many messages before it as are kept."""
-        for mailbox in [client.told for client in self._clients]:
+        """Waits while a client's mailbox is full."""
+        for mailbox in [client.last_mailbox for client in self._clients]:
             if mailbox is not None and mailbox.is_full:
                 read = asyncio.Event()
                 mailbox.when_read(read.set)
@@ -325,14 +325,14 @@ class Channel:
                 client.tell(line, change=change and not self._single)
 
     def _answer(self, request: ChildRequest, line: bytes) -> None:
-        """Hands on an answer. A single client reads first what the child has said before."""
-        told = request.client.told
+        """Passes on an answer. A single client first reads the messages before it."""
+        earlier = request.client.last_mailbox
 
         def put() -> None:
             request.mailbox.put(line, last=True)
 
-        if self._single and told is not None and told is not request.mailbox:
-            told.when_read(put)
+        if self._single and earlier is not None and earlier is not request.mailbox:
+            earlier.when_read(put)
         else:
             put()
 
@@ -346,16 +346,16 @@ class Channel:
             reason = f"the client has not declared the capability {missing!r}"
             self._send_soon(_make_error(value["id"], reason, _METHOD_NOT_FOUND))
             return
-        busy[0].asked.add(_key(value["id"]))
+        busy[0].questions.add(_key(value["id"]))
         busy[0].tell(line, question=True)
 
     def _send_soon(self, message: JsonValue) -> None:
-        """Writes a message of our own without waiting for the child to read it."""
+        """Writes a message of the proxy's own without waiting for the child to read it."""
         if self.exit is None:
             self._child.write_soon(dumps(message))
 
     def _give_up(self, number: str) -> ChildRequest | None:
-        """Ends a request that nobody waits for any more, if it is open."""
+        """Ends an abandoned request, if it is open."""
         request = self._finish(number)
         if request is not None:
             request.mailbox.close()
@@ -391,7 +391,7 @@ def _key(value: JsonValue) -> str:
 
 
 def _replace_own(line: bytes, at: Pointer, sent: str, own: bytes) -> bytes:
-    """A message with the client's own id or token in place of the one that was sent, if that was another."""
+    """A message with the client's own id or token in place of the one that the child got."""
     return line if sent.encode() == own else replace_value(line, at, own)
 
 

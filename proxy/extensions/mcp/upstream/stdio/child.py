@@ -24,12 +24,11 @@ from proxy.extensions.mcp.upstream.stdio.reaper import Reaper, end_group
 class StdioSettings:
     """One command. Times in seconds, sizes in bytes.
 
-    `command` is the program and its arguments, never a shell line; `environment` is the child's whole environment.
-    At most `max_children` run at a time; a child whose session was idle for `idle` seconds is ended. With `shared` all
-    sessions use one child. With `single_client` there is one client, which reads whatever its child says. After
-    `restarts` starts of the shared child within `restart_window` seconds it is not started again until the oldest of
-    these starts is that long ago. `line` is the longest message. `stderr` receives each line of the child's stderr with
-    the child's process id.
+    `command` is the program and its arguments, never a shell line; `environment` is the child's whole environment. At
+    most `max_children` run at a time; a child whose session was idle for `idle` seconds is ended. With `shared` all
+    sessions use one child. With `single_client` the only client reads every message. The shared child starts at most
+    `restarts` times within `restart_window` seconds. `line` is the longest message. `stderr` receives each line of the
+    child's stderr with the child's process id.
     """
 
     name: str
@@ -52,7 +51,7 @@ _PATIENCE: Final = 2.0
 # The longest line of stderr that is reported, and the longest that is quoted in an error; a longer one is cut.
 _STDERR_LINE: Final = 2000
 _QUOTED: Final = 200
-# What stands around the reason in the output of a program that failed: frames of its stack, and Node's version.
+# The lines around the reason in the output of a failed program: frames of its stack, and Node's version.
 _FRAME: Final = re.compile(r"\s|Node\.js v|[~^]+$|Traceback ")
 _PIECE: Final = 1 << 16
 
@@ -105,7 +104,7 @@ class Child:
 
     @property
     def last_words(self) -> str:
-        """The last line of stderr that says something, without what looks like a credential; '' where there is none."""
+        """The last line of stderr with content, credentials masked; '' without one."""
         return mask_credentials(self._last_words, _QUOTED)
 
     async def write(self, message: bytes) -> None:
@@ -166,11 +165,11 @@ class Child:
             *lines, rest = (rest + data).split(b"\n")
             rest = rest[:_STDERR_LINE]
             for line in lines:
-                self._hear(line[:_STDERR_LINE], settings)
+                self._note_stderr(line[:_STDERR_LINE], settings)
         if rest:
-            self._hear(rest, settings)
+            self._note_stderr(rest, settings)
 
-    def _hear(self, line: bytes, settings: StdioSettings) -> None:
+    def _note_stderr(self, line: bytes, settings: StdioSettings) -> None:
         text = line.decode("utf-8", "replace").rstrip()
         if text and not _FRAME.match(text):
             self._last_words = text

@@ -12,8 +12,7 @@ MOST_WAITING: Final = 1024
 
 
 class ChildEnded(Exception):  # noqa: N818 - it names an event
-    """The child has ended. `code` is its exit code, negative for a signal; `words` is the last that it wrote to
-    stderr."""
+    """The child has ended. `code` is its exit code, negative for a signal; `words` is its last line on stderr."""
 
     def __init__(self, code: int, words: str = "") -> None:
         super().__init__(f"the server's process ended (exit code {code})")

@@ -31,6 +31,7 @@ from proxy.core.model.values import (
     UpstreamReply,
 )
 from proxy.extensions.mcp.adapters.mcpmessage import SESSION_HEADER, Message, MessageBatch, read_message
+from proxy.extensions.mcp.upstream.own_answers import header_of
 from proxy.extensions.mcp.upstream.stdio.channel import Channel, ChildClient, ChildRequest, format_event
 from proxy.extensions.mcp.upstream.stdio.child import StdioSettings
 from proxy.extensions.mcp.upstream.stdio.mailbox import ChildEnded, Mailbox
@@ -40,7 +41,7 @@ from proxy.upstream.faults import RESPONSE_TIMEOUT, ReplyBroken
 
 INITIALIZE: Final = "initialize"
 DISCOVER: Final = "server/discover"
-# Seconds that the first answer of a process may take, whatever a tool may take: some commands fetch a package first.
+# Seconds for the first answer of a process, whatever the limit of a tool: some commands fetch a package first.
 _READY: Final = 300.0
 _CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
 _LIMITS: Final = TextLimits(depth=128, nodes=2_000_000)
@@ -165,46 +166,47 @@ class StdioUpstream:
         self, channel: Channel, client: ChildClient, request: UpstreamRequest, body: bytes, *, forget: bool = False
     ) -> Answer:
         """Sends one request; gives its answer, or the head of a stream where other messages come first."""
-        streams = not request.answer_only and "text/event-stream" in _header(request.headers, "accept")
+        streams = not request.answer_only and "text/event-stream" in header_of(request, "accept")
         limit = request.timeout if math.isfinite(request.timeout) else None
-        asked: ChildRequest | None = None
+        child_request: ChildRequest | None = None
         try:
             async with asyncio.timeout(limit) as time_left:
-                asked = await channel.ask(client, _value(body), body, streams=streams)
-                request.note_passed()
+                child_request = await channel.ask(client, _value(body), body, streams=streams)
+                if request.passed_on is not None:
+                    request.passed_on()
                 if limit is not None:  # a server that reports progress is at work
                     now = asyncio.get_running_loop().time
-                    asked.progressed = lambda: time_left.reschedule(now() + limit)
-                found = await asked.mailbox.next()
-                asked.progressed = _ignore
+                    child_request.progressed = lambda: time_left.reschedule(now() + limit)
+                found = await child_request.mailbox.next()
+                child_request.progressed = _ignore
         except TimeoutError:
-            if asked is not None:
-                channel.abandon(asked.number)
+            if child_request is not None:
+                channel.abandon(child_request.number)
             return RESPONSE_TIMEOUT.of(self._settings.name)
         except BaseException:
-            if asked is not None:
-                channel.abandon(asked.number)
+            if child_request is not None:
+                channel.abandon(child_request.number)
             raise
         if found is None:
-            if asked.is_cancelled:
+            if child_request.is_cancelled:
                 return UpstreamReply(200, _EVENTS, b"")  # the server need not answer
             raise channel.exit or ChildEnded(0)
         first, last = found
         if last:
             return UpstreamReply(200, _JSON, first)
 
-        async def leave(number: str = asked.number) -> None:
+        async def leave(number: str = child_request.number) -> None:
             channel.abandon(number)
             if forget:
                 channel.forget(client)
 
-        return UpstreamReply(200, _EVENTS, EventStream([first], asked.mailbox, leave, self._fault))
+        return UpstreamReply(200, _EVENTS, EventStream([first], child_request.mailbox, leave, self._fault))
 
     def _listen(self, request: UpstreamRequest) -> Answer:
         session = self._session(request)
         if not isinstance(session, Session):
             return session
-        if "text/event-stream" not in _header(request.headers, "accept"):
+        if "text/event-stream" not in header_of(request, "accept"):
             return _refusal(406, _NOT_INITIALIZED, "Not Acceptable: a GET is answered by text/event-stream")
         stream = session.client.listen()
 
@@ -223,7 +225,7 @@ class StdioUpstream:
         return UpstreamReply(200, (), b"")
 
     def _session(self, request: UpstreamRequest) -> Session | UpstreamReply:
-        session_id = _header(request.headers, SESSION_HEADER)
+        session_id = header_of(request, SESSION_HEADER)
         if not session_id:
             return UpstreamReply(405, (("allow", "POST"),), b"")  # the answer of revisions without sessions
         return self.sessions.find(session_id) or _refusal(404, _NO_SESSION, "Session not found")
@@ -281,16 +283,12 @@ class EventStream:
 
 
 def _ignore() -> None:
-    """Progress of an answer that has begun needs no more time."""
+    """Ignores progress, because the answer has begun."""
 
 
 def _value(body: bytes) -> dict[str, JsonValue]:
     value = parse(body, _LIMITS)
     return value if isinstance(value, dict) else {}
-
-
-def _header(headers: Headers, name: str) -> str:
-    return next((value for key, value in headers if key == name), "")
 
 
 def _refusal(status: int, code: int, message: str) -> UpstreamReply:

@@ -1,6 +1,6 @@
-"""Counts what models get wrong, by route, tool, place in the schema, and code or rule: `MistakeCounts`.
+"""Counts the mistakes of models, by route, tool, place in the schema, and code or rule: `MistakeCounts`.
 
-The counts are bounded, whatever clients send. Places are those of the schema (`core/improvement/tool_mistakes.py`).
+The counts are bounded, whatever clients send. Places are those of the schema (`proxy/core/rules/schema_places.py`).
 Names of invented keys are cut, and the rarest are dropped. Shapes of texts hold no letter or digit that was sent. A
 value that an enum refused is kept only where the operator allows values, and only after three conversations have tried
 it.
@@ -16,14 +16,13 @@ from proxy.core.contract.attempts import hash_conversation
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.display.preview import is_secret_path
 from proxy.core.display.secrets import may_hold_secret
-from proxy.core.display.standins import make_shape
 from proxy.core.explain.misplaced import find_renames
 from proxy.core.explain.places import find_value
-from proxy.core.explain.tool_mistakes import CountedMistake, InventedKey, ToolMistakes
 from proxy.core.json.jsontext import name_json_type
 from proxy.core.model import codes
 from proxy.core.model.values import Absent, Document, JsonValue, Pointer, ToolCall, Violation
 from proxy.core.rules.schema_places import find_place, nodes_at
+from proxy.extensions.console.core.tool_mistakes import CountedMistake, InventedKey, ToolMistakes
 from proxy.interfaces import CallRecord
 from proxy.telemetry.metric_table import OTHER
 from proxy.telemetry.recent.failures import list_errors
@@ -41,6 +40,9 @@ TRIED_BY: Final = 3
 MOST_PENDING: Final = 2000
 _LONGEST_KEY: Final = 64
 _LONGEST_TRIED: Final = 32
+_LONGEST_SHAPE: Final = 40
+# Signs of dates and times that stay as they are beside a digit.
+_TIME_SIGNS: Final = frozenset("TZtz")
 
 Key = tuple[str, str, Pointer, str]
 _OTHER_KEY: Final[Key] = (OTHER, OTHER, (), OTHER)
@@ -158,7 +160,7 @@ class MistakeCounts:
         if not isinstance(value, str):
             return
         if violation.code in (codes.FORMAT_MISMATCH, codes.PATTERN_MISMATCH):
-            _add(mistake.shapes, make_shape(value), MOST_SHAPES)
+            _add(mistake.shapes, _make_shape(value), MOST_SHAPES)
         if self._values and violation.code is codes.ENUM_MISMATCH and alone and _may_show(violation, record):
             self._try(key, mistake, value, call)
 
@@ -192,17 +194,17 @@ class MistakeCounts:
             declared = {name for part in nodes_at(policy.check, parent) for name in part.properties}
             missing = [str(each.path[-1]) for each in record.violations
                        if each.code is codes.REQUIRED_MISSING and each.path[:-1] == parent]  # fmt: skip
-            meant = {str(source[-1]): str(path[-1]) for path, source in renames.items()
+            renamed = {str(source[-1]): str(path[-1]) for path, source in renames.items()
                      if path[:-1] == parent and source[:-1] == parent}  # fmt: skip
-            open_names = [name for name in missing if name not in meant.values()]
+            open_names = [name for name in missing if name not in renamed.values()]
             for name in [key for key in holder if key not in declared][:MOST_INVENTED]:
                 if len(name) <= _LONGEST_KEY and name.isprintable():
                     key = _count_key(table, _normalise_place(policy, parent), name)
                     key.calls, key.last = key.calls + 1, now
                     key.refused += all(each.path == (*parent, name) for each in errors)
-                    for lacking in [meant[name]] if name in meant else open_names:
+                    for lacking in [renamed[name]] if name in renamed else open_names:
                         key.beside[lacking] += 1
-                        tried = meant | {name: lacking}
+                        tried = renamed | {name: lacking}
                         together = tuple(sorted(tried.items()))
                         if together in key.instead or len(key.instead) < MOST_RENAMES:
                             key.instead[together] += _fits(policy, call.arguments.value, parent, tried)
@@ -271,3 +273,22 @@ def _add(counts: Counter[str], name: str, most: int) -> None:
     if name not in counts and len(counts) >= most:
         del counts[min(counts, key=lambda known: counts[known])]
     counts[name] += 1
+
+
+def _make_shape(text: str) -> str:
+    """The shape of a text, such as `0000-00-00T00:00:00`: digits become 0, letters a; ASCII punctuation, spaces, and T
+    and Z beside a digit stay; all else becomes ?. At most _LONGEST_SHAPE characters, then `...`."""
+    shown = text[:_LONGEST_SHAPE]
+    shape = "".join(_shape_sign(shown, index) for index in range(len(shown)))
+    return shape + "..." if len(text) > _LONGEST_SHAPE else shape
+
+
+def _shape_sign(text: str, index: int) -> str:
+    character = text[index]
+    if character.isdecimal():
+        return "0"
+    if character in _TIME_SIGNS and index and text[index - 1].isdecimal():
+        return character
+    if character.isalpha():
+        return "a"
+    return character if character.isascii() and character.isprintable() else "?"

@@ -1,75 +1,15 @@
-"""The memory that bodies under way may take together: those being read, and those being judged or forwarded.
-
-Each body holds its share from its first byte to the end of its request: what its bytes take, times what judging them
-takes beside. A body whose length is announced takes its share before it is read; one that comes in chunks, as it grows.
-Where nothing is left, a body is read no further, and its client is told to try again (503). A body that is alone is
-always read: `limits.body` bounds it.
-
-The room is half of what the memory limit of the control group leaves free at start; without a limit, half of what this
-machine's quarter leaves. Several workers divide it.
-"""
+"""The memory that the bodies under way may take together (`http/body.py`): half of what the memory limit of the control
+group leaves free at start; without a limit, half of what this machine's quarter leaves. Several workers divide it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Final
 
-from proxy.core.model import codes
-from proxy.server.http.checks import BadRequest
-
-# Bytes of memory for each byte of a body: the text and its copies here, and the values that a child reads out of it.
-# A megabyte of small values takes about 24 MB in both processes.
-JUDGED: Final = 24
-# The same for a body that is only forwarded.
-RELAYED: Final = 3
-# Bodies up to so many bytes are judged in place, one after the other: only their text is kept.
-SMALL: Final = 8 * 1024
 # The room where the system does not say how much memory there is.
 _UNKNOWN: Final = 256 * 1024 * 1024
 # A limit beyond this is none: the kernel's own word for it is a number near 2**63.
 _NO_LIMIT: Final = 1 << 50
-
-FULL: Final = BadRequest(codes.OVERLOADED, "Too much is being read and checked at once.")
-
-
-class MemoryBudget:
-    """The memory of all bodies together, in bytes. A `room` of 0 bounds nothing."""
-
-    __slots__ = ("held", "room")
-
-    def __init__(self, room: int) -> None:
-        self.room = room
-        self.held = 0
-
-
-class BodyMemory:
-    """What one body holds of the budget. `each`: bytes of memory for one byte of it."""
-
-    __slots__ = ("_budget", "_each", "_held")
-
-    def __init__(self, budget: MemoryBudget, each: int) -> None:
-        self._budget = budget
-        self._each = each
-        self._held = 0
-
-    def reach(self, length: int) -> bool:
-        """Takes what a body of `length` bytes needs, less what it holds already; False where it is not left."""
-        wanted = length if length <= SMALL else length * self._each
-        more = wanted - self._held
-        if more <= 0:
-            return True
-        budget = self._budget
-        is_alone = budget.held == self._held
-        if budget.room and not is_alone and budget.held + more > budget.room:
-            return False
-        budget.held += more
-        self._held = wanted
-        return True
-
-    def release(self) -> None:
-        """Gives everything back."""
-        self._budget.held -= self._held
-        self._held = 0
 
 
 def find_room(workers: int, root: Path = Path("/")) -> int:

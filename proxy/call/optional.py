@@ -1,0 +1,164 @@
+"""The stages of a call that run only where the config asks for them: the operator's hooks, the limits of its tool, and
+the correction of a failed call by a model.
+
+On a report-only route a hook may still refuse or answer a call (it is the operator's own rule, not the schema's), but
+the arguments stay the client's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine
+from copy import copy
+from dataclasses import replace
+from typing import Any
+
+from proxy.call.context import ApprovedCall, CallContext, PendingFailure, record_correction, record_delivery
+from proxy.call.outcome import check_answer, deliver_answer
+from proxy.core.contract import attempts
+from proxy.core.contract.policy import ToolPolicy
+from proxy.core.model.values import Delivered, Failure, Outcome, ToolCall, UpstreamReply
+from proxy.interfaces import Hooks, Stumble
+from proxy.upstream.faults import EndingStream, close_body
+
+Send = Callable[[CallContext, ApprovedCall], Awaitable[Delivered | PendingFailure]]
+
+
+# --- hooks ------------------------------------------------------------------------------------------------------------
+async def admit_call(hooks: Hooks, context: CallContext) -> CallContext | Delivered | PendingFailure:
+    """The call as it is to be judged, or what hooks make of it before that."""
+    match await hooks.before_decision(context.call, context.call_route, context.record):
+        case ToolCall() as call:
+            return context if call is context.call or context.report_only else replace(context, call=call)
+        case UpstreamReply() as reply:
+            calls = context.call_route.calls
+            denied = None if calls is None else calls.refuse_answer(context.call)
+            tool = None if context.policy is None else context.call_route.tools.get(context.policy.tool)
+            if denied is None and tool is not None and tool.answer is not None:
+                denied = check_answer(context, tool.answer, reply, own=False)
+            if denied is not None:
+                return PendingFailure(denied, "refused", context.opening)
+            record_delivery(context.record, "answered")
+            return Delivered(reply)
+        case Failure() as failure:
+            return PendingFailure(failure, "refused", context.opening)
+
+
+async def deliver_by_hooks(
+    hooks: Hooks, context: CallContext, approved: ApprovedCall, answer: UpstreamReply, tool: ToolPolicy | None
+) -> Delivered | PendingFailure:
+    """The tool's answer by way of the hooks, which may replace it: what goes on keeps what the tool promises."""
+    shown = await hooks.after_answer(approved.checked, answer, context.call_route, context.record)
+    if shown is not answer:
+        await close_body(answer)  # a stream that nobody reads any more
+    if isinstance(shown, Failure):
+        return PendingFailure(shown, "tool_error", approved.repairs)
+    promised = None if tool is None else tool.answer
+    unfit = None if promised is None else check_answer(context, promised, shown, own=shown is answer)
+    if unfit is not None:
+        return PendingFailure(unfit, "tool_error", approved.repairs)
+    return await deliver_answer(context, approved, shown, tool)
+
+
+async def tell_outcome(hooks: Hooks, context: CallContext, run: Coroutine[Any, Any, Outcome]) -> Outcome:
+    """Lets the call run, and tells hooks what became of it; None where its client has gone. One that goes meanwhile
+    leaves no answer open."""
+    outcome: Outcome | None = None
+    try:
+        outcome = await run
+    finally:
+        try:
+            await hooks.after_outcome(context.call, outcome, context.call_route, context.record)
+        except BaseException:
+            if isinstance(outcome, Delivered):
+                await close_body(outcome.reply)
+            raise
+    return outcome
+
+
+# --- limits -----------------------------------------------------------------------------------------------------------
+async def send_within_cap(
+    context: CallContext, approved: ApprovedCall, policy: ToolPolicy, send: Send
+) -> Delivered | PendingFailure:
+    """Takes the call's slot of its cap, where it has one, and gives it back unless the call is delivered."""
+    store, call = context.services.store, approved.checked.call
+    slot = attempts.make_reservation(call, policy)
+    if slot is None:
+        return await send(context, approved)
+    if await store.reserve(slot.key, slot.limit, slot.ttl) is None:
+        return PendingFailure(attempts.make_cap_failure(call, slot), "refused", approved.repairs)
+    result: Delivered | PendingFailure | None = None
+    try:
+        result = await send(context, approved)
+        return result
+    finally:
+        if not isinstance(result, Delivered) or result.failed:
+            await store.release(slot.key)
+
+
+async def send_within_limits(context: CallContext, approved: ApprovedCall, send: Send) -> Delivered | PendingFailure:
+    """Sends a call unless calls like it come too often, or too many at once (`limits.rate`, `limits.concurrent`). It is
+    under way until its answer ends."""
+    limiter, tool = context.services.limiter, context.call_route.tools.get(approved.checked.call.tool)
+    if limiter is None or tool is None or tool.limits is None:
+        return await send(context, approved)
+    end = await limiter.admit(approved.checked, tool.limits, context.call_route)
+    if isinstance(end, Failure):
+        return PendingFailure(end, "refused", approved.repairs)
+    if end is None:
+        return await send(context, approved)
+    result: Delivered | PendingFailure | None = None
+    try:
+        result = await send(context, approved)
+    finally:
+        if not isinstance(result, Delivered) or isinstance(result.reply.body, bytes):
+            end()
+    if isinstance(result, Delivered) and not isinstance(result.reply.body, bytes):
+        return replace(result, reply=replace(result.reply, body=EndingStream(result.reply.body, end)))
+    return result
+
+
+# --- correction (layers 3 and 4) --------------------------------------------------------------------------------------
+def may_correct(context: CallContext) -> bool:
+    """Whether a corrector may be asked for a better call."""
+    policy, corrector = context.policy, context.services.corrector
+    is_on = corrector is not None and policy is not None and corrector.is_on(policy)
+    return is_on and not context.report_only
+
+
+async def correct_call(
+    context: CallContext,
+    pending: PendingFailure,
+    attempt: Callable[[CallContext], Awaitable[Delivered | PendingFailure]],
+) -> Delivered | PendingFailure:
+    """Returns the outcome of a corrected call, or the original failure; another failure only where a corrected call may
+    have run. A corrected call goes the way of every other (`attempt`). Where none succeeds, the record keeps only which
+    questions were asked."""
+    corrector, policy, record = context.services.corrector, context.policy, context.record
+    if corrector is None or policy is None or not may_correct(context) or policy.container is not None:
+        return pending  # what a container was called with belongs to one of its functions
+    if not corrector.asks_again(policy):
+        episode = await context.services.store.look(context.key, if_known=True)
+        if episode is not None and episode.times(context.digest) > 0:
+            return pending  # the same arguments failed before: a model has nothing new to work with
+    before, started, latest = copy(record), context.services.clock.now(), pending
+    hooks_before = record.stages.get("hooks", 0.0)
+
+    async def try_call(call: ToolCall) -> Delivered | Failure:
+        nonlocal latest
+        result = await attempt(replace(context, call=call))
+        if isinstance(result, PendingFailure):
+            latest = result
+            return result.failure
+        if result.failed and result.reply.status < 500:
+            await close_body(result.reply)  # the corrector will not have it
+        return result
+
+    stumble = Stumble(context.call, pending.failure, policy, context.call_route, record)
+    found = await corrector.correct(stumble, try_call)
+    waited = context.services.clock.now() - started - (record.stages.get("hooks", 0.0) - hooks_before)
+    if found is not None:  # the time that the tool took stands in the record by itself
+        waited -= record.upstream_seconds - before.upstream_seconds
+    record_correction(record, before, waited, found=found is not None)
+    if isinstance(found, Delivered):
+        return found
+    return pending if found is None else latest

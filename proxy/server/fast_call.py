@@ -1,0 +1,281 @@
+"""Calls that run without a task, from the bytes of the request to those of the response. Worth 15 % of a clean call.
+
+A `FastCall` runs the stages of `handler.py` and `call/run.py`, in their order, while the connection reads: they are
+plain functions as far as nothing has to wait. Where something has to, aiohttp's own task goes on from there:
+
+    begin_call     runs the stages until the call has gone out to its tool, or something has to wait
+    note_answer    the tool has answered: a whole success is written, anything else handed over
+    hand_over      by the connection too: when more bytes come, or its client sends no more
+    answer         the task's part: the stages that wait
+    cancel         the client has gone before a task had the call
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from aiohttp.streams import StreamReader
+
+from proxy.call.context import (
+    ApprovedCall,
+    CallContext,
+    approve_call,
+    make_delivered,
+    make_request,
+    open_context,
+    record_call,
+)
+from proxy.call.judging import LONG, Judged, judge_call
+from proxy.call.run import conclude_call, follow_verdict, run_context, send_call
+from proxy.core.contract.policy import ToolPolicy
+from proxy.core.envelope.headers import make_repair_headers
+from proxy.core.model.values import Delivered, Forward, Outcome, ToolCall, UpstreamReply
+from proxy.server.handler import Answered, Handler, MakeResponse, RequestCycle, Target
+from proxy.server.http.framing import KnownHeads, Response, write_response
+from proxy.server.http.request_head import ParsedRequest
+from proxy.server.http.responses import make_delivery_headers
+from proxy.upstream.sending import FirstSend, start_send
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+# Targets that are remembered with whether calls begin there without a task, and their characters.
+_MOST_TARGETS: Final = 1024
+_LONGEST_TARGET: Final = 256
+_known_heads: Final = KnownHeads()
+
+
+class FastClient(Protocol):
+    """The connection of a call."""
+
+    def can_answer(self) -> bool:
+        """Whether a response may be written now, and another request may follow it."""
+
+    def answer(self, data: bytes) -> None:
+        """Writes the response and ends the call."""
+
+    def hand_over(self) -> None:
+        """Lets a task go on with the call."""
+
+
+def begin_call(handler: Handler, message: Any, content: StreamReader, client: Any) -> FastCall | None:
+    """Begins a call, whose whole body may be there, without a task; None for any other request, of which nothing has
+    been read. `message` is what aiohttp's parser makes of its head; `client`, its connection, is a `FastClient`."""
+    services = handler.snapshot.services
+    if not handler.fast or handler.draining or handler.closing or services.hooks is not None:
+        return None
+    method, path = asked = message.method, message.path
+    if asked in handler.known_targets:
+        target = handler.known_targets[asked]
+    else:
+        target = _find_start(handler, method, path)
+        if len(path) <= _LONGEST_TARGET:
+            if len(handler.known_targets) >= _MOST_TARGETS:
+                handler.known_targets.clear()
+            handler.known_targets[asked] = target
+    if target is None:
+        return None
+    call = FastCall(handler, message, content, client)
+    handler.begun.add(call)
+    try:
+        call.begin(target)
+    except Exception as error:  # noqa: BLE001 - `Handler.respond` is the border
+        call.fail(error)
+    return call
+
+
+def _find_start(handler: Handler, method: str, path: str) -> Target | None:
+    """Where a method and a target lead, if calls begin there without a task."""
+    try:
+        target = handler.snapshot.read_target(method, path)
+    except Exception:  # noqa: BLE001 - `Handler.respond` is the border
+        return None
+    # What may be answered before the route is asked, is.
+    starts = method != "OPTIONS" and target.binding is not None and target.binding.starts_calls
+    return target if starts else None
+
+
+class FastCall(RequestCycle):
+    """One call. `is_sent`: its tool has it, and the answer needs no task yet. `outcome` is what the tool made of it."""
+
+    __slots__ = (
+        "_abort",
+        "_approved",
+        "_client",
+        "_context",
+        "_first",
+        "_next",
+        "_tool",
+        "_wait",
+        "is_sent",
+        "outcome",
+    )
+    _approved: ApprovedCall
+    _context: CallContext
+    _tool: ToolPolicy | None
+    _wait: Callable[[], Coroutine[Any, Any, Outcome]]
+
+    def __init__(self, handler: Handler, message: Any, content: StreamReader, client: Any) -> None:
+        self._client: FastClient = client
+        # What a task begins with, where it is not the outcome of the call.
+        self._next: Exception | Response | MakeResponse | None = None
+        self._abort: Callable[[], object] | None = None
+        self._first: FirstSend | None = None
+        self.is_sent = False
+        self.outcome: Delivered | None = None
+        super().__init__(handler, ParsedRequest(message, content, client))
+
+    def begin(self, target: Target) -> None:
+        """Runs the stages as far as nothing has to wait, and sets how the call goes on from there."""
+        self._next = self.open(target)
+        if self._next is not None:
+            return
+        if not self.whole or len(self.call_route.raw.body) > LONG:
+            self._next = self.run
+            return
+        decoded = self.decode(self.note_read())
+        if isinstance(decoded, ToolCall):
+            self._judge(decoded)
+        else:
+            self._next = lambda: self.end(self.answer_other(decoded))
+
+    def _judge(self, call: ToolCall) -> None:
+        """The stages of `call/run.py` until the call has gone out, or something has to wait."""
+        call_route, services, record = self.call_route, self.snapshot.services, self.record
+        self._context = context = open_context(call, call_route, services, record)
+        record_call(context)
+        waits = services.corrector is not None or services.limiter is not None
+        if waits or call_route.calls is not None or context.has_failed_before():
+            self._wait = partial(run_context, context)
+            return
+        policy, judge, started = context.policy, services.second_judge, services.clock.now()
+        judged = judge_call(context)
+        if (
+            not isinstance(judged, Judged)
+            or not isinstance(judged.decision, Forward)
+            or policy is None
+            or policy.cap.limit is not None
+            or (judge is not None and judge.asks_first)
+        ):
+            self._abort = None if isinstance(judged, Judged) else judged.close
+            self._wait = lambda: conclude_call(context, follow_verdict(context, judged, started))
+            return
+        seconds, checked = services.clock.now() - started, judged.decision.checked
+        if judge is not None:
+            judge.sample(record.route, checked, policy)
+        self._approved = approved = approve_call(context, checked, judged.container_event, seconds)
+        request = make_request(context, approved)
+        self._tool = call_route.tools.get(checked.call.tool)
+        first = None
+        if not isinstance(request, UpstreamReply):
+            first = start_send(checked, request, self._tool, services, record, self.note_answer)
+        self._wait = lambda: conclude_call(context, send_call(context, approved, first))
+        if first is not None:
+            self._first, self._abort, self.is_sent = first, first.exchange.abort, True
+
+    def note_answer(self) -> None:
+        """Writes the tool's answer, if that waits for nothing; else a task does."""
+        try:
+            data = self._write_answer()
+        except Exception as error:  # noqa: BLE001 - the task has the border for it
+            self.fail(error)
+            data = None
+        if data is None:
+            self._client.hand_over()
+            return
+        self.call_route.memory.release()
+        self._client.answer(data)  # first, so that the client waits for nothing that is written down of its call
+        self.handler.counted_fast += 1
+        self.handler.finish(self)
+
+    def _write_answer(self) -> bytes | None:
+        """The bytes of the response, where the tool's answer is a whole success and delivering it waits for nothing."""
+        record, handler, tool, now, context = self.record, self.handler, self._tool, self.handler.now, self._context
+        reply = None if self._first is None else self._first.take_success(context.services.clock, record)
+        if reply is None or (tool is not None and tool.answer is not None):
+            return None
+        if (context.policy is not None and context.policy.container is not None) or (
+            reply.status < 300 and context.services.store.is_known(context.key)
+        ):  # the store has to be told
+            return None
+        self.outcome = delivered = make_delivered(context, self._approved, reply, tool)
+        if handler.draining or not self._client.can_answer():
+            return None
+        if not isinstance(body := delivered.reply.body, bytes):
+            return None
+        started = now()
+        try:
+            data = self._write(delivered, body)
+        except ValueError:  # a control character: the task refuses it
+            return None
+        record.response_bytes, record.ended = len(body), now()
+        record.stages["answer"] = record.ended - started
+        return data
+
+    def _write(self, delivered: Delivered, body: bytes) -> bytes:
+        reply, method, cors, record = delivered.reply, self.head.method, self.call_route.cors, self.record
+        told = cors or delivered.corrections or delivered.warnings or delivered.attempt
+        plain = method == "POST" and not told
+        repairs = make_repair_headers(delivered.repairs) if plain and delivered.repairs else ()
+        if plain:
+            data = _known_heads.write(reply.status, reply.headers, record.request_id, body, repairs)
+            if data is not None:
+                record.status = reply.status
+                return data
+        fields = make_delivery_headers(delivered, method, cors, record)
+        data = write_response(reply.status, [*fields, *cors], body, method, 1, keep_alive=True)
+        if plain:
+            _known_heads.learn(reply.status, reply.headers, fields[: -1 - len(repairs)])
+        return data
+
+    # --- in a task ----------------------------------------------------------------------------------------------------
+    def resume(self, request: web.BaseRequest) -> Coroutine[Any, Any, web.StreamResponse]:
+        """The response, in the task of the connection."""
+        self.handler.begun.discard(self)
+        return self.handler.respond(self, request)
+
+    def answer(self) -> Answered:
+        """The response, or the coroutine that makes it, from where the stages have come."""
+        if self.handler.stopping:
+            self._stop()
+            raise asyncio.CancelledError
+        begun, self._next = self._next, None
+        if isinstance(begun, Exception):
+            raise begun
+        if begun is None:
+            return self.end(self.encode(self._conclude()))
+        return begun if isinstance(begun, Response) else begun()
+
+    async def _conclude(self) -> Outcome:
+        """The outcome of the call, which may be there already."""
+        return await self._wait() if self.outcome is None else self.outcome
+
+    def hand_over(self) -> None:
+        """Lets a task go on with the call."""
+        self._client.hand_over()
+
+    def fail(self, error: Exception) -> None:
+        """Notes an error of the stages, which the task reports."""
+        self._release()
+        self._next = error
+
+    def cancel(self) -> None:
+        """Ends a call whose client has gone."""
+        self._stop()
+        self.record.outcome = "client_gone"
+        self.handler.counted_fast += self.outcome is not None
+        self.handler.finish(self)
+
+    def _stop(self) -> None:
+        """Ends what is under way for the call."""
+        self._release()
+        self._next = None
+        if self._abort is not None and self.outcome is None:
+            self._abort()
+
+    def _release(self) -> None:
+        if hasattr(self, "call_route"):  # the stages have come so far
+            self.call_route.memory.release()
