@@ -310,10 +310,7 @@ class _Run:
             place = (*path, step)
             if self.policy.guards_null and (isinstance(work, list) or step not in wanted):
                 self.guarded.add(place)
-            if len(schemas) == 1:
-                fitted = self.fit(schemas[0], item, place, rules, refused=True)
-            else:
-                fitted = self.member(schemas, item, place, rules)
+            fitted = self.member(schemas, item, place, rules)
             if not fitted.accepted and isinstance(work, dict) and step not in wanted:
                 kept = self.policy.keeps_defaults
                 if made := drop_refused(schemas, item, place, rules, self.accepts, keeps_defaults=kept):
@@ -330,10 +327,11 @@ class _Run:
         return work, tuple(repairs)
 
     def member(self, schemas: list[Node], item: JsonValue, path: Pointer, rules: frozenset[str]) -> Fit:
-        """Fits one member to each schema in turn; the result is accepted only if all schemas accept it."""
+        """Fits one member to each schema in turn; the result is accepted only if all schemas accept it. One alone has
+        refused the member already."""
         fitted = Fit(item, (), True)
         for schema in schemas:
-            step = self.fit(schema, fitted.value, path, rules)
+            step = self.fit(schema, fitted.value, path, rules, refused=len(schemas) == 1)
             fitted = Fit(step.value, fitted.repairs + step.repairs, fitted.accepted and step.accepted)
         if fitted.repairs and len(schemas) > 1 and fitted.accepted:
             settled = all(self.accepts(schema, fitted.value) for schema in schemas)
