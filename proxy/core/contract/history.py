@@ -49,7 +49,7 @@ def write_history_lines(failure: Failure) -> tuple[str, ...]:
     room = LONGEST_HISTORY - len("(+100 more)")
     for violation in failure.violations[:_LINES_OF_ONE]:
         line = cut(_line(violation), LONGEST_LINE)
-        room -= _bytes(line)
+        room -= len(line) if line.isascii() else _bytes(line)
         if room < 0 and lines:
             break
         lines.append(line)

@@ -179,9 +179,9 @@ class _Run:
                     found.append((rule, fitted))
                 elif fitted is not None and rule.reads:
                     partial = partial or fitted
-            if len(meanings := self.meanings([fitted for _, fitted in found])) == 1:
-                return meanings[0]
-            if meanings:
+            if found:
+                if len(meanings := self.meanings([fitted for _, fitted in found])) == 1:
+                    return meanings[0]
                 self.note(*((rule.name, fitted.value) for rule, fitted in found), path=path)
                 return None
         return partial
@@ -290,6 +290,7 @@ class _Run:
         wanted = list_required(nodes)
         repairs: list[Repair] = []
         changed: dict[str | int, JsonValue] = {}
+        is_shorter = False
         members = work.items() if isinstance(work, dict) else enumerate(work)
         declared: Mapping[Any, Node] = nodes[0].properties
         # Each member has one schema and no more: nearly every object. The work of judging all members is paid here.
@@ -309,28 +310,28 @@ class _Run:
             place = (*path, step)
             if self.policy.guards_null and (isinstance(work, list) or step not in wanted):
                 self.guarded.add(place)
-            if len(schemas) == 1:
-                fitted = self.fit(schemas[0], item, place, rules, refused=True)
-            else:
-                fitted = self.member(schemas, item, place, rules)
+            fitted = self.member(schemas, item, place, rules)
             if not fitted.accepted and isinstance(work, dict) and step not in wanted:
                 kept = self.policy.keeps_defaults
                 if made := drop_refused(schemas, item, place, rules, self.accepts, keeps_defaults=kept):
-                    fitted = Fit(ABSENT, made, True)
+                    fitted, is_shorter = Fit(ABSENT, made, True), True
             if fitted.value is not item:
                 changed[step] = fitted.value
                 repairs.extend(fitted.repairs)
         if isinstance(work, list) and changed:
             work = [changed.get(index, item) for index, item in enumerate(work)]
         elif changed:
-            work = {key: item for key, item in {**work, **changed}.items() if item is not ABSENT}
+            work = {**work, **changed}
+            if is_shorter:
+                work = {key: item for key, item in work.items() if item is not ABSENT}
         return work, tuple(repairs)
 
     def member(self, schemas: list[Node], item: JsonValue, path: Pointer, rules: frozenset[str]) -> Fit:
-        """Fits one member to each schema in turn; the result is accepted only if all schemas accept it."""
+        """Fits one member to each schema in turn; the result is accepted only if all schemas accept it. One alone has
+        refused the member already."""
         fitted = Fit(item, (), True)
         for schema in schemas:
-            step = self.fit(schema, fitted.value, path, rules)
+            step = self.fit(schema, fitted.value, path, rules, refused=len(schemas) == 1)
             fitted = Fit(step.value, fitted.repairs + step.repairs, fitted.accepted and step.accepted)
         if fitted.repairs and len(schemas) > 1 and fitted.accepted:
             settled = all(self.accepts(schema, fitted.value) for schema in schemas)

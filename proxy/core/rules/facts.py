@@ -221,8 +221,12 @@ def list_member_schemas(nodes: Iterable[Node], step: str | int, work: Work) -> l
     work.left -= 1 + len(nodes)  # counted in place: most refused members come by here
     if work.left < 0:
         raise TooMuchWorkError
-    if len(nodes) == 1 and (named := _list_named(nodes[0], step, work)):
-        return named
+    if len(nodes) == 1:
+        node = nodes[0]
+        if isinstance(step, str) and step in node.properties and not node.pattern_properties:
+            return [node.properties[step]]
+        if named := _list_named(node, step, work):
+            return named
     found: dict[int, Node] = {}
     for node in nodes:
         for schema in _list_named(node, step, work):

@@ -253,17 +253,18 @@ def drop_refused(
     for schema in schemas:
         allowed = read_facts(schema).allowed
         rules = rules if allowed is None else rules & allowed
-    defaults = [
-        (schema, part.get("default")) for schema in schemas for part in applies_always(schema) if part.has("default")
-    ]
     keeps = name == "null_word_optional" or (name and keeps_defaults)
-    if keeps and any(default is not None for _, default in defaults):
+    if keeps and any(part.get("default") is not None for schema in schemas for part in applies_always(schema)):
         return ()
     if name and all(read_facts(schema).can_leave_out(name, rules) for schema in schemas):
         return (Repair(name, path),)
     if item is None or item == "" or "default_optional" not in rules:
         return ()
-    own = any(are_equal(default, item) and not accepts(schema, item) for schema, default in defaults)
+    own = any(
+        part.has("default") and are_equal(part.get("default"), item) and not accepts(schema, item)
+        for schema in schemas
+        for part in applies_always(schema)
+    )
     return (Repair("default_optional", path),) if own else ()
 
 
