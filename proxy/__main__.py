@@ -16,23 +16,17 @@ def _end_process(number: int, _frame: object) -> None:
     raise SystemExit(128 + number)
 
 
-def _hold_probes_port(words: list[str]) -> socket.socket | None:
-    """A socket that listens at the pod's port for probes (`--pod-ports CALLS,PROBES,ADMIN`); None where no such port is
-    named or can be opened, which is told later."""
-    try:
-        port = int(words[words.index("--pod-ports") + 1].split(",")[1])
-        return socket.create_server(("", port), backlog=128)  # kubelet and a few scrapers
-    except (ValueError, IndexError, OSError, OverflowError):
-        return None
-
-
 # The imports below take a second. Meanwhile a container's first process would ignore SIGTERM, which has no default for
 # it, and refuse kubelet's first probes, each of which is a Warning event; held, they wait for their answer. `serve` and
 # `demo` put handlers of their own in place of this one.
 HELD: socket.socket | None = None
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, _end_process)
-    HELD = _hold_probes_port(sys.argv)
+    try:  # the pod's port for probes is named by `--pod-ports CALLS,PROBES,ADMIN`
+        port = int(sys.argv[sys.argv.index("--pod-ports") + 1].split(",")[1])
+        HELD = socket.create_server(("", port), backlog=128)  # kubelet and a few scrapers
+    except (ValueError, IndexError, OSError, OverflowError):  # none is named, or it cannot be opened: told later
+        pass
 
 import argparse
 import os

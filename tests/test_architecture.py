@@ -73,13 +73,18 @@ PRETTY: Final = frozenset(
      "menders", "mending", "patience", "terms", "setback", "turnstile", "fleet", "trial"]
 )  # fmt: skip
 STILL_PRETTY: Final[frozenset[str]] = frozenset()
+# Words that name what was done to a thing, and not the thing; the rooms that still have them. The rooms only shrink.
+DIALECT: Final = frozenset(["told", "said", "asked", "heard", "meant", "hurt", "nobody"])
+STILL_DIALECT: Final = frozenset([
+    "__main__", "agent_client", "call", "cli", "config", "core", "hooks", "routing", "server", "telemetry", "upstream",
+])  # fmt: skip
 
 # The fields of a `CallRecord`, and the files that write them. The list of files only shrinks.
 RECORDED: Final = frozenset(each.name for each in fields(CallRecord))
 RECORD_WRITERS: Final = frozenset([
     "proxy/call/context.py", "proxy/hooks/running.py", "proxy/server/handler.py", "proxy/server/fast_call.py",
     "proxy/server/http/responses.py", "proxy/server/http/websocket.py", "proxy/telemetry/logs.py",
-    "proxy/upstream/resending.py", "proxy/extensions/chat/server/call_records.py",
+    "proxy/upstream/sending.py", "proxy/extensions/chat/server/call_records.py",
     "proxy/extensions/chat/server/model_relay.py", "proxy/extensions/correction/record.py",
     "proxy/extensions/mcp/server/exchange.py", "proxy/extensions/mcp/server/watching.py",
 ])  # fmt: skip
@@ -377,6 +382,21 @@ def names_are_plain(file: Source) -> Iterator[str]:
             yield f"{file.path}:{line} {name} says nothing to a stranger: take the standard term"
 
 
+def names_are_those_of_things(file: Source) -> Iterator[str]:
+    """A value is called what it is: `message`, `question`, `capabilities`; not `told`, `asked`, `meant`."""
+    if PurePosixPath(file.path).with_suffix("").parts[1] in STILL_DIALECT:
+        return
+    for node in ast.walk(file.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.arg):
+            name = node.arg if isinstance(node, ast.arg) else node.name
+        elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            name = _last_name(node)
+        else:
+            continue
+        if not DIALECT.isdisjoint(words_of(name)):
+            yield f"{file.path}:{node.lineno} {name} does not name a thing: take the standard term"
+
+
 def functions_are_verbs(file: Source) -> Iterator[str]:
     """A function does something: `show_path`, not `shown`. Observers are told `finished`."""
     for node in ast.walk(file.tree):
@@ -443,6 +463,7 @@ RULES: Final[tuple[Rule, ...]] = (
     what_is_public_says_what_it_is,
     one_file_writes_the_record_of_a_call,
     names_are_plain,
+    names_are_those_of_things,
     functions_are_verbs,
     a_quick_way_says_what_it_is_worth,
     a_value_is_made_by_value_class,
@@ -558,6 +579,7 @@ def test_the_lists_of_what_is_known_hold_nothing_that_is_gone() -> None:
         "SHARED_CLASS_NAMES": sorted(name for name in SHARED_CLASS_NAMES if len(of_class.get(name, ())) < 2),
         "SHARED_FILE_NAMES": sorted(name for name in SHARED_FILE_NAMES if len(of_file.get(name, ())) < 3),
         "STILL_PRETTY": sorted(STILL_PRETTY - named),
+        "STILL_DIALECT": sorted(STILL_DIALECT - {PurePosixPath(path).with_suffix("").parts[1] for path in files}),
         "RECORD_WRITERS": [
             each.path for each in sources() if each.path in RECORD_WRITERS and not list_record_writes(each)
         ],
@@ -577,6 +599,10 @@ BREACHES: Final = [
     (one_file_writes_the_record_of_a_call, "proxy/server/listener.py", "self._record.outcome = 'x'"),
     (names_are_plain, "proxy/core/turnstile.py", ""),
     (names_are_plain, "proxy/core/x.py", "class McpLane: ..."),
+    (names_are_those_of_things, "proxy/extensions/chat/x.py", "told = 1"),
+    (names_are_those_of_things, "proxy/extensions/chat/core/x.py", "def f(asked: str): ..."),
+    (names_are_those_of_things, "proxy/state/x.py", "def is_hurt(): ..."),
+    (names_are_those_of_things, "proxy/extensions/mcp/x.py", "self._heard = set()"),
     (functions_are_verbs, "proxy/core/x.py", "def _shown(path): ..."),
     (functions_are_verbs, "proxy/server/x.py", "class X:\n    async def settled(self): ..."),
     (functions_are_verbs, "proxy/call/x.py", "def run_trial(): ..."),

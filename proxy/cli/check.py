@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from proxy.cli.check_formats import WRITERS, CheckReport
 from proxy.cli.options import add_header_option
+from proxy.extensions import find_live, list_summaries, load_place
 
 if TYPE_CHECKING:
     from proxy.config.load import Loaded
     from proxy.config.mistakes import Mistake
+    from proxy.routing import RouteTable
 
 EXIT_DRIFT = 1
 EXIT_MISTAKES = 2
@@ -90,7 +92,11 @@ def run(args: argparse.Namespace) -> int:
         report.differences = compare_judges(loaded)
         report.exit_code = max(report.exit_code, EXIT_DRIFT * bool(report.differences))
     if loaded is not None and args.live:
-        report.exit_code = max(report.exit_code, _check_live(report, args))
+        row = find_live()
+        if row.is_installed:
+            report.exit_code = max(report.exit_code, load_place(row.live)(report, args))
+        else:
+            report.problem, report.exit_code = f"check: --live {row.absence}", EXIT_MISTAKES
     if args.format == "text":
         _print_text(report, loaded, args)
     elif text := WRITERS[args.format](replace(report, notes=[]) if args.quiet else report):
@@ -102,6 +108,7 @@ def _read(report: CheckReport, args: argparse.Namespace) -> Loaded | None:
     """Reads the config and puts what it serves into the report, or its mistakes and None."""
     from proxy.config.load import load
     from proxy.config.mistakes import ConfigError
+    from proxy.routing import build_routes
 
     try:
         loaded = load(report.path, os.environ, config_only=args.config_only)
@@ -114,8 +121,9 @@ def _read(report: CheckReport, args: argparse.Namespace) -> Loaded | None:
         report.mistakes = tuple(_make_relative(mistake, report.path) for mistake in error.mistakes)
         report.exit_code = EXIT_MISTAKES
         return None
-    report.notes = list_notes(loaded)
-    report.served = show_served(loaded)
+    table = build_routes(loaded.config)
+    report.notes = _list_notes(loaded, table)
+    report.served = _show_served(loaded, table)
     return loaded
 
 
@@ -150,20 +158,8 @@ def _make_relative(mistake: Mistake, path: str) -> Mistake:
     return replace(mistake, file=os.path.relpath(Path(path).parent / mistake.file))
 
 
-def _check_live(report: CheckReport, args: argparse.Namespace) -> int:
-    """Asks the sources of imported tools and puts what has changed into the report; gives the exit code for that."""
-    from proxy.extensions import find_live, load_place
-
-    row = find_live()
-    if not row.is_installed:
-        report.problem = f"check: --live {row.absence}"
-        return EXIT_MISTAKES
-    return int(load_place(row.live)(report, args))
-
-
 def summarize(loaded: Loaded, name: str) -> list[str]:
     """What a config serves, in lines: routes with their tools and where they lead, then what is worth knowing."""
-    from proxy.extensions import list_summaries, load_place
     from proxy.routing import build_routes
 
     table = build_routes(loaded.config)
@@ -182,24 +178,19 @@ def summarize(loaded: Loaded, name: str) -> list[str]:
     ]
     keys = {key for route in loaded.config.routes for key in route.policy.added} | loaded.config.sections.keys()
     lines += [line for place in list_summaries(keys) for line in load_place(place)(loaded.config)]
-    return lines + [f"note: {note}" for note in list_notes(loaded)]
+    return lines + [f"note: {note}" for note in _list_notes(loaded, table)]
 
 
-def list_notes(loaded: Loaded) -> list[str]:
+def _list_notes(loaded: Loaded, table: RouteTable) -> list[str]:
     """What is worth knowing about a usable config."""
-    from proxy.routing import build_routes
-
     notes = list(loaded.config.notes)
-    table = build_routes(loaded.config)
     if unjudged := [f"'{route.name}'" for route in table.routes if route.forwards_unjudged_query]:
         notes.append(f"query strings reach the tool unjudged on {', '.join(unjudged)} (`query: refuse` takes none)")
     return notes
 
 
-def show_served(loaded: Loaded) -> dict[str, Any]:
+def _show_served(loaded: Loaded, table: RouteTable) -> dict[str, Any]:
     """What a usable config serves, as `schemas/verbs/check.schema.json` has it."""
-    from proxy.routing import build_routes
-
     return {
         "files_digest": loaded.files_digest,
         "routes": [
@@ -211,7 +202,7 @@ def show_served(loaded: Loaded) -> dict[str, Any]:
                 "tools": list(route.tools or route.operations),
                 "upstream": route.upstream or None,
             }
-            for route in build_routes(loaded.config).routes
+            for route in table.routes
         ],
         "left_out": [
             {"path": left.path, "methods": list(left.methods), "why": left.why} for left in loaded.config.left_out

@@ -61,10 +61,6 @@ class _Finding:
     column: int = 1
     where: str = ""
 
-    @property
-    def level(self) -> str:
-        return _RULES[self.rule][0]
-
 
 def _list_findings(report: CheckReport) -> Iterator[_Finding]:
     """Everything found; what has no line of its own stands at the first line of the config."""
@@ -97,8 +93,7 @@ def write_json(report: CheckReport) -> str:
 
 def show_mistake(mistake: Mistake) -> dict[str, Any]:
     """A mistake as a JSON object, of one shape in the output of every verb."""
-    names = ("file", "line", "column", "where", "message", "hint")
-    return {name: getattr(mistake, name) for name in names}
+    return {name: getattr(mistake, name) for name in ("file", "line", "column", "where", "message", "hint")}
 
 
 def print_unusable(form: str, message: str, mistakes: Iterable[Mistake] = ()) -> int:
@@ -144,7 +139,7 @@ def _write_result(found: _Finding, index: int) -> dict[str, Any]:
     return {
         "ruleId": found.rule,
         "ruleIndex": index,
-        "level": found.level,
+        "level": _RULES[found.rule][0],
         "message": {"text": found.message},
         "locations": [location],
     }
@@ -153,24 +148,20 @@ def _write_result(found: _Finding, index: int) -> dict[str, Any]:
 # --- workflow commands ------------------------------------------------------------------------------------------------
 def write_github(report: CheckReport) -> str:
     """The report as workflow commands of GitHub Actions, one line each; an empty text where nothing was found."""
-    lines = [
-        f"::{_COMMANDS[found.level]} file={_escape_property(found.file)},line={found.line},col={found.column},"
-        f"title=toolcall-proxy {found.rule}::{_escape_data(found.message)}"
-        for found in _list_findings(report)
-    ]
+    lines = []
+    for found in _list_findings(report):
+        file = _escape(found.file).replace(":", "%3A").replace(",", "%2C")  # as `escapeProperty` of actions/toolkit
+        place = f"file={file},line={found.line},col={found.column}"
+        title = f"title=toolcall-proxy {found.rule}"
+        lines.append(f"::{_COMMANDS[_RULES[found.rule][0]]} {place},{title}::{_escape(found.message)}")
     if report.problem:
-        lines.append(f"::error title=toolcall-proxy::{_escape_data(report.problem)}")
+        lines.append(f"::error title=toolcall-proxy::{_escape(report.problem)}")
     return "\n".join(lines)
 
 
-def _escape_data(text: str) -> str:
+def _escape(text: str) -> str:
     """A command's message, escaped as the runner reads it (actions/toolkit, `escapeData`)."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _escape_property(text: str) -> str:
-    """A command's property, escaped as the runner reads it (actions/toolkit, `escapeProperty`)."""
-    return _escape_data(text).replace(":", "%3A").replace(",", "%2C")
 
 
 WRITERS: Final = {"json": write_json, "sarif": write_sarif, "github": write_github}

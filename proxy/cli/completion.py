@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
 from typing import Any, Final
 
 EXIT_NO_LIBRARY: Final = 2
@@ -45,21 +44,15 @@ def run(args: argparse.Namespace) -> int:
         return EXIT_NO_LIBRARY
     from proxy.__main__ import make_parser
 
-    parser = make_parser()
-    for action in _list_actions(parser):
-        words = str(action.metavar or "").split("|")
-        if any(word in words for word in _FILES):
-            action.complete = shtab.FILE  # type: ignore[attr-defined]  # where the library looks for it
-        elif any(word in words for word in _FOLDERS):
-            action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
-    print(shtab.complete(parser, args.shell))
+    parsers = [make_parser()]
+    for parser in parsers:
+        for action in parser._actions:  # argparse has no public list of them
+            if isinstance(action, argparse._SubParsersAction):
+                parsers += action.choices.values()
+            words = str(action.metavar or "").split("|")
+            if any(word in words for word in _FILES):
+                action.complete = shtab.FILE  # type: ignore[attr-defined]  # where the library looks for it
+            elif any(word in words for word in _FOLDERS):
+                action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
+    print(shtab.complete(parsers[0], args.shell))
     return 0
-
-
-def _list_actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """The arguments of a parser and of its verbs."""
-    for action in parser._actions:  # argparse has no public list of them
-        yield action
-        if isinstance(action, argparse._SubParsersAction):
-            for below in action.choices.values():
-                yield from _list_actions(below)

@@ -51,11 +51,10 @@ def run(args: argparse.Namespace) -> int:
     from proxy.routing import build_routes
 
     try:
-        table = build_routes(load(args.config, os.environ).config)
+        found = find_checking_target(build_routes(load(args.config, os.environ).config), args.route)
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2
-    found = find_checking_target(table, args.route)
     if isinstance(found, str):
         print(f"explain: {found}", file=sys.stderr)
         return 2

@@ -6,6 +6,7 @@ import argparse
 import os
 import re
 import sys
+from contextlib import suppress
 from typing import Any, Final
 
 # argparse's own width where the terminal's is unknown.
@@ -21,7 +22,12 @@ class HelpText(argparse.RawDescriptionHelpFormatter):
     would load shutil and three compressors to find out the width."""
 
     def __init__(self, prog: str) -> None:
-        super().__init__(prog, width=_find_columns() - 2)
+        said = os.environ.get("COLUMNS", "")  # as other programs read it
+        columns = int(said) if said.isdecimal() else 0
+        if not columns and sys.__stdout__:
+            with suppress(OSError, ValueError):  # no terminal, or a closed stream
+                columns = os.get_terminal_size(sys.__stdout__.fileno()).columns
+        super().__init__(prog, width=(columns or _USUAL) - 2)
         self._action_max_length = _LONGEST_VERB
 
 
@@ -30,17 +36,6 @@ class CommandParser(argparse.ArgumentParser):
 
     def __init__(self, **keywords: Any) -> None:
         super().__init__(**{"formatter_class": HelpText, **keywords})
-
-
-def _find_columns() -> int:
-    """The terminal's width in characters; the variable COLUMNS wins, as in other programs."""
-    said = os.environ.get("COLUMNS", "")
-    if said.isdecimal() and int(said) > 0:
-        return int(said)
-    try:
-        return os.get_terminal_size(sys.__stdout__.fileno()).columns or _USUAL if sys.__stdout__ else _USUAL
-    except (OSError, ValueError):  # no terminal, or a closed stream
-        return _USUAL
 
 
 def add_header_option(parser: argparse.ArgumentParser, help_text: str, *names: str) -> None:

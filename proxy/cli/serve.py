@@ -17,7 +17,7 @@ import signal
 import sys
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from proxy.cli.options import add_header_option, add_timeout_option
 from proxy.extensions import NO_CONFIG, Extension, find_workers, list_serve_flags, load_place
@@ -45,22 +45,6 @@ _IDLE: Final = 1.0
 _LISTEN: Final = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^:]*):(?P<port>[0-9]{1,5})")
 
 
-class Running(Protocol):
-    """What listens: one proxy, or several workers with what stands above them."""
-
-    @property
-    def url(self) -> str:
-        """Where calls go."""
-
-    @property
-    def admin_url(self) -> str | None:
-        """The operator's port, where there is one."""
-
-    @property
-    def probes_url(self) -> str | None:
-        """The probes' port, where there is one."""
-
-
 DESCRIPTION: Final = """\
 Serves the routes of a config: repairs and checks every call, forwards the good ones, answers the bad ones.
 The config is checked first; with a mistake in it nothing is served (exit code 2)."""
@@ -81,13 +65,7 @@ exit codes: 0 ended by a signal, 2 the config has mistakes, or a port cannot be 
 
 def register(subparsers: Any) -> None:
     """Describes the verb and its arguments."""
-    told = "stand in front of your tools"
-    parser = subparsers.add_parser(
-        "serve",
-        help=told,
-        description=DESCRIPTION,
-        epilog=EPILOG,
-    )
+    parser = subparsers.add_parser("serve", help="stand in front of your tools", description=DESCRIPTION, epilog=EPILOG)
     parser.add_argument("path", nargs="?", metavar="CONFIG", help="the config file (YAML)")
     parser.add_argument("--config", metavar="FILE", help="the same, by name")
     parser.add_argument(
@@ -123,12 +101,6 @@ def _read_placed(row: Extension, place: str, text: str) -> Any:
     if not row.is_installed:
         raise argparse.ArgumentTypeError(row.absence)
     return load_place(place)(text)
-
-
-def _load_watching(args: argparse.Namespace) -> Any:
-    """The module of the extension whose flags say where this process runs; None where none are given."""
-    places = [group.module for _, group in list_serve_flags() if getattr(args, group.first)]
-    return load_place(places[0]) if places else None
 
 
 def read_listen_address(text: str) -> Address:
@@ -170,18 +142,21 @@ def _serve_file(path: Path | str, args: argparse.Namespace) -> int:
             print(f"serve: {mistake.told}" if args.no_config else mistake, file=sys.stderr)
         return EXIT_CONFIG
     if args.no_config:
-        from proxy.cli.operator_console import close_console, open_console
+        from proxy.cli.operator_console import open_console
 
-        loaded = close_console(loaded) if args.admin == "off" else open_console(loaded, args.admin)
-    watching = _load_watching(args)
+        closed = replace(loaded, config=replace(loaded.config, admin=None))
+        loaded = closed if args.admin == "off" else open_console(loaded, args.admin)
+    # The extension whose flags say where this process runs.
+    places = [group.module for _, group in list_serve_flags() if getattr(args, group.first)]
+    watching = load_place(places[0]) if places else None
     if watching is not None and (mistakes := watching.list_mistakes(loaded.config, args)):
-        print("\n".join(f"{path}: {each}" for each in mistakes), file=sys.stderr)
+        print(*[f"{path}: {each}" for each in mistakes], sep="\n", file=sys.stderr)
         return EXIT_CONFIG
     try:
         with asyncio.Runner(loop_factory=_find_fast_loop()) as runner:
             if loaded.config.workers > 1 and not args.worker:
-                return runner.run(_serve_many(loaded, args))
-            return runner.run(_serve(loaded, args))
+                return runner.run(_serve_many(loaded, args, watching))
+            return runner.run(_serve(loaded, args, watching))
     except ConfigError as error:  # a hook that cannot be loaded
         print(error, file=sys.stderr)
     except ImportError as error:  # a library of another version
@@ -242,40 +217,32 @@ def _find_fast_loop() -> Any:
     return uvloop.new_event_loop
 
 
-async def _serve(loaded: Loaded, args: argparse.Namespace) -> int:
+async def _serve(loaded: Loaded, args: argparse.Namespace, watching: Any) -> int:
     from proxy.server import start_serving
 
     told = _queue_signals()
     entry = _read_worker_entry(told, loaded.config.admin) if args.worker else None
-    watching = _load_watching(args)
     watcher = watching.make_watcher(args) if watching is not None else None
     serving = await start_serving(loaded, listen=args.listen, watch=True, worker=entry, watcher=watcher, held=args.held)
     serving.log.level = args.log_level or serving.log.level
     takes_calls = not _is_ended(told)
-    _announce(serving)
-    if not args.worker:
-        _print_console(serving, loaded, with_token=args.no_config)
+    _announce(serving, loaded, args)
     looking = None
     if args.guarded is not None:
         print(f"clients use {serving.url}{loaded.config.routes[0].path}", flush=True)
         looking = asyncio.create_task(_look_at(*args.guarded)) if args.guarded[0] else None
     settling = asyncio.create_task(_settle_when_idle(serving))
     if await _await_ending(serving, told) is signal.SIGTERM and takes_calls:
-        await _drain(serving, told)
+        # A second signal ends the drain.
+        waiting = asyncio.create_task(serving.drain()), asyncio.create_task(_await_ending(serving, told))
+        _, pending = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        for task in pending:
+            task.cancel()
     settling.cancel()
     if looking is not None:
         looking.cancel()
     await serving.stop()
     return 0
-
-
-def _print_console(running: Running, loaded: Loaded, *, with_token: bool) -> None:
-    """Prints where the console is. The token of a config of the user's is not printed: the page asks for it."""
-    from proxy.cli.operator_console import make_address, make_link
-
-    url = (make_link if with_token else make_address)(running.admin_url, loaded)
-    if url is not None:
-        print(f"console  {url}" if with_token else f"console on {url}", flush=True)
 
 
 async def _look_at(url: str, headers: tuple[tuple[str, str], ...]) -> None:
@@ -302,17 +269,15 @@ def _settle_memory() -> None:
     gc.set_threshold(*_SERVING)
 
 
-async def _serve_many(loaded: Loaded, args: argparse.Namespace) -> int:
+async def _serve_many(loaded: Loaded, args: argparse.Namespace, watching: Any) -> int:
     """Runs the supervisor of several workers: forwards signals until the last worker has ended."""
     told = _queue_signals()
-    watching = _load_watching(args)
     flags = watching.write_flags(args) if watching is not None else []
     more = [*(["--log-level", args.log_level] if args.log_level else []), *flags]
     worker_pool = await load_place(find_workers().workers)(loaded, args.listen, more=more, held=args.held)
     if _is_ended(told):
         worker_pool.signal(signal.SIGINT)
-    _announce(worker_pool)
-    _print_console(worker_pool, loaded, with_token=False)
+    _announce(worker_pool, loaded, args)
     _settle_memory()
     ended: asyncio.Task[int] = asyncio.create_task(worker_pool.wait_ended())
     while not ended.done():
@@ -341,12 +306,19 @@ def _is_ended(told: asyncio.Queue[signal.Signals]) -> bool:
     return signal.SIGTERM in queued
 
 
-def _announce(running: Running) -> None:
+def _announce(running: Serving, loaded: Loaded, args: argparse.Namespace) -> None:
+    """Prints where calls, the operator and probes come in. The token of a config of the user's is not printed: the
+    console's page asks for it."""
+    from proxy.cli.operator_console import make_link
+
     print(f"listening on {running.url}", flush=True)
     if running.admin_url is not None:
         print(f"admin on {running.admin_url}", flush=True)
     if running.probes_url is not None:
         print(f"probes on {running.probes_url}", flush=True)
+    url = make_link(running.admin_url, loaded, with_token=args.no_config)
+    if url is not None and not args.worker:
+        print(f"console  {url}" if args.no_config else f"console on {url}", flush=True)
 
 
 def _read_worker_entry(told: asyncio.Queue[signal.Signals], admin: AdminConfig | None) -> AdminConfig:
@@ -367,11 +339,3 @@ async def _await_ending(serving: Serving, told: asyncio.Queue[signal.Signals]) -
     while (number := await told.get()) is signal.SIGHUP:
         await serving.reloader.reload()
     return number
-
-
-async def _drain(serving: Serving, told: asyncio.Queue[signal.Signals]) -> None:
-    """Drains; a second signal ends the wait."""
-    draining, impatient = asyncio.create_task(serving.drain()), asyncio.create_task(_await_ending(serving, told))
-    _, pending = await asyncio.wait({draining, impatient}, return_when=asyncio.FIRST_COMPLETED)
-    for task in pending:
-        task.cancel()

@@ -69,12 +69,11 @@ def run(args: argparse.Namespace) -> int:
     found = _find_target(table, args.route, args.tool, args.method.upper())
     if isinstance(found, str):
         return print_unusable(args.format, f"validate: {found}")
-    route = found.route
     body = sys.stdin.buffer.read() if args.body == "-" else args.body.encode("utf-8", "surrogateescape")
     with DryRun() as dry:
         request = found.request(body, {"tool": args.tool} if args.tool else {}, tuple(args.header))
-        verdict = dry.judge(request, route.adapter, route.shape, route.tools)
-    return _SHOW[args.format](route, verdict)
+        verdict = dry.judge(request, found.route.adapter, found.route.shape, found.route.tools)
+    return (_show_json if args.format == "json" else _show_text)(found.route, verdict)
 
 
 def _find_target(table: RouteTable, wanted: str, tool: str | None, method: str) -> DryTarget | str:
@@ -119,10 +118,8 @@ def _show_text(route: Route, verdict: Verdict) -> int:
 
     if isinstance(verdict, ForwardedCall):
         print(f"decision: forward to {route.upstream or 'nobody: the arguments are the answer'}")
-        print(
-            "repairs:",
-            ", ".join(f"{rule} at {path or 'the root'}" for rule, path in list_repairs(verdict.repairs)) or "none",
-        )
+        repairs = [f"{rule} at {path or 'the root'}" for rule, path in list_repairs(verdict.repairs)]
+        print("repairs:", ", ".join(repairs) or "none")
         print("arguments:", verdict.arguments.decode("utf-8", "replace"))
         return 0
     reply = find_adapter(route.adapter).encode(verdict, route.envelope, route.error_status, detail=route.detail)
@@ -154,17 +151,13 @@ def _show_json(route: Route, verdict: Verdict) -> int:
     else:
         reply = find_adapter(route.adapter).encode(verdict, route.envelope, route.error_status, detail=route.detail)
         told = read_answer(verdict)["error"]["errors"]
-        errors = [{key: each[key] for key in ("code", "path", "message")} for each in told]
         shown = {
             "decision": "reject",
             "route": route.name,
             "code": verdict.failure.code.name,
-            "errors": errors,
+            "errors": [{key: each[key] for key in ("code", "path", "message")} for each in told],
             "content": write_feedback(verdict),
             "answer": {"status": reply.status, "body": parse(reply.body)},
         }
     print(dumps(shown).decode())
     return 0 if shown["decision"] == "forward" else 1
-
-
-_SHOW: Final = {"text": _show_text, "json": _show_json}

@@ -89,18 +89,6 @@ def read_sections(context: Context, files: Files, upstreams: Mapping[str, Upstre
     }
 
 
-def _list_written_keys(context: Context) -> Iterator[str]:
-    """The keys of sections, those that `defaults`, tools and routes have, and those of their `limits`."""
-    value = context.structure.value
-    yield from value
-    for layers in ([value.get("defaults")], value.get("tools"), value.get("routes")):
-        for layer in list_mappings(layers):
-            mcp = layer.get("mcp")
-            for each in (layer, *list_mappings(mcp.get("tools") if isinstance(mcp, dict) else None)):
-                yield from each
-                yield from each["limits"] if isinstance(each.get("limits"), dict) else ()
-
-
 def list_mappings(value: JsonValue) -> Iterator[Mapping[str, JsonValue]]:
     """The mappings among the entries of a mapping or a list."""
     entries = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
@@ -109,7 +97,14 @@ def list_mappings(value: JsonValue) -> Iterator[Mapping[str, JsonValue]]:
 
 def check_added_keys(context: Context, routes: tuple[RouteEntry, ...]) -> None:
     """Has each extension of which a key is written check its own keys together with the rest of the config."""
-    used = set(_list_written_keys(context))
+    # The keys of sections, those that `defaults`, tools and routes have, and those of their `limits`.
+    value = context.structure.value
+    used = set(value)
+    for layers in ([value.get("defaults")], value.get("tools"), value.get("routes")):
+        for layer in list_mappings(layers):
+            mcp = layer.get("mcp")
+            for each in (layer, *list_mappings(mcp.get("tools") if isinstance(mcp, dict) else None)):
+                used.update(each, each["limits"] if isinstance(each.get("limits"), dict) else ())
     for row in list_installed():
         if row.check and not used.isdisjoint(row.keys):
             load_place(row.check)(context, routes)

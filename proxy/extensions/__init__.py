@@ -33,9 +33,9 @@ class PageRow:
 
 @value_class
 class RouteKind:
-    """What a protocol of routes consists of: an `Adapter` (adapters/base.py), a `RouteKindReader` of their keys
-    (config/routes.py), a `RouteHandler` (server/listed_routes.py), and the `LearnedLists` of one route; `methods`
-    are those of its requests."""
+    """The parts of a protocol of routes: an `Adapter` (adapters/base.py), a `RouteKindReader` of their keys
+    (config/routes.py), a `RouteHandler` (server/listed_routes.py), and the `LearnedLists` of one route; `methods` are
+    those of its requests."""
 
     methods: tuple[str, ...]
     adapter: str
@@ -46,8 +46,8 @@ class RouteKind:
 
 @value_class
 class RelayKind:
-    """What an extension does with the requests of a relayed route that has its key; such a route takes every path below
-    its own. `reader` is a function `(context, route) -> settings`; `handler` makes a `RelayHandler`
+    """An extension's handling of the requests of a relayed route with its key; such a route takes every path below its
+    own. `reader` is a function `(context, route) -> settings`; `handler` makes a `RelayHandler`
     (server/listed_routes.py). `adapter` is an `Adapter` (adapters/base.py) that says how its clients read failures.
     `other_keys` are those of a policy that count on such a route."""
 
@@ -60,9 +60,9 @@ class RelayKind:
 @value_class
 class NoConfig:
     """A flag of `serve` in place of a config: `make_file` is a function `(args, kept) -> path` that writes one, which
-    exists until `kept` closes; `find_trouble` a coroutine function `(url, headers)` that says in lines why the tools
-    cannot be reached. `option`: the flag as argparse's `add_argument` takes it; `flags` the same of those that count
-    beside it alone, by name."""
+    exists until `kept` closes; `find_trouble` a coroutine function `(url, headers)` that gives the reasons, in lines,
+    why the tools cannot be reached. `option`: the flag as argparse's `add_argument` takes it; `flags` the same of those
+    that count beside it alone, by name."""
 
     make_file: str
     find_trouble: str = ""
@@ -116,14 +116,14 @@ class Extension:
     `observer`: makes a `ConfiguredObserver` (server/setup/observers.py) for the first config with one of `sections`.
     `page_counts`: makes the `PageCounts` (server/admin/console_data.py) of its pages, where `admin.console` is on.
     `workers`: a coroutine function `(loaded, listen, more=words of a worker's command line, held=socket)` that starts
-        as many workers as the config says, and gives what stands above them: `Running` (cli/serve.py) with `signal`
-        and `wait_ended`.
+        as many workers as the config says, and gives what stands above them: the addresses of a `Serving`
+        (server/lifecycle.py), with `signal` and `wait_ended`.
     `tracer`: a `MakeTracer` (server/setup/observers.py), called where the config or the environment asks for traces.
-    `tracer_library`: says in words which libraries it lacks; '' where it lacks none.
+    `tracer_library`: says in words which libraries are missing; '' where none is.
     `answers`: a function of the config; gives an `AnswerPath` (server/handler.py) for each path that it serves beside
         the routes. Called for a config with one of `sections`; so is the next.
     `services`: makes a `ServiceExtender` (server/setup/added.py) for the first config with one of `sections`.
-    `tool_texts`: a function of the config; gives the `ToolTexts` that MCP clients are told, or None.
+    `tool_texts`: a function of the config; gives the `ToolTexts` for MCP clients, or None.
     `pinned`: a function `(config, name of a route) -> PinnedTools | None` (core/contract/definitions.py): which
         definitions of the tools that its server lists are approved. Called for a config with one of `sections`.
     `route_kinds`: value of a route's `protocol` -> what speaks it.
@@ -218,7 +218,7 @@ class Extension:
 
     @property
     def absence(self) -> str:
-        """What is said of a verb or key where the folder is not there."""
+        """The message about a verb or key whose extension's folder is missing."""
         return f"belongs to the extension {self.name!r}, which is not installed here"
 
 
@@ -418,7 +418,7 @@ EXTENSIONS: Final = (
     Extension(
         "escalation",
         uses=("outgoing",),
-        adds="a webhook that is told of each escalation, signed and without any call waiting for it",
+        adds="a webhook that receives each escalation, signed and without delaying a call",
         sections={"on_escalation": "escalation.escalation_section:read_on_escalation"},
         services="escalation.escalations:Escalations",
     ),
@@ -485,12 +485,12 @@ def list_added_pages() -> list[tuple[str, PageRow]]:
 
 
 def find_page_counts() -> str:
-    """What counts finished calls for the pages of the operator's port; '' where no extension does."""
+    """The function that counts finished calls for the operator's pages; '' without one."""
     return next((row.page_counts for row in list_installed() if row.page_counts), "")
 
 
 def list_summaries(keys: Set[str]) -> list[str]:
-    """What adds lines to what `check` says of a config that has these sections and policy keys."""
+    """The functions that add lines to the summary of `check` for a config with these sections and policy keys."""
     return [row.summary for row in EXTENSIONS if row.summary and not keys.isdisjoint((*row.sections, *row.policy_keys))]
 
 
@@ -505,7 +505,7 @@ def find_protocol(protocol: str) -> Extension | None:
 
 
 def find_route_kind(protocol: str) -> RouteKind | None:
-    """What speaks a protocol of an extension; None for the main job's own."""
+    """The route kind of an extension's protocol; None for the main job's own."""
     row = find_protocol(protocol)
     return None if row is None else row.route_kinds[protocol]
 
@@ -516,12 +516,12 @@ def find_evaluations() -> dict[str, str]:
 
 
 def find_relay(key: str) -> tuple[Extension, RelayKind]:
-    """What answers the requests of a relayed route with this key, installed or not. Raises StopIteration for others."""
+    """The extension and relay of a relayed route's key, installed or not. Raises StopIteration for other keys."""
     return next((row, row.relays[key]) for row in EXTENSIONS if key in row.relays)
 
 
 def list_route_checks(protocol: str, *written: Mapping[str, Any]) -> list[str]:
-    """What checks a route of this protocol; `written` are its keys, and those of its upstream."""
+    """The checks of a route with this protocol; `written` are its keys, and those of its upstream."""
     keys = frozenset(key for mapping in written for key in mapping)
     return [
         row.route_check
@@ -531,12 +531,12 @@ def list_route_checks(protocol: str, *written: Mapping[str, Any]) -> list[str]:
 
 
 def find_upstream_reader(keys: Mapping[str, Any]) -> str:
-    """What reads an upstream that has one of an extension's keys in place of a URL; '' where it has none."""
+    """The reader of an upstream with an extension's key in place of a URL; '' for others."""
     return next((place for row in list_installed() for key, place in row.upstream_keys.items() if key in keys), "")
 
 
 def find_upstream_place() -> str:
-    """What makes upstreams without a URL. Raises LookupError where no extension does."""
+    """The maker of upstreams without a URL. Raises LookupError where no extension has one."""
     found = [row.upstreams for row in list_installed() if row.upstreams]
     if not found:
         raise LookupError("no installed extension makes upstreams without a URL")
@@ -544,7 +544,7 @@ def find_upstream_place() -> str:
 
 
 def list_serve_flags() -> list[tuple[Extension, ServeFlags]]:
-    """The flags by which extensions are told where `serve` runs, installed or not."""
+    """The extensions with flags about where `serve` runs, and these flags, installed or not."""
     return [(row, row.serve_flags) for row in EXTENSIONS if row.serve_flags is not None]
 
 
@@ -567,17 +567,17 @@ def find_adapter_place(name: str) -> str:
 
 
 def find_binder() -> str:
-    """What makes the rules of operations. Raises StopIteration where no extension does."""
+    """The maker of operations' rules. Raises StopIteration where no extension has one."""
     return next(row.binder for row in EXTENSIONS if row.binder)
 
 
 def find_tool_key(key: str) -> str:
-    """What reads a key of a tool. Raises StopIteration where no extension does."""
+    """The reader of a tool's key. Raises StopIteration where no extension has one."""
     return next(row.tool_keys[key] for row in EXTENSIONS if key in row.tool_keys)
 
 
 def find_route_key(key: str) -> str:
-    """What reads a key of a route. Raises StopIteration where no extension does."""
+    """The reader of a route's key. Raises StopIteration where no extension has one."""
     return next(row.route_keys[key] for row in EXTENSIONS if key in row.route_keys)
 
 
@@ -602,7 +602,7 @@ def list_import_kinds() -> list[tuple[str, str]]:
 
 
 def find_key(key: str, holder: Sequence[str | int] = ()) -> Extension | None:
-    """The extension that a key of the config belongs to, installed or not. `holder` is the path of what has the key."""
+    """The extension that a key of the config belongs to, installed or not. `holder` is the path above the key."""
     if holder == ("state",):
         return next((row for row, backend in BACKENDS.values() if key in backend.keys), None)
     return next((row for row in EXTENSIONS if key in row.keys), None)
@@ -630,12 +630,12 @@ LIMIT_PLACES: Final[Mapping[str, str]] = {key: place for row in EXTENSIONS for k
 
 
 def find_pinned_place(sections: Container[str]) -> str:
-    """What knows the approved definitions of tools, for a config with these sections; '' where none does."""
+    """The function that finds approved definitions, for a config with these sections; '' without one."""
     return next((row.pinned for row in EXTENSIONS if row.pinned and any(key in sections for key in row.sections)), "")
 
 
 def find_limiter() -> str:
-    """What makes the limiter of calls. Raises StopIteration where no extension does."""
+    """The maker of the limiter of calls. Raises StopIteration where no extension has one."""
     return next(row.limiter for row in EXTENSIONS if row.limiter)
 
 

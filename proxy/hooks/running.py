@@ -53,11 +53,8 @@ _LONGEST_RESULT: Final = 1024 * 1024
 _NO_REPLY: Final = (("Content-Type", "application/json"),)
 
 
-class _Failed:
-    """The type of FAILED, the answer of a hook that failed."""
-
-
-FAILED: Final = _Failed()
+# The answer of a hook that failed.
+FAILED: Final = object()
 
 
 def _skip(_said: object) -> None:
@@ -100,8 +97,13 @@ class HookChain:
         self, call: ToolCall, decision: Decision, call_route: CallRoute, record: CallRecord
     ) -> Failure | None:
         """Shows hooks the decision; a Failure where a strict hook failed."""
+        if isinstance(decision, Forward):
+            repairs = tuple((repair.rule, format_pointer(repair.path)) for repair in decision.checked.repairs)
+            verdict = Verdict(True, *_show_failure(decision.checked.would), repairs)
+        else:
+            verdict = Verdict(False, *_show_failure(decision.failure))
         for hook in self._at["after_decision"]:
-            shown = _show_call(call, call_route, record), _show_verdict(decision)
+            shown = _show_call(call, call_route, record), verdict
             if await self._ask(hook, "after_decision", record, *shown) is FAILED and hook.strict:
                 return _make_failure()
         return None
@@ -168,7 +170,7 @@ class HookChain:
 
     def _fail(
         self, hook: LoadedHook, point: str, reason: str, record: CallRecord, error: BaseException | None = None
-    ) -> _Failed:
+    ) -> object:
         failure = HookFailure(hook.name, point, reason)
         record.hook_failures = (*record.hook_failures, failure)
         self._report(failure, error)
@@ -191,14 +193,6 @@ def _show_call(call: ToolCall, call_route: CallRoute, record: CallRecord, text: 
         record.route, call.tool, call.call_id, record.request_id, record.notes.get("client.token", ""),
         call.conversation.key, tuple(call_route.headers), sent if text is None else text,
     )  # fmt: skip
-
-
-def _show_verdict(decision: Decision) -> Verdict:
-    if isinstance(decision, Forward):
-        checked = decision.checked
-        repairs = tuple((repair.rule, format_pointer(repair.path)) for repair in checked.repairs)
-        return Verdict(True, *_show_failure(checked.would), repairs)
-    return Verdict(False, *_show_failure(decision.failure))
 
 
 def _show_failure(failure: Failure | None) -> tuple[str, tuple[Broken, ...]]:

@@ -19,7 +19,6 @@ from proxy.config.model import (
 )
 from proxy.config.policies import make_repair_policy, select_fingerprint
 from proxy.config.schemas import hash_value
-from proxy.core.check.validation import Check
 from proxy.core.contract.definitions import PinnedTools
 from proxy.core.contract.policy import (
     AnswerPolicy,
@@ -32,14 +31,20 @@ from proxy.core.contract.policy import (
 )
 from proxy.core.contract.request_rules import ChannelJudge, OperationRule
 from proxy.core.display.secrets import find_sensitive_names
-from proxy.core.model.values import Container, FeedbackLimits
+from proxy.core.model.values import Container
 from proxy.extensions import ASKS_CALLER, find_binder, find_pinned_place, load_place
 from proxy.routing.table import Route, RouteTable
 
 
 def build_routes(config: Config) -> RouteTable:
     """Compiles the routes of a loaded config."""
-    containers = _list_members(config)
+    containers = {  # function name -> the container that must be expanded before the function is called
+        function.name: tool.container
+        for entry in config.routes
+        for tool in entry.tools.values()
+        if tool.container is not None and tool.container.require_expansion
+        for function in tool.container.functions
+    }
     routes = [replace(_build_route(entry, config, containers), key=key) for key, entry in name_routes(config)]
     left_out = [
         Route(each.why, each.path, frozenset(each.methods), "passthrough", upstream_path=each.path, lookalikes="pass")
@@ -57,20 +62,10 @@ def name_routes(config: Config) -> Iterator[tuple[str, RouteEntry]]:
         yield key, entry
 
 
-def _list_members(config: Config) -> dict[str, Container]:
-    """Function name -> the container that must be expanded before the function is called."""
-    found: dict[str, Container] = {}
-    for entry in config.routes:
-        for tool in entry.tools.values():
-            if tool.container is not None and tool.container.require_expansion:
-                found |= {function.name: tool.container for function in tool.container.functions}
-    return found
-
-
 def _build_route(entry: RouteEntry, config: Config, containers: Mapping[str, Container]) -> Route:
-    upstream = config.upstreams.get(entry.upstream)
-    inherited = upstream.headers if upstream else HeaderChanges()
-    own, timeout, operations = entry.policy.headers, _find_timeout(entry, upstream), _bind_operations(entry)
+    upstream, policy, operations = config.upstreams.get(entry.upstream), entry.policy, _bind_operations(entry)
+    inherited, own = upstream.headers if upstream else HeaderChanges(), policy.headers
+    timeout, tool_timeouts = _find_timeouts(entry, upstream)
     return Route(
         name=entry.name,
         path=entry.path,
@@ -79,23 +74,23 @@ def _build_route(entry: RouteEntry, config: Config, containers: Mapping[str, Con
         adapter=entry.adapter,
         shape=_build_shape(entry, operations),
         operations=operations,
-        tools=_build_policies(entry, operations, containers),
+        tools={n: _build_policy(tool, operations.get(n), entry, containers.get(n)) for n, tool in entry.tools.items()},
         upstream=entry.upstream,
         upstream_path=entry.upstream_path,
-        envelope=entry.policy.envelope,
-        error_status=entry.policy.error_status,
-        detail=entry.policy.detail,
-        mode=entry.policy.mode,
-        unknown=UnknownTool(_choose_attempts(entry.policy, entry.kind), entry.policy.feedback),
-        max_body=entry.policy.max_body,
+        envelope=policy.envelope,
+        error_status=policy.error_status,
+        detail=policy.detail,
+        mode=policy.mode,
+        unknown=UnknownTool(_choose_attempts(policy, entry.kind), policy.feedback),
+        max_body=policy.max_body,
         timeout=timeout,
-        tool_timeouts=_list_tool_timeouts(entry, timeout),
+        tool_timeouts=tool_timeouts,
         headers_set=tuple((name, reveal(value)) for name, value in (dict(inherited.set) | dict(own.set)).items()),
         headers_remove=inherited.remove | own.remove,
-        auth=entry.policy.auth,
-        cors=entry.policy.cors,
-        asks_caller=not entry.policy.added.keys().isdisjoint(ASKS_CALLER) or _withholds(entry, config),
-        keeps_token=any(getattr(each, "keeps_token", False) for each in entry.policy.added.values()),
+        auth=policy.auth,
+        cors=policy.cors,
+        asks_caller=not policy.added.keys().isdisjoint(ASKS_CALLER) or _withholds(entry, config),
+        keeps_token=any(getattr(each, "keeps_token", False) for each in policy.added.values()),
         websocket=entry.websocket and entry.kind == "passthrough",
         learn=_build_rules(entry, config, operations),
         idle_timeout=upstream.idle_timeout if upstream else find_default(Route, "idle_timeout"),
@@ -104,21 +99,30 @@ def _build_route(entry: RouteEntry, config: Config, containers: Mapping[str, Con
         rewrites_resource=entry.rewrites_resource,
         is_from_root=entry.is_from_root,
         relayed_by=entry.relayed_by,
-        brought=_build_brought(entry) if entry.relayed_by is not None else None,
-        matrix=entry.channels.matrix if entry.channels else _list_matrix_parameters(operations),
+        brought=_build_brought(policy) if entry.relayed_by is not None else None,
+        matrix=entry.channels.matrix if entry.channels else frozenset().union(*(o.matrix for o in operations.values())),
     )
 
 
-def _build_brought(entry: RouteEntry) -> BroughtTools:
+def _build_shape(entry: RouteEntry, operations: Mapping[str, OperationRule]) -> CallShape:
+    if entry.adapter != "http" or entry.shape.tool is None:
+        return entry.shape
+    return replace(entry.shape, operation=operations[entry.shape.tool])
+
+
+def _build_brought(policy: Policy) -> BroughtTools:
     """How calls of the tools are judged that the requests of a relayed route bring along."""
-    template = _build_policy(ToolConfig("", "", None, None, entry.policy, {}), None, "call", listed=True)
-    return BroughtTools(template, entry.policy.formats)
+    return BroughtTools(_build_policy(ToolConfig("", "", None, None, policy, {}), None), policy.formats)
 
 
-def _find_timeout(entry: RouteEntry, upstream: UpstreamConfig | None) -> float:
-    if entry.policy.timeout is not None:
-        return entry.policy.timeout
-    return upstream.response_timeout if upstream else find_default(Route, "timeout")
+def _find_timeouts(entry: RouteEntry, upstream: UpstreamConfig | None) -> tuple[float, dict[str, float]]:
+    """The seconds that a tool may take, and those of the tools that may take another time."""
+    usual = entry.policy.timeout
+    if usual is None:
+        usual = upstream.response_timeout if upstream else find_default(Route, "timeout")
+    tools = entry.listed.tools if entry.listed is not None else entry.tools
+    timeouts = ((name, tool.policy.timeout) for name, tool in tools.items())
+    return usual, {name: timeout for name, timeout in timeouts if timeout is not None and timeout != usual}
 
 
 def _bind_operations(entry: RouteEntry) -> dict[str, OperationRule]:
@@ -133,42 +137,11 @@ def _bind_operations(entry: RouteEntry) -> dict[str, OperationRule]:
     }
 
 
-def _list_matrix_parameters(operations: Mapping[str, OperationRule]) -> frozenset[str]:
-    """The path parameters in matrix style, in which `;` has a meaning."""
-    return frozenset(name for operation in operations.values() for name in operation.matrix)
-
-
-def _build_shape(entry: RouteEntry, operations: Mapping[str, OperationRule]) -> CallShape:
-    if entry.adapter != "http" or entry.shape.tool is None:
-        return entry.shape
-    return replace(entry.shape, operation=operations[entry.shape.tool])
-
-
-def _build_policies(
-    entry: RouteEntry, operations: Mapping[str, OperationRule], containers: Mapping[str, Container]
-) -> dict[str, ToolPolicy]:
-    methods = frozenset(entry.methods)
-    return {
-        name: _build_policy(
-            tool, containers.get(name), entry.kind, methods, entry.channels, operation=operations.get(name)
-        )
-        for name, tool in entry.tools.items()
-    }
-
-
-def _list_tool_timeouts(entry: RouteEntry, usual: float) -> dict[str, float]:
-    tools = entry.listed.tools if entry.listed is not None else entry.tools
-    timeouts = ((name, tool.policy.timeout) for name, tool in tools.items())
-    return {name: timeout for name, timeout in timeouts if timeout is not None and timeout != usual}
-
-
 def _build_rules(entry: RouteEntry, config: Config, operations: Mapping[str, OperationRule]) -> ListRules | None:
     """The operator's rules for tools that a server lists, or that are `operations`; None where the route has none."""
     if entry.listed is None:
         return None
-    rules = entry.listed.make_rules(
-        lambda tool: _build_policy(tool, None, "call", listed=True, operation=operations.get(tool.name))
-    )
+    rules = entry.listed.make_rules(lambda tool: _build_policy(tool, operations.get(tool.name)))
     pinned = _find_pinned(entry, config)
     return rules if pinned is None else rules.pin(pinned)
 
@@ -187,15 +160,15 @@ def _withholds(entry: RouteEntry, config: Config) -> bool:
 
 
 def _build_policy(
-    tool: ToolConfig,
-    member_of: Container | None,
-    kind: RouteKind,
-    methods: frozenset[str] = frozenset(),
-    channels: ChannelJudge | None = None,
-    listed: bool = False,
-    operation: OperationRule | None = None,
+    tool: ToolConfig, operation: OperationRule | None, entry: RouteEntry | None = None, member: Container | None = None
 ) -> ToolPolicy:
+    """The policy of a tool of a route's `entry`; without one, of a tool that a server lists or a request brings."""
     policy, schema = tool.policy, tool.schema
+    kind, channels = (entry.kind, entry.channels) if entry else ("call", None)
+    methods = (set(entry.methods) if entry else set(), {operation.template.method} if operation else set())
+    feedback = policy.feedback
+    if schema:
+        feedback = replace(feedback, secret_names=find_sensitive_names(schema.check.schemas))
     return ToolPolicy(
         tool=tool.name,
         check=schema.check if schema else None,
@@ -204,24 +177,24 @@ def _build_policy(
         description=tool.description,
         mode=policy.mode,
         unknown_keys=policy.unknown_keys,
-        repair=make_repair_policy(policy.repair, listed=listed),
+        repair=make_repair_policy(policy.repair, listed=entry is None),
         text=policy.text,
-        feedback=_add_secret_names(policy.feedback, schema.check if schema else None),
+        feedback=feedback,
         attempts=_choose_attempts(policy, kind),
         cap=policy.caps.of(tool.name),
         limits=policy.limits,
         container=tool.container,
-        member_of=member_of,
+        member_of=member,
         resend=policy.resend,
         upstream_errors=policy.upstream_errors,
-        wrap_success=policy.wrap_success and not listed,  # an answer of MCP has a form of its own
+        wrap_success=policy.wrap_success and entry is not None,  # an answer of MCP has a form of its own
         added=policy.added,
-        answer=_build_answer(tool),
+        answer=AnswerPolicy(tool.answer.check, policy.response_mode is Mode.ENFORCE) if tool.answer else None,
         finalising=kind == "validate",
         channels=channels,
         operation=operation,
-        changes=methods == {"PATCH"} or (operation is not None and operation.template.method == "PATCH"),
-        reads=methods == {"GET"} or (operation is not None and operation.template.method == "GET"),
+        changes={"PATCH"} in methods,
+        reads={"GET"} in methods,
         max_body=policy.max_body,
         leaked_markup=policy.leaked_markup,
     )
@@ -231,16 +204,6 @@ def _choose_attempts(policy: Policy, kind: RouteKind) -> AttemptsPolicy:
     if kind != "validate" or policy.finalize_output_retries is None:
         return policy.attempts
     return replace(policy.attempts, max_attempts=1 + policy.finalize_output_retries)
-
-
-def _build_answer(tool: ToolConfig) -> AnswerPolicy | None:
-    enforce = tool.policy.response_mode is Mode.ENFORCE
-    return None if tool.answer is None else AnswerPolicy(tool.answer.check, enforce)
-
-
-def _add_secret_names(limits: FeedbackLimits, check: Check | None) -> FeedbackLimits:
-    """The limits of answers, with the names that the schema marks as secret."""
-    return limits if check is None else replace(limits, secret_names=find_sensitive_names(check.schemas))
 
 
 def _hash_tool(tool: ToolConfig, channels: ChannelJudge | None) -> str:

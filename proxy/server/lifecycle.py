@@ -8,6 +8,7 @@ load balancers learn late; then new calls are told that the proxy restarts; only
 from __future__ import annotations
 
 import asyncio
+import secrets
 import shlex
 from collections.abc import Mapping
 from contextlib import suppress
@@ -22,16 +23,15 @@ from proxy.interfaces import CountsConnections, GuardedUpstream, Observer, Servi
 from proxy.server.admin.console_data import make_console_data
 from proxy.server.admin.page import Readers
 from proxy.server.handler import Handler, Snapshot
+from proxy.server.http.framing import SERVER
 from proxy.server.http.headers import Hop
 from proxy.server.http.request_head import make_id
-from proxy.server.http.responses import NAME
-from proxy.server.identity import make_pseudonym
 from proxy.server.listed_routes import ListedRoutes, PassedOn, Reports
 from proxy.server.ports import Port, renew
 from proxy.server.reload import Compiled, Reloaded, Reloader, list_served
 from proxy.server.setup.added import ExtensionServices, list_unpinned, make_answers, make_tool_texts
 from proxy.server.setup.memory import find_room
-from proxy.server.setup.observers import ExtensionObservers, begin_tracing
+from proxy.server.setup.observers import FLUSH, ExtensionObservers, make_tracer
 from proxy.server.setup.services import SecondJudges, warn_of_addresses
 from proxy.server.setup.upstreams import Pools, await_gone, find_trouble
 from proxy.server.warmup import Warming
@@ -65,25 +65,27 @@ class Serving:
         self.readers, self.comparing = Readers(), asyncio.Lock()
         self._added = ExtensionObservers(base.clock, base.pacing, self.metrics)
         self._lag = LoopLag(self.metrics.observe_lag)
-        traces = compiled.loaded.config.telemetry.traces
-        self._tracing = begin_tracing(traces, environ, log, self.metrics, base.clock)
+        config = compiled.loaded.config
+        self._tracer = make_tracer(config.telemetry.traces, environ, log, self.metrics, base.clock)
         self._base = base
         self._pools = Pools(base.clock.now, self._breaker_changed, self._child_wrote, self._server_changed)
         self._extending = ExtensionServices(base, log, self.metrics)
         self._second_judge = SecondJudges(base.pacing.chance, self.metrics, log)
-        self._listed = ListedRoutes(base.clock, make_id, self._make_reports())
+        self.unpinned = UnpinnedWatch(self._tool_unpinned)
+        heard = (self.metrics.learn_tools, self._schema_unusable, self._schema_unguarded, self.unpinned)
+        self._listed = ListedRoutes(base.clock, make_id, Reports(*heard, self.metrics.add_counter, self.metrics.knows))
         self._addresses = AddressWatch(lambda: self.metrics.sources, partial(warn_of_addresses, log))
-        trusted = compiled.loaded.config.trusted
         self.handler = Handler(
-            _snapshot(compiled, self._make_services(compiled, self._pools.of(compiled.loaded.config)[0])),
+            _snapshot(compiled, self._make_services(compiled, self._pools.of(config)[0])),
             self._observers(),
-            Hop(make_pseudonym(NAME), trusted.networks, trusted.unix),
+            # How this process signs in `Via` (RFC 9110 section 7.6.3), unlike others of its kind in the same chain.
+            Hop(f"{SERVER}-{secrets.token_hex(4)}", config.trusted.networks, config.trusted.unix),
             make_id,
             log.defect,
-            compiled.loaded.config.listen.hosts,
-            self._tracing.begin,
+            config.listen.hosts,
+            None if self._tracer is None else self._tracer.begin,
             self._listed,
-            _find_room(compiled.loaded.config),
+            find_room(config.workers) if config.memory is None else max(1, config.memory // config.workers),
         )
         self.reloader = Reloader(compiled, environ, self._adopt, self._note_reload, log.defect)
         self.drained = False
@@ -98,7 +100,8 @@ class Serving:
     def _observers(self) -> tuple[Observer, ...]:
         """The observers of finished requests. One that is off is left out, so it costs no call anything."""
         kept = () if self.console is None else (self.console,)
-        return (self.metrics, self.log, *kept, *self._added.observers, *self._tracing.observers)
+        traced = () if self._tracer is None else (self._tracer,)
+        return (self.metrics, self.log, *kept, *self._added.observers, *traced)
 
     def _watch(self) -> None:
         """Sets where the metrics read at each scrape."""
@@ -179,7 +182,8 @@ class Serving:
         with suppress(TimeoutError):
             async with asyncio.timeout(self.config.finish):
                 await self.handler.wait_settled()
-        await self._tracing.flush()
+        if self._tracer is not None:
+            await self._tracer.flush(FLUSH)
         self.drained = True
         self.log.event("drained", inflight=self.handler.inflight)
 
@@ -214,7 +218,8 @@ class Serving:
         if isinstance(self._base.elsewhere, Elsewhere):
             await self._base.elsewhere.close()
         await self._base.store.close()
-        await self._tracing.close()
+        if self._tracer is not None:
+            await self._tracer.close(FLUSH)
         await self._added.close()
         self.library_log.detach()
         await asyncio.to_thread(self.log.close)
@@ -227,11 +232,6 @@ class Serving:
             if not self.handler.inflight:
                 return
             await self.handler.idle()
-
-    def _make_reports(self) -> Reports:
-        self.unpinned = UnpinnedWatch(self._tool_unpinned)
-        heard = (self.metrics.learn_tools, self._schema_unusable, self._schema_unguarded, self.unpinned)
-        return Reports(*heard, self.metrics.add_counter, self.metrics.knows)
 
     def _schema_unusable(self, route: str, tool: str, reason: str) -> None:
         self.log.event("tool schema cannot be used", "warning", route=route, tool=tool, reason=reason)
@@ -347,8 +347,3 @@ def _snapshot(compiled: Compiled, services: Services) -> Snapshot:
     config = compiled.loaded.config
     answers, texts = make_answers(config), make_tool_texts(config)
     return Snapshot(compiled.table, compiled.bindings, services, compiled.loaded.digest, answers, texts)
-
-
-def _find_room(config: Config) -> int:
-    """The memory that the bodies under way of this worker may take together, in bytes."""
-    return find_room(config.workers) if config.memory is None else max(1, config.memory // config.workers)

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.contract.spellings import JudgedPath, JudgedPaths, leaves_segment
+from proxy.core.contract.spellings import JudgedPaths, leaves_segment
+from proxy.core.model.value_class import value_class
 
 POST = frozenset({"POST"})
-JUDGED = JudgedPaths(
-    [
-        JudgedPath("/x/weather", "u", "/weather", POST),
-        JudgedPath("/t/{id}/run", "u", "/t/{id}/run", POST),
-    ]
-)
+
+
+@value_class
+class JudgedRoute:
+    path: str
+    upstream: str
+    upstream_path: str
+    methods: frozenset[str] = POST
+    kind: str = "call"
+
+
+JUDGED = JudgedPaths([JudgedRoute("/x/weather", "u", "/weather"), JudgedRoute("/t/{id}/run", "u", "/t/{id}/run")])
 
 
 def reached(path: str, target: str, method: str = "POST", upstream: str = "u") -> str:
-    return JUDGED.find_reached(method, tuple(path.split("/")[1:]), upstream, target)
+    return next(iter(JUDGED.list_reached(path.split("/")[1:], upstream, target, {method})), "")
 
 
 @pytest.mark.parametrize(
@@ -45,9 +52,9 @@ def test_only_the_same_upstream_the_same_place_there_and_a_judged_method_count()
 
 
 def test_a_template_that_can_reach_a_judged_path_is_known_beforehand() -> None:
-    assert ["/x/weather"] == JUDGED.within_reach("/x/{any}", "u", "/{any}", POST)
-    assert [] == JUDGED.within_reach("/x/{any}", "u", "/{any}", frozenset({"GET"}))
-    assert [] == JUDGED.within_reach("/x/{any}/{more}", "u", "/{any}/{more}", POST)
+    assert ["/x/weather"] == JUDGED.list_reached(["x", "{any}"], "u", "/{any}", POST)
+    assert [] == JUDGED.list_reached(["x", "{any}"], "u", "/{any}", frozenset({"GET"}))
+    assert [] == JUDGED.list_reached(["x", "{any}", "{more}"], "u", "/{any}/{more}", POST)
 
 
 @pytest.mark.parametrize(

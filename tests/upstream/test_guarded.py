@@ -14,7 +14,7 @@ from proxy.core.tool_errors.backoff import BudgetPolicy
 from proxy.core.tool_errors.circuit_breaker import BreakerPolicy, ConcurrencyPolicy, GuardPolicy
 from proxy.interfaces import UpstreamRequest
 from proxy.upstream import UpstreamGuard
-from proxy.upstream.guarded import ConcurrencyLimiter
+from proxy.upstream.sending import ConcurrencyLimiter
 from tests.upstream.scripted import CHECKED, Answer, Body, ScriptedUpstream, Time, request
 
 OK = UpstreamReply(200, (), b"{}")
@@ -104,13 +104,13 @@ async def test_a_probe_that_is_cancelled_does_not_shut_the_breaker_for_ever() ->
         await guard.send(CHECKED, request())
     time.at += 5
     slow = Slow()
-    guard._inner = slow
+    guard.unguarded = slow
     probe = asyncio.create_task(guard.send(CHECKED, request()))
     await asyncio.sleep(0)
     refused = await guard.send(CHECKED, request())
     probe.cancel()
     await asyncio.gather(probe, return_exceptions=True)
-    guard._inner = inner
+    guard.unguarded = inner
 
     assert isinstance(refused, UpstreamFault)
     assert (OK, 0) == (await guard.send(CHECKED, request()), guard.breaker_state)

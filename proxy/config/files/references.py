@@ -28,29 +28,24 @@ class SchemaDocument:
     folder: Path
 
 
-def find_references(schema: JsonValue, base: str, path: Pointer = ()) -> Iterator[tuple[str, str, Pointer]]:
+def find_references(schema: JsonValue, base: str) -> Iterator[tuple[str, str, Pointer]]:
     """(target document's URI, reference as written, its place) of every `$ref` in a schema."""
+    for part, its_base, path in _list_parts(schema, base):
+        if isinstance(reference := part.get("$ref"), str):
+            yield urldefrag(urljoin(its_base, reference)).url, reference, (*path, "$ref")
+
+
+def _list_parts(schema: JsonValue, base: str, path: Pointer = ()) -> Iterator[tuple[JsonValue, str, Pointer]]:
+    """Every subschema, with the URI that its references start from and its place. These URIs are the names that a
+    document gives to itself and to parts of itself."""
     if not isinstance(schema, dict):
         return
     identifier = schema.get("$id", schema.get("id"))
     if isinstance(identifier, str) and not identifier.startswith("#"):
         base = urldefrag(urljoin(base, identifier)).url
-    if isinstance(reference := schema.get("$ref"), str):
-        yield urldefrag(urljoin(base, reference)).url, reference, (*path, "$ref")
+    yield schema, base, path
     for step, child in list_subschemas(schema):
-        yield from find_references(child, base, (*path, *step))
-
-
-def find_identifiers(schema: JsonValue, base: str) -> Iterator[str]:
-    """The URIs a document gives to itself and to parts of itself."""
-    if not isinstance(schema, dict):
-        return
-    identifier = schema.get("$id", schema.get("id"))
-    if isinstance(identifier, str):
-        base = urldefrag(urljoin(base, identifier)).url
-        yield base
-    for _, child in list_subschemas(schema):
-        yield from find_identifiers(child, base)
+        yield from _list_parts(child, base, (*path, *step))
 
 
 class Collector:
@@ -65,7 +60,7 @@ class Collector:
     def collect(self, start: SchemaDocument) -> dict[str, SchemaDocument]:
         """URI -> document, for every document that `start` reaches, without itself. Raises ConfigError."""
         found: dict[str, SchemaDocument] = {}
-        known = {start.uri, *find_identifiers(start.value, start.uri)}
+        known = {start.uri, *(base for _, base, _ in _list_parts(start.value, start.uri))}
         waiting = [start]
         while waiting:
             document = waiting.pop()
@@ -74,7 +69,7 @@ class Collector:
                     continue
                 if (next_one := self._find(document, target, reference, path)) is not None:
                     found[target] = next_one
-                    known |= set(find_identifiers(next_one.value, target))
+                    known.update(base for _, base, _ in _list_parts(next_one.value, target))
                     waiting.append(next_one)
         return found
 

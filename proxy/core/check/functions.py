@@ -78,13 +78,10 @@ def write_function(program: Program, kind: str, node: Node) -> str:
     """The source of one function (see program.py for the kinds)."""
     name = program.call(kind, node)
     number = name[1:]
+    writer = Writer(program, KEYWORDS, kind)
     if kind in COLLECTORS:
-        writer = Writer(program, KEYWORDS, report=False, base="", level=1)
         write_collector(writer, node, kind)
         return f"def {name}(v, m, s):\n" + "\n".join(writer.lines or ["    pass"]) + "\n"
-    report = kind in "rR"
-    base, level = "p" if kind == "r" else "", 2 if kind in "AR" else 1
-    writer = Writer(program, KEYWORDS, report=report, base=base, level=level, entry=kind == "A")
     if kind in "AR" and (program.graph.recursive(node) or program.graph.remembers(node)):
         writer.call(node, Spot("v"))
     else:

@@ -205,15 +205,14 @@ ALL_KINDS = frozenset(("object", "array", "string", "number", "boolean", "null")
 
 @value_class
 class Pin:
-    """A branch's requirement on the discriminating key: its name, its texts, the keyword and the node that require
-    them, and whether that keyword alone decides about the key."""
+    """A branch's requirement on the discriminating key: its name, its texts, and the keyword and the node that require
+    them."""
 
     branch: Node
     key: str
     texts: tuple[str, ...]
     keyword: str
     node: Node
-    alone: bool
 
 
 def follow_reference(node: Node) -> Node:
@@ -265,8 +264,7 @@ def _find_pin(branch: Node, key: str) -> Pin | None:
     if not choices or not all(type(item) is str for item in choices):
         return None
     keyword = "const" if "const" in holder.keywords else "enum"
-    alone = holder.keywords.keys() <= _SILENT | {keyword, "type"} and holder.types in (None, frozenset({"string"}))
-    return Pin(branch, key, tuple(dict.fromkeys(choices)), keyword, holder, alone)
+    return Pin(branch, key, tuple(dict.fromkeys(choices)), keyword, holder)
 
 
 def are_exclusive(branches: tuple[Node, ...]) -> bool:

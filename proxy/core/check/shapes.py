@@ -45,8 +45,6 @@ def _object(writer: Writer, node: Node, spot: Spot) -> None:
         count = writer.name("n")
         writer.line(f"{count} = {len(required)}")
     for key, inner in node.properties.items():
-        if spot.settled == (node, key):  # the key named this branch, so it is present and valid
-            continue
         if key in required:
             if not writer.misses:
                 _require(writer, node, spot, key)
@@ -310,34 +308,26 @@ def _reports(writer: Writer, spot: Spot, branches: tuple[Node, ...]) -> str:
 
 def _dispatch(writer: Writer, node: Node, spot: Spot, keyword: str, pins: tuple[Pin, ...]) -> None:
     """A union whose object branches pin one key: the text under the key names the only branch that can accept."""
-    x, key = writer.name("x"), pins[0].key
+    program, key, x, broken = writer.program, pins[0].key, writer.name("x"), writer.name("b")
     # In an entry, KeyError means False. A union without its key is False as well, so the key needs no test.
     value = f"{spot.v}[{key!r}]" if writer.misses else f"{spot.v}.get({key!r})"
     writer.line(f"{x} = {value if spot.known == 'object' else f'{value} if {spot.type} is dict else None'}")
-    word = "if"
     for number, pin in enumerate(pins):
         test = " or ".join(f"{x} == {text!r}" for text in pin.texts)
-        with writer.block(f"{word} {test}:"):
-            _named_branch(writer, node, spot, keyword, number, pins)
+        with writer.block(f"{'elif' if number else 'if'} {test}:"):
+            if writer.report:
+                functions = f"{program.call('a', pin.branch)}, {program.call('r', pin.branch)}"
+                wanted = program.constant("pins", pins, (node, keyword))
+                place = writer.path(spot)
+                writer.line(f"{broken} = choose_branch({spot.v}, {place}, m, {functions}, {number}, {wanted})")
+                with writer.block(f"if {broken} is not None:"):
+                    writer.fail(node, keyword, spot, branches=broken)
+            else:
+                writer.refer(follow_reference(pin.branch), replace(spot, known="object"))
             writer.line("pass")
-        word = "elif"
     with writer.block("else:"):
         branches = _reports(writer, spot, tuple(pin.branch for pin in pins)) if writer.report else "()"
         writer.fail(node, keyword, spot, branches=branches)
-
-
-def _named_branch(writer: Writer, node: Node, spot: Spot, keyword: str, number: int, pins: tuple[Pin, ...]) -> None:
-    branch, pin = pins[number].branch, pins[number]
-    if not writer.report:
-        settled = (follow_reference(branch), pin.key) if pin.alone else None
-        writer.refer(follow_reference(branch), replace(spot, known="object", settled=settled))
-        return
-    program, broken = writer.program, writer.name("b")
-    functions = f"{program.call('a', branch)}, {program.call('r', branch)}"
-    wanted = program.constant("pins", pins, (node, keyword))
-    writer.line(f"{broken} = choose_branch({spot.v}, {writer.path(spot)}, m, {functions}, {number}, {wanted})")
-    with writer.block(f"if {broken} is not None:"):
-        writer.fail(node, keyword, spot, branches=broken)
 
 
 SHAPES: Final[dict[str, ShapeRow]] = {

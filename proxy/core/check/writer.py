@@ -10,7 +10,6 @@ A judge may test in any order, so cheap keywords come first; a report keeps the 
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,9 +17,8 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from proxy.core.check.graph import follow_reference
-from proxy.core.check.program import BrokenKeyword, Program
+from proxy.core.check.program import Program
 from proxy.core.check.scalars import CONDITIONS, GUARDS, condition, sole_group
-from proxy.core.json.embedded import parse_expression
 from proxy.core.model.value_class import value_class
 from proxy.core.schema.nodes import Node
 
@@ -36,14 +34,12 @@ LAST: Final = 9
 @value_class
 class Spot:
     """The position in the value that is being written: the variable, the steps of its path (as source), its type if
-    known, the variable that holds its Python type, and (`settled`) a node with the key about which it needs no further
-    test."""
+    known, and the variable that holds its Python type."""
 
     v: str
     steps: tuple[str, ...] = ()
     known: str | None = None
     t: str | None = None
-    settled: tuple[Node, str] | None = None
 
     @property
     def type(self) -> str:
@@ -71,27 +67,17 @@ class ShapeRow(NamedTuple):
 
 
 class Writer:
-    """The text of one function, at a present indentation of `level` steps. `report` is True for a report, False for a
-    judge."""
+    """The text of one function, of a kind that `program.py` lists."""
 
-    def __init__(
-        self,
-        program: Program,
-        shapes: Mapping[str, ShapeRow],
-        *,
-        report: bool,
-        base: str,
-        level: int,
-        entry: bool = False,
-    ) -> None:
+    def __init__(self, program: Program, shapes: Mapping[str, ShapeRow], kind: str) -> None:
         self.lines: list[str] = []
-        self._level = level
         self.program = program
         self._shapes = shapes
-        self.report = report
+        self.report = kind in "rR"
         # The entry of a judge reads KeyError as False, so it may read a required key without looking for it first.
-        self.misses = entry and not report
-        self._base = base
+        self.misses = kind == "A"
+        self._base = "p" if kind == "r" else ""
+        self._level = 2 if kind in "AR" else 1
         self._depth = 0
         self._variables = 0
 
@@ -131,11 +117,6 @@ class Writer:
         """Writes the failure of a keyword."""
         if not self.report:
             self.line("return False")
-        elif not self._base and branches == "()" and _literal(detail, *spot.steps):
-            # The result is the same each time, so it is made once.
-            *steps, found = (ast.literal_eval(parse_expression(text)) for text in (*spot.steps, detail))
-            made = BrokenKeyword(keyword, tuple(steps), node, found)
-            self.line(f"add({self.program.constant('broken', made, (node, keyword, spot.steps, detail))})")
         else:
             holder = self.program.constant("node", node)
             self.line(f"add(new(B, ({keyword!r}, {self.path(spot)}, {holder}, {detail}, {branches})))")
@@ -144,14 +125,9 @@ class Writer:
     def node(self, node: Node, spot: Spot) -> None:
         """Writes a node at a spot: in place, or as a call."""
         graph = self.program.graph
-        is_too_deep, is_too_long = max(self._level, self._depth) > MAX_LEVEL, len(self.lines) > LONG
-        if (
-            not node.never
-            and node.keywords
-            and (
-                is_too_deep or graph.recursive(node) or graph.remembers(node) or (is_too_long and not graph.small(node))
-            )
-        ):
+        is_deep, is_long = max(self._level, self._depth) > MAX_LEVEL, len(self.lines) > LONG
+        is_function = is_deep or graph.recursive(node) or graph.remembers(node) or (is_long and not graph.small(node))
+        if node.keywords and is_function:
             self.call(node, spot)
             return
         self._depth += 1
@@ -271,11 +247,6 @@ _RANKS: Final = {"type": 0, "const": 1, "enum": 1, "pattern": 2, "format": 2, "u
 
 def _needs_type(tasks: list[_Task]) -> bool:
     return any(task.group or task.keyword in ("enum", "const", "type") for task in tasks)
-
-
-def _literal(*texts: str) -> bool:
-    """Whether expressions are literals (texts, numbers or None), not variables."""
-    return all(text == "None" or text[0] in "'\"" or text.isdecimal() for text in texts)
 
 
 def _negate(test: str) -> str:

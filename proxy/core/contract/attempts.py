@@ -13,23 +13,9 @@ Attempts belong to a conversation and a tool. Only failures the model can mend b
 Where a conversation is known by its address alone, several users may share it. `attempts.address` then says what is
 counted: the failures of the very same arguments (`hash_arguments`), all as with an id (`count`), or none (`off`).
 
-How a call uses it (`call/run.py`); all of this is pure, and the store only remembers:
-
-    key = make_attempt_key(conversation, tool, policy, hash_call(call, policy))  # the digest counts by address alone
-    # unless store.is_known(key), nothing failed before: no look, and no clear after a delivery
-    episode = await store.look(key, if_known=not asks_first(policy))
-    answer = look_up_attempt(call, episode, digest, policy)      # a ToolResult needs no work
-    ... decide ...
-    slot = make_reservation(call, policy)             # None: no call cap applies
-    if slot and await store.reserve(slot.key, slot.limit, slot.ttl) is None:
-        failure = make_cap_failure(call, slot)        # neither raises nor resets the attempt
-    ... send; not delivered: await store.release(slot.key) ...
-    delivered:  episode = await store.clear(key)      # episode.count failed attempts came before
-    failed:     attempt = make_failed_attempt(failure, digest, find_resend_id(call), episode.count)
-                recorded = await store.fail(key, attempt, ttl) if raises_attempt(failure) else None
-                result = grant_attempt(call, failure, recorded, policy)
-
-The answer to the last attempt *is* the escalation, in words and machine parts alike: it still lists its own errors.
+The functions stand in the order in which a call uses them (`call/run.py`); all of this is pure, and the store only
+remembers. The answer to the last attempt *is* the escalation, in words and machine parts alike: it still lists its own
+errors.
 
 A call cap says how often one tool may be called in one conversation (Compozy gap 2; contract section 5). Its slot is
 reserved when a call is about to be forwarded and given back unless it is delivered, so that failed calls do not use the
@@ -62,15 +48,12 @@ from proxy.core.model.values import (
 
 # The failures a differently written call can mend; each raises the attempt.
 RAISES_ATTEMPT: Final = frozenset(
-    {
-        codes.INVALID_ARGUMENTS.name,
-        codes.CONTAINER_INVOCATION.name,
-        codes.CONTAINER_NOT_EXPANDED.name,
-        codes.UNKNOWN_TOOL.name,
-        codes.UPSTREAM_REJECTED_ARGUMENTS.name,
-        codes.BODY_TOO_LARGE.name,
-    }
-)
+    code.name
+    for code in (
+        codes.INVALID_ARGUMENTS, codes.CONTAINER_INVOCATION, codes.CONTAINER_NOT_EXPANDED, codes.UNKNOWN_TOOL,
+        codes.UPSTREAM_REJECTED_ARGUMENTS, codes.BODY_TOO_LARGE,
+    )
+)  # fmt: skip
 
 # Bounds of one history, so that it stays under 10 KB whatever is sent (Acode NFR-004; tests/contract measures it).
 KEPT_ATTEMPTS: Final = 10
@@ -100,9 +83,8 @@ def make_attempt_key(conversation: Conversation, tool: str, policy: ToolPolicy |
     each name by itself until they escalate together.
     """
     key = f"{hash_conversation(conversation)}/{tool if isinstance(policy, ToolPolicy) else ''}"
-    if conversation.rung is _ADDRESS and policy.attempts.address is _DIGEST:
-        return f"{key}\ndigest\n{digest}"
-    return key
+    by_digest = conversation.rung is _ADDRESS and policy.attempts.address is _DIGEST
+    return f"{key}\ndigest\n{digest}" if by_digest else key
 
 
 def read_tool(key: str) -> str:
@@ -145,11 +127,6 @@ def may_be_parallel(conversation: Conversation, policy: ToolPolicy | UnknownTool
     return conversation.rung is not _ADDRESS or policy.attempts.address is ByAddress.COUNT
 
 
-def is_finalising(policy: ToolPolicy | UnknownTool) -> bool:
-    """Whether calls of a policy are final outputs, and call no tool."""
-    return isinstance(policy, ToolPolicy) and policy.finalising
-
-
 # --- before the work ------------------------------------------------------------------------------------------------
 def asks_first(policy: ToolPolicy | UnknownTool) -> bool:
     """Whether a call has to wait for the store before it is judged, also where this process knows of no failure.
@@ -187,7 +164,7 @@ def look_up_attempt(
         repeated=times > 0,
         history=write_history(episode),
         limits=policy.feedback,
-        finalising=is_finalising(policy),
+        finalising=policy.finalising,
     )
 
 
@@ -197,18 +174,15 @@ def raises_attempt(failure: Failure) -> bool:
     return failure.code.name in RAISES_ATTEMPT or bool(failure.violations)
 
 
-def hash_call_id(call_id: str) -> str:
-    """A tool_call_id as it is remembered: 16 hexadecimal digits, whatever its length."""
-    return blake2b(call_id.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
-
-
 def make_failed_attempt(failure: Failure, sent: str, resend_id: str = "", seen: int | None = None) -> FailedAttempt:
     """What is kept of a failed call: hashes, and a few bounded lines made of codes, paths and types, no value.
 
     `sent` is the digest of its arguments, `resend_id` what its resend would have in common with it, `seen` how many
     attempts had been counted when it arrived.
     """
-    return FailedAttempt(sent, write_history_lines(failure), hash_call_id(resend_id) if resend_id else "", seen)
+    # A tool_call_id is remembered as 16 hexadecimal digits, whatever its length.
+    call = resend_id and blake2b(resend_id.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    return FailedAttempt(sent, write_history_lines(failure), call, seen)
 
 
 def find_resend_id(call: ToolCall) -> str:
@@ -250,21 +224,26 @@ def grant_attempt(
 
     `recorded` is what the store made of the failure, None for one that does not raise the attempt.
     """
-    limits = policy.feedback
     if recorded is None:
-        return ToolResult(call, failure, limits=limits, finalising=is_finalising(policy))
-    attempts = policy.attempts
-    escalated = recorded.number >= attempts.max_attempts
-    number = recorded.number if escalated else _count_own(failure, recorded)
+        return ToolResult(call, failure, limits=policy.feedback, finalising=policy.finalising)
+    number, most = recorded.number, policy.attempts.max_attempts
+    escalated = number >= most
+    if escalated:
+        details = {**failure.details, "failed_with": failure.code.name}
+        failure = replace(failure, code=codes.ATTEMPTS_EXHAUSTED, status=None, retryable=None, details=details)
+    elif failure.code is codes.UNKNOWN_TOOL:
+        # All unknown names of a conversation are counted together; told is how often this name was called.
+        line = write_unknown_line(failure)
+        number = max(1, len({kept.number for kept in recorded.episode.attempts if line in kept.lines}))
     return ToolResult(
         call,
-        _exhausted_failure(failure) if escalated else failure,
-        attempt=Attempt(number, attempts.max_attempts),
+        failure,
+        attempt=Attempt(number, most),
         escalated=escalated,
         repeated=recorded.repeated,
         history=write_history(recorded.episode) if escalated else (),
-        limits=limits,
-        finalising=is_finalising(policy),
+        limits=policy.feedback,
+        finalising=policy.finalising,
     )
 
 
@@ -277,20 +256,6 @@ def uses_up_attempts(recorded: FailureRecorded, policy: ToolPolicy | UnknownTool
     if episode.count >= limit:
         return episode.count == limit and sum(kept.number == limit for kept in episode.attempts) == 1
     return recorded.repeated and recorded.number == limit  # the same arguments, whatever good calls came in between
-
-
-def _count_own(failure: Failure, recorded: FailureRecorded) -> int:
-    """Which attempt a failure is: of an unknown tool, how often this name was called, because all unknown names of a
-    conversation are counted together."""
-    if failure.code is not codes.UNKNOWN_TOOL:
-        return recorded.number
-    line = write_unknown_line(failure)
-    return max(1, len({kept.number for kept in recorded.episode.attempts if line in kept.lines}))
-
-
-def _exhausted_failure(failure: Failure) -> Failure:
-    details = {**failure.details, "failed_with": failure.code.name}
-    return replace(failure, code=codes.ATTEMPTS_EXHAUSTED, status=None, retryable=None, details=details)
 
 
 # --- call caps --------------------------------------------------------------------------------------------------------

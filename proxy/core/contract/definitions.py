@@ -38,21 +38,19 @@ def hash_definition(entry: Mapping[str, JsonValue]) -> tuple[str, ...]:
 
 def refuse_unapproved(tool: str) -> Failure:
     """The failure of a call of a tool that is not defined as the operator has approved it."""
-    message = f"Tool '{clean_text(tool, _LONGEST)}' is not defined as its operator has approved it"
-    return Failure(codes.TOOL_NOT_APPROVED, message)
+    name = clean_text(tool, _LONGEST)
+    return Failure(codes.TOOL_NOT_APPROVED, f"Tool '{name}' is not defined as its operator has approved it")
 
 
 class PinnedTools(Protocol):
     """The definitions of one route's tools that the operator has approved, by the names that their server lists.
-    `definition` is what `hash_definition` gives."""
+    `definition` is what `hash_definition` gives, `changed` what becomes of any other one, and `unpinned` are the
+    operations of the config that are not defined as approved, each with how it differs."""
 
     @property
-    def changed(self) -> Literal["warn", "hide", "refuse"]:
-        """What becomes of any other definition."""
-
+    def changed(self) -> Literal["warn", "hide", "refuse"]: ...
     @property
-    def unpinned(self) -> Mapping[str, str]:
-        """The operations of the config that are not defined as approved, each with how it differs."""
+    def unpinned(self) -> Mapping[str, str]: ...
 
     def is_pinned(self, name: str, definition: tuple[str, ...]) -> bool:
         """Whether a tool is defined as it was approved."""

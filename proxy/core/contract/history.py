@@ -49,7 +49,7 @@ def write_history_lines(failure: Failure) -> tuple[str, ...]:
     room = LONGEST_HISTORY - len("(+100 more)")
     for violation in failure.violations[:_LINES_OF_ONE]:
         line = cut(_line(violation), LONGEST_LINE)
-        room -= len(line) if line.isascii() else _bytes(line)
+        room -= _bytes(line)
         if room < 0 and lines:
             break
         lines.append(line)
@@ -109,6 +109,10 @@ _LINES: Final = {
     codes.LEAKED_MARKUP.name: "Markup of the call in {name}",
     codes.DEPRECATED_FIELD.name: "Deprecated field {name}",
 }
+# The same of a text's length, by the keyword that was broken.
+_LENGTHS: Final = {
+    "maxLength": ("String too long", " (max: {})"), "minLength": ("String too short", " (min: {})")
+}  # fmt: skip
 
 
 def _line(violation: Violation) -> str:
@@ -116,7 +120,8 @@ def _line(violation: Violation) -> str:
     if violation.code is codes.TYPE_MISMATCH:
         said["type"] = "nothing" if isinstance(violation.value, Absent) else name_json_type(violation.value)
     elif violation.code is codes.STRING_LENGTH:
-        said["length"], said["limit"] = _length_words(violation)
+        length, limit = _LENGTHS.get(violation.keyword, ("Wrong string length", ""))
+        said |= {"length": length, "limit": limit.format(violation.limit)}
     else:
         expected = violation.expected
         said["expected"] = f" (expected: {cut(escape(expected), _LONGEST_NAME)})" if expected else ""
@@ -135,14 +140,3 @@ def _name(path: Pointer) -> str:
 
 _known_names: dict[Pointer, str] = {}
 _MOST_NAMES: Final = 1024
-
-
-def _length_words(violation: Violation) -> tuple[str, str]:
-    """("String too long", " (max: 4096)"), by the keyword that was broken."""
-    match violation.keyword:
-        case "maxLength":
-            return "String too long", f" (max: {violation.limit})"
-        case "minLength":
-            return "String too short", f" (min: {violation.limit})"
-        case _:
-            return "Wrong string length", ""

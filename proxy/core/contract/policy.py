@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from proxy.core.check.validation import Check
 from proxy.core.contract.definitions import PinnedTools
@@ -71,25 +71,8 @@ class RepairPolicy:
     keeps_defaults: bool = False
     level: str = ""
 
-    def for_changes(self) -> RepairPolicy:
-        """The policy of a call that changes or removes something: null and nothing are not taken as not sent, and what
-        is missing stays missing."""
-        return self.for_other_tools()._without(ASSUMING)
-
-    def for_other_tools(self) -> RepairPolicy:
-        """The policy of a call that may do anything: null and nothing are not taken as not sent."""
-        return replace(self._without(LEAVING_OUT), guards_null="null_text" not in self.by_hand)
-
-    def for_creation(self) -> RepairPolicy:
-        """The policy of a call that creates something: null and its words are not sent, without a default."""
-        kept = self._without(LEAVING_OUT - {"drop_null_optional", "null_word_optional"})
-        return replace(kept, guards_null="null_text" not in self.by_hand, keeps_defaults=True)
-
-    def for_destructive(self) -> RepairPolicy:
-        """The policy of a tool that its server calls destructive: what is missing stays missing."""
-        return self._without(ASSUMING)
-
-    def _without(self, rules: frozenset[str]) -> RepairPolicy:
+    def without(self, rules: frozenset[str]) -> RepairPolicy:
+        """The policy without these rules, but for those that were switched on by hand."""
         kept = self.rules - (rules - self.by_hand)
         return self if kept == self.rules else replace(self, rules=kept)
 
@@ -144,6 +127,7 @@ class UnknownTool:
     attempts: AttemptsPolicy = field(default_factory=AttemptsPolicy)
     feedback: FeedbackLimits = field(default_factory=FeedbackLimits)
     servers: tuple[ToolServer, ...] = ()
+    finalising: ClassVar[bool] = False  # as with `ToolPolicy`: each of them calls something
 
 
 @value_class
@@ -326,8 +310,11 @@ class ToolPolicy:
 
 @lru_cache(maxsize=4096)
 def _select_repairs(repair: RepairPolicy, changes: bool, reads: bool, creates: bool) -> RepairPolicy:
-    if changes:
-        return repair.for_changes()
-    if reads:
+    if reads and not changes:
         return repair
-    return repair.for_creation() if creates else repair.for_other_tools()
+    guarded = replace(repair, guards_null="null_text" not in repair.by_hand)
+    if creates and not changes:  # null and its words are not sent, without a default
+        left_out = LEAVING_OUT - {"drop_null_optional", "null_word_optional"}
+        return replace(guarded.without(left_out), keeps_defaults=True)
+    # Null and nothing are not taken as not sent; of a call that changes something, what is missing stays missing.
+    return guarded.without(LEAVING_OUT | ASSUMING if changes else LEAVING_OUT)

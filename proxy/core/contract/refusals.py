@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from proxy.core.contract.attempts import is_finalising
 from proxy.core.contract.history import read_words, write_history
 from proxy.core.contract.policy import AttemptsPolicy, ToolPolicy, UnknownTool
 from proxy.core.model import codes
@@ -90,7 +89,7 @@ def refuse_repeated_call(
         repeated=True,
         history=(*write_history(episode), f"Attempt {SAME_CALL}: The same call again, which was not sent"),
         limits=policy.feedback,
-        finalising=is_finalising(policy),
+        finalising=policy.finalising,
     )
 
 
@@ -116,7 +115,7 @@ def refuse_over_budget(call: ToolCall, episode: Episode | None, policy: ToolPoli
         attempt=Attempt(budget.limit, budget.limit),
         history=write_history(episode, "Error"),
         limits=policy.feedback,
-        finalising=is_finalising(policy),
+        finalising=policy.finalising,
     )
 
 

@@ -29,46 +29,37 @@ class QueryPolicy(StrEnum):
 
 
 class ChannelJudge(Protocol):
-    """Judges the path and the query of requests whose body is the arguments."""
+    """Judges the path and the query of requests whose body is the arguments. `matrix`: the path parameters in whose
+    text `;` has a meaning; `described`: all that decides what is judged, as text for a hash."""
 
     @property
-    def matrix(self) -> frozenset[str]:
-        """The path parameters in whose text `;` has a meaning."""
-
+    def matrix(self) -> frozenset[str]: ...
     @property
-    def described(self) -> str:
-        """All that decides what is judged, as text for a hash."""
+    def described(self) -> str: ...
 
     def judge(self, params: Mapping[str, str], query: str) -> tuple[Violation, ...]:
         """Everything that is wrong with decoded path parameters and a query as it was sent; warnings too."""
 
 
 class RequestForm(Protocol):
-    """How the arguments of a tool become an HTTP request, before the schema of the tool is known."""
+    """How the arguments of a tool become an HTTP request, before the schema of the tool is known.
+
+    `path` has its parameters (`path_names`) in braces, `body` is the media type of the body, '' where there is none.
+    `is_plain`: the body alone is the arguments, as on a route written by hand; `has_json`: it is JSON.
+    """
 
     @property
-    def method(self) -> str:
-        """The method."""
-
+    def method(self) -> str: ...
     @property
-    def path(self) -> str:
-        """The path, its parameters in braces."""
-
+    def path(self) -> str: ...
     @property
-    def body(self) -> str:
-        """The media type of the body, '' where there is none."""
-
+    def body(self) -> str: ...
     @property
-    def path_names(self) -> tuple[str, ...]:
-        """The names of its path parameters."""
-
+    def path_names(self) -> tuple[str, ...]: ...
     @property
-    def is_plain(self) -> bool:
-        """Whether the body alone is the arguments, as on a route written by hand."""
-
+    def is_plain(self) -> bool: ...
     @property
-    def has_json(self) -> bool:
-        """Whether the body is JSON."""
+    def has_json(self) -> bool: ...
 
     def write_entry(self) -> dict[str, JsonValue]:
         """The form as an entry of a config; texts are not escaped."""
@@ -94,24 +85,21 @@ class WrittenRequest:
 
 
 class OperationRule(Protocol):
-    """How the calls of one tool stand in HTTP requests."""
+    """How the calls of one tool stand in HTTP requests, made from a `template`.
+
+    `by_name`: clients send the arguments as JSON, so that each request has to be written from them; else they send the
+    request itself. `matrix`: the path parameters in whose text `;` has a meaning. `argument_names`: place and name of
+    each parameter outside of the body -> the argument that it is.
+    """
 
     @property
-    def template(self) -> RequestForm:
-        """What it was made from."""
-
+    def template(self) -> RequestForm: ...
     @property
-    def by_name(self) -> bool:
-        """Whether clients send the arguments as JSON, so that each request has to be written from them; else they send
-        the request itself."""
-
+    def by_name(self) -> bool: ...
     @property
-    def matrix(self) -> frozenset[str]:
-        """The path parameters in whose text `;` has a meaning."""
-
+    def matrix(self) -> frozenset[str]: ...
     @property
-    def argument_names(self) -> Mapping[tuple[str, str], str]:
-        """Place and name of each parameter outside of the body -> the argument that it is."""
+    def argument_names(self) -> Mapping[tuple[str, str], str]: ...
 
     def find_unwritable(self, value: JsonValue, sent: JsonValue = ABSENT) -> tuple[Violation, ...]:
         """Why arguments cannot be written as a request; nothing where they can. What is as it was `sent` is not

@@ -7,7 +7,7 @@ same may then be one path to a server.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 from typing import Final, Protocol
 from urllib.parse import unquote
 
@@ -70,40 +70,25 @@ def find_leaving(params: Mapping[str, str], exempt: Collection[str], *, judged: 
 
 def read_strictly(segments: Iterable[str]) -> tuple[str, ...]:
     """Decoded segments as the most lenient server reads them; parameters (`{name}`) stay as they are."""
-    folded = (_fold_segment(part) for segment in segments for part in _parts(segment))
-    return tuple(segment for segment in folded if segment)
+    parts: list[str] = []
+    for segment in segments:
+        parts += [segment] if _is_parameter(segment) else decode_escapes(segment).replace("\\", "/").split("/")
+    folded = (
+        part if _is_parameter(part) else part.partition(";")[0].strip(_BLANKS).rstrip("." + _BLANKS).casefold()
+        for part in parts
+    )
+    return tuple(filter(None, folded))
 
 
-def _parts(segment: str) -> list[str]:
-    return [segment] if is_parameter(segment) else decode_escapes(segment).replace("\\", "/").split("/")
-
-
-def _fold_segment(segment: str) -> str:
-    if is_parameter(segment):
-        return segment
-    return segment.partition(";")[0].strip(_BLANKS).rstrip("." + _BLANKS).casefold()
-
-
-def is_parameter(segment: str) -> bool:
-    """Whether a segment of a route's path takes any text."""
+def _is_parameter(segment: str) -> bool:
     return segment.startswith("{") and segment.endswith("}")
 
 
 def may_be_same(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
     """Whether two folded paths, with parameters or without, can name the same place."""
     return len(one) == len(other) and all(
-        left == right or is_parameter(left) or is_parameter(right) for left, right in zip(one, other, strict=True)
+        left == right or _is_parameter(left) or _is_parameter(right) for left, right in zip(one, other, strict=True)
     )
-
-
-@value_class
-class JudgedPath:
-    """A route that judges: its path, where its calls go, and its methods."""
-
-    path: str
-    upstream: str
-    upstream_path: str
-    methods: frozenset[str]
 
 
 class _AnyRoute(Protocol):
@@ -122,49 +107,28 @@ class _AnyRoute(Protocol):
 
 
 class JudgedPaths:
-    """The paths where calls are judged, found by any spelling. False where there are none."""
+    """The paths of the routes that judge and send on, found by any spelling. False where there are none."""
 
-    def __init__(self, paths: Iterable[JudgedPath]) -> None:
+    def __init__(self, routes: Iterable[_AnyRoute]) -> None:
         # By upstream and number of segments: so a request is compared with few of them.
-        self._known: dict[tuple[str, int], list[tuple[tuple[str, ...], tuple[str, ...], JudgedPath]]] = {}
-        for judged in paths:
-            path, target = _template(judged.path), _template(judged.upstream_path)
-            self._known.setdefault((judged.upstream, len(path)), []).append((path, target, judged))
-
-    @classmethod
-    def of(cls, routes: Iterable[_AnyRoute]) -> JudgedPaths:
-        """Those of the routes that judge and send on."""
-        return cls(
-            JudgedPath(route.path, route.upstream, route.upstream_path, frozenset(route.methods))
-            for route in routes
-            if route.kind == "call"
-        )
+        self._known: dict[tuple[str, int], list[tuple[tuple[str, ...], tuple[str, ...], _AnyRoute]]] = {}
+        for route in routes:
+            if route.kind == "call":
+                path, target = read_strictly(route.path.split("/")), read_strictly(route.upstream_path.split("/"))
+                self._known.setdefault((route.upstream, len(path)), []).append((path, target, route))
 
     def __bool__(self) -> bool:
         return bool(self._known)
 
-    def find_reached(self, method: str, segments: tuple[str, ...], upstream: str, target: str) -> str:
-        """The judged path that another spelling of it (decoded `segments`, sent to `target`) may lead to; '' for none.
-        A method that is judged at no such path leads to none."""
+    def list_reached(self, segments: Iterable[str], upstream: str, target: str, methods: Set[str]) -> list[str]:
+        """The judged paths that another spelling of them may lead to: decoded `segments`, sent to `target`, or the path
+        of a route's template. Methods that are judged at no such path lead to none."""
         asked = read_strictly(segments)
-        sent: tuple[str, ...] | None = None
-        for path, goal, judged in self._known.get((upstream, len(asked)), ()):
-            if method in judged.methods and may_be_same(path, asked):
-                sent = read_strictly(target.split("/")) if sent is None else sent
-                if may_be_same(goal, sent):
-                    return judged.path
-        return ""
-
-    def within_reach(self, path: str, upstream: str, upstream_path: str, methods: frozenset[str]) -> list[str]:
-        """The judged paths that a template can reach by another spelling."""
-        asked, sent = _template(path), _template(upstream_path)
-        found = self._known.get((upstream, len(asked)), ())
+        if not (known := self._known.get((upstream, len(asked)))):
+            return []
+        sent = read_strictly(target.split("/"))
         return [
             judged.path
-            for known, goal, judged in found
-            if methods & judged.methods and may_be_same(known, asked) and may_be_same(goal, sent)
+            for path, goal, judged in known
+            if not methods.isdisjoint(judged.methods) and may_be_same(path, asked) and may_be_same(goal, sent)
         ]
-
-
-def _template(path: str) -> tuple[str, ...]:
-    return read_strictly(path.split("/"))

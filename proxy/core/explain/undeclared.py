@@ -205,7 +205,7 @@ def _list_absent_homes(check: Check, holder: dict[str, JsonValue], place: Pointe
 # --- warnings ---------------------------------------------------------------------------------------------------------
 def list_notices(check: Check, value: JsonValue) -> Iterator[Violation]:
     """A warning for each key that the schema calls deprecated; at most 100, none where there is too much to search."""
-    if check.schemas.mentions("deprecated"):
+    if "deprecated" in check.schemas.mentioned:
         try:
             with borrow_work(EXPLAINING) as work:
                 marked = (

@@ -15,7 +15,7 @@ import ast
 import json
 import re
 import warnings
-from threading import RLock
+from threading import Lock
 from typing import Final
 
 from proxy.core.json.jsontext import TextLimits, parse
@@ -83,7 +83,9 @@ _TOKEN: Final = re.compile(
     re.ASCII | re.DOTALL,
 )
 _NAMES: Final = {"True": "true", "False": "false", "None": "null"}
-_PARSING: Final = RLock()
+# CPython 3.11 counts the depth of all syntax trees under way together, and raises SystemError where two threads build
+# one (python/cpython issue 106905).
+_PARSING: Final = Lock()
 
 
 def read_python_value(text: str) -> JsonValue | None:
@@ -98,7 +100,7 @@ def read_python_value(text: str) -> JsonValue | None:
     try:
         with _PARSING, warnings.catch_warnings():  # the filters are those of the whole process
             warnings.simplefilter("error")  # an escape that Python does not know has no defined meaning: refuse it
-            texts = iter(ast.literal_eval(parse_expression(f"[{quoted}]")))
+            texts = iter(ast.literal_eval(f"[{quoted}]"))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     written = [json.dumps(next(texts)) if token[0] in "'\"" else _NAMES.get(token, token) for token in tokens]
@@ -119,13 +121,3 @@ def _split(text: str) -> list[str]:
         tokens.append(found[1])
         at = found.end()
     return tokens
-
-
-def parse_expression(text: str) -> ast.expr:
-    """The syntax tree of a Python expression. Raises SyntaxError, ValueError, RecursionError or MemoryError.
-
-    One thread at a time: CPython 3.11 counts the depth of all trees under way together, and raises SystemError where
-    two threads build one (python/cpython issue 106905).
-    """
-    with _PARSING:
-        return ast.parse(text, mode="eval").body

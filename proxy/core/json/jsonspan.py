@@ -7,7 +7,7 @@ Only for texts that `jsontext.parse` has accepted: this scanner checks nothing, 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from proxy.core.json.jsontext import dumps, format_pointer, parse
@@ -63,30 +63,6 @@ def replace_values(text: bytes, changes: Mapping[Pointer, bytes]) -> bytes:
     return b"".join((*parts, text[done:]))
 
 
-def _collect(text: bytes, at: int, tree: Mapping[str | int, Any], spans: list[tuple[int, int, bytes]]) -> int:
-    """Collects the spans to replace in the container at `at`; gives the offset where the container ends."""
-    is_object = text[at : at + 1] == b"{"
-    at, index = _skip(text, at + 1), 0
-    while text[at : at + 1] not in (b"}", b"]", b""):
-        step: str | int = index
-        if is_object and (key := _KEY.match(text, at)) is not None:
-            step, at = _name(key[1]), key.end()
-        change = tree.get(step)
-        if isinstance(change, dict):
-            end = _collect(text, at, change, spans)
-        else:
-            end = _end(text, at)
-            if change is not None:
-                spans.append((at, end, change))
-        at = _skip(text, end, _BETWEEN)
-        index += 1
-    return at + 1
-
-
-def _name(key: bytes) -> str:
-    return str(parse(b'"' + key + b'"')) if b"\\" in key else key.decode()
-
-
 def _add_member(text: bytes, path: Pointer, new: bytes) -> bytes:
     """The body with a missing member added. A value in the place of a needed object (such as null) is replaced."""
     parents, member = path[:-1], dumps(str(path[-1])) + b":" + new
@@ -121,19 +97,32 @@ def _end(text: bytes, at: int) -> int:
 
 def _child(text: bytes, at: int, step: str | int, path: Pointer) -> int:
     """The offset where the member or item `step` of the container at `at` begins."""
-    kind = text[at : at + 1]
+    for name, start in _list_members(text, at):
+        if str(name) == str(step):
+            return start
+    raise LookupError(format_pointer(path))
+
+
+def _collect(text: bytes, at: int, tree: Mapping[str | int, Any], spans: list[tuple[int, int, bytes]]) -> None:
+    """Collects the spans to replace in the container at `at`."""
+    for step, start in _list_members(text, at):
+        change = tree.get(step)
+        if isinstance(change, dict):
+            _collect(text, start, change, spans)
+        elif change is not None:
+            spans.append((start, _end(text, start), change))
+
+
+def _list_members(text: bytes, at: int) -> Iterator[tuple[str | int, int]]:
+    """The name or index of each member of the container at `at`, and where its value begins; nothing for a scalar."""
+    kind, index = text[at : at + 1], 0
     if kind not in (b"{", b"["):
-        raise LookupError(format_pointer(path))
+        return
     at = _skip(text, at + 1)
-    index, wanted = 0, str(step).encode("utf-8", "surrogatepass")
     while text[at : at + 1] not in (b"}", b"]", b""):
-        name = b"%d" % index
+        step: str | int = index
         if kind == b"{" and (key := _KEY.match(text, at)) is not None:
-            name, at = key[1], key.end()
-            if b"\\" in name:
-                name = str(parse(b'"' + name + b'"')).encode()
-        if name == wanted:
-            return at
+            step, at = (str(parse(b'"' + key[1] + b'"')) if b"\\" in key[1] else key[1].decode()), key.end()
+        yield step, at
         at = _skip(text, _end(text, at), _BETWEEN)
         index += 1
-    raise LookupError(format_pointer(path))

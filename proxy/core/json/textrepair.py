@@ -18,14 +18,14 @@ from proxy.core.json.jsontext import TextLimits, parse
 from proxy.core.json.strictreader import KnownText, PlainReader, UnreadDocument, outline, reader_of
 from proxy.core.model.values import ABSENT, Document, JsonProblem, Repair
 
-_FENCE: Final = "```"
-_LANGUAGE: Final = re.compile(r"[A-Za-z0-9]*[ \t]*")
+_FENCED: Final = re.compile(r"```[A-Za-z0-9]*[ \t]*(.*)```", re.DOTALL)
 _SPACE: Final = " \t\n\r"
 _WORD = re.compile(r"[A-Za-z0-9_+\-.]+")
 _STRICT_WORD = re.compile(r"true|false|null|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?", re.ASCII)
 _PYTHON_WORDS: Final = {"True": "true", "False": "false", "None": "null"}
 _WINDOWS_PATH = re.compile(r"[A-Za-z]:\\|\\\\[A-Za-z0-9]")
-_ESCAPED = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
+# Inside of a string: an escape, a backslash that means nothing, what has to be escaped, or a backslash alone.
+_SPECIAL: Final = re.compile(r"""\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|\\(?P<needless>'|\$(?=[0-9]))|["\\\x00-\x1f]""")
 # Arguments are an object, or a string that holds one; no other text is repaired.
 _ARGUMENTS_START: Final = ("{", "[", '"')
 # Markup of a call: `<tool_call>`, `<|python_tag|>`, `[TOOL_CALLS]`. Tags of an answer or an example are none.
@@ -39,9 +39,7 @@ _AFTER_CALL: Final = re.compile(rf"\s*(?:(?:</{_TAG}>|{_TEMPLATE})\s*)+\Z")
 # What may be cut behind a complete object: one closing bracket, fences and a call's closing tags.
 _CUT: Final = re.compile(rf"\s*[\]}}]?\s*(?:(?:```|</{_TAG}>|{_TEMPLATE})\s*)*\Z")
 _BARE_KEY: Final = re.compile(r"[A-Za-z_$][\w$]*(?=[ \t\n\r]*:)", re.ASCII)
-_NEEDLESS: Final = re.compile(r"\\(?:'|\$(?=[0-9]))")
 _NEXT = re.compile(r"[ \t\n\r]*(.)", re.DOTALL)
-_PLAIN = re.compile(r'[^"\\\x00-\x1f]*')
 _BEFORE_INNER: Final = " \t\n\r=("
 _STRUCTURE_AFTER: Final = ",:]}"
 _QUOTES: Final = ('"', "'", "“")
@@ -87,9 +85,10 @@ def examine_text(text: bytes, limits: TextLimits, classes: frozenset[str]) -> Kn
 
 
 def _examine_document(text: bytes, limits: TextLimits) -> PlainReader | JsonProblem:
-    is_quick = fast_json.read(text, limits) is not ABSENT
-    value = None if is_quick else parse(text, limits)
-    return value if isinstance(value, JsonProblem) else reader_of(text, is_quick=is_quick)
+    if fast_json.read(text, limits) is not ABSENT:
+        return PlainReader.QUICK
+    value = parse(text, limits)
+    return value if isinstance(value, JsonProblem) else reader_of(text)
 
 
 def repair_text(text: bytes, classes: frozenset[str]) -> tuple[bytes, tuple[str, ...]] | None:
@@ -102,13 +101,14 @@ def repair_text(text: bytes, classes: frozenset[str]) -> tuple[bytes, tuple[str,
     except UnicodeDecodeError:
         return None
     used: list[str] = []
-    inside = _inside_fence(decoded)
-    if inside is not None and "code_fence" in classes:
+    if "code_fence" in classes and (fenced := _inside_fence(decoded)) is not None:
         used.append("code_fence")
-        decoded = inside
-    if "call_markup" in classes and (called := _inside_markup(decoded)) is not None:
-        used.append("call_markup")
-        decoded = called
+        decoded = fenced
+    if "call_markup" in classes:
+        called = _AFTER_CALL.sub("", _BEFORE_CALL.sub("", decoded, count=1), count=1)
+        if called != decoded and called.lstrip(_SPACE)[:1] in ("{", "["):
+            used.append("call_markup")
+            decoded = called
     if "escaped_text" in classes and (plain := _read_escaped(decoded)) is not None:
         return plain.encode("utf-8", "surrogatepass"), (*used, "escaped_text")
     scanner = _Scanner(decoded, classes)
@@ -125,17 +125,8 @@ def _inside_fence(text: str) -> str | None:
     text = text.strip()
     if len(text) > 1 and text[0] == text[-1] == "`" and "`" not in text[1:-1]:
         return text[1:-1]
-    if len(text) < 2 * len(_FENCE) or not text.startswith(_FENCE) or not text.endswith(_FENCE):
-        return None
-    body = text[len(_FENCE) : -len(_FENCE)]
-    language = _LANGUAGE.match(body)
-    return body[language.end() :] if language is not None else body
-
-
-def _inside_markup(text: str) -> str | None:
-    """The object or list inside a call's tags and tokens, or None where none stand around it."""
-    inside = _AFTER_CALL.sub("", _BEFORE_CALL.sub("", text, count=1), count=1)
-    return inside if inside != text and inside.lstrip(_SPACE)[:1] in ("{", "[") else None
+    fenced = _FENCED.fullmatch(text)
+    return fenced and fenced[1]
 
 
 def _read_escaped(text: str) -> str | None:
@@ -173,10 +164,13 @@ class _Scanner:
         if self._peek() not in _ARGUMENTS_START:
             raise _UnreadableError
         self._value()
-        end = self.at
+        first, rest = self.text[: self.at].strip(_SPACE), self.text[self.at :]
         self._blank()
         if self.at < len(self.text):
-            self._rest(self.text[:end].strip(_SPACE), self.text[end:])
+            is_repeated = rest.strip(_SPACE) == first
+            if first[:1] not in ("{", "[") or not (is_repeated or _CUT.fullmatch(rest)):
+                raise _UnreadableError
+            self._need("repeated_body" if is_repeated else "trailing_text")
         return "".join(self.out)
 
     def _need(self, name: str) -> None:
@@ -184,33 +178,27 @@ class _Scanner:
             raise _UnreadableError
         self.used.add(name)
 
-    def _rest(self, first: str, rest: str) -> None:
-        if rest.strip(_SPACE) == first and first[:1] in ("{", "["):
-            self._need("repeated_body")
-        elif first[:1] in ("{", "[") and _CUT.fullmatch(rest):
-            self._need("trailing_text")
-        else:
-            raise _UnreadableError
-
     def _blank(self) -> None:
+        """Moves past white space and comments."""
         while self.at < len(self.text):
-            if self.text[self.at] in _SPACE:
+            closing = {"//": "\n", "/*": "*/"}.get(self.text[self.at : self.at + 2])
+            if closing is not None:
+                self._need("comments")
+                end = self.text.find(closing, self.at + 2)
+                if end < 0:
+                    raise _UnreadableError
+                self.at = end + len(closing)
+            elif self.text[self.at] in _SPACE:
                 self.at += 1
-            elif self.text.startswith(("//", "/*"), self.at):
-                self._comment()
             else:
                 return
 
-    def _comment(self) -> None:
-        self._need("comments")
-        closing = "\n" if self.text[self.at + 1] == "/" else "*/"
-        end = self.text.find(closing, self.at + 2)
-        if end < 0:
-            raise _UnreadableError
-        self.at = end + len(closing)
-
     def _peek(self) -> str:
         return self.text[self.at : self.at + 1]
+
+    def _copy(self) -> None:
+        self.out.append(self.text[self.at])
+        self.at += 1
 
     def _value(self) -> None:
         """Copies one value. Containers use a stack of closing brackets, so depth costs no recursion."""
@@ -232,10 +220,6 @@ class _Scanner:
                 self._bare()
             if not self._next(stack):
                 return
-
-    def _copy(self) -> None:
-        self.out.append(self.text[self.at])
-        self.at += 1
 
     def _closes(self, stack: list[str]) -> bool:
         self._blank()
@@ -271,47 +255,40 @@ class _Scanner:
             if self._peek() != ",":
                 raise _UnreadableError
             self.at += 1
-            if self._trailing_comma(stack):
+            self._blank()
+            if self._peek() == stack[-1]:
+                self._need("trailing_commas")
                 continue
             self.out.append(",")
             self._key(stack)
             return True
         return False
 
-    def _trailing_comma(self, stack: list[str]) -> bool:
-        self._blank()
-        if self._peek() != stack[-1]:
-            return False
-        self._need("trailing_commas")
-        return True
-
     def _bare(self) -> None:
         found = _WORD.match(self.text, self.at)
         if found is None:
             raise _UnreadableError
         word = found[0]
-        if word in _PYTHON_WORDS:
+        if word in _PYTHON_WORDS or (word[0] == "+" and word[1:2].isdigit()):
             self._need("python_literals")
-            word = _PYTHON_WORDS[word]
-        elif word[0] == "+" and _STRICT_WORD.fullmatch(word[1:]) and word[1:2].isdigit():
-            self._need("python_literals")
-            word = word[1:]
-        elif not _STRICT_WORD.fullmatch(word):
+            word = _PYTHON_WORDS.get(word, word[1:])
+        if not _STRICT_WORD.fullmatch(word):
             raise _UnreadableError
         self.out.append(word)
         self.at = found.end()
 
     # --- strings ----------------------------------------------------------------------------------------------------
     def _string(self) -> None:
-        quote = self.text[self.at]
+        quote, start = self.text[self.at], self.at + 1
         if quote == "'":
             self._need("single_quotes")
-        start = self.at + 1
         if quote == "“":
             self._need("curly_quotes")
-            end = self._end_of_curly(start)
+            end = self.text.find("”", start)
+            if end < 0 or "“" in self.text[start:end] or not self._ends_here(end):  # more than one reading
+                raise _UnreadableError
         else:
-            end = self._end_of_string(start, quote)
+            end = self._find_end(start, quote)
         raw = self.text[start:end]
         if _WINDOWS_PATH.match(raw) and self.escapes_unknown and "\\\\" not in raw[2:]:
             self._need("windows_paths")
@@ -319,76 +296,47 @@ class _Scanner:
         self.out.append('"' + self._respell(raw, quote) + '"')
         self.at = end + 1
 
-    def _end_of_string(self, at: int, quote: str) -> int:
-        inner = 0
+    def _find_end(self, at: int, quote: str) -> int:
+        """The place of the closing quote. A quote before it can only belong to the text: it opens like one in prose
+        (`say "hi" now`) or in an attribute (`href="x"`), or closes behind a word. Any other may belong to a second
+        string."""
+        is_inside = False
         while at < len(self.text):
-            char = self.text[at]
-            if char == "\\":
-                at += 2
-                continue
-            if char == quote:
+            if self.text[at] == quote:
                 if self._ends_here(at) or "unescaped_quotes" not in self.classes or quote == "'":
-                    if inner % 2:
-                        raise _UnreadableError
-                    return at
-                if not self._inner_quote(at, opening=inner % 2 == 0):
+                    break
+                before, after = self.text[at - 1], self.text[at + 1 : at + 2]
+                closes = before not in _SPACE and not after.isalnum()
+                if not (closes if is_inside else before in _BEFORE_INNER and after not in _SPACE):
                     raise _UnreadableError
-                inner += 1
-            at += 1
-        raise _UnreadableError
-
-    def _end_of_curly(self, at: int) -> int:
-        """The place of the only closing typographic quote; a text with another one has more than one reading."""
-        end = self.text.find("”", at)
-        if end < 0 or "“" in self.text[at:end] or not self._ends_here(end):
+                is_inside = not is_inside
+            at += 2 if self.text[at] == "\\" else 1
+        if at >= len(self.text) or is_inside:
             raise _UnreadableError
-        return end
+        return at
 
     def _ends_here(self, at: int) -> bool:
         """Whether a quote at `at` stands where a string can end."""
         found = _NEXT.match(self.text, at + 1)
         return found is None or found[1] in _STRUCTURE_AFTER
 
-    def _inner_quote(self, at: int, *, opening: bool) -> bool:
-        """Whether a quote at `at` can only belong to the text: it opens like one in prose (`say "hi" now`) or in an
-        attribute (`href="x"`), or closes behind a word. Any other quote may belong to a second string."""
-        before, after = self.text[at - 1], self.text[at + 1 : at + 2]
-        if opening:
-            return before in _BEFORE_INNER and after not in _SPACE
-        return before not in _SPACE and not after.isalnum()
-
     def _respell(self, raw: str, quote: str) -> str:
         """The content of one string, with every character that strict JSON refuses escaped."""
-        if _PLAIN.fullmatch(raw):
-            return raw
-        parts: list[str] = []
-        at = 0
-        while at < len(raw):
-            char = raw[at]
-            if char == "\\":
-                if quote == "'" and raw.startswith("\\'", at):
-                    parts.append("'")
-                    at += 2
-                    continue
-                escape = _ESCAPED.match(raw, at)
-                if escape is None and _NEEDLESS.match(raw, at):
+
+        def respell(found: re.Match[str]) -> str:
+            if needless := found["needless"]:
+                if needless != quote:
                     self._need("needless_escapes")
-                    parts.append(raw[at + 1])
-                    at += 2
-                    continue
-                if escape is None:
-                    raise _UnreadableError
-                parts.append(escape[0])
-                at = escape.end()
-                continue
-            if char == '"':
+                return needless
+            if found[0] == '"':
                 if quote == '"':
                     self._need("unescaped_quotes")
-                parts.append('\\"')
-            elif char < " ":
+                return '\\"'
+            if found[0] < " ":
                 self._need("control_characters")
-                parts.append(f"\\u{ord(char):04x}")
-            else:
-                parts.append(char)
-            at += 1
-        return "".join(parts)
+                return f"\\u{ord(found[0]):04x}"
+            if found[0] == "\\":
+                raise _UnreadableError
+            return found[0]
+
+        return _SPECIAL.sub(respell, raw)

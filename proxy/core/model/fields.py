@@ -3,8 +3,8 @@
 Fields that belong to one connection, or to the framing of one message, are not forwarded: they are left out of what is
 sent, of headers taken from a config, and of headers copied from one side to the other.
 
-Two values that several rooms read from fields are read here: `traceparent` (W3C Trace Context, level 1 with the random
-flag of level 2), and the lengths of time that `Retry-After` and tools' own words give.
+Two values that several rooms read from fields are read here: `traceparent` (W3C Trace Context), and the lengths of
+time that `Retry-After` and tools' own words give.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any, Final
-
-from proxy.core.model.value_class import value_class
 
 Headers = tuple[tuple[str, str], ...]
 # RFC 9110 section 7.6.1, RFC 9112 section 6, and the older spellings still on the wire.
@@ -87,41 +85,13 @@ def fold_header(name: str) -> str:
 # --- traceparent ------------------------------------------------------------------------------------------------------
 # Section 3.2: version, trace id, parent id, flags. Version ff and ids made of zeros alone are invalid. Version 00 ends
 # after the flags; a later version may continue behind another dash.
-_IDS: Final = r"((?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2})"
-_TRACEPARENT: Final = re.compile(f"00-{_IDS}")
-_OF_A_LATER_VERSION: Final = re.compile(f"(?!00|ff)[0-9a-f]{{2}}-{_IDS}(?:-.*)?")
-SAMPLED: Final = 0x01
-# The flag says that the trace id's last 7 bytes are random. A participant that continues the trace keeps the flag
-# (level 2, section 3.2.2.5).
-RANDOM: Final = 0x02
-
-
-@value_class
-class Parent:
-    """The span that sent a request. Its ids are lower-case hexadecimal digits."""
-
-    trace_id: str
-    span_id: str
-    flags: int
-
-
-def read_traceparent(traceparent: str | None) -> Parent | None:
-    """The parent that a header names; None where it is missing or malformed."""
-    found = _match_version(traceparent) if traceparent else None
-    if found is None:
-        return None
-    trace_id, span_id, flags = found[1].split("-")
-    return Parent(trace_id, span_id, int(flags, 16))
+_IDS: Final = r"(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
+_TRACEPARENT: Final = re.compile(f"00-{_IDS}|(?!00|ff)[0-9a-f]{{2}}-{_IDS}(?:-.*)?")
 
 
 def read_trace_id(traceparent: str | None) -> str | None:
-    """The trace id alone. Most calls need nothing else of the header."""
-    return traceparent[3:35] if traceparent and _match_version(traceparent) else None
-
-
-def _match_version(traceparent: str) -> re.Match[str] | None:
-    """A match whose first group holds what version 00 defines behind the version number, or None."""
-    return _TRACEPARENT.fullmatch(traceparent) or _OF_A_LATER_VERSION.fullmatch(traceparent)
+    """The trace id of a header; None where it is missing or malformed."""
+    return traceparent[3:35] if traceparent and _TRACEPARENT.fullmatch(traceparent) else None
 
 
 def write_traceparent(trace_id: str, span_id: str, flags: int) -> str:

@@ -25,7 +25,7 @@ from proxy.core.model.values import ABSENT, JsonValue, Pointer, Repair, value_cl
 from proxy.core.model.work import REPAIRING, TooMuchWorkError, Work, borrow_work
 from proxy.core.repair.respell import respell_integers, respell_keys
 from proxy.core.repair.wrappers import WRAPPER_RULES, nest_arguments, unwrap_arguments, unwrap_call
-from proxy.core.rules.branches import Ambiguity, Fit, drop_duplicates, is_settled, select_branches
+from proxy.core.rules.branches import Ambiguity, Fit, is_settled, select_branches
 from proxy.core.rules.facts import (
     list_applicable_rules,
     list_applying,
@@ -33,7 +33,7 @@ from proxy.core.rules.facts import (
     list_required,
     read_facts,
 )
-from proxy.core.rules.keys import KEY_RULES, drop_members, drop_refused, fill_defaults, rename_one_key
+from proxy.core.rules.keys import KEY_RULES, Changed, drop_refused, fill_defaults, rename_one_key
 from proxy.core.rules.proposals import NONE, Site, read_inside
 from proxy.core.rules.rules import ASSUMING, Rule, leave_out_last_resorts
 from proxy.core.schema.nodes import Node
@@ -73,7 +73,15 @@ def repair(check: Check, value: JsonValue, policy: RepairPolicy, limit: int = RE
     try:
         with borrow_work(limit) as work:
             run = _Run(check, policy, work, tool)
-            fitted = run.complete_fit(run.arguments(value), value)
+            fitted = run.arguments(value)
+            if fitted.accepted and not KEY_RULES.isdisjoint([made.rule for made in fitted.repairs]):
+                # No half repair: every other undeclared key that folds to a declared one is renamed as well, at any
+                # depth, or the call stays as it came.
+                renamed, repairs = respell_keys(check, fitted.value, policy)
+                if repairs:
+                    again = run.arguments(renamed)
+                    made = (*fitted.repairs, *repairs, *again.repairs)
+                    fitted = Fit(again.value, made, True) if again.accepted else Fit(value, (), False)
     except (RecursionError, TooMuchWorkError):
         return Repaired(value, (), False, exhausted=True)
     if not fitted.accepted:
@@ -121,19 +129,6 @@ class _Run:
         if direct.accepted:
             return direct
         return inner or self.fit(root, value, (), rules)
-
-    def complete_fit(self, fitted: Fit, value: JsonValue) -> Fit:
-        """Prevents half a repair: where keys were renamed, every undeclared key that folds to a declared one is renamed
-        as well, at any depth, or the call stays as it came."""
-        if not fitted.accepted or KEY_RULES.isdisjoint([made.rule for made in fitted.repairs]):
-            return fitted
-        renamed, repairs = respell_keys(self.check, fitted.value, self.policy)
-        if not repairs:
-            return fitted
-        again = self.arguments(renamed)
-        if not again.accepted:
-            return Fit(value, (), False)
-        return Fit(again.value, (*fitted.repairs, *repairs, *again.repairs), True)
 
     # --- one value at one node ----------------------------------------------------------------------------------
     def fit(self, node: Node, value: JsonValue, path: Pointer, rules: frozenset[str], *, refused: bool = False) -> Fit:
@@ -184,8 +179,11 @@ class _Run:
                     found.append((rule, fitted))
                 elif fitted is not None and rule.reads:
                     partial = partial or fitted
-            if found:
-                return found[0][1] if len(found) == 1 else self.only(found, path)
+            if len(meanings := self.meanings([fitted for _, fitted in found])) == 1:
+                return meanings[0]
+            if meanings:
+                self.note(*((rule.name, fitted.value) for rule, fitted in found), path=path)
+                return None
         return partial
 
     def judge_proposal(
@@ -206,20 +204,16 @@ class _Run:
         inner = refit(node, candidate, path, allowed)
         return None if inner is None else Fit(inner.value, (*made, *inner.repairs), inner.accepted)
 
-    def only(self, found: list[tuple[Rule, Fit]], path: Pointer) -> Fit | None:
-        """The one meaning among several accepted proposals; None (with a note) where they differ."""
-        meanings = self.meanings([fitted for _, fitted in found])
-        if len(meanings) == 1:
-            return meanings[0]
-        self.note(*((rule.name, fitted.value) for rule, fitted in found), path=path)
-        return None
-
     def meanings(self, fits: list[Fit]) -> list[Fit]:
         """The fits without duplicates of the same value."""
         if len(fits) < 2:
             return fits
         self.work.spend(sum(self.work.size(fitted.value) for fitted in fits) * len(fits))
-        return drop_duplicates(fits)
+        kept: list[Fit] = []
+        for fitted in fits:
+            if not any(are_equal(fitted.value, other.value) for other in kept):
+                kept.append(fitted)
+        return kept
 
     def note(self, *options: tuple[str, JsonValue], path: Pointer = ()) -> None:
         """Records that a place is ambiguous."""
@@ -266,47 +260,44 @@ class _Run:
                     return Fit(work, repairs, True), used
             if work is before or not isinstance(work, dict | list):
                 break
-            if is_settled(nodes, before, work) and self.takes_changed(nodes, before, work):
-                break
+            if is_settled(nodes, before, work):
+                members = work.items() if isinstance(work, dict) else enumerate(work)
+                changed = [(step, item) for step, item in members if item is not before[step]]
+                if all(
+                    self.accepts(schema, item)
+                    for step, item in changed
+                    for schema in list_member_schemas(nodes, step, self.work)
+                ):
+                    break
             if judged is value and not isinstance(work, list):
                 nodes = self.applying(node, work)
                 used |= frozenset(map(id, nodes))
         return Fit(work, repairs, False), used
-
-    def takes_changed(self, nodes: tuple[Node, ...], before: JsonValue, work: JsonValue) -> bool:
-        """Whether the schemas of every member that a round changed now accept it."""
-        for step, item in work.items() if isinstance(work, dict) else enumerate(work):
-            if item is not before[step]:
-                schemas = list_member_schemas(nodes, step, self.work)
-                if not all(self.accepts(schema, item) for schema in schemas):
-                    return False
-        return True
 
     def applying(self, node: Node, value: JsonValue) -> tuple[Node, ...]:
         """Every node that judges this very value."""
         return list_applying(node, value, self.accepts, self.work)
 
     # The steps of a round: each gives the value, the same object if nothing changed, and its repairs.
-    def keys(
-        self, nodes: tuple[Node, ...], work: JsonValue, path: Pointer, rules: frozenset[str]
-    ) -> tuple[JsonValue, tuple[Repair, ...]]:
+    def keys(self, nodes: tuple[Node, ...], work: JsonValue, path: Pointer, rules: _Names) -> Changed:
         """Renames keys that differ from a declared one in spelling alone; removes plumbing keys."""
         if not isinstance(work, dict) or not rules & _OF_KEYS:
             return work, ()
         return rename_one_key(nodes, work, path, rules, self.policy.drop_keys, self.tool, self.accepts, self.work)
 
-    def children(
-        self, nodes: tuple[Node, ...], work: JsonValue, path: Pointer, rules: frozenset[str]
-    ) -> tuple[JsonValue, tuple[Repair, ...]]:
+    def children(self, nodes: tuple[Node, ...], work: JsonValue, path: Pointer, rules: _Names) -> Changed:
         """Fits every member of an object or array to all schemas that apply to it."""
         wanted = list_required(nodes)
         repairs: list[Repair] = []
         changed: dict[str | int, JsonValue] = {}
-        is_shorter = False
         members = work.items() if isinstance(work, dict) else enumerate(work)
-        declared = self.pay_declared(nodes, work)
+        declared: Mapping[Any, Node] = nodes[0].properties
+        # Each member has one schema and no more: nearly every object. The work of judging all members is paid here.
+        are_alone = len(nodes) == 1 and isinstance(work, dict) and not nodes[0].pattern_properties
+        if are_alone := are_alone and work.keys() <= declared.keys():
+            self.work.spend(2 * len(work) + self.work.size(work) - 1)
         for step, item in members:
-            if declared is not None:  # the case for nearly every object
+            if are_alone:
                 schemas = [declared[step]]
                 judge = self.judges.get(schemas[0])
                 if judge(item) if judge is not None else self.check.accepts_at(schemas[0], item):
@@ -325,27 +316,15 @@ class _Run:
             if not fitted.accepted and isinstance(work, dict) and step not in wanted:
                 kept = self.policy.keeps_defaults
                 if made := drop_refused(schemas, item, place, rules, self.accepts, keeps_defaults=kept):
-                    fitted, is_shorter = Fit(ABSENT, made, True), True
+                    fitted = Fit(ABSENT, made, True)
             if fitted.value is not item:
                 changed[step] = fitted.value
                 repairs.extend(fitted.repairs)
-        if not changed:
-            return work, ()
-        if isinstance(work, list):
-            return [changed.get(index, item) for index, item in enumerate(work)], tuple(repairs)
-        merged = {**work, **changed}
-        return drop_members(merged) if is_shorter else merged, tuple(repairs)
-
-    def pay_declared(self, nodes: tuple[Node, ...], work: JsonValue) -> Mapping[Any, Node] | None:
-        """The schemas of an object's members where each has one and no more, with the work of judging them paid; else
-        None."""
-        if len(nodes) != 1 or not isinstance(work, dict) or nodes[0].pattern_properties:
-            return None
-        declared = nodes[0].properties
-        if not work.keys() <= declared.keys():
-            return None
-        self.work.spend(2 * len(work) + self.work.size(work) - 1)
-        return declared
+        if isinstance(work, list) and changed:
+            work = [changed.get(index, item) for index, item in enumerate(work)]
+        elif changed:
+            work = {key: item for key, item in {**work, **changed}.items() if item is not ABSENT}
+        return work, tuple(repairs)
 
     def member(self, schemas: list[Node], item: JsonValue, path: Pointer, rules: frozenset[str]) -> Fit:
         """Fits one member to each schema in turn; the result is accepted only if all schemas accept it."""
@@ -358,9 +337,7 @@ class _Run:
             return fitted if settled else Fit(item, (), False)
         return fitted
 
-    def unions(
-        self, nodes: tuple[Node, ...], work: JsonValue, path: Pointer, rules: frozenset[str]
-    ) -> tuple[JsonValue, tuple[Repair, ...]]:
+    def unions(self, nodes: tuple[Node, ...], work: JsonValue, path: Pointer, rules: _Names) -> Changed:
         """For each union without an accepting branch: the one branch that accepts the value after repair."""
         repairs: tuple[Repair, ...] = ()
         for schema in nodes:
@@ -374,7 +351,7 @@ class _Run:
         return work, repairs
 
     def branch(
-        self, node: Node, branches: tuple[Node, ...], work: JsonValue, path: Pointer, rules: frozenset[str]
+        self, node: Node, branches: tuple[Node, ...], work: JsonValue, path: Pointer, rules: _Names
     ) -> Fit | None:
         """The one branch that accepts the value after repair; a discriminating const or enum chooses first."""
         self.work.spend(len(branches))
@@ -389,11 +366,7 @@ class _Run:
             return accepted[0]
         return fits[0] if len(fits) == 1 else None
 
-    def defaults(
-        self, nodes: tuple[Node, ...], work: JsonValue, path: Pointer, rules: frozenset[str]
-    ) -> tuple[JsonValue, tuple[Repair, ...]]:
+    def defaults(self, nodes: tuple[Node, ...], work: JsonValue, path: Pointer, rules: _Names) -> Changed:
         """Missing required keys with a `default`, else the one missing optional key whose `default` makes the object
         acceptable."""
-        if not isinstance(work, dict):
-            return work, ()
-        return fill_defaults(nodes, work, path, rules, self.accepts)
+        return fill_defaults(nodes, work, path, rules, self.accepts) if isinstance(work, dict) else (work, ())

@@ -26,7 +26,7 @@ from proxy.core.rules.facts import applies_always, list_declared, list_member_sc
 from proxy.core.rules.keys import find_targets, rename_keys
 from proxy.core.rules.proposals import NONE, make_integral
 from proxy.core.rules.rules import RULES
-from proxy.core.schema.nodes import Node, Schemas
+from proxy.core.schema.nodes import Node
 
 # Every text of an integral float without an exponent holds this: `3.0`, `3.00`. Most valid calls do not, and need no
 # further look.
@@ -43,7 +43,11 @@ def respell_integers(check: Check, value: JsonValue, policy: RepairPolicy) -> tu
 
     The same object where nothing changes, or where the result would not be valid. Never raises.
     """
-    if RESPELT not in policy.rules or not _may_respell(check, value):
+    if RESPELT not in policy.rules:
+        return value, ()
+    # Every valid call is tested; most tools have integers only at the root, so a look at few keys decides.
+    keys = list_integer_keys(check)
+    if not has_integral_float(value if keys is None or type(value) is not dict else [value.get(key) for key in keys]):
         return value, ()
     repairs: list[Repair] = []
     try:
@@ -56,35 +60,17 @@ def respell_integers(check: Check, value: JsonValue, policy: RepairPolicy) -> tu
     return respelt, tuple(repairs)
 
 
-def _may_respell(check: Check, value: JsonValue) -> bool:
-    """Whether anything may have to be respelt. Every valid call is tested; most tools have integers only at the root,
-    so a look at few keys decides."""
-    keys = list_integer_keys(check)
-    if keys is None or type(value) is not dict:
-        return has_integral_float(value)
-    for key in keys:  # noqa: SIM110 - asked of every valid call: a generator costs more than the look
-        if is_integral_float(value.get(key)):
-            return True
-    return False
-
-
 def list_integer_keys(check: Check) -> tuple[str, ...] | None:
     """The only keys of the root object that declare an integer; None: integers may be anywhere. Computed once."""
     memo: dict[str, tuple[str, ...] | None] = check.schemas.memos.setdefault("integer keys", {})
     if "root" not in memo:
-        memo["root"] = _integer_keys(check.schemas)
+        at_root = {id(node): key for key, node in check.schemas.root.properties.items()}
+        found = [at_root.get(id(node)) for node in check.schemas.nodes() if node.types == _INTEGER]
+        keys = tuple(key for key in found if key is not None)
+        # A reference may lead to an integer from anywhere.
+        is_known = not check.schemas.has_references and len(keys) == len(found)
+        memo["root"] = keys if is_known else None
     return memo["root"]
-
-
-def _integer_keys(schemas: Schemas) -> tuple[str, ...] | None:
-    """The keys for `list_integer_keys`. A reference may lead to an integer from anywhere, so with one the answer is
-    None."""
-    if schemas.has_references:
-        return None
-    at_root = {id(node): key for key, node in schemas.root.properties.items()}
-    found = [at_root.get(id(node)) for node in schemas.nodes() if node.types == _INTEGER]
-    keys = tuple(key for key in found if key is not None)
-    return keys if len(keys) == len(found) else None
 
 
 def respell_text(text: bytes, value: JsonValue, repairs: Sequence[Repair]) -> bytes:
@@ -128,8 +114,11 @@ def _respell(schemas: list[Node], value: JsonValue, path: Pointer, repairs: list
         _is_switched_off(RESPELT, schema) for schema in schemas
     ):
         return value
-    if isinstance(value, FRACTIONS):
-        return _integer(nodes, value, path, repairs)
+    if isinstance(value, FRACTIONS) and is_integral_float(value) and any(part.types == _INTEGER for part in nodes):
+        whole = make_integral(make_decimal(value))
+        if whole is not NONE:
+            repairs.append(Repair(RESPELT, path))
+            return whole
     if not isinstance(value, dict | list):
         return value
     members = value.items() if isinstance(value, dict) else enumerate(value)
@@ -138,16 +127,6 @@ def _respell(schemas: list[Node], value: JsonValue, path: Pointer, repairs: list
         for step, item in members
     }
     return made if isinstance(value, dict) else list(made.values())
-
-
-def _integer(nodes: list[Node], value: float | LosslessFloat, path: Pointer, repairs: list[Repair]) -> JsonValue:
-    if not is_integral_float(value) or not any(part.types == _INTEGER for part in nodes):
-        return value
-    whole = make_integral(make_decimal(value))
-    if whole is NONE:
-        return value
-    repairs.append(Repair(RESPELT, path))
-    return whole
 
 
 def _is_switched_off(rule: str, schema: Node) -> bool:
@@ -186,7 +165,13 @@ def _respell_members(
         return value
     parts = list_alternatives(check, nodes, value, work)
     if isinstance(value, dict):
-        value, made = rename_keys(value, path, _find_names(parts, value))
+        known = list_declared_keys(parts)
+        # A key that some branch of a union declares gets no other name.
+        branches = [branch for part in parts for branch in (*part.any_of, *part.one_of)]
+        named = known.union(*(list_declared(applies_always(branch)) for branch in branches))
+        meant = find_targets([key for key in value if key not in named], known) if known else {}
+        names = {key: (_KEY_CASE, name) for key, name in meant.items() if name not in value}
+        value, made = rename_keys(value, path, names)
         repairs.extend(made)
     items = value.items() if isinstance(value, dict) else enumerate(value)
     members: dict[str | int, JsonValue] = {}
@@ -197,17 +182,3 @@ def _respell_members(
             _respell_members(check, tuple(below.values()), item, (*path, step), repairs, work) if below else item
         )
     return members if isinstance(value, dict) else list(members.values())
-
-
-def _find_names(parts: list[Node], value: dict[str, JsonValue]) -> dict[str, tuple[str, str | None]]:
-    """New names of an object's undeclared keys. A key that some branch of a union declares gets none."""
-    known = list_declared_keys(parts)
-    elsewhere = {
-        key
-        for part in parts
-        for branch in (*part.any_of, *part.one_of)
-        for key in list_declared(applies_always(branch))
-    }
-    named = known | elsewhere
-    meant = find_targets([key for key in value if key not in named], known) if known else {}
-    return {key: (_KEY_CASE, name) for key, name in meant.items() if name not in value}

@@ -58,25 +58,18 @@ def unwrap_arguments(run: Run, value: dict[str, JsonValue], path: Pointer) -> Fi
     known = list_declared(applies_always(run.check.root))
     others = (key for key, item in value.items() if not is_plumbing(key, item, run.policy.drop_keys, run.tool))
     key, rules = next(others, None), run.policy.rules
-    if (
-        len(path) >= _MAX_WRAPPERS
-        or key is None
-        or next(others, None) is not None
-        or (len(value) == 1 and key in known)
-    ):
+    if len(path) >= _MAX_WRAPPERS or key is None or next(others, None) is not None or value.keys() == {key} <= known:
         return None
     inner, alone = value[key], len(value) == 1 and (key in WRAPPER_KEYS or key == run.tool)
-    if not (alone or key in _LOOSE_WRAPPERS or not key.strip("_ ") or _wraps_itself(value[key], key, known)):
+    wraps_itself = key in known and isinstance(inner, dict) and key in inner  # under the name of one of the arguments
+    if not (alone or key in _LOOSE_WRAPPERS or not key.strip("_ ") or wraps_itself):
         return None
     rule = "unwrap_arguments" if alone and "unwrap_arguments" in rules else "unwrap_any"
     path = (*path, key)
     taken: tuple[Repair, ...] = (Repair(rule, path),)
     if alone and isinstance(inner, str) and "parse_json_string" in rules:
-        run.work.spend(len(inner) // _READ)
-        read = read_inside(inner, Site(_OBJECT, False, None, classes=rules & _TEXT_RULES))
-        if read is not None:
-            inner = read[0]
-            taken += tuple(Repair(name, path) for name in ("parse_json_string", *read[1]))
+        inner, read = _read_object(run, inner, path)
+        taken += read
     if isinstance(inner, list) and len(inner) == 1 and isinstance(inner[0], dict) and "first_of_one" in rules:
         inner = inner[0]
         taken += (Repair("first_of_one", path),)
@@ -88,11 +81,6 @@ def unwrap_arguments(run: Run, value: dict[str, JsonValue], path: Pointer) -> Fi
     if fitted is None or not fitted.accepted:
         fitted = unwrap_arguments(run, inner, path)
     return None if fitted is None else Fit(fitted.value, (*taken, *fitted.repairs), True)
-
-
-def _wraps_itself(inner: JsonValue, key: str, known: Set[str]) -> bool:
-    """Whether the arguments stand under the name of one of them."""
-    return key in known and isinstance(inner, dict) and key in inner
 
 
 # --- the whole call, sent as its arguments ----------------------------------------------------------------------------
@@ -115,21 +103,25 @@ def unwrap_call(run: Run, value: dict[str, JsonValue] | list[JsonValue]) -> Fit 
     OpenAI, Anthropic, LangChain and their kin. Nothing else may stand beside the call."""
     if "call_envelope" not in run.policy.rules or not run.tool:
         return None
-    folds = "tool_name_fold" in run.policy.rules
-    found = _find_call(value, run.tool, folds=folds)
+    found = _find_call(value, run.tool, folds="tool_name_fold" in run.policy.rules)
     if found is None:
         return None
     path, inner = found
     made: tuple[Repair, ...] = (Repair("call_envelope", path),)
     if isinstance(inner, str):
-        run.work.spend(len(inner) // _READ)
-        read = read_inside(inner, Site(_OBJECT, False, None, classes=run.policy.rules & _TEXT_RULES))
-        if read is None:
-            return None
-        inner = read[0]
-        made += tuple(Repair(name, path) for name in ("parse_json_string", *read[1]))
+        inner, read = _read_object(run, inner, path)
+        made += read
     fitted = run.fit(run.check.root, inner, (), run.policy.rules) if isinstance(inner, dict) else None
     return Fit(fitted.value, (*made, *fitted.repairs), True) if fitted is not None and fitted.accepted else None
+
+
+def _read_object(run: Run, text: str, path: Pointer) -> tuple[JsonValue, tuple[Repair, ...]]:
+    """The object in JSON text with the repairs of that; any other text as it is."""
+    run.work.spend(len(text) // _READ)
+    read = read_inside(text, Site(_OBJECT, False, None, classes=run.policy.rules & _TEXT_RULES))
+    if read is None:
+        return text, ()
+    return read[0], tuple(Repair(name, path) for name in ("parse_json_string", *read[1]))
 
 
 def _find_call(value: JsonValue, tool: str, *, folds: bool) -> tuple[Pointer, JsonValue] | None:
@@ -154,14 +146,11 @@ def _find_call(value: JsonValue, tool: str, *, folds: bool) -> tuple[Pointer, Js
             path, value = (*path, min(rest)), value[min(rest)]
             continue
         names, arguments = sorted(rest & _NAMES), sorted(rest & _ARGUMENTS)
-        if len(rest) != 2 or len(names) != 1 or len(arguments) != 1:
+        if len(rest) != 2 or len(names) != 1 or len(arguments) != 1 or not isinstance(value[names[0]], str):
             return None
         named = value[names[0]]
-        if not isinstance(named, str):
-            return None
-        if named != tool and trim(named, {tool}) != tool and not (folds and fold(named) == fold(tool)):
-            return None
-        return (*path, arguments[0]), value[arguments[0]]
+        is_this = named == tool or trim(named, {tool}) == tool or (folds and fold(named) == fold(tool))
+        return ((*path, arguments[0]), value[arguments[0]]) if is_this else None
     return None
 
 
@@ -177,12 +166,10 @@ def nest_arguments(run: Run, value: dict[str, JsonValue]) -> Fit | None:
     inner = list_declared(part for schema in schemas for part in applies_always(schema))
     if key in value or not value.keys() <= inner or not TELLING_WORDS.isdisjoint(split_words(key)):
         return None
-    whole: dict[str, JsonValue] = {key: value}
-    fitted = run.fit(run.check.root, whole, (), run.policy.rules)
-    kept = isinstance(fitted.value, dict) and isinstance(fitted.value.get(key), dict)
-    return (
-        Fit(fitted.value, (Repair("nest_arguments", ()), *fitted.repairs), True) if fitted.accepted and kept else None
-    )
+    fitted = run.fit(run.check.root, {key: value}, (), run.policy.rules)
+    if not fitted.accepted or not isinstance(fitted.value, dict) or not isinstance(fitted.value.get(key), dict):
+        return None
+    return Fit(fitted.value, (Repair("nest_arguments", ()), *fitted.repairs), True)
 
 
 # Words of keys whose value may have arguments of its own, and what a command has that a list of its arguments may lack.
@@ -199,9 +186,8 @@ def _given_to_the_one_key(run: Run, inner: JsonValue, known: Set[str], path: Poi
         return None
     if isinstance(inner, str) and inner.lstrip()[:1] in ("{", "[", "-", "/", "+", "="):
         return None
-    if not _HAS_ARGUMENTS.isdisjoint(split_words(min(known))) and (
-        path[-1] != "arguments" or not _PROSE.search(str(inner))
-    ):
+    is_prose = path[-1] == "arguments" and _PROSE.search(str(inner)) is not None
+    if not is_prose and not _HAS_ARGUMENTS.isdisjoint(split_words(min(known))):
         return None  # what stands there may be the arguments of the command
     whole: dict[str, JsonValue] = {min(known): inner}
     accepted = run.accepts(run.check.root, whole)

@@ -6,10 +6,8 @@ A value that some branch accepts is not repaired, so this file only sees other v
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import field
 
-from proxy.core.json.jsontext import are_equal
 from proxy.core.model.values import JsonValue, Pointer, Repair, value_class
 from proxy.core.rules.facts import applies_always, list_required, read_facts
 from proxy.core.schema.nodes import Node
@@ -35,15 +33,6 @@ class Fit:
     def rules(self) -> str:
         """The names of the rules used, in order."""
         return "+".join(made.rule for made in self.repairs)
-
-
-def drop_duplicates(fits: Sequence[Fit]) -> list[Fit]:
-    """The fits without duplicates of the same value, in the given order."""
-    kept: list[Fit] = []
-    for fitted in fits:
-        if not any(are_equal(fitted.value, other.value) for other in kept):
-            kept.append(fitted)
-    return kept
 
 
 def select_branches(branches: tuple[Node, ...], value: JsonValue) -> tuple[Node, ...]:

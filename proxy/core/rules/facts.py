@@ -54,8 +54,7 @@ class Facts:
         call down is left out where the value is null and `x-null` says so, but not for an empty text or a word."""
         if self.null:
             return self.null == "drop" and bool(rules)
-        narrows = rule != "drop_null_optional" and narrows_something(self.site.name)
-        return rule in rules and not narrows
+        return rule in rules and (rule == "drop_null_optional" or not narrows_something(self.site.name))
 
 
 # Recognises a text that holds JSON by its media type, format, description or name.
@@ -101,7 +100,16 @@ def applies_always(node: Node) -> tuple[Node, ...]:
     """The node and every node that always judges the same value: references and `allOf`, each once; the same object
     each time."""
     memo: dict[int, tuple[Node, ...]] = node.schemas.memos.setdefault("always", {})
-    return memo.get(id(node)) or memo.setdefault(id(node), _list_applying(node))
+    if known := memo.get(id(node)):
+        return known
+    found: dict[int, Node] = {}
+    stack = [node]
+    while stack:
+        current = stack.pop()
+        if id(current) not in found:
+            found[id(current)] = current
+            stack += [*reversed(current.all_of), *([] if current.reference is None else [current.reference])]
+    return memo.setdefault(id(node), tuple(found.values()))
 
 
 def list_applying(
@@ -127,23 +135,9 @@ def list_applying(
             if current.condition is not None:
                 test, then, other = current.condition
                 side = then if accepts(test, value) else other
-                stack.extend([side] if side is not None else [])
+                stack += [side] if side is not None else []
             if isinstance(value, dict):
                 stack.extend(schema for key, schema in current.dependent.items() if key in value)
-    return tuple(found.values())
-
-
-def _list_applying(node: Node) -> tuple[Node, ...]:
-    found: dict[int, Node] = {}
-    stack = [node]
-    while stack:
-        current = stack.pop()
-        if id(current) in found:
-            continue
-        found[id(current)] = current
-        stack.extend(reversed(current.all_of))
-        if current.reference is not None:
-            stack.append(current.reference)
     return tuple(found.values())
 
 
@@ -156,91 +150,64 @@ def _read_once(node: Node, above: frozenset[int], memo: dict[int, Facts]) -> Fac
     computation is under way; a place that is defined by itself adds nothing."""
     if id(node) in above or len(above) > _MAX_NEST:
         return _ANYTHING
-    known = memo.get(id(node))
-    if known is None:
-        known = memo[id(node)] = _work_out(node, above | {id(node)}, memo)
-    return known
-
-
-def _work_out(node: Node, above: frozenset[int], memo: dict[int, Facts]) -> Facts:
-    types, free_text, choices, allowed, null = _ALL, True, None, None, ""
-    descriptions: list[str] = []
-    json_text = False
-    formats: set[str] = set()
-    examples: list[str] = []
-    for part in applies_always(node):
-        if id(part) in above and part is not node:
-            continue
-        for site in _sites_of(part, above, memo):
+    if (known := memo.get(id(node))) is not None:
+        return known
+    parts = [part for part in applies_always(node) if part is node or id(part) not in above]
+    types, free_text, choices, allowed = _ALL, True, None, None
+    shown: list[JsonValue] = []
+    for part in parts:
+        for site in _list_sites(part, above | {id(node)}, memo):
             types, free_text = types & site.types, free_text and site.free_text
             choices = site.choices if choices is None else choices
-        switch = _switch(part)
-        if switch is not None:
-            allowed = switch if allowed is None else allowed & switch
-        null = null or (str(part.get("x-null")) if part.get("x-null") in _NULL_SWITCHES else "")
-        descriptions += [text for word in ("description", "title") if isinstance(text := part.get(word), str)]
-        json_text = json_text or _says_json(part)
-        if isinstance(part.get("format"), str):
-            formats.add(str(part.get("format")))
-        shown = part.get("examples")
-        shown = [*(shown if isinstance(shown, list) else []), part.get("example"), part.get("default")]
-        examples += [text for text in shown if isinstance(text, str)]
+        switch = part.get("x-repair")
+        if switch is not None and switch is not True and switch != "on":
+            left = frozenset(map(str, switch)) if isinstance(switch, list) else frozenset[str]()
+            allowed = left if allowed is None else allowed & left
+        examples = part.get("examples")
+        shown += [*(examples if isinstance(examples, list) else ()), part.get("example"), part.get("default")]
     name = str(node.path[-1]) if node.path[-2:-1] == ("properties",) else ""
-    json_text = json_text or name in _JSON_NAMES or split_words(name)[-1:] == ("json",)
-    free_text = free_text and "string" in types
-    shown_texts, named = tuple(examples), frozenset(formats)
-    site = Site(types, free_text, choices, name, tuple(descriptions), json_text, formats=named, examples=shown_texts)
-    return Facts(site, allowed, null)
+    site = Site(
+        types,
+        free_text and "string" in types,
+        choices,
+        name,
+        tuple(text for part in parts for word in ("description", "title") if isinstance(text := part.get(word), str)),
+        any(map(_says_json, parts)) or name in _JSON_NAMES or split_words(name)[-1:] == ("json",),
+        formats=frozenset(text for part in parts if isinstance(text := part.get("format"), str)),
+        examples=tuple(text for text in shown if isinstance(text, str)),
+    )
+    null = next((text for part in parts if (text := part.get("x-null")) in _NULL_SWITCHES), "")
+    return memo.setdefault(id(node), Facts(site, allowed, null))
 
 
 def _says_json(part: Node) -> bool:
     """Whether a schema says that a text holds JSON."""
-    media, known, described = part.get("contentMediaType"), part.get("format"), part.get("description")
-    return (
-        (isinstance(media, str) and _JSON_TYPE.search(media) is not None)
-        or (isinstance(known, str) and _JSON_WORD.search(known.replace("-", " ")) is not None)
-        or (
-            isinstance(described, str)
-            and _JSON_WORDED.search(described) is not None
-            and _NEGATED.search(described) is None
-        )
-    )
+    words = ("contentMediaType", "format", "description")
+    media, known, described = (text if isinstance(text := part.get(word), str) else "" for word in words)
+    if _JSON_TYPE.search(media) or _JSON_WORD.search(known.replace("-", " ")):
+        return True
+    return _JSON_WORDED.search(described) is not None and _NEGATED.search(described) is None
 
 
-def _sites_of(part: Node, above: frozenset[int], memo: dict[int, Facts]) -> Iterator[Site]:
+def _list_sites(part: Node, above: frozenset[int], memo: dict[int, Facts]) -> Iterator[Site]:
     """What each keyword of one schema allows."""
     if part.never:
         yield Site(frozenset(), False, None)
     if part.types is not None:
         yield Site(_widen(part.types), "string" in part.types, None)
     if part.choices is not None:
-        yield Site(_widen(name_json_type(item) for item in part.choices), False, part.choices)
-    for branches in (part.any_of, part.one_of):
-        if branches:
-            yield _either([_read_once(branch, above, memo).site for branch in branches])
-
-
-def _either(sites: list[Site]) -> Site:
-    listed = [choice for site in sites for choice in site.choices or ()]
-    types = frozenset[str]().union(*(site.types for site in sites))
-    choices: tuple[JsonValue, ...] | None = tuple(listed) if listed else None
-    return Site(types, any(site.free_text for site in sites), choices)
+        yield Site(_widen(map(name_json_type, part.choices)), False, part.choices)
+    for branches in filter(None, (part.any_of, part.one_of)):
+        sites = [_read_once(branch, above, memo).site for branch in branches]
+        types = frozenset[str]().union(*(site.types for site in sites))
+        listed = tuple(choice for site in sites for choice in site.choices or ())
+        yield Site(types, any(site.free_text for site in sites), listed or None)
 
 
 def _widen(types: Iterable[str]) -> frozenset[str]:
     """JSON Schema's `number` takes integers too."""
     named = frozenset(types)
     return named | {"integer"} if "number" in named else named
-
-
-def _switch(part: Node) -> frozenset[str] | None:
-    """The rules that `x-repair` beside a schema leaves on: none for `off` (or false), the listed ones for a list."""
-    written = part.get("x-repair")
-    if written is None or written is True or written == "on":
-        return None
-    if isinstance(written, list):
-        return frozenset(str(name) for name in written)
-    return frozenset()
 
 
 # --- the members of a place -------------------------------------------------------------------------------------------
@@ -254,12 +221,8 @@ def list_member_schemas(nodes: Iterable[Node], step: str | int, work: Work) -> l
     work.left -= 1 + len(nodes)  # counted in place: most refused members come by here
     if work.left < 0:
         raise TooMuchWorkError
-    if len(nodes) == 1:
-        node = nodes[0]
-        if isinstance(step, str) and step in node.properties and not node.pattern_properties:
-            return [node.properties[step]]
-        if named := _list_named(node, step, work):
-            return named
+    if len(nodes) == 1 and (named := _list_named(nodes[0], step, work)):
+        return named
     found: dict[int, Node] = {}
     for node in nodes:
         for schema in _list_named(node, step, work):
@@ -324,11 +287,8 @@ _tiers = lru_cache(maxsize=256)(group_value_rules)
 def may_change(rule: Rule, kind: type, site: Site) -> bool:
     """Whether a rule can propose anything for a value of this Python type at this place. Where this is False, the
     rule's function gives `NONE` (tests/core/test_rules.py compares the two)."""
-    if rule.gives is LISTED:
-        legal = site.choices is not None
-    else:
-        legal = rule.gives is ANY_TYPE or not rule.gives.isdisjoint(site.types)
-    return legal and issubclass(kind, rule.takes)
+    listed = rule.gives is LISTED and site.choices is not None
+    return (listed or rule.gives is ANY_TYPE or not rule.gives.isdisjoint(site.types)) and issubclass(kind, rule.takes)
 
 
 def list_applicable_rules(node: Node, kind: type, rules: frozenset[str], is_member: bool) -> Asked | None:
@@ -383,10 +343,9 @@ _SEVERAL: Final = (
 
 def _is_pinned(part: Node) -> bool:
     """Whether a format or pattern tells one value from several."""
-    pattern = part.get("pattern")
-    if not isinstance(pattern, str):
+    if not isinstance(pattern := part.get("pattern"), str):
         return part.get("format") in _SINGLE_FORMATS
     try:
-        return not any(make_matcher(pattern).search(text) for text in _SEVERAL)
+        return not any(map(make_matcher(pattern).search, _SEVERAL))
     except SearchGivenUp:
         return False

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import Final
 
 from proxy.core.json.jsontext import are_equal
-from proxy.core.model.values import ABSENT, JsonValue, Pointer, Repair
+from proxy.core.model.values import JsonValue, Pointer, Repair
 from proxy.core.model.work import Work
 from proxy.core.rules.facts import (
     applies_always,
@@ -93,12 +93,10 @@ _NAMES_A_TOOL: Final = re.compile(r"[A-Za-z0-9]+(?:[ _.-][A-Za-z0-9]+)*")
 
 def is_plumbing(key: str, item: JsonValue, drop: frozenset[str], tool: str) -> bool:
     """Whether a key is the client's own: in `drop`, or it names the tool. Another name or action says more."""
-    if key in drop:
-        return True
     if isinstance(item, dict) and item.keys() <= {"name", "description"}:
         item = item.get("name")
-    if key not in NAMING_KEYS or not isinstance(item, str) or not _NAMES_A_TOOL.fullmatch(item):
-        return False
+    if key in drop or key not in NAMING_KEYS or not isinstance(item, str) or not _NAMES_A_TOOL.fullmatch(item):
+        return key in drop
     words, said = split_words(tool), split_words(item)
     return said == words or (key == "tool" and said == words[1:] and reads_only(tool))
 
@@ -114,24 +112,20 @@ def _nest_dotted(
     place, or one that was sent otherwise too."""
     made = {key: item for key, item in value.items() if key not in unknown}
     for key in unknown:
-        steps = re.findall(r"\w+", key) if _DOTTED.fullmatch(key) is not None else []
+        if _DOTTED.fullmatch(key) is None:
+            return None
+        *above, last = re.findall(r"\w+", key)
         parts, inner = nodes, made
-        for number, step in enumerate(steps):
-            if step not in list_declared(parts) or (number == 0 and step in value):
+        for step in above:
+            if step not in list_declared(parts) or (inner is made and step in value):
                 return None
             below = [part for schema in list_member_schemas(parts, step, work) for part in applies_always(schema)]
-            parts = tuple(below)
-            if number == len(steps) - 1:
-                if step in inner:
-                    return None
-                inner[step] = value[key]
-            else:
-                deeper = inner.setdefault(step, {})
-                if not isinstance(deeper, dict):
-                    return None
-                inner = deeper
-        if not steps:
+            parts, inner = tuple(below), inner.setdefault(step, {})
+            if not isinstance(inner, dict):
+                return None
+        if last not in list_declared(parts) or last in inner:
             return None
+        inner[last] = value[key]
     return made
 
 
@@ -167,8 +161,10 @@ def _meanings(
         yield "key_case", explain_keys(unknown, known)
     if "key_quotes" in rules:
         yield "key_quotes", {key: name for key in unknown if (name := key.strip(_AROUND)) in known}
-    if "key_prefix" in rules and len(unknown) == len(value):
-        yield "key_prefix", _behind_prefix(unknown, known)
+    if "key_prefix" in rules and len(unknown) == len(value) and (prefix := _PREFIX.match(unknown[0])):
+        # The one wrapper's name that all keys begin with, if all the rest is declared.
+        bare = {key: key[prefix.end() :] for key in unknown if key.startswith(prefix[0])}
+        yield "key_prefix", bare if len(bare) == len(unknown) and known >= {*bare.values()} else {}
     if "key_markup" in rules:
         inside = {key: found[1].strip() for key in unknown if (found := _MARKUP.fullmatch(key.strip())) is not None}
         yield "key_markup", {key: name for key, name in inside.items() if name in known}
@@ -201,14 +197,6 @@ def find_targets(unknown: Iterable[str], known: Iterable[str]) -> dict[str, str]
     return {key: target for key, target in found.items() if rivals[target] == 1}
 
 
-def _behind_prefix(unknown: list[str], known: Set[str]) -> dict[str, str]:
-    """Every key without the one wrapper's name that all keys begin with, if all the rest is declared; else nothing."""
-    prefix = _PREFIX.match(unknown[0])
-    if prefix is None or not all(key.startswith(prefix[0]) and key[prefix.end() :] in known for key in unknown):
-        return {}
-    return {key: key[prefix.end() :] for key in unknown}
-
-
 # Words of tools and descriptions by which a path is not a file's.
 _OF_FOLDERS: Final = frozenset(
     ["dir", "dirs", "directory", "directories", "folder", "folders", "list", "ls", "tree", "scan", "walk", "glob",
@@ -239,11 +227,11 @@ def _is_same_word(sent: str, target: str, texts: list[str], tool: str) -> bool:
 # --- which keys are touched -------------------------------------------------------------------------------------------
 def _is_refused(nodes: Iterable[Node], key: str, value: JsonValue, accepts: Accepts) -> bool:
     """Whether some schema refuses an undeclared key (or its value)."""
-    for schema in nodes:
-        for rest in (schema.additional, schema.unevaluated):
-            if rest is not None and key not in schema.properties and (rest.never or not accepts(rest, value)):
-                return True
-    return False
+    return any(
+        rest is not None and key not in schema.properties and (rest.never or not accepts(rest, value))
+        for schema in nodes
+        for rest in (schema.additional, schema.unevaluated)
+    )
 
 
 def drop_refused(
@@ -258,26 +246,24 @@ def drop_refused(
     """The repair that treats an optional key's refused value as not sent; () where no rule does. A word such as "None"
     is never left out where a default would take its place, and with `keeps_defaults` nothing is."""
     name = "drop_null_optional" if item is None else "empty_optional" if item == "" else ""
-    if not name and "default_optional" not in rules and not (isinstance(item, str) and item in NULL_WORDS):
+    if not name and isinstance(item, str) and item in NULL_WORDS:
+        name = "null_word_optional"
+    if not name and "default_optional" not in rules:
         return ()
     for schema in schemas:
         allowed = read_facts(schema).allowed
         rules = rules if allowed is None else rules & allowed
-    if not name and isinstance(item, str) and item in NULL_WORDS:
-        name = "null_word_optional"
-    if (name == "null_word_optional" or (name and keeps_defaults)) and any(
-        part.get("default") is not None for schema in schemas for part in applies_always(schema) if part.has("default")
-    ):
+    defaults = [
+        (schema, part.get("default")) for schema in schemas for part in applies_always(schema) if part.has("default")
+    ]
+    keeps = name == "null_word_optional" or (name and keeps_defaults)
+    if keeps and any(default is not None for _, default in defaults):
         return ()
     if name and all(read_facts(schema).can_leave_out(name, rules) for schema in schemas):
         return (Repair(name, path),)
     if item is None or item == "" or "default_optional" not in rules:
         return ()
-    own = any(
-        part.has("default") and are_equal(part.get("default"), item) and not accepts(schema, item)
-        for schema in schemas
-        for part in applies_always(schema)
-    )
+    own = any(are_equal(default, item) and not accepts(schema, item) for schema, default in defaults)
     return (Repair("default_optional", path),) if own else ()
 
 
@@ -292,22 +278,14 @@ def fill_defaults(
             return whole, made
     if "fill_default" not in rules:
         return value, ()
-    return fill_optional(nodes[0], nodes, value, path, accepts)
-
-
-def fill_optional(
-    node: Node, nodes: tuple[Node, ...], value: dict[str, JsonValue], path: Pointer, accepts: Accepts
-) -> Changed:
-    """Adds the one missing optional key whose `default` makes the object acceptable. Raises TooMuchWorkError."""
-    wanted = list_required(nodes)
+    taken = value.keys() | list_required(nodes)
     found: dict[str, JsonValue] = {}
     for schema in nodes:
         for key, member in schema.properties.items():
-            if key in value or key in wanted or key in found or not member.has("default"):
-                continue
-            whole = {**value, key: member.get("default")}
-            if accepts(node, whole):
-                found[key] = whole
+            if key not in taken and key not in found and member.has("default"):
+                whole = {**value, key: member.get("default")}
+                if accepts(nodes[0], whole):
+                    found[key] = whole
     if len(found) != 1:
         return value, ()
     ((key, whole),) = found.items()
@@ -319,10 +297,9 @@ def fill_required(
 ) -> Changed:
     """The object with its missing required keys at their defaults, where it is accepted so. Nothing is assumed where
     the key may have been sent under another name, or in another place. Raises TooMuchWorkError."""
-    known = list_declared(nodes)
-    absent = [key for key in list_required(nodes) if key not in value]
+    absent = list_required(nodes) - value.keys()
     inside = [item for item in value.values() if isinstance(item, dict)]
-    if not absent or any(key not in known for key in value) or any(key in item for item in inside for key in absent):
+    if not absent or not value.keys() <= list_declared(nodes) or any(not absent.isdisjoint(item) for item in inside):
         return value, ()
     given: dict[str, JsonValue] = {}
     for key in sorted(absent):
@@ -333,12 +310,5 @@ def fill_required(
         if isinstance(defaults[0], str) and changes_something(defaults[0]):  # no default changes or removes anything
             return value, ()
         given[key] = defaults[0]
-    whole = {**value, **given}
-    if not accepts(node, whole):
-        return value, ()
-    return whole, tuple(Repair("fill_required", (*path, key)) for key in given)
-
-
-def drop_members(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """The object without the removed members (`ABSENT`)."""
-    return {key: item for key, item in value.items() if item is not ABSENT}
+    whole, made = {**value, **given}, tuple(Repair("fill_required", (*path, key)) for key in given)
+    return (whole, made) if accepts(node, whole) else (value, ())

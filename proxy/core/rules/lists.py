@@ -129,22 +129,20 @@ def wrap_single(value: JsonValue, site: Site) -> JsonValue:
     if "array" not in site.types or value is None or isinstance(value, list) or site.free_text:
         return NONE
     if isinstance(value, str):
-        is_lone_digits = (
-            value.strip().isdecimal() and not site.item_choices and not site.pinned and not _is_plural(site)
-        )
-        return NONE if is_lone_digits or _is_many(value, site) else [value]
+        return NONE if _is_many(value, site) else [value]
     if _is_parted(site) or (isinstance(value, int | float) and not _is_plural(site)):
         return NONE
-    if name_json_type(value) in site.types or (isinstance(value, dict) and not _is_item(value, site)):
+    if name_json_type(value) in site.types:
         return NONE
-    return [value]
+    # An object is one item where it has a key that the items declare, and is not a map of several items.
+    is_item = not isinstance(value, dict) or (
+        _has_item_key(value, site) and not all(_has_item_key(part, site) for part in value.values())
+    )
+    return [value] if is_item else NONE
 
 
-def _is_item(value: dict[str, JsonValue], site: Site) -> bool:
-    """Whether an object is one item, recognised by a key that the items declare, and not a map of several items."""
-    if value.keys().isdisjoint(site.item_keys):
-        return False
-    return not all(isinstance(part, dict) and not part.keys().isdisjoint(site.item_keys) for part in value.values())
+def _has_item_key(value: JsonValue, site: Site) -> bool:
+    return isinstance(value, dict) and not value.keys().isdisjoint(site.item_keys)
 
 
 _LETTER: Final = re.compile(r"\w")
@@ -160,7 +158,7 @@ def _is_many(text: str, site: Site) -> bool:
         return bare not in site.item_choices
     if site.item_choices or site.pinned:
         return False  # the schema lists or pins the items, so the judge decides
-    return _is_parted(site, bare) or not _is_one(text, site)
+    return (bare.isdecimal() and not _is_plural(site)) or _is_parted(site, bare) or not _is_one(text, site)
 
 
 def _is_one(text: str, site: Site) -> bool:
@@ -197,10 +195,9 @@ def _is_plural(site: Site) -> bool:
 
 def json_item(value: JsonValue, site: Site) -> JsonValue:
     """`"{\\"id\\": 1}"` -> `[{"id": 1}]`: JSON text of one object where a list of such objects is expected."""
-    if "array" not in site.types or "object" in site.types:
-        return NONE
-    read = read_inside(value, site, frozenset({"object"}))
-    return NONE if read is None or read[0].keys().isdisjoint(site.item_keys) else [read[0]]
+    is_asked = "array" in site.types and "object" not in site.types
+    read = read_inside(value, site, frozenset({"object"})) if is_asked else None
+    return [read[0]] if read is not None and _has_item_key(read[0], site) else NONE
 
 
 def python_list(value: JsonValue, site: Site) -> JsonValue:
@@ -224,9 +221,8 @@ def split_integers(value: JsonValue, site: Site) -> JsonValue:
     """`"5, 2, 9"` -> `[5, 2, 9]`: three integers or more, none of which could be the thousands of the one before."""
     if not isinstance(value, str) or not _takes_list(site) or _is_parted(site):
         return NONE
-    if _INTEGERS.fullmatch(value.strip(" ")) is None:
-        return NONE
-    return NONE if _THOUSANDS.search(value) else parse(f"[{value}]".encode())
+    is_list = _INTEGERS.fullmatch(value.strip(" ")) is not None and _THOUSANDS.search(value) is None
+    return parse(f"[{value}]".encode()) if is_list else NONE
 
 
 def split_commas(value: JsonValue, site: Site) -> JsonValue:
@@ -263,13 +259,8 @@ def _may_stand_alone(part: str) -> bool:
 def join_chunks(value: JsonValue, site: Site) -> JsonValue:
     """`["a\\n","b"]` -> `"a\\nb"` where one text is expected: each chunk but the last ends in a line break. Not for an
     item of a list, which the chunks may be the items of."""
-    if (
-        not site.name
-        or "string" not in site.types
-        or "array" in site.types
-        or not isinstance(value, list)
-        or len(value) < 2
-    ):
+    is_asked = site.name and "string" in site.types and "array" not in site.types
+    if not is_asked or not isinstance(value, list) or len(value) < 2:
         return NONE
     if not all(isinstance(item, str) for item in value) or not all(item.endswith("\n") for item in value[:-1]):
         return NONE

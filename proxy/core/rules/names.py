@@ -51,7 +51,6 @@ _REMOVES: Final = frozenset([
     "forget", "unpin", "unpublish", "unshare", "unfollow", "unset", "dismiss", "abort", "exclude",
 ])  # fmt: skip
 _CHANGING: Final = _CHANGES | _REMOVES
-_DOING_MORE: Final = _CHANGING | _CREATES
 # Words behind which a name tells a second thing that the tool does: `get_or_create`.
 _THEN: Final = frozenset({"and", "or", "then"})
 _NARROWS: Final = frozenset(
@@ -86,15 +85,11 @@ def changes_something(name: str) -> bool:
 def reads_only(name: str) -> bool:
     """Whether the name of a tool says that it reads, and no word of it that it does anything else."""
     words = split_words(name)
-    if (
-        not words
-        or not _CHANGING.isdisjoint(words)
-        or not _CREATES.isdisjoint(words)
-        or not _PARTICLES.isdisjoint(words[1:2])
-    ):
+    if not words or not (words[0] in _READS or words[-1] in _READS_AT_THE_END):
         return False
     after = [word for before, word in pairwise(words) if before in _THEN]
-    return (words[0] in _READS or words[-1] in _READS_AT_THE_END) and _READS.issuperset(after)
+    does_more = _CHANGING | _CREATES
+    return does_more.isdisjoint(words) and _PARTICLES.isdisjoint(words[1:2]) and _READS.issuperset(after)
 
 
 @remember_short
@@ -114,15 +109,16 @@ def acts_by_argument(root: Node, value: JsonValue) -> bool:
     """Whether an argument names an action that changes something: `{"action": "update"}`. Under a name of actions, at
     any depth, every word does that does not say that it reads; elsewhere one that changes something and that the schema
     lists."""
-    actions = _actions(root)
-    for key, texts in actions.items() if isinstance(value, dict) else ():
+    for key, texts in _list_actions(root).items() if isinstance(value, dict) else ():
         if isinstance(value.get(key), str) and value[key] in texts:
             return True
     found = [value]
     for current in found:  # grows meanwhile
         if isinstance(current, dict):
-            for key in filter(_says_what_is_done, current):
-                if isinstance(current[key], str) and _is_action(key, current[key]):
+            for key in filter(_read_acting_word, current):
+                said = current[key] if isinstance(current[key], str) else ""
+                does_more = said.upper() in _WRITING if _read_acting_word(key) == "method" else not reads_only(said)
+                if said and does_more:
                     return True
             found += [item for item in current.values() if isinstance(item, _CONTAINERS)]
         elif isinstance(current, list):
@@ -131,43 +127,36 @@ def acts_by_argument(root: Node, value: JsonValue) -> bool:
 
 
 _CONTAINERS: Final = (dict, list)
-_METHOD: Final = ("method",)
 # The last words of arguments that say what is done, and HTTP's methods that do more than read (RFC 9110 section 9.2.1).
-_ACTING: Final = frozenset({("action",), ("operation",), ("op",), ("command",), ("verb",), _METHOD})
+_ACTING: Final = frozenset({"action", "operation", "op", "command", "verb", "method"})
 _WRITING: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 
 @remember_short
-def _says_what_is_done(key: str) -> bool:
-    return split_words(key)[-1:] in _ACTING
+def _read_acting_word(key: str) -> str:
+    """The last word of an argument's name where such arguments say what is done, else ''."""
+    last = "".join(split_words(key)[-1:])
+    return last if last in _ACTING else ""
 
 
-def _is_action(key: str, item: str) -> bool:
-    if split_words(key)[-1:] == _METHOD:
-        return item.upper() in _WRITING
-    return item != "" and not reads_only(item)
-
-
-def _actions(root: Node) -> dict[str, frozenset[str]]:
+def _list_actions(root: Node) -> dict[str, frozenset[str]]:
     """The root's properties that list such actions, with those actions; computed once."""
     memo: dict[int, dict[str, frozenset[str]]] = root.schemas.memos.setdefault("actions", {})
-    found = memo.get(id(root))
-    if found is None:
+    if id(root) not in memo:
         listed = {
             key: frozenset(text for text in node.choices or () if isinstance(text, str) and changes_something(text))
             for key, node in root.properties.items()
         }
-        found = memo[id(root)] = {key: texts for key, texts in listed.items() if texts}
-    return found
+        memo[id(root)] = {key: texts for key, texts in listed.items() if texts}
+    return memo[id(root)]
 
 
 @remember_short
 def is_case_meaning(name: str) -> bool:
     """Whether a name is a quantity or a unit's symbol, so that another case may be another unit."""
     name = name.strip()
-    if name in _WORDS:
-        return False
-    return name in _ALONE or _QUANTITY.fullmatch(name) is not None or _PREFIXED.fullmatch(name) is not None
+    is_symbol = name in _ALONE or _QUANTITY.fullmatch(name) is not None or _PREFIXED.fullmatch(name) is not None
+    return is_symbol and name not in _WORDS
 
 
 @remember_short

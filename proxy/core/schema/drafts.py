@@ -29,12 +29,14 @@ class Draft(IntEnum):
     D2020 = 2020
 
 
-# `$schema` without its scheme and trailing '#'. A schema without `$schema` is 2020-12 (repair.md section 2).
-DRAFTS: Final[Mapping[str, Draft]] = {
-    "//json-schema.org/draft-04/schema": Draft.D4, "//json-schema.org/draft-06/schema": Draft.D6,
-    "//json-schema.org/draft-07/schema": Draft.D7, "//json-schema.org/draft/2019-09/schema": Draft.D2019,
-    "//json-schema.org/draft/2020-12/schema": Draft.D2020,
+# A schema without `$schema` is 2020-12 (repair.md section 2).
+META_SCHEMA: Final = {
+    Draft.D4: "http://json-schema.org/draft-04/schema#", Draft.D6: "http://json-schema.org/draft-06/schema#",
+    Draft.D7: "http://json-schema.org/draft-07/schema#", Draft.D2019: "https://json-schema.org/draft/2019-09/schema",
+    Draft.D2020: "https://json-schema.org/draft/2020-12/schema",
 }  # fmt: skip
+# `$schema` without its scheme and trailing '#'.
+DRAFTS: Final = {uri.rstrip("#").partition(":")[2]: draft for draft, uri in META_SCHEMA.items()}
 
 # Keywords that hold subschemas, by the shape that holds them (all drafts; a draft ignores keywords it does not know).
 SINGLE: Final = frozenset([
@@ -107,7 +109,7 @@ def find_published_draft(named: JsonValue) -> Draft | None:
     return DRAFTS.get(str(named).rstrip("#").split(":", 1)[-1])
 
 
-def list_subschemas(schema: dict[str, JsonValue]) -> Iterator[tuple[Pointer, JsonValue]]:
+def list_subschemas(schema: Mapping[str, JsonValue]) -> Iterator[tuple[Pointer, JsonValue]]:
     """The direct subschemas of a raw schema object, each with the steps that lead to it."""
     for keyword, value in schema.items():
         if keyword in SINGLE and isinstance(value, dict | bool):
@@ -150,11 +152,6 @@ def join(base: str, reference: str, at: Pointer = ()) -> str:
 
 
 # --- the published meta-schemas ---------------------------------------------------------------------------------------
-META_SCHEMA: Final = {
-    Draft.D4: "http://json-schema.org/draft-04/schema#", Draft.D6: "http://json-schema.org/draft-06/schema#",
-    Draft.D7: "http://json-schema.org/draft-07/schema#", Draft.D2019: "https://json-schema.org/draft/2019-09/schema",
-    Draft.D2020: "https://json-schema.org/draft/2020-12/schema",
-}  # fmt: skip
 _FOLDERS: Final = {
     Draft.D4: "draft4", Draft.D6: "draft6", Draft.D7: "draft7", Draft.D2019: "draft201909", Draft.D2020: "draft202012",
 }  # fmt: skip

@@ -135,7 +135,11 @@ class Schemas:
             if not isinstance(schema, dict):
                 continue
             place = self._enter(schema, place)
-            _refuse_long_numbers(schema, place.path)
+            for keyword in _NUMERIC & schema.keys():
+                value = schema[keyword]
+                is_int, is_number = isinstance(value, int), isinstance(value, int | LosslessFloat)
+                if is_number and (value.bit_length() > _BITS if is_int else len(str(value)) > _DIGITS):
+                    raise SchemaError(f"{keyword} has more than {_DIGITS:,} digits", (*place.path, keyword))
             self.has_references |= not schema.keys().isdisjoint(REFERENCES)
             self.has_patterns |= not schema.keys().isdisjoint(PATTERNS)
             for step, child in list_subschemas(schema):
@@ -226,7 +230,17 @@ class Schemas:
             if anchored is None:
                 raise SchemaError(f"$ref {reference!r} names an anchor that is not there", (*place.path, "$ref"))
             return anchored
-        return self._descend(resource, parse_pointer(fragment), reference, place)
+        target, raw = resource, self._raw(resource)
+        for step in parse_pointer(fragment):
+            try:
+                key = int(step) if isinstance(raw, list) else step
+                raw = raw[key]
+            except (LookupError, TypeError, ValueError):
+                raise SchemaError(f"$ref {reference!r} leads nowhere", (*place.path, "$ref")) from None
+            target = self._below(target, key)
+        if not isinstance(raw, dict | bool):
+            raise SchemaError(f"$ref {reference!r} leads to something that is not a schema", (*place.path, "$ref"))
+        return target
 
     def _resource(self, base: str) -> _Place | None:
         """The place that a URI names. A document is read when a reference first leads to it."""
@@ -236,28 +250,11 @@ class Schemas:
                     self._index(key)
         return self._resources.get(base)
 
-    def _descend(self, place: _Place, steps: Pointer, reference: str, origin: _Place) -> _Place:
-        raw = self._raw(place)
-        for step in steps:
-            try:
-                key = int(step) if isinstance(raw, list) else step
-                raw = raw[key]
-            except (LookupError, TypeError, ValueError):
-                raise SchemaError(f"$ref {reference!r} leads nowhere", (*origin.path, "$ref")) from None
-            place = self._below(place, key)
-        if not isinstance(raw, dict | bool):
-            raise SchemaError(f"$ref {reference!r} leads to something that is not a schema", (*origin.path, "$ref"))
-        return place
-
     def check_references(self) -> None:
         """Follows every reference of the root document. Raises SchemaError at the first that leads nowhere."""
         if self.has_references:
             for node in self.nodes():
                 _ = node.references
-
-    def mentions(self, keyword: str) -> bool:
-        """Whether any reachable schema holds this keyword."""
-        return keyword in self.mentioned
 
     @cached_property
     def mentioned(self) -> frozenset[str]:
@@ -277,21 +274,11 @@ class Schemas:
             stack.extend(node.children())
 
 
-def _refuse_long_numbers(schema: dict[str, JsonValue], path: Pointer) -> None:
-    """Raises SchemaError for a numeric limit with so many digits that computing with it takes noticeable time."""
-    for keyword in _NUMERIC & schema.keys():
-        value = schema[keyword]
-        if not isinstance(value, int | LosslessFloat):
-            continue
-        if value.bit_length() > _BITS if isinstance(value, int) else len(str(value)) > _DIGITS:
-            raise SchemaError(f"{keyword} has more than {_DIGITS:,} digits", (*path, keyword))
-
-
 class Node:
     """One schema at one location. Its children are nodes too, made on demand.
 
-    `raw` is the schema as written (a dict, `true` or `false`). `always` and `never` mark the two boolean schemas. Where
-    the draft ignores the siblings of `$ref`, this node has none of them.
+    `raw` is the schema as written (a dict, `true` or `false`); `never` marks `false`. `keywords` are those that count
+    here, unchanged and in their order: where the draft ignores the siblings of `$ref`, this node has none of them.
     """
 
     def __init__(self, schemas: Schemas, raw: JsonValue, place: _Place) -> None:
@@ -300,13 +287,13 @@ class Node:
         self.place = place
         self.draft = place.draft
         self.never = raw is False
-        self._keywords: dict[str, Any] = raw if isinstance(raw, dict) else {}
-        if self.draft <= Draft.D7 and "$ref" in self._keywords:
-            self._keywords = {"$ref": self._keywords["$ref"]}
-        elif not KNOWN_BY.keys().isdisjoint(self._keywords):
-            self._keywords = {key: item for key, item in self._keywords.items() if knows(self.draft, key)}
+        self.keywords: Mapping[str, JsonValue] = raw if isinstance(raw, dict) else {}
+        if self.draft <= Draft.D7 and "$ref" in self.keywords:
+            self.keywords = {"$ref": self.keywords["$ref"]}
+        elif not KNOWN_BY.keys().isdisjoint(self.keywords):
+            self.keywords = {key: item for key, item in self.keywords.items() if knows(self.draft, key)}
         if off := schemas.unknown_keywords:
-            self._keywords = {key: item for key, item in self._keywords.items() if key not in off}
+            self.keywords = {key: item for key, item in self.keywords.items() if key not in off}
 
     def __repr__(self) -> str:
         return f"Node({self.uri})"
@@ -323,16 +310,11 @@ class Node:
 
     def get(self, keyword: str) -> JsonValue:
         """The raw value of a keyword that holds no subschema (`minimum`, `pattern`, `x-repair` ...), or None."""
-        return self._keywords.get(keyword)
+        return self.keywords.get(keyword)
 
     def has(self, keyword: str) -> bool:
         """Whether the keyword is present (and not ignored beside `$ref`)."""
-        return keyword in self._keywords
-
-    @property
-    def keywords(self) -> Mapping[str, JsonValue]:
-        """The keywords that count here, unchanged and in their order."""
-        return self._keywords
+        return keyword in self.keywords
 
     @property
     def declared(self) -> bool:
@@ -355,7 +337,7 @@ class Node:
     @cached_property
     def types(self) -> frozenset[str] | None:
         """The types that this schema itself allows (`integer` means integral numbers), or None without `type`."""
-        named = self._keywords.get("type")
+        named = self.keywords.get("type")
         if isinstance(named, str):
             return frozenset((named,))
         return frozenset(named) if isinstance(named, list) else None
@@ -363,19 +345,16 @@ class Node:
     @cached_property
     def choices(self) -> tuple[JsonValue, ...] | None:
         """The values that `enum` and `const` leave, or None without either. `const` counts from draft 6 on."""
-        if "const" in self._keywords:
-            return (self._keywords["const"],)
-        listed = self._keywords.get("enum")
+        if "const" in self.keywords:
+            return (self.keywords["const"],)
+        listed = self.keywords.get("enum")
         return tuple(listed) if isinstance(listed, list) else None
 
     @cached_property
     def references(self) -> tuple[Node, ...]:
         """The targets of `$ref`, `$dynamicRef` and `$recursiveRef`. Most schemas have at most one of these."""
-        return tuple(
-            self.schemas.resolve(keyword, target, self.place)
-            for keyword in REFERENCES
-            if isinstance(target := self._keywords.get(keyword), str)
-        )
+        found = ((keyword, self.keywords.get(keyword)) for keyword in REFERENCES)
+        return tuple(self.schemas.resolve(keyword, to, self.place) for keyword, to in found if isinstance(to, str))
 
     @property
     def reference(self) -> Node | None:
@@ -386,7 +365,7 @@ class Node:
     def condition(self) -> tuple[Node, Node | None, Node | None] | None:
         """(`if`, `then`, `else`) where there is an `if` and at least one of the others (draft 7 on)."""
         test = self.inner("if")
-        if test is None or not ({"then", "else"} & self._keywords.keys()):
+        if test is None or not ({"then", "else"} & self.keywords.keys()):
             return None
         return test, self.inner("then"), self.inner("else")
 
@@ -399,7 +378,7 @@ class Node:
     @cached_property
     def required(self) -> tuple[str, ...]:
         """The keys that must be present."""
-        listed = self._keywords.get("required")
+        listed = self.keywords.get("required")
         return tuple(key for key in listed if isinstance(key, str)) if isinstance(listed, list) else ()
 
     # --- arrays -----------------------------------------------------------------------------------------------------
@@ -411,7 +390,7 @@ class Node:
     @cached_property
     def items(self) -> Node | None:
         """The schema of every item after `prefix_items`."""
-        if self.draft < Draft.D2020 and isinstance(self._keywords.get("items"), list):
+        if self.draft < Draft.D2020 and isinstance(self.keywords.get("items"), list):
             return self.inner("additionalItems")
         return self.inner("items")
 
@@ -423,7 +402,7 @@ class Node:
     def children(self) -> Iterator[Node]:
         """Every node this one leads to, the target of a reference included."""
         yield from self.references
-        for step, _ in list_subschemas(self._keywords):
+        for step, _ in list_subschemas(self.keywords):
             yield self._child(*step)
 
     def descend(self, steps: Pointer) -> Node:
@@ -441,15 +420,15 @@ class Node:
 
     def inner(self, keyword: str) -> Node | None:
         """The schema under a keyword with one subschema (`not`, `if`, `contains`, `propertyNames` ...), or None."""
-        value = self._keywords.get(keyword)
+        value = self.keywords.get(keyword)
         return self._child(keyword) if isinstance(value, dict | bool) else None
 
     def _list(self, keyword: str) -> tuple[Node, ...]:
-        value = self._keywords.get(keyword)
+        value = self.keywords.get(keyword)
         return tuple(self._child(keyword, index) for index in range(len(value))) if isinstance(value, list) else ()
 
     def _map(self, keyword: str) -> Mapping[str, Node]:
-        value = self._keywords.get(keyword)
+        value = self.keywords.get(keyword)
         if not isinstance(value, dict):
             return {}
         return {key: self._child(keyword, key) for key, item in value.items() if isinstance(item, dict | bool)}

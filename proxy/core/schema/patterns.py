@@ -153,13 +153,14 @@ class _Reader:
             case "(":
                 self._group()
             case ")":
-                self._close()
-            case "|":
+                if not self._open:
+                    self._fail("there is no group to close")
                 self._at += 1
-                self._write("|")
-            case "^":
+                self._write(")")
+                self._atom = self._open.pop()[1]
+            case "|" | "^":
                 self._at += 1
-                self._write("^")
+                self._write(character)
             case "$":
                 self._at += 1
                 self._write("$", "$" if "m" in self._flags else r"\Z")
@@ -255,21 +256,18 @@ class _Reader:
         start = self._at
         negated = self._pattern.startswith("^", start)
         self._at += negated
-        linear: list[str] = []
-        back: list[str] = []
-        while True:
-            if self._at >= len(self._pattern):
+        linear = back = ""
+        while (following := self._pattern[self._at : self._at + 1]) != "]":
+            if not following:
                 self._at = start - 1
                 self._fail("a class is not closed")
-            if self._pattern[self._at] == "]":
-                self._at += 1
-                break
-            for part, text in zip((linear, back), self._class_item(), strict=True):
-                part.append(text)
-        if not "".join(back):  # `[]` and a class of lone surrogates match nothing, `[^]` matches anything
+            item = self._class_item()
+            linear, back = linear + item[0], back + item[1]
+        self._at += 1
+        if not back:  # `[]` and a class of lone surrogates match nothing, `[^]` matches anything
             return _set_text(((0, _FAR),), negated=not negated)
         head = "[^" if negated else "["
-        return head + "".join(linear) + "]", head + "".join(back) + "]"
+        return f"{head}{linear}]", f"{head}{back}]"
 
     def _class_item(self) -> tuple[str, str]:
         low = self._class_atom()
@@ -341,13 +339,6 @@ class _Reader:
         if kept := "".join(sorted(self._flags - {"s"})):  # the meaning of `.` is written out
             self._write(f"(?{kept})")
 
-    def _close(self) -> None:
-        if not self._open:
-            self._fail("there is no group to close")
-        self._at += 1
-        self._write(")")
-        self._atom = self._open.pop()[1]
-
     def _quantifier(self) -> None:
         found = _QUANTIFIER.match(self._pattern, self._at)
         if found is None and self._pattern[self._at] == "{":  # Annex B makes it a plain character
@@ -360,7 +351,9 @@ class _Reader:
             self._fail("there is nothing to repeat")
             return
         self._at = found.end()
-        least, most = _counts(found)
+        least, most = {"*": (0, None), "+": (1, None), "?": (0, 1)}.get(found[1], (int(found[2] or 0), None))
+        if found[2]:
+            most = int(found[4]) if found[4] else None if found[3] else least
         if most is not None and most < least:
             self._fail("the numbers of the repetition are out of order")
         linear_start, back_start = self._atom
@@ -372,15 +365,6 @@ class _Reader:
 
 
 _CAPTURING: Final = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|\((?!\?)|\(\?P?<(?P<name>[^\W\d]\w*)>", re.DOTALL)
-
-
-def _counts(found: re.Match[str]) -> tuple[int, int | None]:
-    if found[2] is None:
-        return {"*": (0, None), "+": (1, None), "?": (0, 1)}[found[1]]
-    least = int(found[2])
-    if found[3] is None:
-        return least, least
-    return least, int(found[4]) if found[4] else None
 
 
 def _write_repeat(atom: str, least: int, most: int | None) -> str:

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from proxy.core.json.jsontext import dumps, format_pointer, make_decimal, parse
 from proxy.core.model.values import JsonProblem, JsonValue
-from proxy.core.schema.drafts import META_SCHEMA, Draft, find_draft, find_published_draft
+from proxy.core.schema.drafts import KNOWN_BY, LISTS, MAPS, META_SCHEMA, SINGLE, Draft, find_draft, find_published_draft
 from proxy.core.schema.formats import KEYWORD, Formats
 from proxy.core.schema.matching import make_matcher, start_search_budget
 from proxy.core.second_judge.question import Opinion, SecondVerdict
@@ -109,21 +109,15 @@ _SILENT: Final = frozenset([
     "contentEncoding", "contentMediaType", "contentSchema",
 ])  # fmt: skip
 # Keywords that assert nothing before the draft that brought them, and mean nothing that draft 7 knows.
-_NEWER: Final = frozenset([
-    "minContains", "maxContains", "dependentRequired", "dependentSchemas", "unevaluatedItems", "unevaluatedProperties",
-    "prefixItems", "$defs", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef", "$recursiveAnchor",
+_NEWER: Final = {keyword for keyword, (first, _) in KNOWN_BY.items() if first > Draft.D7} - _SILENT | {
+    "$defs",
     "$vocabulary",
-])  # fmt: skip
+}
 _IDLE: Final = _SILENT | _NEWER
 # Keywords of draft 7 that a later draft reads otherwise.
 _OLDER: Final = frozenset(["additionalItems", "dependencies"])
 _COUNTS: Final = frozenset(["minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"])
 _LIMITS: Final = frozenset(["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"])
-_SINGLE: Final = frozenset(
-    ["additionalItems", "additionalProperties", "contains", "else", "if", "items", "not", "propertyNames", "then"]
-)
-_LISTS: Final = frozenset(["allOf", "anyOf", "items", "oneOf"])
-_MAPS: Final = frozenset(["definitions", "dependencies", "properties"])
 _SINCE: Final = {"const": Draft.D6, "contains": Draft.D6, "propertyNames": Draft.D6} | dict.fromkeys(
     ("if", "then", "else"), Draft.D7
 )
@@ -212,12 +206,12 @@ class _Rewriting:
         return made
 
     def _keyword(self, keyword: str, value: JsonValue) -> JsonValue:
-        if keyword in _LISTS and isinstance(value, list):
+        if keyword in LISTS and isinstance(value, list):
             return [self.schema(item) for item in value]
-        if keyword in _SINGLE and isinstance(value, dict | bool):
+        if keyword in SINGLE and isinstance(value, dict | bool):
             is_switch = isinstance(value, bool) and keyword in ("additionalItems", "additionalProperties")
             return value if is_switch else self.schema(value)
-        if keyword in _MAPS and isinstance(value, dict):
+        if keyword in MAPS and keyword != "patternProperties" and isinstance(value, dict):
             return {  # under `dependencies` stand names too
                 _plain(key): [_plain(name) for name in item] if isinstance(item, list) else self.schema(item)
                 for key, item in value.items()

@@ -1,1 +1,1 @@
-"""Who may call what and how often: bearer tokens that issuers have signed, rules and rates, and a line per decision."""
+"""Access to tools: bearer tokens that issuers have signed, rules and rates of calls, and a line per decision."""

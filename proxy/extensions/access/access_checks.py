@@ -1,4 +1,4 @@
-"""What is wrong with the keys of access, taken together: rules that can never fit, issuers that nobody knows."""
+"""Mistakes among the keys of access: rules that can never fit, issuers that the config does not have."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OF_TOKENS: Final = ("scope", "claims", "issuer")
 
 
 def check_access(context: Context, routes: tuple[RouteEntry, ...]) -> None:
-    """Reports what makes a key of access say something else than it seems to."""
+    """Reports keys of access that do not mean what they seem to."""
     check_limits(context, routes)
     settings = read_access(context)
     _check_audit(context, settings.audit)
@@ -95,7 +95,7 @@ def _check_schemas(context: Context, at: Pointer, allow: JsonValue) -> None:
 
 
 def _place(at: Pointer, written: Mapping[str, JsonValue], key: str) -> Pointer:
-    """Where a key of a route stands: at the route, or else among the defaults."""
+    """The place of a route's key: at the route, or else among the defaults."""
     return (*at, key) if key in written else ("defaults", key)
 
 
@@ -120,7 +120,7 @@ def _check_jwt(
         hint = (
             "add `access: {url: https://HOST}`, where clients reach the proxy: they read there whom to ask for a token"
         )
-        context.mistake(place, "clients of an MCP route are not told where tokens come from", hint, key=True)
+        context.mistake(place, "clients of an MCP route cannot find the issuer of its tokens", hint, key=True)
 
 
 def _check_rules(context: Context, at: Pointer, written: Mapping[str, JsonValue], route: RouteEntry) -> None:
@@ -173,7 +173,7 @@ def _list_tokens(auth: Auth | None) -> tuple[str, ...]:
 
 
 def _note_unnamed(context: Context, rule: Mapping[str, JsonValue], route: RouteEntry) -> None:
-    """Notes names in a rule that no tool of the route has; a pattern may be meant for tools to come."""
+    """Notes names in a rule that no tool of the route has; a pattern may be for future tools."""
     for name in read_texts(rule.get("tools", [])):
         if name not in route.tools and not set("*?[").intersection(name):
             context.notes.append(

@@ -16,8 +16,8 @@ from proxy.extensions.access.core.settings import AccessRule, AccessSettings, Is
 
 _TIMES: Final = ("leeway", "refresh", "max_age")
 _LISTS: Final = ("audience", "algorithms", "required")
-# A keyword -> the type that a value has to have to be judged by it at all (JSON Schema: others pass).
-_MEANT: Final = {
+# A keyword -> the type of the values that it judges (JSON Schema: others pass).
+_TYPES: Final = {
     "pattern": "string", "minLength": "string", "maxLength": "string", "format": "string",
     "minimum": "number", "maximum": "number", "exclusiveMinimum": "number", "exclusiveMaximum": "number",
     "multipleOf": "number", "items": "array", "prefixItems": "array", "contains": "array", "minItems": "array",
@@ -29,7 +29,7 @@ _MEANT: Final = {
 def read_access(
     context: Context, _files: Files | None = None, _upstreams: Mapping[str, UpstreamConfig] | None = None
 ) -> AccessSettings:
-    """What the section says."""
+    """Reads the section."""
     issuers = {name: _read_issuer(name, written) for name, written in context.entries("access", "issuers")}
     written = context.mapping("access")
     audit = reveal(written.get("audit", ""))
@@ -39,7 +39,7 @@ def read_access(
 
 
 def find_access(config: Config) -> AccessSettings:
-    """What a config says of access; the defaults where it says nothing."""
+    """The section of a config, or the defaults."""
     found: AccessSettings = config.sections.get("access", AccessSettings())
     return found
 
@@ -57,7 +57,7 @@ def read_texts(value: JsonValue) -> tuple[str, ...]:
 
 
 def read_jwt(written: JsonValue) -> JwtSettings | None:
-    """Whose tokens a route takes; None where it takes none."""
+    """The issuers whose tokens a route accepts; None where it accepts none."""
     if not isinstance(written, dict):
         return None
     return JwtSettings(read_texts(written.get("issuers", [])), read_switch(written.get("forward", False)))
@@ -65,7 +65,7 @@ def read_jwt(written: JsonValue) -> JwtSettings | None:
 
 # --- rules ------------------------------------------------------------------------------------------------------------
 def read_allow(written: JsonValue) -> tuple[AccessRule, ...] | None:
-    """The rules of a route; None where who is admitted may call anything. A schema that cannot be compiled accepts
+    """The rules of a route; None where an admitted caller may call anything. A schema that cannot be compiled accepts
     nothing here; `check_access` reports it."""
     if not isinstance(written, list):
         return None
@@ -104,14 +104,14 @@ def _compile(written: JsonValue) -> Check:
 
 
 def compile_arguments(written: JsonValue) -> Check:
-    """The check of a rule's arguments: the schema as written, in which each key that it names has to be there, with a
-    value of the type that its keywords are about. Raises SchemaError."""
+    """The check of a rule's arguments: the schema as written, which also requires each key that it names, with a value
+    of the type that its keywords judge. Raises SchemaError."""
     return compile_check(close_schema({"type": "object", **reveal_all(written)}))
 
 
 def close_schema(schema: JsonValue) -> JsonValue:
-    """A schema that judges what it names: JSON Schema itself accepts a key that is missing, and a list where a keyword
-    is about texts."""
+    """A schema that requires the keys and types that it names: JSON Schema itself accepts a missing key, and a list
+    where a keyword is about texts."""
     if not isinstance(schema, dict):
         return schema
     made = dict(schema)
@@ -129,14 +129,14 @@ def close_schema(schema: JsonValue) -> JsonValue:
     for key in ("allOf", "anyOf", "oneOf", "prefixItems"):
         if isinstance(made.get(key), list):
             made[key] = [close_schema(each) for each in made[key]]
-    meant = list(dict.fromkeys(kind for key, kind in _MEANT.items() if key in made))
-    if meant and "type" not in made:
-        made["type"] = meant
+    types = list(dict.fromkeys(kind for key, kind in _TYPES.items() if key in made))
+    if types and "type" not in made:
+        made["type"] = types
     return made
 
 
 def _list_names(schema: JsonValue) -> Iterator[str]:
-    """The keys that a schema names, in it and in all that it holds."""
+    """The keys that a schema and its parts name."""
     if isinstance(schema, dict):
         named = (schema.get("properties"), schema.get("required"))
         yield from (

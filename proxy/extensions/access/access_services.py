@@ -1,4 +1,4 @@
-"""Puts what admits callers among the services of calls. Keys of issuers outlive a reload that does not change them."""
+"""Adds access checks to the services of calls. Keys of issuers outlive a reload that does not change them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _HEADERS: Final = (("accept", "application/json"), ("accept-encoding", "identity
 
 
 class AccessServices:
-    """Implements `ServiceExtender`. What it remembers outlives a reload."""
+    """Implements `ServiceExtender`. Its memory outlives a reload."""
 
     def __init__(self, base: Services, log: Log, metrics: Metrics) -> None:
         self._base = base
@@ -53,7 +53,7 @@ class AccessServices:
         self._audits: dict[str, Audit] = {}
 
     def extend(self, config: Config, services: Services) -> Services:
-        """The services with what the config's routes ask of their callers."""
+        """The services with the access checks of the config's routes."""
         settings = find_access(config)
         tokens = self._make_tokens(settings) if settings.issuers else None
         audit = self._find_audit(settings.audit)
@@ -67,7 +67,7 @@ class AccessServices:
             if allow is not None and not (entry.listed is not None and entry.listed.trusts_annotations):
                 allow = tuple(
                     rule for rule in allow if not rule.hints
-                )  # a server's word that is not trusted opens nothing
+                )  # hints of a server that is not trusted allow nothing
             metadata = name_metadata(settings, entry)
             passes = entry.kind == "passthrough"
             access[key] = RouteAdmission(entry.name, taken, allow, tokens, audit, metadata, passes, withheld)
@@ -83,7 +83,7 @@ class AccessServices:
         return self._keys[issuer]
 
     def _report(self, issuer: str, why: str) -> None:
-        """Says once that keys cannot be fetched, and once that they can again."""
+        """Logs once that keys cannot be fetched, and once that they can again."""
         before = self._failing.get(issuer, "")
         if why == before:
             return
@@ -114,7 +114,7 @@ class AccessServices:
 
 
 async def fetch(url: str) -> bytes | str:
-    """The document at a URL, or why there is none. No redirect is followed."""
+    """The document at a URL, or the reason of the failure. Redirects are not followed."""
     parts = urlsplit(url)
     try:
         client = OutgoingClient(UpstreamSettings("issuer", f"{parts.scheme}://{parts.netloc}", idle_timeout=_TIMEOUT))

@@ -1,4 +1,4 @@
-"""The table of `check`: who may call what, route by route."""
+"""The table of `check`: callers and the tools they may call, route by route."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Row = tuple[str, str, str, str, str]
 
 
 def write_table(config: Config) -> list[str]:
-    """The table in lines; empty where no route asks who calls."""
+    """The table in lines; empty where no route checks its callers."""
     settings = find_access(config)
     if not any({"jwt", "allow"}.intersection(route.policy.added) for route in config.routes):
         return []
@@ -36,7 +36,7 @@ def _list_rows(settings: AccessSettings, route: RouteEntry) -> Iterator[Row]:
 
 
 def _describe_admitted(settings: AccessSettings, route: RouteEntry) -> str:
-    """Who is admitted to a route."""
+    """The callers that a route admits."""
     found = []
     if route.policy.auth is not None:
         found.append("token " + " or ".join(name for name, _ in route.policy.auth.tokens))
@@ -59,9 +59,9 @@ def _describe_caller(rule: AccessRule) -> str:
 
 
 def _describe_tools(rule: AccessRule, every: str) -> str:
-    """What a rule is about."""
+    """The tools of a rule."""
     tools = every if rule.tools == ("*",) else ", ".join(rule.tools)
-    hints = " and ".join(f"{name}={str(wanted).lower()}" for name, wanted in rule.hints.items())
+    hints = " and ".join(f"{name}={str(value).lower()}" for name, value in rule.hints.items())
     return f"{tools} listed with {hints}" if hints else tools
 
 

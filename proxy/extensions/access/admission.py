@@ -1,4 +1,4 @@
-"""Admits callers to a route before their bodies are read, and says what each may call."""
+"""Admits callers to a route before their bodies are read, with the calls that each may make."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _NOT_ITS: Final = "the issuer is not one of this route"
 
 @value_class
 class RouteAdmission:
-    """Implements `RouteAccess`. `tokens` None: the route takes no signed token. `allow` None: who is admitted may call
-    anything. `metadata`: the address of the route's metadata (RFC 9728), '' where it has none.
-    `withheld`: operations that are not defined as approved."""
+    """Implements `RouteAccess`. `tokens` None: the route accepts no signed token. `allow` None: an admitted caller may
+    call anything. `metadata`: the address of the route's metadata (RFC 9728), '' where it has none. `withheld`:
+    operations whose definitions are not approved."""
 
     route: str
     jwt: JwtSettings | None
@@ -49,7 +49,7 @@ class RouteAdmission:
     withheld: WithheldTools | None = None
 
     def admit(self, headers: Headers, token: str | AccessDenied, certificate: Certificate) -> Admission:
-        """Whether a request may go on: by a static token, else by a signed one, else by what its certificate says."""
+        """Whether a request may go on: by a static token, else by a signed one, else by its certificate."""
         shown = certificate() if self._asks_certificate else frozenset[str]()
         if isinstance(token, str) and token:
             return self._admit(Identity(token=token, certificate=shown))
@@ -120,7 +120,7 @@ class RouteAdmission:
 
 @value_class
 class AllowedCalls:
-    """Implements `CallAccess`: what the `rules` that fit a caller allow."""
+    """Implements `CallAccess`: the calls that the `rules` for a caller allow."""
 
     route: str
     caller: Identity
@@ -129,7 +129,7 @@ class AllowedCalls:
 
     @property
     def scope(self) -> str:
-        """The rules that decide what the caller sees."""
+        """The rules that decide which tools the caller sees."""
         return b"".join(sorted({dumps([list(rule.tools), dict(rule.hints)]) for rule in self.rules})).decode()
 
     def may_see(self, tool: str, hints: Hints | None = None) -> bool:
@@ -137,17 +137,17 @@ class AllowedCalls:
         return any(names_tool(rule, tool, hints) for rule in self.rules)
 
     def refuse_tool(self, tool: str, hints: Hints | None = None) -> Failure | None:
-        """Why no call of a tool is allowed, whatever its arguments."""
+        """The failure where no call of a tool is allowed, whatever its arguments."""
         if self.may_see(tool, hints):
             return None
         return self._refuse(tool, f"No rule of the operator allows this caller to call '{tool}'.")
 
     def refuse_call(self, checked: CheckedCall, hints: Hints | None = None) -> Failure | None:
-        """Why a call is not sent; the decision is written to the audit either way."""
+        """The failure of a call that is not allowed; the audit gets every decision."""
         return self._judge(checked.call.tool, hints, find_sent(checked))
 
     def refuse_answer(self, call: ToolCall, hints: Hints | None = None) -> Failure | None:
-        """Why nothing answers a call in the place of its tool."""
+        """The failure where a hook may not answer in place of the tool."""
         return self._judge(call.tool, hints, find_arguments(call))
 
     def _judge(self, tool: str, hints: Hints | None, arguments: JsonValue) -> Failure | None:

@@ -1,4 +1,4 @@
-"""One line per decision of access: who, which rule, what, and how it ended. No argument and no claim but `sub`."""
+"""One line per decision of access: caller, rule, tool and outcome. No argument and no claim but `sub`."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from proxy.telemetry.writer import QueueWriter
 
 # The longest subject and tool name in a line, in characters.
 _LONGEST: Final = 200
-# What a line is counted as in the queue beside its texts, in bytes.
+# The size of a line in the queue beside its texts, in bytes.
 _USUAL_SIZE: Final = 200
 # How long the end of the process waits for a slow disk, in seconds.
 _CLOSING: Final = 2.0
 
 
 class Audit(Protocol):
-    """Where decisions are written."""
+    """Receives decisions."""
 
     def write(self, route: str, caller: Identity, rule: str, tool: str, outcome: str) -> None:
         """Writes one decision. `rule` and `tool` are '' where there is none. Never raises, and waits for nothing."""
 
     def close(self) -> None:
-        """Writes what is queued, and ends."""
+        """Writes the queue, and ends."""
 
 
 class NoAudit:
@@ -56,7 +56,7 @@ class LogAudit:
 
 class FileAudit:
     """Implements `Audit`: decisions are lines of a file, in their order. A thread writes them, so that a slow disk
-    holds no call; `counts` are the lines that are lost, by reason."""
+    delays no call; `counts` are the lost lines, by reason."""
 
     def __init__(
         self, path: Path, wall: Callable[[], float], log: Log, counts: MutableMapping[tuple[str, ...], float]
@@ -70,11 +70,11 @@ class FileAudit:
         self._writer.write((self._wall(), fields), _USUAL_SIZE + sum(map(len, fields.values())))
 
     def close(self) -> None:
-        """Writes what is queued, within seconds, and ends."""
+        """Writes the queue, within seconds, and ends."""
         self._writer.close(_CLOSING)
 
     def _write_losses(self, lost: Mapping[str, int]) -> bytes:
-        """The line that says how many are missing before it."""
+        """The line with the number of missing lines before it."""
         return _write_line((self._wall(), {"lost": dict(lost)}))
 
 
@@ -85,7 +85,7 @@ def _write_line(entry: tuple[float, Mapping[str, object]]) -> bytes:
 
 
 def describe_decision(route: str, caller: Identity, rule: str, tool: str, outcome: str) -> dict[str, str]:
-    """The fields of one line; what is empty is left out. The only claim in it is `sub`, which says who it was."""
+    """The fields of one line without the empty ones. The only claim in it is `sub`, the caller."""
     subject = caller.claims.get("sub")
     fields = {
         "route": route,

@@ -1,7 +1,7 @@
-"""The file of the audit: where it cannot be written, and the file as a `Sink` of lines.
+"""The file of the audit: a check whether it can be written, and the file as a `Sink` of lines.
 
-Several workers append to one file. A file that was renamed (logrotate) is left, and a new one begun. Lines that cannot
-be written are lost and counted; the log says so once, and once that lines are written again.
+Several workers append to one file. After a rename (logrotate) a new file begins. Lines that cannot be written are lost
+and counted; the log says so once, and once that lines are written again.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Final
 
 from proxy.telemetry.logs import Log
 
-# The file is also read: `prepare` looks whether its last line is cut.
+# The file is also read: `prepare` checks whether its last line is cut.
 _FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def find_fault(path: Path) -> tuple[str, str] | None:
-    """Why lines cannot be appended to a file now, and what to do; None where they can."""
+    """The reason why lines cannot be appended to a file, and the remedy; None where they can."""
     folder = path.parent
     if not folder.is_dir():
         return (
@@ -49,7 +49,7 @@ class AuditFile:
         self._losing = False
 
     def prepare(self) -> bool:
-        """Opens the file that has the name now, and gives whether it ends within a line."""
+        """Opens the file that now has the name; says whether it ends within a line."""
         if self._file < 0 or not self._has_name():
             self.close()
             self._file = os.open(self._path, _FLAGS, 0o600)

@@ -1,4 +1,4 @@
-"""What a client reads to find out where a route's tokens come from (RFC 9728)."""
+"""Metadata by which a client finds the issuers of a route's tokens (RFC 9728)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from proxy.interfaces import StateStore
 from proxy.server.handler import AnswerPath, Usable
 
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
-# A page in a browser may read it: it holds nothing that is secret.
+# A page in a browser may read it, because it holds no secret.
 _FIELDS: Final = (
     ("Content-Type", "application/json"),
     ("Cache-Control", "no-store"),

@@ -1,1 +1,1 @@
-"""The operator's pages: whether the proxy works, what happened to calls, and what to change in a schema."""
+"""The operator's pages: whether the proxy works, the last calls, and improvements of schemas."""

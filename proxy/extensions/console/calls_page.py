@@ -70,7 +70,7 @@ def _list_entries(data: ConsoleData, wanted: CallFilter, limit: int, query: Mapp
         "kept": recent.size,
         "bound": recent.bound,
         "sort": order,
-        # Above several workers, 1 is the place behind which a worker without older calls has none.
+        # With several workers, 1 is the position of a worker without older calls.
         "older": f"{recent.boot}.{found[limit - 1].seq if more else 1}",
         "has_older": more,
         "missed": count_missed(data, wanted.after) + len(found[limit:]) if continues else 0,
@@ -113,7 +113,7 @@ def open_call(data: ConsoleData, kept: KeptCall, *, with_values: bool) -> dict[s
 
 
 def _add_values(answers: Iterable[Mapping[str, Any]], came: Iterator[bytes]) -> list[JsonValue]:
-    """A model's answers that others took the place of, with the arguments of their calls, in whose order `came` is."""
+    """A model's replaced answers, with the arguments of their calls from `came`, in the same order."""
 
     def add(call: Mapping[str, Any]) -> dict[str, JsonValue]:
         text = next(came)
@@ -129,7 +129,7 @@ def _read_value(text: bytes) -> JsonValue:
 
 # --- the query --------------------------------------------------------------------------------------------------------
 def read_filter(query: Mapping[str, list[str]], data: ConsoleData) -> CallFilter | str:
-    """Returns the filter that a query describes, or a text that says what is wrong with the query."""
+    """Returns the filter that a query describes, or a text about the mistake in the query."""
     for name in query:
         if name not in _KNOWN:
             return f"`{name[:40]}` is not a filter; the filters are: {', '.join(sorted(_KNOWN))}"

@@ -1,7 +1,7 @@
-"""What a kept call can be copied as: a curl command, a line for `replay`, a test case.
+"""The copies of a kept call: a curl command, a line for `replay`, a test case.
 
 All three need the arguments exactly as they came, so they are offered only where `admin.values: full` keeps them whole
-and nothing in them is masked. Where they are not offered, `no_copy` says why, and what to switch on.
+and nothing in them is masked. Otherwise `no_copy` says why, and what to switch on.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def describe_copies(
     is_operator: bool,
     routes: Iterable[Route],
 ) -> dict[str, JsonValue]:
-    """Returns what the page makes copies of, or why it makes none.
+    """Returns the data for the page's copies, or why there are none.
 
     `call` is the kept call's entry, `values` its arguments as JSON texts, as they came and as they were repaired,
     `shown` the setting `admin.values`. `sent` is the text of the arguments, `expected` the JSON text of the right
@@ -81,7 +81,7 @@ def _find_expected(call: Mapping[str, Any], values: tuple[bytes, ...]) -> dict[s
 
 
 def _find_target(route: Route, tool: str) -> str:
-    """The path of a request whose whole body is the arguments; '' where a request of the route is made otherwise."""
+    """The path of a request whose whole body is the arguments; '' where a request of the route is not of this form."""
     shape = route.shape
     if route.adapter != "plain" or shape.operation is not None or shape.arguments_pointer is not None:
         return ""

@@ -1,4 +1,4 @@
-"""Judges a call without sending it, so that an operator sees what would happen (POST /-/validate).
+"""Judges a call without sending it, for operators (POST /-/validate).
 
 The call runs through the same steps as a real one, but without an upstream and with an empty store of its own, so that
 no earlier attempt counts. A report-only tool is judged as if it were enforced; the field `mode` of the answer says
@@ -44,7 +44,7 @@ _NO_BODY: Final = "say `body` (any JSON), or `text` (a string)"
 
 
 async def make_verdict_page(serving: Serving, question: PageRequest) -> Page:
-    """What a call would lead to, or what is wrong with the question."""
+    """The verdict on a call, or the mistake in the question."""
     snapshot = serving.handler.snapshot
     found = read_question(snapshot, question.body)
     if isinstance(found, str):
@@ -52,20 +52,21 @@ async def make_verdict_page(serving: Serving, question: PageRequest) -> Page:
     return make_json_page(await judge_question(*found, snapshot.services))
 
 
-def read_question(snapshot: Snapshot, wanted: Mapping[str, JsonValue]) -> tuple[RouteBinding, RawRequest] | str:
-    """Returns the route and the request that the operator describes, or a text that says what is wrong.
+def read_question(snapshot: Snapshot, question: Mapping[str, JsonValue]) -> tuple[RouteBinding, RawRequest] | str:
+    """Returns the route and the request that the operator describes, or a text about the mistake.
 
     `route` is a route's name, its path, or the path and query of a request. `method` is needed where the path has
     several routes. `tool` fills `{tool}` in the path. `headers` are the headers of the request. `body` is its body as a
     JSON value, `text` its body as a string, which need not be JSON; the request of an operation may have no body.
     On an MCP route with `tool`, `body` holds the arguments only; without `tool`, `body` is a whole message.
     """
-    route, tool, method = wanted.get("route"), wanted.get("tool"), wanted.get("method", "")
+    route, tool, method = question.get("route"), question.get("tool"), question.get("method", "")
     if not isinstance(route, str) or not isinstance(tool, str | None) or not isinstance(method, str):
         return "say `route`, a route's name or path, and `tool` where the path holds {tool}"
-    if ("body" in wanted and "text" in wanted) or not isinstance(wanted.get("text", ""), str):
+    text = question.get("text", "")
+    if ("body" in question and "text" in question) or not isinstance(text, str):
         return _NO_BODY
-    headers = wanted.get("headers", {})
+    headers = question.get("headers", {})
     if not isinstance(headers, dict) or not all(isinstance(value, str) for value in headers.values()):
         return "say `headers` as an object of texts"
     found = find_dry_target(snapshot.table, route, method.upper())
@@ -74,28 +75,28 @@ def read_question(snapshot: Snapshot, wanted: Mapping[str, JsonValue]) -> tuple[
     if found is None or found.route.kind == "passthrough":
         known = [one.name for one in snapshot.table.routes if one.kind != "passthrough"]
         return f"no such route judges calls; these do: {', '.join(known) or 'none'}"
-    if "body" not in wanted and "text" not in wanted and found.route.shape.operation is None:
+    if "body" not in question and "text" not in question and found.route.shape.operation is None:
         return _NO_BODY
     param = found.route.shape.tool_param
     if param and tool is None and param not in found.params:
         return f"say `tool`, one of: {', '.join(found.route.tools)}"
-    body = dumps(wanted["body"]) if "body" in wanted else str(wanted.get("text", "")).encode("utf-8", "surrogatepass")
+    body = dumps(question["body"]) if "body" in question else text.encode("utf-8", "surrogatepass")
     if found.route.learn is not None and tool is not None:  # `body` holds the arguments only
         body = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":' + dumps(tool)
-        body += b',"arguments":' + dumps(wanted.get("body", wanted.get("text"))) + b"}}"
+        body += b',"arguments":' + dumps(question.get("body", question.get("text"))) + b"}}"
     request = found.request(body, {} if tool is None else {"tool": tool}, tuple(headers.items()))
     return snapshot.bindings[found.route.key], request
 
 
 async def judge_question(binding: RouteBinding, request: RawRequest, services: Services) -> JsonValue:
-    """Returns what a request would lead to: the decision, repairs, errors, and the text that the model would read."""
+    """Returns the verdict on a request: the decision, repairs, errors, and the text for the model."""
     call = binding.adapter.decode(request, binding.route.shape, _NAME)
     shown: dict[str, JsonValue] = {"route": binding.route.name, "upstream": binding.route.upstream}
     if isinstance(call, Passthrough):
         return {"decision": "forward", **shown, "repairs": [], "errors": []}
     if isinstance(call, Failure):
-        nobody = ToolCall("", Document(b"", None), _NAME, Conversation(_NAME, Rung.HEADER))
-        return _show_refused(binding, request, ToolResult(nobody, call), (), shown)
+        no_call = ToolCall("", Document(b"", None), _NAME, Conversation(_NAME, Rung.HEADER))
+        return _show_refused(binding, request, ToolResult(no_call, call), (), shown)
     record = CallRecord(_NAME, binding.route.name)
     tools: Mapping[str, ToolPolicy] = binding.route.tools
     if binding.route.learn is not None:
@@ -115,7 +116,7 @@ async def judge_question(binding: RouteBinding, request: RawRequest, services: S
 
 def make_dry_services(services: Services) -> Services:
     """The services of a dry run: nothing leaves the process, and nothing is counted. Every field is named here, so that
-    one which is added has to be thought of."""
+    a new one is not forgotten."""
     return Services(
         store=make_store("memory", services.clock),
         clock=services.clock,
@@ -126,12 +127,12 @@ def make_dry_services(services: Services) -> Services:
         hooks=None,
         elsewhere=services.elsewhere,
         second_judge=None,
-        escalated=_tell_nobody,
+        escalated=_ignore_escalation,
     )
 
 
-def _tell_nobody(_result: ToolResult, _record: CallRecord) -> None:
-    """Takes an escalation that nobody is told of."""
+def _ignore_escalation(_result: ToolResult, _record: CallRecord) -> None:
+    """Ignores an escalation."""
 
 
 class _Enforced(Mapping[str, ToolPolicy]):

@@ -1,4 +1,4 @@
-"""Server-sent events of the last calls and of what happens to the proxy (WHATWG HTML section 9.2).
+"""Server-sent events of the last calls and of the proxy's changes (WHATWG HTML section 9.2).
 
     event: call      one finished request, as `/-/calls` lists it
     event: reload    a changed config is used from now on, or was refused

@@ -1,6 +1,6 @@
 """The pages that summarise: `/-/overview`, `/-/tools/` and `/-/upstreams`.
 
-`/-/overview` shows whether the proxy works and what needs attention, `/-/tools/` shows what models get wrong with one
+`/-/overview` shows whether the proxy works and what needs attention, `/-/tools/` shows the mistakes of models with one
 tool, and `/-/upstreams` shows the circuit breaker, statuses, faults and times of each upstream.
 
 Counts come from the counters of the metrics. Percentiles come from the kept calls, so they cover the last 2,000 calls
@@ -160,7 +160,7 @@ def _percentile(times: list[float], share: float = _P95) -> float | None:
 
 # --- what needs attention ---------------------------------------------------------------------------------------------
 def _needs(shown: Mapping[str, Any]) -> Iterable[dict[str, JsonValue]]:
-    """Yields what an operator should look at now. `page` is the console's page that shows it."""
+    """Yields the matters that need an operator's attention. `page` is the console's page about one."""
     if shown.get("status") == "draining":
         yield {"what": "draining", "text": "the proxy is draining", "page": "#/overview"}
     for mistake in shown.get("config_mistakes", ())[:1]:

@@ -8,12 +8,11 @@ from proxy.core.model.values import JsonValue
 from proxy.extensions.console.calls_page import list_calls, show_call
 from proxy.extensions.console.overview_page import show_overview, show_tool, show_upstreams
 from proxy.extensions.console.ui.console_files import show_file
-from proxy.server.admin.api import list_current_tools, list_limits
-from proxy.server.admin.attempts_page import is_waiting
+from proxy.server.admin.api import is_waiting, list_current_tools, list_limits
 from proxy.server.admin.page import EventPage, Page, PageRequest, refuse_question
 from proxy.server.lifecycle import Serving
 
-# The most tools that the overview shows as not defined as pinned, those told last.
+# The most tools with changed definitions that the overview shows, the latest reports.
 _UNPINNED: Final = 20
 
 
@@ -66,7 +65,7 @@ async def make_overview(serving: Serving, question: PageRequest) -> Page:
 
 
 async def make_tool_page(serving: Serving, question: PageRequest) -> Page:
-    """What models get wrong with one tool."""
+    """The mistakes of models with one tool."""
     return _off() if serving.console is None else show_tool(serving.console, question, list_current_tools(serving))
 
 

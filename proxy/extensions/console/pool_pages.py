@@ -16,7 +16,7 @@ from proxy.extensions.console.calls_page import MOST_ENTRIES, USUAL_SORT
 from proxy.extensions.console.event_stream import follow_workers
 from proxy.extensions.console.kept_calls import SORTS
 from proxy.extensions.console.overview_page import MOST_CHANGES
-from proxy.extensions.workers.pages import NOBODY, Answer, ask_all, gather_pages, group_rows, make_target
+from proxy.extensions.workers.pages import NO_ANSWER, Answer, ask_all, gather_pages, group_rows, make_target
 from proxy.extensions.workers.supervisor import WorkerPool
 from proxy.server.admin.page import EventPage, Page, PageRequest, refuse_question
 
@@ -69,7 +69,7 @@ def merge_calls(answers: Sequence[Answer]) -> JsonValue:
 async def find_call(worker_pool: WorkerPool, question: PageRequest) -> Page:
     """Asks all workers and returns the answer with the lowest status: that of the worker that keeps the call."""
     pages = await gather_pages(worker_pool, question, make_target(question))
-    return min(pages, key=lambda page: page.status, default=refuse_question(NOBODY, 503))
+    return min(pages, key=lambda page: page.status, default=refuse_question(NO_ANSWER, 503))
 
 
 async def join_overviews(worker_pool: WorkerPool, question: PageRequest) -> Page:

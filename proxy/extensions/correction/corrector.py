@@ -53,7 +53,7 @@ _NEXT_LAYER: Final = frozenset({QuestionOutcome.CANNOT_FIX, QuestionOutcome.UNUS
 @dataclass(slots=True)
 class _Run:
     """The state of one correction. `call` and `failure` are the latest; `due` is its deadline on the monotonic clock;
-    `note` tells the model what was wrong with its last answer."""
+    `note` tells the model the mistake in its last answer."""
 
     call: ToolCall
     failure: Failure
@@ -143,7 +143,7 @@ class ModelCorrector:
         return reply
 
     async def correct(self, stumble: Stumble, try_call: TryCall) -> Delivered | Failure | None:
-        """The result of a corrected call; None where there is none and the first failure stands."""
+        """The result of a corrected call; None where the first failure stands."""
         run: _Run | None = None
         policy = find_policy(stumble.policy)
         for _ in range(self._settings.max_corrections):
@@ -183,7 +183,7 @@ class ModelCorrector:
                 if isinstance(found, ToolCall):
                     return found
                 if found is QuestionOutcome.OUT_OF_SCOPE:
-                    continue  # once more: the note says what was wrong with it
+                    continue  # once more: the note names the mistake
                 if found not in _NEXT_LAYER:
                     return None
                 run.exhausted.add(layer)

@@ -2,7 +2,7 @@
 
 The endpoint is an upstream like any other: its entry in the config has its address, TLS and headers, the API key among
 them. The server passes in the function that sends to it (`Exchange`). A redirect, an error status and an endless answer
-count as no answer; nobody waits longer than `timeout`.
+count as no answer; a question ends after `timeout`.
 
 Questions wait for one of `concurrency` places. Each asks for the best form of answer that the endpoint is not known to
 refuse. An endpoint that answers 4xx or 501 and names the form in its text is asked once more with the next form, and is
@@ -179,18 +179,18 @@ class Budgets:
         self._warned: dict[BudgetKind, int] = {}
         self._rest: tuple[int, int] = (0, 0)  # an hour, and its tokens below a full thousand
 
-    async def take(self, conversation: Conversation, asked_before: int) -> BudgetKind | None:
+    async def take(self, conversation: Conversation, count: int) -> BudgetKind | None:
         """Takes one question from every budget, and gives None; where a budget is used up, takes from none and gives
-        that one. `asked_before`: the questions about this call so far."""
-        spent = await self._find_spent(conversation, asked_before)
+        that one. `count`: the number of questions about this call so far."""
+        spent = await self._find_spent(conversation, count)
         if spent is not None and self._warned.get(spent) != self._count_hours():
             self._warned[spent] = self._count_hours()
             self._warn(spent)
         return spent
 
-    async def _find_spent(self, conversation: Conversation, asked_before: int) -> BudgetKind | None:
+    async def _find_spent(self, conversation: Conversation, count: int) -> BudgetKind | None:
         budget, store = self._budget, self._services.store
-        if asked_before >= budget.per_call:
+        if count >= budget.per_call:
             return BudgetKind.PER_CALL
         if budget.tokens_per_hour is not None and await self._count_tokens() >= budget.tokens_per_hour:
             return BudgetKind.TOKENS_PER_HOUR

@@ -39,14 +39,14 @@ def find_failing(payload: bytes, shared: bytes) -> bytes:
     value = parse(text, TRUSTED)
     if policy.check is None or isinstance(value, JsonProblem):
         raise ValueError("arguments that were judged")
-    violations = [read_violation(entry, lambda: value) for entry in head["told"]]
+    violations = [read_violation(entry, lambda: value) for entry in head["violations"]]
     with share_work(find_budget(value)):
         return dumps([list(place) for place in list_failing_places(policy.check, value, violations)])
 
 
 def write_failing_job(text: bytes, value: JsonValue, violations: Sequence[Violation]) -> bytes:
     """The payload of `find_failing`: the arguments and their violations."""
-    return join_frame({"told": [describe_violation(violation, value) for violation in violations]}, text)
+    return join_frame({"violations": [describe_violation(violation, value) for violation in violations]}, text)
 
 
 def read_failing(result: bytes) -> list[tuple[str, ...]]:

@@ -64,7 +64,7 @@ class CorrectionRecorder:
     def note_answer(
         self, call: ToolCall, question: CorrectionQuestion, verdict: ModelVerdict | None, parameters: int
     ) -> None:
-        """Records the answer to a question, or that there is none. `parameters`: how many would change."""
+        """Records the answer to a question, or its absence. `parameters`: how many would change."""
         self.note_skipped(question)
         proposed = question.outcome is QuestionOutcome.DELIVERED
         if question.layer is Layer.SEMANTIC_RETRY:

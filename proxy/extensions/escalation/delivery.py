@@ -4,11 +4,11 @@
     Delivery       a bounded queue, which one task posts in order, with retries
     sign_headers   the signature by which the receiver knows who sent it (https://www.standardwebhooks.com)
 
-A call that escalates only puts its notice into the queue. A notice that is not delivered is logged as
-lost: the queue is full, the process ends, or the config no longer names a webhook. Where the config names another
-webhook, queued notices go there (`aim`).
-A post is tried again after 1, 5, 30 and 120 seconds unless the receiver accepted it (2xx) or refused it (4xx other than
-408, 425 and 429). Each try is signed anew under the same `webhook-id`, by which a receiver knows it again.
+A call that escalates only puts its notice into the queue. A notice that is not delivered is logged as lost: the queue
+is full, the process ends, or the config no longer names a webhook. Where the config names another webhook, queued
+notices go there (`aim`). A post is tried again after 1, 5, 30 and 120 seconds unless the receiver accepted it (2xx) or
+refused it (4xx other than 408, 425 and 429). Each try is signed anew under the same `webhook-id`, by which a receiver
+knows it again.
 """
 
 from __future__ import annotations

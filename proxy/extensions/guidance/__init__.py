@@ -1,1 +1,1 @@
-"""What agents read of tools before they call: prompt text, vendor exports, and where both are served."""
+"""Texts about tools for agents, before they call: prompt text, vendor exports, and the paths that serve both."""

@@ -52,16 +52,16 @@ async def make_guidance_page(serving: Serving, question: PageRequest) -> Page:
     for name in query.get("tool", ()):
         if name not in known:
             return refuse_question(f"no tool {name[:128]!r} is served here{suggest_remark(name, known)}", 404)
-    wanted = {name: known[name] for name in query.get("tool", known)}
+    chosen = {name: known[name] for name in query.get("tool", known)}
     rung = query.get("rung", [""])[0]
     if rung not in ("", *_NAMED):
         return refuse_question(f"`rung` is one of: {', '.join(_NAMED)}")
     states: list[ToolState] = []
     if settings.dynamic_state and "conversation" in query:
-        named, store = query["conversation"][0], snapshot.services.store
-        found = [(one.policy, _conversation(one.ladder, rung, named)) for one in wanted.values()]
+        conversation, store = query["conversation"][0], snapshot.services.store
+        found = [(one.policy, _conversation(one.ladder, rung, conversation)) for one in chosen.values()]
         states = [await read_state(which, policy, store) for policy, which in found if which is not None]
-    policies = {name: one.policy for name, one in wanted.items()}
+    policies = {name: one.policy for name, one in chosen.items()}
     text = await asyncio.to_thread(write_guidance, policies, settings.max_chars, decide, states, settings.template)
     return Page(text.encode(), content_type=_TEXT)
 
@@ -86,7 +86,7 @@ def _list_served(snapshot: Snapshot) -> dict[str, _Served]:
     return found
 
 
-def _conversation(ladder: tuple[ConversationSource, ...], rung: str, named: str) -> Conversation | None:
-    """Returns the conversation `named` at the given rung of a ladder; at its first named rung where `rung` is ''."""
+def _conversation(ladder: tuple[ConversationSource, ...], rung: str, name: str) -> Conversation | None:
+    """Returns the conversation `name` at the given rung of a ladder; at its first named rung where `rung` is ''."""
     sources = [source for source in ladder if source.kind in _NAMED and rung in ("", source.kind)]
-    return make_conversation(sources[0], named) if sources else None
+    return make_conversation(sources[0], name) if sources else None

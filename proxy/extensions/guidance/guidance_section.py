@@ -52,8 +52,8 @@ def read_guidance(context: Context, files: Files, _upstreams: Mapping[str, Upstr
 
 def _is_usable_template(context: Context, text: str) -> bool:
     """Whether a template can be filled in; reports each reason why not."""
-    held, known = find_placeholders(text), tuple(PLACEHOLDERS)
-    unknown, missing = sorted(held - PLACEHOLDERS.keys()), sorted(NEEDED - held)
+    placeholders, known = find_placeholders(text), tuple(PLACEHOLDERS)
+    unknown, missing = sorted(placeholders - PLACEHOLDERS.keys()), sorted(NEEDED - placeholders)
     for name in unknown:
         hint = suggest_word(name, known) or f"known: {join_words(known)}"
         context.mistake(_TEMPLATE, f"the template holds {{{{{name[:60]}}}}}, which nothing fills in", hint)
@@ -63,6 +63,6 @@ def _is_usable_template(context: Context, text: str) -> bool:
 
 
 def find_guidance(config: Config) -> Guidance:
-    """What a config says of guidance; the defaults where it says nothing."""
+    """The guidance of a config, or the defaults."""
     found: Guidance = config.sections.get("guidance", Guidance())
     return found

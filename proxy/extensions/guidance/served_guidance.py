@@ -1,8 +1,8 @@
 """Guidance on the port where agents call (`guidance: {serve: PATH}`): prompt text or JSON, with the caller's own state.
 
-A caller is told of the tools that it may call, by the routes' `auth`, `jwt`, `allow` and `cors`, and of the state of
-the conversation that its own request names, where the route finds one without a body. Tools that an MCP server lists
-are left out: each client gets its own list there. Looking changes nothing.
+The answer covers the tools that the caller may call, by the routes' `auth`, `jwt`, `allow` and `cors`, and the state of
+the conversation that the request names, where the route finds one without a body. Tools that an MCP server lists are
+left out, because each client gets its own list there. A request changes nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from proxy.server.handler import AnswerPath, Usable
 
 
 def make_answers(config: Config) -> dict[str, AnswerPath]:
-    """The path at which agents fetch guidance, where the config names one, and what answers it."""
+    """The path at which agents fetch guidance, if the config names one, and its answer."""
     settings = find_guidance(config)
     return {settings.serve: partial(answer_guidance, settings)} if settings.serve else {}
 
@@ -47,23 +47,23 @@ async def answer_guidance(
     """The guidance for the caller: all its tools, or those of `route` and `tool` in the query."""
     query = parse_qs(request.query)
     usable = await list_usable()
-    named = query.get("route", [""])[0]
-    if named and named not in {route.name for route, _ in usable}:
-        return _refuse(f"no route {named[:128]!r} is yours to use")
+    route_name = query.get("route", [""])[0]
+    if route_name and route_name not in {route.name for route, _ in usable}:
+        return _refuse(f"no route {route_name[:128]!r} is yours to use")
     known: dict[str, tuple[ToolPolicy, Route]] = {}
     for route, calls in usable:
         tools = route.tools if calls is None else show_tools(route.tools, calls)
-        for name, policy in tools.items() if named in ("", route.name) and route.learn is None else ():
+        for name, policy in tools.items() if route_name in ("", route.name) and route.learn is None else ():
             known.setdefault(name, (policy, route))
     for name in query.get("tool", ()):
         if name not in known:
             return _refuse(f"no tool {name[:128]!r} is yours to use{suggest_remark(name, known)}")
-    wanted = {name: known[name] for name in query.get("tool", known)}
+    chosen = {name: known[name] for name in query.get("tool", known)}
     states: list[ToolState] = []
     if settings.dynamic_state:
-        asked = [(policy, find_conversation(request, route.shape.ladder)) for policy, route in wanted.values()]
-        states = [await read_state(one, policy, store) for policy, one in asked if one.rung is not Rung.ADDRESS]
-    policies = {name: policy for name, (policy, _) in wanted.items()}
+        conversations = [(policy, find_conversation(request, route.shape.ladder)) for policy, route in chosen.values()]
+        states = [await read_state(one, policy, store) for policy, one in conversations if one.rung is not Rung.ADDRESS]
+    policies = {name: policy for name, (policy, _) in chosen.items()}
     text = await asyncio.to_thread(write_guidance, policies, settings.max_chars, decide, states, settings.template)
     if "application/json" in (request.header("accept") or ""):
         return _reply(200, "application/json", _as_json(text, policies, states))
@@ -90,7 +90,7 @@ def _reply(status: int, media_type: str, body: bytes) -> HttpReply:
 
 
 async def read_state(conversation: Conversation, policy: ToolPolicy, store: StateStore) -> ToolState:
-    """What a conversation has used up of one tool, what failed last, and whether its container was expanded."""
+    """A conversation's used-up calls of one tool, its last failure, and whether its container was expanded."""
     call = ToolCall(policy.tool, Document(b"{}", {}), "", conversation)
     slot = attempts.make_reservation(call, policy)
     used = None if slot is None else await store.count_taken(slot.key)

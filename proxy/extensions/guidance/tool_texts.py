@@ -1,4 +1,4 @@
-"""The texts that MCP clients are given before they call (`guidance: {mcp: ...}`)."""
+"""The texts for MCP clients, before they call (`guidance: {mcp: ...}`)."""
 
 from __future__ import annotations
 
@@ -31,6 +31,6 @@ class PromptTexts:
 
 
 def make_tool_texts(config: Config) -> PromptTexts | None:
-    """The texts that a config wants MCP clients to be given; None where it wants none."""
+    """The texts of a config for MCP clients; None where it switches them off."""
     settings = find_guidance(config)
     return None if settings.mcp == "off" else PromptTexts(settings.mcp, settings.max_chars, settings.template)

@@ -1,6 +1,6 @@
 """Imports: descriptions of tools, read from where they are published, become files that a user can edit.
 
-    harvest.py      what was found and what not, and its record `imported.json`
+    harvest.py      the tools of a source, those left out, and the record `imported.json`
     fetch.py        requests to the server that publishes a description
     files.py        Harvest -> config, schemas and record, as YAML
     live.py         compares a record with its sources as they are now

@@ -1,4 +1,4 @@
-"""Writes the files of an import: the config, a schema for each tool, and the record. It replaces no file unless told
+"""Writes the files of an import: the config, a schema for each tool, and the record. It replaces files only if asked
 to.
 
 Values are written as YAML that `config/files/yaml12.py` reads back as the same values, laid out as a person would:
@@ -119,8 +119,8 @@ def _make_routes(harvest: Harvest) -> Iterator[JsonValue]:
     for tool in harvest.tools:
         own_head = f"HEAD {tool.origin.partition(' ')[2]}" in harvest.seen
         methods = ["GET", "HEAD"] if tool.method == "GET" and not own_head else [tool.method]
-        said = {} if methods == ["POST"] else {"methods": methods}
-        yield {"path": escape_variables(tool.path), **said, "upstream": UPSTREAM, "tool": escape_variables(tool.name)}
+        match = {} if methods == ["POST"] else {"methods": methods}
+        yield {"path": escape_variables(tool.path), **match, "upstream": UPSTREAM, "tool": escape_variables(tool.name)}
     if harvest.tools and not any(tool.path.startswith("/tools/") for tool in harvest.tools):
         yield {"path": BY_NAME, "upstream": UPSTREAM}
     for left in harvest.left_out:

@@ -1,9 +1,8 @@
-"""What an import finds, and its record.
+"""The result of an import, and its record.
 
-A `Harvest` holds the tools that can be judged, the paths that are relayed, and what was left out and why.
-`imported.json` records the sources of an import, so that `check --live` can tell what has changed there since. It lies
-beside the config and holds each schema as the source had it. Users edit other files, so an edit is never taken for a
-change at the source.
+A `Harvest` holds the tools that can be judged, the relayed paths, and those left out with the reasons. `imported.json`
+records the sources of an import beside the config, with each schema as the source had it, so that `check --live` finds
+later changes. Users edit other files, so an edit never looks like a change at the source.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ class ImportProblem(Exception):  # noqa: N818 - a problem of the user's input, n
 class FoundTool:
     """A tool whose arguments can be judged. `origin` is its name at the source: `POST /book`, or an MCP tool's name.
 
-    `path` and `method` are its route's; '' where the route serves many tools. `notes` tell what was read differently
-    from how it is written. `request`: how its arguments become an HTTP request.
+    `path` and `method` are its route's; '' where the route serves many tools. `notes` name the parts that were read
+    differently from how they are written. `request`: how its arguments become an HTTP request.
     """
 
     name: str
@@ -52,7 +51,7 @@ class FoundTool:
 
 
 def describe_unguarded(tool: FoundTool) -> str:
-    """What the tool's schema surely means and does not guard, in one line; '' where there is nothing of the kind."""
+    """The constraints that the tool's schema surely means and does not check, in one line; '' without any."""
     try:
         return describe_gaps(compile_check(normalise(tool.schema)[0]))
     except SchemaError:

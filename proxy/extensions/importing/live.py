@@ -43,8 +43,8 @@ class DescriptionChange:
 @value_class
 class SourceDrift:
     """The changes of one source. `changed`: tool -> the changes of its schema; `gone`: tools that the source no longer
-    has -> the reason, or ''; `new`: tools that it had not before; `same`: the number of unchanged tools; `unguarded`:
-    tools -> what their schemas surely mean and do not guard."""
+    has -> the reason, or ''; `new`: its new tools; `same`: the number of unchanged tools; `unguarded`:
+    tools -> the constraints that their schemas surely mean and do not check."""
 
     source: str
     same: int
@@ -84,17 +84,17 @@ async def _now(recorded: Recorded, headers: Headers, folder: Path) -> Harvest:
 def compare_source(recorded: Recorded, now: Harvest) -> SourceDrift:
     """Compares the record of a source with the source as it is now."""
     live = {tool.origin: tool.schema for tool in now.tools}
-    why = {left.name: left.why for left in now.left_out}
+    reasons = {left.name: left.why for left in now.left_out}
     changed = {
         name: found
         for name, (origin, schema) in recorded.tools.items()
         if origin in live and (found := tuple(list_changes(schema, live[origin])))
     }
-    gone = {name: why.get(origin, "") for name, (origin, _) in recorded.tools.items() if origin not in live}
+    missing = {name: reasons.get(origin, "") for name, (origin, _) in recorded.tools.items() if origin not in live}
     new = tuple(tool.origin for tool in now.tools if tool.origin not in recorded.seen)
-    same = len(recorded.tools) - len(changed) - len(gone)
+    same = len(recorded.tools) - len(changed) - len(missing)
     unguarded = {tool.origin: remarks for tool in now.tools if (remarks := describe_unguarded(tool))}
-    return SourceDrift(recorded.source, same, changed, gone, new, unguarded)
+    return SourceDrift(recorded.source, same, changed, missing, new, unguarded)
 
 
 def describe_drift(found: SourceDrift) -> Iterator[str]:

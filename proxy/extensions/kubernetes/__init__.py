@@ -1,1 +1,1 @@
-"""The sidecar in Kubernetes manifests: what `toolcall-proxy inject` does to them. Serves nothing."""
+"""The sidecar in Kubernetes manifests: `toolcall-proxy inject`. Serves nothing."""

@@ -1,8 +1,8 @@
 """The sidecar put into the pods of workloads and in front of their Services.
 
 `inject_all` takes manifests as plain values and gives changed copies, or raises InjectionError with every obstacle, its
-place and what to do about it: what comes out guarded is guarded, and everything else is refused. Injecting twice gives
-the same as injecting once, since injecting begins with taking back (`undo.py`).
+place and the remedy. So a manifest is either guarded or refused. Injecting twice gives the same as injecting once,
+because injecting begins with taking back (`undo.py`).
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ _PREFIX: Final = "toolcall-proxy/"
 
 @value_class
 class InjectionChoice:
-    """What is injected, and under which names: `only` are `kind/name` or `namespace/kind/name` in lower case (empty:
-    all), `namespace` is that of manifests which name none, `config_map` the name of one ConfigMap for all workloads
-    ('': each has its own)."""
+    """The choice of workloads and names: `only` are `kind/name` or `namespace/kind/name` in lower case (empty: all),
+    `namespace` is that of manifests which name none, `config_map` the name of one ConfigMap for all workloads ('': each
+    has its own)."""
 
     only: tuple[str, ...] = ()
     namespace: str = ""
@@ -62,8 +62,7 @@ class InjectionChoice:
 
 @value_class
 class Injected:
-    """Manifests with the sidecar, the ConfigMaps that they need as (namespace, name), and what the operator should know
-    of them."""
+    """Manifests with the sidecar, the ConfigMaps that they need as (namespace, name), and notes for the operator."""
 
     manifests: list[Manifest]
     config_maps: list[tuple[str, str]]
@@ -80,10 +79,10 @@ def inject_all(
     Changed manifests lose their `resourceVersion`.
     """
     made, findings = list(manifests), Findings()
-    wanted = _find_wanted(made, choice.only, findings)
+    chosen = _find_chosen(made, choice.only, findings)
     config_maps, workloads = list[tuple[str, str]](), list[Workload]()
     for index, manifest in enumerate(made):
-        if index in wanted:
+        if index in chosen:
             own = replace(sidecar, config_map=choice.config_map or _name_config_map(manifest))
             names = set[str]()
             made[index] = forget_version(inject_workload(index, manifest, own, findings, names))
@@ -107,7 +106,7 @@ def inject_all(
     return Injected(made, config_maps, findings.notes)
 
 
-def _find_wanted(manifests: Sequence[Manifest], only: tuple[str, ...], findings: Findings) -> set[int]:
+def _find_chosen(manifests: Sequence[Manifest], only: tuple[str, ...], findings: Findings) -> set[int]:
     """The numbers of the workloads to inject. Raises InjectionError where there are none."""
     found, seen = set[int](), set[str]()
     for index, manifest in enumerate(manifests):
@@ -188,8 +187,8 @@ class _Target:
 
 
 def inject_workload(index: int, manifest: Manifest, sidecar: Sidecar, findings: Findings, names: set[str]) -> Manifest:
-    """A workload with the sidecar in its pods; as it was where something is in the way. `names` gets the name that the
-    port of calls had."""
+    """A workload with the sidecar in its pods; unchanged where there is an obstacle. `names` gets the former name of
+    the port of calls."""
     target, known = _Target(index, take_back(manifest), findings), len(findings.obstacles)
     sidecar = _apply_annotations(target, sidecar)
     _check_obstacles(target, sidecar)
@@ -215,28 +214,30 @@ def inject_workload(index: int, manifest: Manifest, sidecar: Sidecar, findings: 
 
 
 def _apply_annotations(target: _Target, sidecar: Sidecar) -> Sidecar:
-    """The sidecar as the annotations of the pod's template want it; they go before the command line."""
+    """The sidecar with the annotations of the pod's template, which go before the command line."""
     keys = ("cpu", "memory", "log-level", "secret", "port", "upstream")
     annotations = get_annotations(target.pod)
-    said = {key: annotations[f"{_PREFIX}{key}"] for key in keys if f"{_PREFIX}{key}" in annotations}
+    values = {key: annotations[f"{_PREFIX}{key}"] for key in keys if f"{_PREFIX}{key}" in annotations}
 
     def refuse(key: str, message: str) -> None:
         target.refuse(("metadata", "annotations", f"{_PREFIX}{key}"), f": {_PREFIX}{key} {message}")
 
     for key, example in (("cpu", "100m"), ("memory", "256Mi")):
-        if not _QUANTITY.fullmatch(said.get(key, example)):
-            refuse(key, f"is no amount: {said[key]!r}  (write one such as {example})")
-    if said.get("log-level", "info") not in _LEVELS:
-        refuse("log-level", f"is {said['log-level']!r}: it is one of {', '.join(_LEVELS)}")
-    if said.get("upstream", sidecar.upstream) != sidecar.upstream:
-        refuse("upstream", f"is {said['upstream']!r}, and the config's tool is {sidecar.upstream!r}  (say --upstream)")
+        if not _QUANTITY.fullmatch(values.get(key, example)):
+            refuse(key, f"is no amount: {values[key]!r}  (write one such as {example})")
+    if values.get("log-level", "info") not in _LEVELS:
+        refuse("log-level", f"is {values['log-level']!r}: it is one of {', '.join(_LEVELS)}")
+    if values.get("upstream", sidecar.upstream) != sidecar.upstream:
+        refuse(
+            "upstream", f"is {values['upstream']!r}, and the config's tool is {sidecar.upstream!r}  (say --upstream)"
+        )
     made = replace(
         sidecar,
-        cpu=said.get("cpu", sidecar.cpu),
-        memory=said.get("memory", sidecar.memory),
-        log_level=said.get("log-level", sidecar.log_level),
-        secret=said.get("secret", sidecar.secret),
-        calls_port=said.get("port", sidecar.calls_port),
+        cpu=values.get("cpu", sidecar.cpu),
+        memory=values.get("memory", sidecar.memory),
+        log_level=values.get("log-level", sidecar.log_level),
+        secret=values.get("secret", sidecar.secret),
+        calls_port=values.get("port", sidecar.calls_port),
     )
     for needed in () if made.secret else sidecar.secret_places:
         target.refuse((), f" mounts no Secret, and {needed}  (say --secret NAME, or annotate the pod's template with "
@@ -283,13 +284,13 @@ def _find_tool(target: _Target, sidecar: Sidecar) -> Manifest | None:
     """The container that serves the upstream's port: the one that names it, or the only one if it names none. None
     where that was refused."""
     served: list[Manifest] = target.spec["containers"]
-    said = get_annotations(target.pod).get(f"{_PREFIX}container")
+    container_name = get_annotations(target.pod).get(f"{_PREFIX}container")
     leads = f"where the upstream {sidecar.upstream!r} of the config leads"
-    if said is not None and said not in [each["name"] for each in served]:
+    if container_name is not None and container_name not in [each["name"] for each in served]:
         where = ("metadata", "annotations", f"{_PREFIX}container")
-        target.refuse(where, f": no container is called {said!r}, as {_PREFIX}container says")
+        target.refuse(where, f": no container is called {container_name!r}, as {_PREFIX}container says")
         return None
-    own = [each for each in served if said in (None, each["name"])]
+    own = [each for each in served if container_name in (None, each["name"])]
     naming = [each for each in own if any(port["containerPort"] == sidecar.tool_port for port in list_ports(each))]
     if len(naming) > 1 or (not naming and len(own) > 1):
         names = ", ".join(each["name"] for each in naming or own)
@@ -328,9 +329,9 @@ def _take_port_name(tool: Manifest, record: Record) -> None:
     ]
     for place in places:
         handler = tool[place[0]] if len(place) == 1 else lifecycle[place[1]]
-        for kind, asked in handler.items():
-            if isinstance(asked, dict) and asked.get("port") == record.name:
-                asked["port"] = record.port
+        for kind, action in handler.items():
+            if isinstance(action, dict) and action.get("port") == record.name:
+                action["port"] = record.port
                 record.renamed.append([*place, kind, "port"])
 
 

@@ -1,7 +1,7 @@
-"""What a config must say to be served in a Kubernetes pod: addresses that the Service, kubelet and the hooks reach.
+"""Checks of a config for a Kubernetes pod: the Service, kubelet and the hooks must reach its addresses.
 
-`serve --pod-ports` looks at the start, so that a pod which nobody could reach ends with the reason in its status;
-`inject` looks before it writes the pod.
+`serve --pod-ports` checks at the start, so that an unreachable pod ends with the reason in its status; `inject` checks
+before it writes the pod.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from proxy.core.model.value_class import value_class
 
 @value_class
 class Pod:
-    """What a pod's manifest says of the proxy in it: the container ports of calls, of probes and of the operator, and
-    the upstream that the readiness probe of the tool's container names ('' for none)."""
+    """The proxy in a pod's manifest: the container ports of calls, of probes and of the operator, and the upstream in
+    the readiness probe of the tool's container ('' for none)."""
 
     calls: int
     probes: int
@@ -24,8 +24,8 @@ class Pod:
 
 
 def find_pod_mistakes(config: Config, pod: Pod | None = None) -> Iterator[str]:
-    """Every reason why a pod cannot serve the config, each with what to write instead. Without `pod`, those that hold
-    for every pod."""
+    """Every reason why a pod cannot serve the config, each with a remedy. Without `pod`, those that hold for every
+    pod."""
     ports = pod or Pod(config.listen.port, 9091, 9090)
     if config.listen.unix or config.listen.address.is_loopback:
         yield f"`listen` is reached from inside of the pod alone  (write `listen: 0.0.0.0:{ports.calls}`)"

@@ -1,7 +1,7 @@
-"""The proxy's config as a pod serves it: which sidecar it needs, and why a pod cannot serve it.
+"""The proxy's config in a pod: the sidecar that it needs, or the reasons why a pod cannot serve it.
 
-A ConfigMap shows everything in it, so plain secrets are refused, by the same rule as the chart has. What the config
-takes from variables and files has to be given to the pod.
+A ConfigMap shows everything in it, so plain secrets are refused, by the rule of the chart. The pod has to get the
+variables and files that the config refers to.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _TOKEN_FILE: Final = re.compile(r"\$\{file:([^}]+)\}")
 
 @value_class
 class Given:
-    """What the command line gives a pod beside the config: the image, the upstream that is the tool (None: the only
-    one), the Secret, and variables (None: the key of that name in the Secret)."""
+    """The command line's values for a pod: the image, the upstream that is the tool (None: the only one), the Secret,
+    and variables (None: the key of that name in the Secret)."""
 
     image: str
     upstream: str | None = None
@@ -134,8 +134,8 @@ def _find_plain(source: ConfigSource) -> Iterator[str]:
 
 
 def _find_missing(source: ConfigSource, given: Given, places: list[str]) -> Iterator[str]:
-    """References that nothing in the pod provides. What only wants a Secret goes to `places`: a pod's annotation may
-    name one."""
+    """References that nothing in the pod provides. Those that only need a Secret go to `places`, because a pod's
+    annotation may name one."""
     hint = "give it with --env NAME=VALUE, or --env NAME for the key of that name in the Secret of --secret"
     environ = dict.fromkeys(given.env, "given")
 
@@ -179,7 +179,7 @@ def _find_token(value: JsonValue) -> str:
 
 
 def _find_hidden_token(source: ConfigSource) -> Iterator[str]:
-    """An operator's token that the preStop hook cannot have."""
+    """An operator's token that the preStop hook cannot read."""
     token = _find_token(source.value)
     if "${" in token and not _TOKEN_FILE.fullmatch(token) and token != f"${{{_TOKEN_VARIABLE}}}":
         yield _write(

@@ -1,4 +1,4 @@
-"""`serve` in a Kubernetes pod: the `--pod-` flags of its manifest, and what is seen of troubles from outside.
+"""`serve` in a Kubernetes pod: the `--pod-` flags of its manifest, and troubles as they are seen from outside.
 
 A trouble is the container's termination message, which `kubectl describe pod` shows once the container has ended, and
 with `--pod-events` an Event of the pod, which it shows at once.
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 # Where kubelet reads a container's last words; it mounts the file, also on a read-only root, and takes 4096 bytes.
 TERMINATION_LOG: Final = Path("/dev/termination-log")
 _LONGEST: Final = 4096
-# A tool that is starting is no trouble yet. The probe in the pod's manifest gives it 10 s.
+# A tool that is starting is not a trouble yet. The probe in the pod's manifest gives it 10 s.
 _HOLD: Final = 8.0
 
 
 @dataclass(slots=True)
 class PodWatcher:
-    """Shows troubles where those look who look at the pod: a `TroubleWatcher` (telemetry/notices.py)."""
+    """Shows troubles in the pod's status and Events: a `TroubleWatcher` (telemetry/notices.py)."""
 
     termination: Path = TERMINATION_LOG
     events: PodEvents | None = None
@@ -74,7 +74,8 @@ def read_pod_ports(text: str) -> Pod:
 
 
 def list_mistakes(config: Config, args: argparse.Namespace) -> list[str]:
-    """Why the pod's manifest and the config do not fit together; with --pod-events also why there can be none."""
+    """The contradictions between the pod's manifest and the config; with --pod-events also why there can be no
+    Events."""
     found = list(find_pod_mistakes(config, replace(args.pod_ports, upstream=args.pod_upstream)))
     try:
         make_watcher(args)
@@ -84,7 +85,7 @@ def list_mistakes(config: Config, args: argparse.Namespace) -> list[str]:
 
 
 def make_watcher(args: argparse.Namespace) -> PodWatcher:
-    """What shows troubles in the pod. Raises ValueError where there can be no Events."""
+    """The watcher that shows troubles in the pod. Raises ValueError where there can be no Events."""
     return PodWatcher(events=PodEvents.of_pod(os.environ) if args.pod_events else None)
 
 

@@ -1,8 +1,8 @@
 """Leads Services to the proxy, and finds those that would still lead past it.
 
 A Service's port leads to a pod's port by number, or by the name that one of the pod's containers gives it. The port of
-calls is led to the proxy. Other ports that containers name (metrics) may stay. What leads to a port that no container
-names is refused: nobody knows whether calls come there.
+calls is led to the proxy. Other ports that containers name (metrics) may stay. A Service port to an unnamed port is
+refused, because calls may come there.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def redirect_service(
     index: int, manifest: Manifest, sidecar: Sidecar, workloads: Sequence[Workload], findings: Findings, default: str
 ) -> Manifest:
     """The Service with each port of calls leading to the proxy: by number, because Services find names of an init
-    container's ports only from Kubernetes 1.32 on. `default` is the namespace of what names none."""
+    container's ports only from Kubernetes 1.32 on. `default` is the namespace of manifests that name none."""
     service = take_back(manifest)
     selected = _select(index, service, workloads, findings, default)
     if not any(each.by_this_run for each in selected):
@@ -87,7 +87,7 @@ def redirect_service(
 def _select(
     index: int, service: Manifest, workloads: Sequence[Workload], findings: Findings, default: str
 ) -> list[Workload]:
-    """The workloads whose pods a Service selects. Where only one of the two names its namespace, nobody can tell."""
+    """The workloads whose pods a Service selects. Where only one of the two names its namespace, that is unknown."""
     own, found = get_namespace(service, default), []
     for each in workloads:
         if not matches(service, each.pod):

@@ -35,13 +35,13 @@ _TOKEN_LASTS: Final = 3607
 
 @value_class
 class Sidecar:
-    """The sidecar of a pod: its image, its config's ports and times (seconds), the tool behind it, and what the pod
-    gives it.
+    """The sidecar of a pod: its image, its config's ports and times (seconds), the tool behind it, and the pod's values
+    for it.
 
-    `paths`: key of the ConfigMap -> file in the config's folder. `checksum`: a hash over what needs a restart. `env`:
-    variable -> value, or None for the key of that name in the Secret `secret`. `token_file`: where the preStop
-    hook finds the operator's token. `calls_port`: the port of calls as the user said it, by number or name.
-    `secret_places`: what the config reads from the Secret's folder, each with its place.
+    `paths`: key of the ConfigMap -> file in the config's folder. `checksum`: a hash over the keys that need a restart.
+    `env`: variable -> value, or None for the key of that name in the Secret `secret`. `token_file`: where the preStop
+    hook finds the operator's token. `calls_port`: the user's port of calls, a number or a name. `secret_places`: the
+    places of the config that read the Secret's folder.
     """
 
     image: str
@@ -76,7 +76,7 @@ class Sidecar:
         return max(LEAST_GRACE, self.sleep + self.longest_call + _LAST_CALLS)
 
     def make_container(self, *, port_name: str = PORT_NAME, in_job: bool = False) -> Manifest:
-        """The native sidecar. In a Job no calls come once it is to end, so it does not wait for any."""
+        """The native sidecar. In a Job no calls come at its end, so it does not wait for any."""
         env = self._make_env()
         return {
             "name": CONTAINER,
@@ -150,13 +150,13 @@ class Sidecar:
     def make_tool_probe(self) -> Manifest:
         """The readiness probe of the tool's container. It asks the proxy, because kubelet cannot reach a tool on
         loopback; the proxy waits 8 s for the first yes."""
-        asked = {"path": f"/readyz/upstream/{self.upstream}", "port": self.probes}
-        return {"httpGet": asked, "initialDelaySeconds": 1, "periodSeconds": 2, "timeoutSeconds": 10,
+        check = {"path": f"/readyz/upstream/{self.upstream}", "port": self.probes}
+        return {"httpGet": check, "initialDelaySeconds": 1, "periodSeconds": 2, "timeoutSeconds": 10,
                 "failureThreshold": 2}  # fmt: skip
 
 
 _FOLDERS: Final = {VOLUME: CONFIG_FOLDER, SECRET_VOLUME: SECRET_FOLDER, ACCOUNT_VOLUME: ACCOUNT_FOLDER}
-# What a pod's own service account gives it; the tool's container gets nothing of it.
+# The parts of a pod's own service account; the tool's container gets none of them.
 _ACCOUNT: Final[list[Manifest]] = [
     {"serviceAccountToken": {"path": "token", "expirationSeconds": _TOKEN_LASTS}},
     {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},

@@ -1,7 +1,7 @@
 """Takes an injection back: by the record that it left in the annotation `toolcall-proxy/before`.
 
-The record of a workload says what its pod had before (container, period of grace, preStop, probe, name of the port),
-that of a Service where its ports led. Injecting again begins with taking back, so twice is once.
+The record of a workload has the former values of its pod (container, period of grace, preStop, probe, name of the
+port), that of a Service the former targets of its ports. Injecting again begins with taking back, so twice is once.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ from proxy.extensions.kubernetes.workloads import (
 
 @dataclass(slots=True)
 class Record:
-    """What a pod had before. `name` is the name of the tool's port, `renamed` are the places in the tool's container
-    that used it; `stop` and `probe`: whether the tool's preStop and readiness probe are ours; `sleep` is its own."""
+    """The former values of a pod. `name` is the name of the tool's port, `renamed` are the places in the tool's
+    container that used it; `stop` and `probe`: whether `inject` wrote the tool's preStop and readiness probe; `sleep`
+    is its own."""
 
     container: str = ""
     grace: int | None = None
@@ -59,7 +60,7 @@ def set_annotation(manifest: Manifest, key: str, value: str | None) -> None:
 
 
 def take_back(manifest: Manifest) -> Manifest:
-    """A copy without what `inject` put in; equal to the manifest where it put in nothing. Raises InjectionError."""
+    """A copy without the changes of `inject`; equal to the manifest without any. Raises InjectionError."""
     made = deepcopy(manifest)
     text = get_annotations(made).get(BEFORE)
     if text is None or not (is_workload(made) or is_service(made)):

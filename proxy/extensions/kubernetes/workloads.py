@@ -1,5 +1,5 @@
-"""Workloads and Services as manifests have them: where a workload's pod template stands, what each is called, and which
-Service selects which pod. Injection and its undoing both read them here."""
+"""Workloads and Services in manifests: the place of a workload's pod template, names, and the pods that a Service
+selects. Injection and its undoing both read them here."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ JOBS: Final = ("Job", "CronJob")
 _GROUPS: Final = ("v1", "apps/v1", "batch/v1")
 KNATIVE: Final = "serving.knative.dev/"
 
-# Annotations. Those of a pod's template say how it is injected; `before` is the record of what was there, on the
+# Annotations. Those of a pod's template say how it is injected; `before` is the record of the former values, on the
 # workload or Service itself.
 INJECT: Final = "toolcall-proxy/inject"
 OFF: Final = "disabled"
@@ -37,7 +37,7 @@ Path = tuple[str | int, ...]
 
 @value_class
 class Obstacle:
-    """What stands against an injection: the number of the manifest, the place in it, and a sentence with the remedy."""
+    """An obstacle to an injection: the number of the manifest, the place in it, and a sentence with the remedy."""
 
     index: int
     path: Path
@@ -45,7 +45,7 @@ class Obstacle:
 
 
 class InjectionError(Exception):
-    """Obstacles to the sidecar. Without any, the message says what is wrong and what to do."""
+    """Obstacles to the sidecar. Without any, the message has the mistake and the remedy."""
 
     def __init__(self, message: str = "", obstacles: tuple[Obstacle, ...] = ()) -> None:
         super().__init__(message or "\n".join(each.message for each in obstacles))
@@ -54,7 +54,7 @@ class InjectionError(Exception):
 
 @dataclass(slots=True)
 class Findings:
-    """What is found on the way: obstacles, and notes for the operator."""
+    """The findings of an injection: obstacles, and notes for the operator."""
 
     obstacles: list[Obstacle] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -130,7 +130,7 @@ def list_ports(container: Manifest) -> list[dict[str, Any]]:
 
 
 def matches(service: Manifest, pod: Manifest) -> bool:
-    """Whether a Service's selector fits a pod's labels, wherever both are."""
+    """Whether a Service's selector fits a pod's labels, in any namespaces."""
     selector = service.get("spec", {}).get("selector") or {}
     labels = (pod.get("metadata") or {}).get("labels") or {}
     return bool(selector) and selector.items() <= labels.items()

@@ -3,9 +3,9 @@
 `OutgoingClient` asks one server and gives a whole answer within bounds of time and size, or an `UpstreamFault`.
 `post_json` posts one value to one address.
 
-aiohttp's client speaks HTTP. Everything that nobody asked for is switched off: the client keeps no cookies, follows no
-redirects, takes no proxy or password from the environment, and adds no headers but those that frame the message. A
-body stays in its content coding, so that the caller decodes it within a bound of its own.
+aiohttp's client speaks HTTP. All automatic behaviour is switched off: the client keeps no cookies, follows no
+redirects, takes no proxy or password from the environment, and adds no headers but those that frame the message. A body
+stays in its content coding, so that the caller decodes it within a bound of its own.
 
 Each exchange has a connection of its own. A question to a model takes seconds, a connection milliseconds. A server may
 close an idle connection just when a POST goes out on it, and aiohttp rightly does not send that POST twice.

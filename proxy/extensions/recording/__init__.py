@@ -1,1 +1,1 @@
-"""Recorded calls: lines of JSON with arguments as they came (or stand-ins for them), and what became of each."""
+"""Recorded calls: lines of JSON with arguments as they came (or stand-ins for them), and the fate of each."""

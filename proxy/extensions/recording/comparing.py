@@ -1,9 +1,9 @@
 """Compares the verdicts of two configs on recorded calls: `compare_line` judges one line by both, `compare_sent` judges
 arguments by two policies, and `ComparisonCounts` adds up the changes.
 
-A stand-in keeps only some properties of the text that it replaces. A line is `cannot_tell` where the new schema asks
-for another one at that place (enum, pattern, format ...) and the old schema does not ask for the same, or is not the
-schema that the line was recorded by.
+A stand-in keeps only some properties of the text that it replaces. A line is `cannot_tell` where the new schema checks
+another property at that place (enum, pattern, format ...), unless the old schema has the same check and is the one of
+the recording.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from proxy.core.rules.schema_places import nodes_at
 from proxy.extensions.recording.core.fates import CHANGES, Change, Fate, compare_fates
 from proxy.extensions.recording.line import RecordedLine, judge_sent
 
-# What a schema may ask of a text that its stand-in does not keep.
+# Keywords about properties of a text that its stand-in does not keep.
 _UNKEPT: Final = frozenset(
     ["enum", "const", "pattern", "format", "minLength", "maxLength", "anyOf", "oneOf", "allOf", "not", "if", "then",
      "else", "$ref", "$dynamicRef", "contentEncoding", "contentMediaType"]
@@ -30,7 +30,7 @@ _UNKEPT: Final = frozenset(
 
 LineChange = Change | Literal["no_route", "cannot_tell"]
 LINE_CHANGES: Final[tuple[LineChange, ...]] = (*CHANGES, "no_route", "cannot_tell")
-# (route, tool) -> how its calls are read, and its policy.
+# (route, tool) -> the shape of its calls, and its policy.
 ServedTools = Mapping[tuple[str, str], tuple[CallShape, ToolPolicy]]
 
 
@@ -56,8 +56,8 @@ def compare_line(line: RecordedLine, old: ServedTools, new: ServedTools) -> Line
     (old_shape, old_policy), (new_shape, new_policy) = old[key], new[key]
     is_recorded_by_old = line.fields.get("schema_id", "") == old_policy.schema_id
     for place in map(parse_pointer, line.masked):
-        wanted = _list_unkept(new_policy, place)
-        if (wanted or not is_recorded_by_old) and wanted != _list_unkept(old_policy, place):
+        unkept = _list_unkept(new_policy, place)
+        if (unkept or not is_recorded_by_old) and unkept != _list_unkept(old_policy, place):
             return LineComparison("cannot_tell")
     return _describe(judge_sent(line.sent, old_shape, old_policy), judge_sent(line.sent, new_shape, new_policy))
 
@@ -93,7 +93,7 @@ class ComparisonCounts:
             self.first.setdefault(place, number)
 
     def merge(self, other: ComparisonCounts) -> None:
-        """Adds what was counted over other lines."""
+        """Adds the counts of other lines."""
         self.counts.update(other.counts)
         self.places.update(other.places)
         for place, number in other.first.items():
@@ -111,7 +111,7 @@ class ComparisonCounts:
 
 
 def _describe(before: Fate, after: Fate) -> LineComparison:
-    """How a fate changes, and where: an error or a repair that one of the two has and the other lacks."""
+    """The change of a fate, and its place: an error or a repair that only one of the two has."""
     change = compare_fates(before, after)
     if change == "same":
         return LineComparison(change)
@@ -122,7 +122,7 @@ def _describe(before: Fate, after: Fate) -> LineComparison:
 
 
 def _list_unkept(policy: ToolPolicy, path: Pointer) -> list[dict[str, JsonValue]]:
-    """The keywords of a schema at a place that a stand-in may not satisfy although the text it replaces did."""
+    """The keywords of a schema at a place that a stand-in may break although its text satisfies them."""
     if policy.check is None:
         return []
     steps = tuple(int(step) if isinstance(step, str) and step.isdecimal() else step for step in path)

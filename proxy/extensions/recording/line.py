@@ -79,8 +79,8 @@ _read_record_fields: Final = attrgetter(*RECORD_FIELDS)
 
 
 def describe_call(record: CallRecord, at: str, config: str) -> dict[str, JsonValue]:
-    """The fields of a line that are not its arguments and their fate: what the record says, the time (RFC 3339), and
-    the digest of the config that the call was judged by."""
+    """The fields of a line beside its arguments and their fate: those of the record, the time (RFC 3339), and the
+    digest of the config that judged the call."""
     return {"at": at, **dict(zip(RECORD_FIELDS, _read_record_fields(record), strict=True)), "config": config}
 
 
@@ -97,12 +97,12 @@ class RecordedLine:
 
 
 def write_line(
-    told: Mapping[str, JsonValue], sent: bytes, shape: CallShape, policy: ToolPolicy, *, whole: bool, longest: int
+    fields: Mapping[str, JsonValue], sent: bytes, shape: CallShape, policy: ToolPolicy, *, whole: bool, longest: int
 ) -> bytes:
-    """The line of one call. `told` holds its further fields. With `whole` the arguments are kept, except what the
+    """The line of one call. `fields` are its other fields. With `whole` the arguments are kept, except those that the
     schema marks as secret; otherwise stand-ins replace all values. Arguments of more than `longest` bytes are lost."""
     fate = judge_sent(sent, shape, policy)
-    row: dict[str, JsonValue] = {"v": VERSION, **told, "fate": show_fate(fate)}
+    row: dict[str, JsonValue] = {"v": VERSION, **fields, "fate": show_fate(fate)}
     if len(sent) > longest:
         return dumps(row | {"lost": True}) + b"\n"
     found = _mask(sent, fate, shape, policy, secrets_alone=whole)
@@ -139,7 +139,7 @@ def show_fate(fate: Fate) -> dict[str, JsonValue]:
 
 
 def read_line(line: bytes) -> RecordedLine | str:
-    """The recorded call in a line, or a message why the line holds none."""
+    """The recorded call in a line, or the reason why it has none."""
     try:
         found = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -169,5 +169,5 @@ def _read_fate(written: dict[str, Any]) -> Fate:
 
 def differs(recorded: Fate, judged: Fate) -> bool:
     """Whether a call's verdict differs from the recorded one."""
-    told = (recorded.forwarded, recorded.repairs, recorded.errors)
-    return told != (judged.forwarded, judged.repairs, judged.errors)
+    verdict = (recorded.forwarded, recorded.repairs, recorded.errors)
+    return verdict != (judged.forwarded, judged.repairs, judged.errors)

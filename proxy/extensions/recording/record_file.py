@@ -1,11 +1,11 @@
 """The file of recorded calls: a thread writes it, and the console reads the last lines of a tool from it.
 
-    RecordFile.add     in the caller: queues what makes a line, or drops it where the queue is full
+    RecordFile.add     in the caller: queues a function that makes a line, or drops it where the queue is full
     RecordFile._run    in the thread: makes the lines (stand-ins are judged here), writes and rotates
 
-A full disk costs lines, never calls. The file is opened to append, mode 0600, and no symbolic link is followed. Beyond
-`max_size` it becomes FILE.1.gz, that FILE.2.gz, and so on, `keep` of them. Lines are counted: written, dropped (queue
-full), failed (cannot be written).
+A full disk costs lines, never calls. The file is opened to append, mode 0600, and symbolic links are not followed.
+Beyond `max_size` it becomes FILE.1.gz, that FILE.2.gz, and so on, `keep` of them. Lines are counted: written, dropped
+(queue full), failed (cannot be written).
 
 `read_last_lines` reads the file, the files that other workers write beside it (FILE.PID), and the packed older ones,
 newest first.
@@ -64,7 +64,7 @@ class RecordFile:
         self._work.set()
 
     def close(self, within: float = 2.0) -> None:
-        """Writes what is queued and ends; gives up after `within` seconds."""
+        """Writes the queue and ends; gives up after `within` seconds."""
         self._closing = True
         self._work.set()
         self._thread.join(within)

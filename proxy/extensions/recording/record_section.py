@@ -40,7 +40,7 @@ class RecordConfig:
 
 
 def read_record(context: Context, _files: Files, _upstreams: Mapping[str, UpstreamConfig]) -> RecordConfig | None:
-    """Reads which calls are recorded; None where none are."""
+    """Reads which calls are recorded; None without any."""
     written = context.structure.entry("record")
     if not isinstance(written, dict) or not isinstance(written.get("file"), str):
         return None
@@ -52,6 +52,6 @@ def read_record(context: Context, _files: Files, _upstreams: Mapping[str, Upstre
 
 
 def find_record(config: Config) -> RecordConfig | None:
-    """What a config says of recording; None where it records nothing."""
+    """The recording of a config; None where it records nothing."""
     found: RecordConfig | None = config.sections.get("record")
     return found

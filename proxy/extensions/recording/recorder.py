@@ -93,6 +93,6 @@ class Recorder:
         file.add(make, len(sent) + 500)
 
     async def close(self) -> None:
-        """Writes what is queued, then closes the file."""
+        """Writes the queue, then closes the file."""
         if self._file is not None:
             await asyncio.to_thread(self._file.close)

@@ -1,7 +1,7 @@
 """`/-/trial`: judges arguments, or earlier calls of a tool, under an edited schema. Nothing is sent to a tool.
 
 The schema is compiled in a thread. Only one comparison runs at a time, over at most 500 kept or recorded calls. It
-judges one call in each turn of the event loop, so that a client's call waits for one of them at most.
+judges one call in each turn of the event loop, so that a client's call waits for at most one of them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _MARKS: Final = (MASK, "...")
 
 
 async def make_comparison_page(serving: Serving, question: PageRequest) -> Page:
-    """Shows what happens to arguments (`text`), or to earlier calls (`over`), under an edited `schema`."""
+    """Shows the verdicts on arguments (`text`), or on earlier calls (`over`), under an edited `schema`."""
     body, data = question.body, serving.console
     route, tool = str(body.get("route", "")), str(body.get("tool", ""))
     policy = list_current_tools(serving).get((route, tool)) or _find_learned(serving, route, tool)
@@ -154,14 +154,14 @@ def rewrite_numeric_bounds(schema: JsonValue) -> JsonValue:
 async def compare_kept(
     data: ConsoleData, route: Route, policy: ToolPolicy, edited: ToolPolicy
 ) -> ComparisonCounts | str:
-    """Counts what the edited policy changes for the kept calls of a tool, or returns why they cannot be compared."""
+    """Counts the changed fates of a tool's kept calls under the edited policy, or returns why it cannot."""
     if data.recent.values is None:
         return _NO_VALUES
     key, found = (route.name, policy.tool), ComparisonCounts()
     of_tool = [kept for kept in data.recent.newest() if (read_value(kept, "route"), read_value(kept, "tool")) == key]
     for kept in of_tool[:MOST_CALLS]:
         values = data.recent.values.read(kept.seq)
-        marks = _MARKS if data.values == "preview" else (MASK,)  # what is secret is masked in both
+        marks = _MARKS if data.values == "preview" else (MASK,)  # secrets are masked in both
         if values is None or _holds_mark(parse(values[0]), marks):
             compared = LineComparison("cannot_tell")
         else:
@@ -174,7 +174,7 @@ async def compare_kept(
 async def compare_recorded(
     record: RecordConfig | None, route: Route, policy: ToolPolicy, edited: ToolPolicy
 ) -> ComparisonCounts | str:
-    """Counts what the edited policy changes for a tool's last recorded calls; a text says why it cannot."""
+    """Counts the changed fates of a tool's last recorded calls, or returns why it cannot."""
     if record is None:
         return _NO_RECORD
     key = (route.name, policy.tool)

@@ -41,6 +41,28 @@ _STEADY: Final = 10.0
 _MERGED_AT_ONCE: Final = 128
 
 
+class StoreCopy(MemoryStore):
+    """What this process knows of a shared store, for when that goes away."""
+
+    def learn_episode(self, key: str, episode: Episode | None, ttl: float) -> None:
+        """Sets an episode to its state elsewhere. `ttl` is in seconds, and unused without an episode."""
+        with self._lock:
+            if episode is None:
+                self._episodes.pop(key)
+            else:
+                self._episodes.put(key, episode, ttl)
+
+    def learn_used(self, key: str, used: int, ttl: float) -> None:
+        """Sets a call count to its state elsewhere. `ttl` is in seconds; 0 keeps the time of a present count."""
+        with self._lock:
+            if used <= 0:
+                self._used.pop(key)
+            elif ttl > 0:
+                self._used.put(key, used, ttl)
+            elif self._used.get(key) is not None:
+                self._used.swap(key, used)
+
+
 class FallbackStore:
     """Implements `StateStore` over a `Remote`. `changed` receives each transition; `pause` sleeps."""
 
@@ -57,7 +79,7 @@ class FallbackStore:
         self._changed = changed
         self._pause = pause
         self._max_keys = max_keys
-        self._local = MemoryStore(clock, max_keys)
+        self._local = StoreCopy(clock, max_keys)
         self._journal = Journal(clock, max_keys)
         # The latest look-ups that run without a waiting call, by key.
         self._ahead: OrderedDict[str, Future[SeenEpisode | None]] = OrderedDict()
@@ -120,7 +142,7 @@ class FallbackStore:
 
     async def _fail(self, key: str, attempt: FailedAttempt, ttl: float) -> FailureRecorded:
         """Records a failure at the remote store. Other processes may have counted attempts that this process did not
-        know of when the call arrived (`seen` 0): the look-up that began then says how many."""
+        know when the call arrived (`seen` 0); the look-up that began then has their number."""
         ahead = self._ahead.get(key)
         if attempt.seen == 0 and (ahead is not None or not _is_running(await self._local.look(key))):
             found = await asyncio.shield(self._remote.look(key) if ahead is None else ahead)
@@ -147,8 +169,8 @@ class FallbackStore:
         is then known in this process, so that `clear` ends the episode before the answer goes out."""
         if not self._up:
             return
-        asked = self._remote.look(key)
-        self._ahead[key] = asked
+        lookup = self._remote.look(key)
+        self._ahead[key] = lookup
         self._ahead.move_to_end(key)
         if len(self._ahead) > self._max_keys:
             self._ahead.popitem(last=False)
@@ -160,7 +182,7 @@ class FallbackStore:
             elif self._ahead.get(key) is done and (seen := done.result()) is not None:
                 self._local.learn_episode(key, seen.episode, seen.ttl)
 
-        asked.add_done_callback(learn)
+        lookup.add_done_callback(learn)
 
     def _clear_later(self, key: str, ahead: Future[SeenEpisode | None] | None) -> Ending | None:
         """Ends an episode without delaying the answer. None while the store is away, where the episode ends at the
@@ -170,13 +192,13 @@ class FallbackStore:
             return None
         ending: Ending = asyncio.get_running_loop().create_future()
 
-        def settle(asked: Future[Episode | None]) -> None:
-            why = asked.exception()
+        def settle(cleared: Future[Episode | None]) -> None:
+            why = cleared.exception()
             if isinstance(why, Unreachable):
                 self._lose(why, key)
                 self._journal.note_ending(key)
             if not ending.done():  # the waiting caller may be gone
-                ending.set_result(None if why is not None else asked.result())
+                ending.set_result(None if why is not None else cleared.result())
 
         def settle_look(found: Future[SeenEpisode | None]) -> None:
             if found.exception() is None and ((seen := found.result()) is None or not _is_running(seen.episode)):
@@ -210,11 +232,11 @@ class FallbackStore:
 
     async def _reserve(self, key: str, limit: int, ttl: float) -> int | None:
         """Takes a slot. A call that is cancelled meanwhile gives its slot back."""
-        asked = self._remote.reserve(key, limit, ttl)
+        reserved = self._remote.reserve(key, limit, ttl)
         try:
-            return await asyncio.shield(asked)
+            return await asyncio.shield(reserved)
         except asyncio.CancelledError:
-            asked.add_done_callback(lambda done: self._give_back(key, done))
+            reserved.add_done_callback(lambda done: self._give_back(key, done))
             raise
 
     def _give_back(self, key: str, taken: Future[int | None]) -> None:
@@ -289,7 +311,7 @@ class FallbackStore:
             await self._remote.probe(self._key)
             while len(self._journal) > _MERGED_AT_ONCE:
                 merged += await self._count_merged(*self._merge())
-            rest, asked = self._merge()  # queued before any operation that follows
+            rest, merges = self._merge()  # queued before any operation that follows
         except Unreachable:
             self._wait = min(max(_FIRST_PAUSE, self._wait * 2), _LONGEST_PAUSE)
             return
@@ -297,20 +319,20 @@ class FallbackStore:
         self._up, away, self._since = True, now - self._since, now
         self._changed(StoreChange(True, "", away, merged + len(rest)))
         try:
-            await self._count_merged(rest, asked)
+            await self._count_merged(rest, merges)
         except Unreachable as why:
             self._lose(why, self._key)
 
     def _merge(self) -> tuple[JournalBatch, list[Future[None]]]:
         """Queues the merge of the oldest part of the journal."""
         batch, remote = self._journal.take(_MERGED_AT_ONCE), self._remote
-        asked = [remote.merge(key, missed) for key, missed in batch.episodes]
-        asked += [remote.merge_used(key, change, ttl) for key, change, ttl in batch.counts]
-        return batch, asked
+        merges = [remote.merge(key, missed) for key, missed in batch.episodes]
+        merges += [remote.merge_used(key, change, ttl) for key, change, ttl in batch.counts]
+        return batch, merges
 
-    async def _count_merged(self, batch: JournalBatch, asked: list[Future[None]]) -> int:
+    async def _count_merged(self, batch: JournalBatch, merges: list[Future[None]]) -> int:
         """The number of merged entries. Raises Unreachable, after putting the batch back into the journal."""
-        for answer in await asyncio.gather(*asked, return_exceptions=True):
+        for answer in await asyncio.gather(*merges, return_exceptions=True):
             if isinstance(answer, Unreachable):
                 self._journal.put_back(batch, answer.sent)
                 raise answer

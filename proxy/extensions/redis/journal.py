@@ -1,4 +1,4 @@
-"""The journal: what this process counted while the shared store was away, ready to be merged into it.
+"""The journal: the counts of this process while the shared store was away, to be merged into it later.
 
 Failed calls are kept with their hashes, so that adding one twice changes nothing; call counts are kept as differences.
 The journal is bounded: the least recently changed entry is dropped first, and is never merged.

@@ -1,6 +1,6 @@
 """The store's operations as values, and the queue that sends them in batches.
 
-An `Operation` is a script, a key, arguments, and how to read the reply. A key is
+An `Operation` is a script, a key, arguments, and a reader of the reply. A key is
 `<prefix>:<kind>:{<conversation>}<rest>`; the braces make a cluster keep a whole conversation in one slot (Redis cluster
 specification, "Hash tags").
 
@@ -31,7 +31,7 @@ R = TypeVar("R")
 _KEPT: Final = (KEPT_ATTEMPTS, KEPT_DIGESTS)
 # Stands for the call of a failed attempt that has no id.
 _NO_CALL: Final = "-"
-# How long the trace of a probe stays, in milliseconds.
+# The time to live of a probe's key, in milliseconds.
 _PROBE_TTL: Final = 1000
 
 
@@ -113,7 +113,7 @@ def clear(key: bytes, forget: bool = False) -> Operation[Episode | None]:
 
 
 def merge(key: bytes, missed: MissedChanges) -> Operation[None]:
-    """Adds what was counted in memory while the store was away."""
+    """Adds the counts of memory from the time when the store was away."""
     flat = [item for attempt in missed.attempts for item in _flatten(attempt)]
     return Operation(
         scripts.MERGE, key, (int(missed.cleared), _to_milliseconds(missed.ttl), *_KEPT, *flat), _ignore_reply

@@ -65,7 +65,7 @@ def parse_url(url: str) -> RedisSettings:
 
 
 def _add_path(shared: RedisSettings, kind: str, path: list[str]) -> RedisSettings:
-    """Adds what stands after the hosts: a service, a database, or nothing."""
+    """Adds the part after the hosts: a service, a database, or nothing."""
     if kind == "sentinel":
         if not path or not path[0] or len(path) > 2:
             raise UrlError("the url of sentinels ends with the service's name: redis+sentinel://host,host/service")
@@ -99,7 +99,7 @@ def _read_database(text: str) -> int:
 
 # --- the section ------------------------------------------------------------------------------------------------------
 def read_settings(context: Context, files: Files, written: Mapping[str, JsonValue]) -> RedisSettings | None:
-    """Reads the keys of `state` that say where the store is and how it is reached; None where that is not known."""
+    """Reads the keys of `state` about the store's address and connections; None where they have mistakes."""
     if find_spec("redis") is None:
         hint = "install it: pip install '.[redis]' in a clone"
         context.mistake(("state", "backend"), "the client library `redis` is not installed", hint)

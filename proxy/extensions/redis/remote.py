@@ -14,7 +14,7 @@ from proxy.core.model.value_class import value_class
 from proxy.interfaces import Episode, FailedAttempt, FailureRecorded, Rate, RateExceeded
 
 
-class Unreachable(Exception):  # noqa: N818 - a condition of the network, not an error of ours
+class Unreachable(Exception):  # noqa: N818 - a condition of the network, not an error of the proxy
     """The remote store gave no answer. `reason` holds no secret; `sent` says that the operation may have been done."""
 
     def __init__(self, reason: str, sent: bool) -> None:
@@ -74,7 +74,7 @@ class Remote(Protocol):
         """Counts one call under each key, or under none, as `rates.take` does."""
 
     def merge(self, key: str, missed: MissedChanges) -> Future[None]:
-        """Adds what was missed to the episode."""
+        """Adds the missed changes to the episode."""
 
     def merge_used(self, key: str, change: int, ttl: float) -> Future[None]:
         """Adds to the number of used slots beyond any cap, because these calls have been made."""

@@ -87,7 +87,7 @@ return {done[1], done[2] and 1 or 0, redis.call('HGETALL', KEYS[1]), done[3] and
 """
 )
 
-# 1 to forget the refused arguments too -> what the hash was
+# 1 to forget the refused arguments too -> the former hash
 CLEAR = Script(
     _RULES
     + """
@@ -133,7 +133,7 @@ return 0
 """
 )
 
-# -> slots used, and the count's remaining time to live, negative where there is none
+# -> slots used, and the count's remaining time to live, negative without a time
 TAKEN = Script("return {tonumber(redis.call('GET', KEYS[1]) or 0), redis.call('PTTL', KEYS[1])}")
 
 # change, ttl (0 keeps the count's time to live)
@@ -146,7 +146,7 @@ return 1
 """
 )
 
-# `take` is the rule of `state/rates.py`: a time, and interval and burst of each key -> the key (from 1) that has to be
+# `take` is the rule of `state/memory.py`: a time, and interval and burst of each key -> the key (from 1) that has to be
 # waited for the longest and how many microseconds, or false
 TAKE_RULE = """
 local function take(now, numbers)

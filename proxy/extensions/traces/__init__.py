@@ -1,4 +1,4 @@
 """Traces: the spans of requests, by OTLP over HTTP (the extra `otel`).
 
-`spans.py` makes the spans of a finished request, `otlp.py` exports them, `tracing.py` reads what the environment asks.
+`spans.py` makes the spans of a finished request, `otlp.py` exports them, `tracing.py` reads the environment.
 """

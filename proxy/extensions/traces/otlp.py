@@ -3,10 +3,10 @@
 This is the only file that uses OpenTelemetry, and it is imported only where traces are on. The SDK
 reads sampler, resource, batching, endpoint, headers and TLS from the standard variables `OTEL_*`.
 
-Spans are made from finished records (`spans.py`) and queued as `ReadableSpan`s. The SDK advises against making those
-by hand; but its tracer assigns a span's id while the span runs, and our ids are in the upstream's `traceparent` before
-a record exists. A thread of the SDK exports, so the event loop never waits for a collector. Spans that find the queue
-full are dropped and counted.
+Spans are made from finished records (`spans.py`) and queued as `ReadableSpan`s. The SDK advises against making those by
+hand; but its tracer assigns a span's id while the span runs, and the proxy's ids are in the upstream's `traceparent`
+before a record exists. A thread of the SDK exports, so the event loop never waits for a collector. Spans beyond the
+length of the queue are dropped and counted.
 """
 
 from __future__ import annotations
@@ -39,8 +39,7 @@ from opentelemetry.trace import (
 )
 
 from proxy import __version__
-from proxy.core.model.fields import RANDOM, SAMPLED, read_traceparent
-from proxy.extensions.traces.spans import Span, build_spans
+from proxy.extensions.traces.spans import RANDOM, SAMPLED, Span, build_spans, read_parent
 from proxy.interfaces import CallRecord, Clock, Trace
 
 NAME: Final = "toolcall-proxy"
@@ -75,13 +74,13 @@ class Traces:
         ).merge(OTELResourceDetector().detect())
         self._sampler = TracerProvider(resource=self._resource, shutdown_on_exit=False).sampler
         loop = asyncio.get_running_loop()
-        self._exporter = _Counting(OTLPSpanExporter(), count, lambda *said: _tell_from_thread(loop, tell, *said))
+        self._exporter = _Counting(OTLPSpanExporter(), count, lambda *event: _tell_from_thread(loop, tell, *event))
         self._batch = BatchSpanProcessor(self._exporter, max_queue_size=queue)
         self._taken = 0
 
     def begin(self, traceparent: str | None, tracestate: str | None) -> Trace:
         """Starts the trace of a request: it continues the trace that the request names, or is a new one."""
-        parent = read_traceparent(traceparent)
+        parent = read_parent(traceparent)
         trace_id = parent.trace_id if parent is not None else f"{self._bits(128) or 1:032x}"
         state = (tracestate or "") if parent is not None else ""
         context = Context()
@@ -164,7 +163,7 @@ class _Counting(SpanExporter):
 
 
 class SdkMessages(logging.Handler):
-    """Passes the SDK's messages to our log: only their templates, because the values filled in may be secret."""
+    """Passes the SDK's messages to the log: only their templates, because the values may be secret."""
 
     def __init__(self, tell: Tell) -> None:
         super().__init__(logging.WARNING)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Final, Literal
 
+from proxy.core.model.fields import read_trace_id
 from proxy.core.model.value_class import value_class
 from proxy.core.rules.rules import COERCIONS
 from proxy.interfaces import CallRecord, Event, Trace
@@ -25,6 +26,28 @@ COERCED: Final = "type_coercion_applied"
 # Fields that a span holds in another form.
 _KNOWN_BY_THE_SPAN: Final = frozenset({"duration_ms", "trace_id", "span_id"})
 _FAILED: Final = frozenset({"tool_error", "upstream_error"})
+
+SAMPLED: Final = 0x01
+# The flag says that the trace id's last 7 bytes are random. A participant that continues the trace keeps the flag (W3C
+# Trace Context level 2, section 3.2.2.5).
+RANDOM: Final = 0x02
+
+
+@value_class
+class Parent:
+    """The span that sent a request. Its ids are lower-case hexadecimal digits."""
+
+    trace_id: str
+    span_id: str
+    flags: int
+
+
+def read_parent(traceparent: str | None) -> Parent | None:
+    """The parent that a header names; None where it is missing or malformed."""
+    if traceparent is None or read_trace_id(traceparent) is None:
+        return None
+    trace_id, span_id, flags = traceparent.split("-")[1:4]
+    return Parent(trace_id, span_id, int(flags, 16))
 
 
 @value_class
@@ -52,7 +75,7 @@ def build_spans(record: CallRecord, *, known: bool) -> Iterator[Span]:
         return
     attributes = dict(_list_attributes(read_fields(record)))
     if any(event.attributes.get("type_error") is True for event in record.events):
-        attributes["orchestration.type_error"] = True  # what GoMind filters by
+        attributes["orchestration.type_error"] = True  # GoMind's filter
     failed = record.outcome in _FAILED or record.status >= 500
     yield Span(
         _name_span(record, attributes if known else {}),
@@ -124,9 +147,9 @@ def _make_sent_spans(record: CallRecord, trace: Trace) -> Iterator[Span]:
 def _make_question_spans(record: CallRecord, trace: Trace) -> Iterator[Span]:
     """One span per question to a model (OTel, "GenAI inference"). The endpoint belongs to a third party and
     does not receive the trace."""
-    for asked in filter(None, (question.describe_span() for question in record.questions)):
-        started, ended, said, failed = asked
-        attributes: dict[str, Value] = {"gen_ai.operation.name": "chat", **said}
+    for described in filter(None, (question.describe_span() for question in record.questions)):
+        started, ended, details, failed = described
+        attributes: dict[str, Value] = {"gen_ai.operation.name": "chat", **details}
         if failed:
             attributes["error.type"] = failed
         yield Span("chat", "client", trace, trace.fresh_id(), trace.span_id, started, ended, attributes, failed=failed)

@@ -26,7 +26,7 @@ METRICS: Final = (SPANS,)
 
 
 def find_missing() -> str:
-    """Which libraries are not installed, in words; '' where all are there."""
+    """The missing libraries, in words; '' where all are installed."""
     try:
         found = find_spec("opentelemetry.exporter.otlp.proto.http.trace_exporter") is not None
     except ModuleNotFoundError:  # even the parent packages are missing

@@ -32,13 +32,13 @@ _INFO: Final = "_info"
 _LASTING: Final = frozenset({"counter", "histogram", "summary"})
 
 
-def merge_pages(living: Iterable[bytes], gone: Iterable[bytes] = ()) -> tuple[str, bytes]:
-    """Content type and text of one page for all workers. `living` are the pages of the workers that run, `gone` the
-    last pages of those that ended, of which only counters and histograms are used."""
+def merge_pages(living: Iterable[bytes], ended: Iterable[bytes] = ()) -> tuple[str, bytes]:
+    """Content type and text of one page for all workers. `living` are the pages of the running workers, `ended` the
+    last pages of the others, of which only counters and histograms count."""
     found = _Merged()
     for text in living:
         found.add(text, lambda _: True)
-    for text in gone:
+    for text in ended:
         found.add(text, lambda metric: metric.type in _LASTING and not metric.name.startswith("process_"))
     return prometheus_client.CONTENT_TYPE_LATEST, generate_latest(found)
 

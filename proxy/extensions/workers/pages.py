@@ -20,10 +20,10 @@ from proxy.extensions.workers.supervisor import WorkerPool
 from proxy.server.admin.api import PAGES, Make, Pages
 from proxy.server.admin.page import EventPage, Page, PageRequest, make_json_page, refuse_question
 
-NOBODY: Final = "no worker answers"
+NO_ANSWER: Final = "no worker answers"
 
 Answer = dict[str, Any]
-# Makes one answer of the workers'.
+# Merges the workers' answers into one.
 Merge = Callable[[Sequence[Answer]], JsonValue]
 
 
@@ -39,13 +39,13 @@ def make_pool_pages(worker_pool: WorkerPool) -> Pages:
         for path, methods in PAGES.items()
     }
     for path, page in list_added_pages():
-        answer = ask_any if not page.pooled else _import_when_asked(page)
+        answer = ask_any if not page.pooled else _import_later(page)
         found.setdefault(path, {})[page.method] = partial(answer, worker_pool)
     return found
 
 
-def _import_when_asked(page: PageRow) -> Callable[[WorkerPool, PageRequest], Awaitable[Page | EventPage]]:
-    """What joins the workers' pages of an extension, which is imported for the first request."""
+def _import_later(page: PageRow) -> Callable[[WorkerPool, PageRequest], Awaitable[Page | EventPage]]:
+    """A function that joins the workers' pages of an extension, and imports it for the first request."""
 
     async def answer(worker_pool: WorkerPool, question: PageRequest) -> Page | EventPage:
         found: Page | EventPage = await load_place(page.pooled)(worker_pool, question)
@@ -64,7 +64,7 @@ async def ask_any(worker_pool: WorkerPool, question: PageRequest) -> Page:
         page = await worker_pool.ask(worker, question.method, make_target(question), _body(question), question.role)
         if page is not None:
             return page
-    return refuse_question(NOBODY, 503)
+    return refuse_question(NO_ANSWER, 503)
 
 
 async def ask_all(worker_pool: WorkerPool, question: PageRequest, merge: Merge | None = None) -> Page:
@@ -118,7 +118,7 @@ async def _metrics(worker_pool: WorkerPool, question: PageRequest) -> Page:
     for worker, page in zip(worker_pool.workers, pages, strict=True):
         if page is not None:
             worker.page = page.body
-    kind, text = merge_pages([worker.page for worker in worker_pool.workers], (worker_pool.gone,))
+    kind, text = merge_pages([worker.page for worker in worker_pool.workers], (worker_pool.ended_metrics,))
     return Page(text, content_type=kind)
 
 

@@ -2,8 +2,7 @@
 
 Each worker is an ordinary proxy with an operator's port of its own on loopback, protected by a token that only the
 worker and the supervisor know. The supervisor serves no calls. It starts workers, replaces one that dies, passes
-signals on, and answers the real operator's port with the workers' pages (`pages.py`); metrics are summed
-(`merged.py`).
+signals on, and answers the real operator's port with the workers' pages (`pages.py`); metrics are summed (`merged.py`).
 
     start.start_workers    opens the shared port, the workers, the operator's port
     WorkerPool             keeps the processes running
@@ -52,7 +51,7 @@ class Worker:
 
 @dataclass(slots=True)
 class WorkerPool:
-    """The running workers. `gone` holds the metrics of workers that died. `reserved` is the socket that keeps the
+    """The running workers. `ended_metrics` are those of workers that died. `reserved` is the socket that keeps the
     workers' port reserved; `ports` are the operator's port and the probes' port of this process."""
 
     loaded: Loaded
@@ -60,7 +59,7 @@ class WorkerPool:
     log: Log
     token: str
     workers: list[Worker] = field(default_factory=list)
-    gone: bytes = b""
+    ended_metrics: bytes = b""
     ending: bool = False
     readers: Readers = field(default_factory=Readers)
     reserved: socket.socket | None = None
@@ -145,8 +144,8 @@ class WorkerPool:
         with suppress(TimeoutError):
             async with asyncio.timeout(STARTS_WITHIN):
                 async for line in process.stdout:
-                    said, _, where = line.decode().strip().partition(" on ")
-                    if said == "admin":
+                    listener, _, where = line.decode().strip().partition(" on ")
+                    if listener == "admin":
                         return Worker(process, Http1Upstream(UpstreamSettings("worker", where, buffer=_LONGEST_PAGE)))
         if process.returncode is None:
             process.kill()
@@ -159,7 +158,7 @@ class WorkerPool:
             status = await worker.process.wait()
             if self.ending:
                 return
-            self.gone = merge_pages((), (self.gone, worker.page))[1]
+            self.ended_metrics = merge_pages((), (self.ended_metrics, worker.page))[1]
             self.log.event("worker died", "error", worker=index, exit_code=status)
             while not self.ending:
                 await asyncio.sleep(AGAIN_AFTER)

@@ -71,20 +71,16 @@ class ReadHead(NamedTuple):
     old: bool
 
 
-class ReadHeads:
+class ReadHeads(dict[bytes, ReadHead]):
     """What was read of the latest heads, by their bytes. All readers that share it have the same limits."""
-
-    def __init__(self) -> None:
-        self._heads: dict[bytes, ReadHead] = {}
-        self.find: Final = self._heads.get
 
     def keep(self, head: bytes, read: ReadHead) -> None:
         """Keeps what was read of a head, unless it is long or belongs to one client."""
         if len(head) > _LONGEST_HEAD or b"\nset-cookie" in head.lower():
             return
-        if len(self._heads) >= _MOST_HEADS:
-            self._heads.clear()
-        self._heads[head] = read
+        if len(self) >= _MOST_HEADS:
+            self.clear()
+        self[head] = read
 
 
 class AnswerReader:
@@ -133,7 +129,7 @@ class AnswerReader:
             self.begun = True
             self._parts = []
             end = data.find(_END) + 4
-            known = self._heads.find(data[:end])
+            known = self._heads.get(data[:end])
             if known is None:
                 self._new_head()
             else:
@@ -171,7 +167,11 @@ class AnswerReader:
     def _read_head(self, data: bytes) -> bytes:
         """Reads more of the head; gives the bytes after its empty line, if `data` reaches it."""
         if self._seen < _START_LENGTH and (self._seen or not data.startswith(_STARTS[0])):
-            self._check_start(data)
+            # llhttp accepts line breaks before the answer, RTSP, ICE, HTTP/0.9 and 2.0.
+            self._start += data[: _START_LENGTH - len(self._start)]
+            if not self._start.startswith(_STARTS) and not any(known.startswith(self._start) for known in _STARTS):
+                raise ExchangeError(NOT_HTTP)
+            self._old = self._start.startswith(_STARTS[1])
         tail = self._tail
         end = (tail + data).find(_END) + 4 - len(tail) if tail else data.find(_END) + 4
         ended = end > 3 - len(tail)
@@ -192,14 +192,6 @@ class AnswerReader:
             read = ReadHead(self.status, self.headers, self.length, self.keep_alive, self.idle, self._old)
             self._heads.keep(piece, read)
         return rest
-
-    def _check_start(self, data: bytes) -> None:
-        """Refuses starts that llhttp accepts: line breaks before the answer, RTSP, ICE, HTTP/0.9 and 2.0."""
-        start = self._start + data[: _START_LENGTH - len(self._start)]
-        if not start.startswith(_STARTS) and not any(known.startswith(start) for known in _STARTS):
-            raise ExchangeError(NOT_HTTP)
-        self._old = start.startswith(_STARTS[1])
-        self._start = start
 
     def _parse(self, data: bytes) -> None:
         parser = self._parser
@@ -268,18 +260,15 @@ class AnswerReader:
 
     # --- the body -----------------------------------------------------------------------------------------------------
     def _read_body(self, data: bytes) -> None:
-        if self._chunked:
-            self._read_chunks(data)
+        if not self._chunked:
+            if self._left is not None:
+                if len(data) > self._left:
+                    raise ExchangeError(SURPLUS)
+                self._left -= len(data)
+                self.complete = self._left == 0
+            self._parts.append(data)
+            self.size += len(data)
             return
-        if self._left is not None:
-            if len(data) > self._left:
-                raise ExchangeError(SURPLUS)
-            self._left -= len(data)
-            self.complete = self._left == 0
-        self._parts.append(data)
-        self.size += len(data)
-
-    def _read_chunks(self, data: bytes) -> None:
         self._overhead += len(data)  # `on_body` subtracts the content again, with an allowance for its framing
         self._parse(data)
         if self._again:

@@ -32,7 +32,7 @@ from proxy.upstream.http1.answer import AnswerLimits, AnswerReader, ReadHeads
 from proxy.upstream.http1.connection import UpstreamConnection
 from proxy.upstream.http1.dial import Dialer, UpstreamSettings, read_origin
 from proxy.upstream.http1.pool import Pool
-from proxy.upstream.http1.stream import AnswerStream, Tunnel, Upload
+from proxy.upstream.http1.stream import AnswerStream, Tunnel, start_upload
 
 # Methods whose missing body is stated as length 0 (RFC 9110 section 8.6).
 _LENGTH_ANYWAY: Final = frozenset(["POST", "PUT", "PATCH"])
@@ -173,7 +173,7 @@ class Http1Upstream:
             return None
         if request.passed_on is not None:
             request.passed_on()
-        return Http1Exchange(self, connection, request)
+        return Http1Exchange(self, connection, reader, request)
 
     async def await_started(
         self, connection: UpstreamConnection, request: UpstreamRequest
@@ -214,12 +214,12 @@ class Http1Upstream:
                 return await self._reply(connection, request)
             # The answer may come while the body is still being sent.
             connection.alarm.at(math.inf)
-            upload = Upload(connection, body, request.timeout, self._settings.idle_timeout)
+            upload = start_upload(connection, body, request.timeout, self._settings.idle_timeout)
             try:
                 return await self._reply(connection, request)
             except ExchangeError:
-                if upload.error is not None:
-                    raise upload.error from None
+                if upload.done() and not upload.cancelled() and (error := upload.exception()) is not None:
+                    raise error from None
                 raise
         except ExchangeError as broken:
             return broken.fault.of(self._settings.name)
@@ -266,17 +266,20 @@ class Http1Upstream:
 class Http1Exchange:
     """Implements `interfaces.StartedExchange`: a request that has gone out on an idle connection."""
 
-    __slots__ = ("_connection", "_reply", "_request", "_upstream")
+    __slots__ = ("_connection", "_reader", "_reply", "_request", "_upstream")
 
-    def __init__(self, upstream: Http1Upstream, connection: UpstreamConnection, request: UpstreamRequest) -> None:
+    def __init__(
+        self, upstream: Http1Upstream, connection: UpstreamConnection, reader: AnswerReader, request: UpstreamRequest
+    ) -> None:
         self._upstream = upstream
         self._connection = connection
+        self._reader = reader
         self._request = request
         self._reply: UpstreamReply | None = None
 
     def take(self) -> UpstreamReply | None:
         """The answer, where it is whole; None where it streams, or something is wrong."""
-        self._reply = self._upstream.take_whole(self._connection, self._connection.reader)
+        self._reply = self._upstream.take_whole(self._connection, self._reader)
         return self._reply
 
     async def wait(self) -> UpstreamReply | UpstreamFault:

@@ -205,9 +205,9 @@ class UpstreamConnection(asyncio.Protocol):
         return self._reader
 
     # --- between exchanges --------------------------------------------------------------------------------------------
-    def finish_exchange(self) -> bool:
-        """Ends the exchange; True where the connection may carry another (RFC 9112 section 9.3). The alarm keeps its
-        time, because the next user sets it."""
+    def finish_exchange(self, until: float) -> bool:
+        """Ends the exchange; True where the connection may carry another (RFC 9112 section 9.3), until that time on the
+        loop's clock."""
         reader, transport = self._reader, self._transport
         if (
             transport is None
@@ -222,6 +222,7 @@ class UpstreamConnection(asyncio.Protocol):
             self.abort()
             return False
         self.state, self._reader = ConnectionState.IDLE, None
+        self.alarm.at(until)
         if not self._reading:
             transport.resume_reading()
             self._reading = True

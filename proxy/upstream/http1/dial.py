@@ -118,7 +118,11 @@ class Dialer:
         loop = asyncio.get_running_loop()
         if self._origin.socket is not None:
             return (await loop.create_unix_connection(make, self._origin.socket, **self._options))[1]
-        addresses = await self._find_addresses(loop)
+        origin = self._origin
+        addresses = [(origin.host, origin.port)]
+        if not origin.literal:  # a name is resolved for each connection, because its address changes with its pod
+            found = await loop.getaddrinfo(origin.host, origin.port, type=socket.SOCK_STREAM)
+            addresses = list(dict.fromkeys((str(address[0]), origin.port) for *_, address in found))
         refused: Exception | None = None
         for at, (host, port) in enumerate(addresses):
             try:
@@ -130,14 +134,6 @@ class Dialer:
             except OSError as error:
                 refused = refused or error
         raise refused or OSError("its name has no address")
-
-    async def _find_addresses(self, loop: asyncio.AbstractEventLoop) -> list[tuple[str, int]]:
-        """Resolves the name for each connection, because a service's address changes when its pod moves."""
-        origin = self._origin
-        if origin.literal:
-            return [(origin.host, origin.port)]
-        found = await loop.getaddrinfo(origin.host, origin.port, type=socket.SOCK_STREAM)
-        return list(dict.fromkeys((str(address[0]), origin.port) for *_, address in found))
 
 
 def make_client_context(

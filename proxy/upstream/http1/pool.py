@@ -60,13 +60,11 @@ class Pool:
         if self._closed:
             raise ExchangeError(CLOSED)
         now = self._loop.time()
-        connection = self.take_idle(now)
-        if connection is not None:
+        if (connection := self.take_idle(now)) is not None:
             return connection
         until = now + within
         if self.open >= self._limit:
-            connection = await self._wait_in_queue(within)
-            if connection is not None:
+            if (connection := await self._wait_in_queue(within)) is not None:
                 return connection
         else:
             self.open += 1
@@ -75,13 +73,13 @@ class Pool:
     def give_back(self, connection: UpstreamConnection, idle: float | None = None, *, streamed: bool = False) -> None:
         """Frees a connection whose exchange is complete. `idle` is the upstream's own idle time in seconds; `streamed`:
         the length of the answer was not said before it."""
-        if not connection.finish_exchange():
-            return
+        now = self._loop.time()
         limit = self._idle_limit if idle is None else min(self._idle_limit, idle)
+        if not connection.finish_exchange(now + limit):
+            return
         if self._closed or limit <= 0:
             connection.retire()
             return
-        now = self._loop.time()
         if streamed:
             self._streamed = (connection, now)
         if streamed and self._rests:
@@ -93,6 +91,7 @@ class Pool:
     def _end_rest(self, connection: UpstreamConnection, until: float) -> None:
         if connection.state is ConnectionState.IDLE:
             self._rests = False
+            connection.alarm.at(until)
             self._park(connection, until)
 
     async def close(self) -> None:
@@ -155,20 +154,21 @@ class Pool:
                 if connection is None:
                     self._free()
                 else:
-                    self._park(connection, self._loop.time() + self._idle_limit)
+                    until = self._loop.time() + self._idle_limit
+                    connection.alarm.at(until)
+                    self._park(connection, until)
             if isinstance(error, TimeoutError):
                 raise ExchangeError(CONNECTION_LIMIT) from None
             raise
 
     def _park(self, connection: UpstreamConnection, until: float) -> None:
-        """Hands a free connection to the longest waiting caller, or keeps it idle."""
+        """Hands a free connection to the longest waiting caller, or keeps it idle until its alarm."""
         waiting = self._longest_waiting() if self._queue else None
         if waiting is not None:
             waiting.set_result(connection)
             connection.alarm.at(math.inf)
         else:
             self.idle[connection] = until
-            connection.alarm.at(until)
 
     def _longest_waiting(self) -> asyncio.Future[UpstreamConnection | None] | None:
         while self._queue:

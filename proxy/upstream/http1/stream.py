@@ -85,45 +85,35 @@ def encode_chunk(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
-class Upload:
-    """Sends a streamed request body in chunks, as a task beside the exchange, so that an early answer is
-    seen meanwhile.
+def start_upload(
+    connection: UpstreamConnection, body: AsyncIterator[bytes], timeout: float, idle_timeout: float
+) -> asyncio.Task[None]:
+    """Sends a streamed request body in chunks, as a task beside the exchange, so that an early answer is seen
+    meanwhile. The task's exception is what the body's own iterator raised.
 
     It reads from the client no faster than the upstream reads. It ends with the exchange, finished or not (RFC 9112
     section 7.5 lets a client stop once the answer has come). `timeout` is the time for the answer, in seconds from the
     last chunk on; `idle_timeout` is how long the upstream may stop reading.
     """
 
-    def __init__(
-        self, connection: UpstreamConnection, body: AsyncIterator[bytes], timeout: float, idle_timeout: float
-    ) -> None:
-        self._connection = connection
-        self._body = body
-        self._timeout = timeout
-        self._idle_timeout = idle_timeout
-        self._task = connection.loop.create_task(self._run())
-        self._task.add_done_callback(self._note_end)
-        connection.stop_upload = self._task.cancel
-
-    @property
-    def error(self) -> BaseException | None:
-        """The exception that the body's own iterator raised, if any."""
-        return self._task.exception() if self._task.done() and not self._task.cancelled() else None
-
-    async def _run(self) -> None:
-        connection = self._connection
+    async def send() -> None:
         try:
-            async for piece in self._body:
+            async for piece in body:
                 if piece:
                     connection.write(encode_chunk(piece))
-                    await connection.drain(self._idle_timeout)
+                    await connection.drain(idle_timeout)
             connection.write(LAST_CHUNK)
             connection.stop_upload = None
         except ExchangeError:
             return  # the exchange has the fault already
         if not connection.reader.has_head:
-            connection.alarm.at(connection.loop.time() + self._timeout)
+            connection.alarm.at(connection.loop.time() + timeout)
 
-    def _note_end(self, task: asyncio.Task[None]) -> None:
+    def note_end(task: asyncio.Task[None]) -> None:
         if not task.cancelled() and task.exception() is not None:
-            self._connection.fail(BODY_BROKE)
+            connection.fail(BODY_BROKE)
+
+    upload = connection.loop.create_task(send())
+    upload.add_done_callback(note_end)
+    connection.stop_upload = upload.cancel
+    return upload

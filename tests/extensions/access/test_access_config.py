@@ -1,4 +1,4 @@
-"""The keys of access: what is wrong with them is told with its place, and `check` shows who may call what."""
+"""The keys of access: mistakes are reported with their places, and `check` shows who may call what."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_an_mcp_route_says_where_clients_reach_it(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace("tool: a, schema: {type: object}", "protocol: mcp"))
     with pytest.raises(ConfigError) as raised:
         load(path, {})
-    assert ["clients of an MCP route are not told where tokens come from"] == [
+    assert ["clients of an MCP route cannot find the issuer of its tokens"] == [
         mistake.message for mistake in raised.value.mistakes
     ]
 

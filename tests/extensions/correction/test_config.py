@@ -154,7 +154,7 @@ def test_a_mistake_says_where_and_what_to_do(tmp_path: Path, text: str, route: s
     [
         (None, ["cannot read p.txt: No such file or directory  (paths start at the config file's folder)"]),
         ("{{arguments}} {{eror}} {{schema}}",
-         ["the prompt has no {{error}}  (add it: what the model would be told of the failure)",
+         ["the prompt has no {{error}}  (add it: the failure's text for the model)",
           "the prompt holds {{eror}}, which nothing fills in  (did you mean 'error'?)"]),
     ],
 )  # fmt: skip

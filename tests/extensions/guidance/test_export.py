@@ -169,7 +169,7 @@ def test_a_union_at_the_top_becomes_optional_fields_and_is_named_as_a_loss() -> 
         },
         "required": ["id"],
     } == tool["function"]["parameters"]
-    assert ("tool: oneOf cannot stand at the top: alternatives are told as optional fields",) == made.losses
+    assert ("tool: oneOf cannot stand at the top: alternatives become optional fields",) == made.losses
 
 
 def test_an_array_always_says_what_is_in_it() -> None:
@@ -192,13 +192,13 @@ def test_an_array_always_says_what_is_in_it() -> None:
         ({"type": "integer", "exclusiveMinimum": 0, "exclusiveMaximum": 5},
          {"type": "INTEGER", "minimum": 1, "maximum": 4}, []),
         ({"type": "number", "exclusiveMinimum": 0}, {"type": "NUMBER", "minimum": 0},
-         ["exclusiveMinimum is told as minimum"]),
+         ["exclusiveMinimum becomes minimum"]),
         ({"type": "string", "format": "date-time"}, {"type": "STRING", "format": "date-time"}, []),
         ({"type": "string", "format": "uuid"}, {"type": "STRING"}, ["the format 'uuid' is not known there"]),
         ({"type": "object", "additionalProperties": False, "properties": {"k": True}},
-         {"type": "OBJECT", "properties": {"k": {}}}, ["that there are no further fields cannot be said"]),
+         {"type": "OBJECT", "properties": {"k": {}}}, ["that there are no further fields cannot be expressed"]),
         ({"oneOf": [{"type": "string"}, {"type": "null"}]}, {"anyOf": [{"type": "STRING"}], "nullable": True},
-         ["oneOf is told as anyOf"]),
+         ["oneOf becomes anyOf"]),
         ({"allOf": [{"type": "string"}, {"minLength": 2}], "maxLength": 3},
          {"type": "STRING", "maxLength": 3, "minLength": 2}, []),
         ({"type": "array", "items": {"type": "string"}, "uniqueItems": True},

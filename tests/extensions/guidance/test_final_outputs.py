@@ -57,14 +57,14 @@ def test_openai_gets_a_strict_response_format_and_the_losses_are_told() -> None:
     assert is_strict(told["schema"])
     assert ["title", "score", "kind", "rows"] == told["schema"]["required"]
     assert (["number", "null"], 0) == (told["schema"]["properties"]["score"]["type"], 0)
-    assert "report: minLength at /title is not told" in losses
+    assert "report: minLength at /title is left out" in losses
 
 
 def test_anthropic_gets_an_output_format_without_the_bounds_that_it_refuses() -> None:
     made, losses = output("anthropic")
     assert {"output_format"} == made.keys()
     assert "minimum" not in json.dumps(made)
-    assert "report: minimum at /score is not told" in losses
+    assert "report: minimum at /score is left out" in losses
 
 
 def test_gemini_gets_a_response_schema_and_mcp_has_none() -> None:

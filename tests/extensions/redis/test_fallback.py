@@ -12,11 +12,10 @@ from typing import Any, TypeVar
 import pytest
 
 from proxy.core.model.values import Episode, FailedAttempt, FailureRecorded
-from proxy.extensions.redis.fallback import FallbackStore
+from proxy.extensions.redis.fallback import FallbackStore, StoreCopy
 from proxy.extensions.redis.remote import MissedChanges, SeenEpisode, SlotCount, Unreachable
 from proxy.interfaces import Rate, RateExceeded
 from proxy.state import StoreChange
-from proxy.state.memory import MemoryStore
 from tests.state.test_rates import TestClock
 
 R = TypeVar("R")
@@ -26,7 +25,7 @@ class Played:
     """A remote store in this process. `gone` refuses everything; `asked` counts the operations that arrived."""
 
     def __init__(self, clock: TestClock) -> None:
-        self.store = MemoryStore(clock, 1000)
+        self.store = StoreCopy(clock, 1000)
         self.gone = ""
         self.silent = False
         self.asked: list[str] = []
@@ -150,7 +149,7 @@ class Pauses:
 
 
 class Case:
-    """A store, what it stands on and what it told."""
+    """A store, its parts and the changes that it reported."""
 
     def __init__(self) -> None:
         self.clock = TestClock()

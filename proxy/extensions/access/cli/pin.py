@@ -1,4 +1,4 @@
-"""`toolcall-proxy pin CONFIG` writes how tools of servers and documents are defined now: what is approved."""
+"""`toolcall-proxy pin CONFIG` writes the current definitions of tools, which are approved by it."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _pin(args: argparse.Namespace) -> int:
 
 
 def _load(config: Path) -> tuple[Loaded, Path, Pins]:
-    """The config, the file of pins, and what it holds. A config may name a file that is still to be written."""
+    """The config, the file of pins, and its content. The file need not exist yet."""
     from proxy.config.files.source import Files
     from proxy.config.load import load
     from proxy.extensions.access.pins.lock_file import FILE, read_lock, write_lock
@@ -110,7 +110,7 @@ def _load(config: Path) -> tuple[Loaded, Path, Pins]:
     return loaded, path, read_lock(path.read_bytes()) if path.exists() else {}
 
 
-def _choose_routes(loaded: Loaded, asked: list[str]) -> frozenset[str]:
+def _choose_routes(loaded: Loaded, chosen: list[str]) -> frozenset[str]:
     """The names of the routes to ask. Raises ImportProblem for one that has no list of tools."""
     from proxy.config.mistakes import join_words
     from proxy.extensions.access.pins.pinning import list_pinned_routes
@@ -119,10 +119,10 @@ def _choose_routes(loaded: Loaded, asked: list[str]) -> frozenset[str]:
     known = [route.name for route in list_pinned_routes(loaded.config)]
     if not known:
         raise ImportProblem("no route of this config has tools to pin", "MCP routes and HTTP operations have some")
-    for name in asked:
+    for name in chosen:
         if name not in known:
             raise ImportProblem(f"no route {name!r} has tools to pin", f"known: {join_words(known)}")
-    return frozenset(asked or known)
+    return frozenset(chosen or known)
 
 
 def _check_named(only: frozenset[str], now: Pins, before: Pins) -> None:
@@ -135,7 +135,7 @@ def _check_named(only: frozenset[str], now: Pins, before: Pins) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Writes a file as a whole: a proxy that reads it meanwhile sees the old one or the new one."""
+    """Writes a file as a whole: a proxy that reads it meanwhile gets the old one or the new one."""
     beside = path.with_name(f"{path.name}.new")
     beside.write_text(text, encoding="utf-8")
     beside.replace(path)

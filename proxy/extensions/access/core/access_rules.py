@@ -1,7 +1,7 @@
 """Which rule allows a call to its caller. Pure.
 
-`allow` is a list of rules, and one that fits is enough; without any that fits, a call is not allowed. So a condition
-that cannot be judged never allows anything.
+`allow` is a list of rules; a call is allowed if one of them fits. So a condition that cannot be judged never allows
+anything.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _NOTHING: Final[Mapping[str, JsonValue]] = {}
 
 @value_class
 class Identity:
-    """Who calls, as far as it was proven: the name of a static `token`, the `issuer` of a signed one (its name in the
-    config) with its `claims`, and the names in the client's `certificate`. '' and empty where nothing was shown."""
+    """The proven identity of a caller: the name of a static `token`, the `issuer` of a signed one (its name in the
+    config) with its `claims`, and the names in the client's `certificate`. '' and empty without proof."""
 
     token: str = ""
     issuer: str = ""
@@ -33,7 +33,8 @@ class Identity:
 
     @property
     def key(self) -> str:
-        """Equal for one caller, '' for nobody. A signed token without a subject is its client's (RFC 9068)."""
+        """The same for one caller, '' for an unknown one. A signed token without a subject is its client's (RFC
+        9068)."""
         if self.token:
             return f"token {self.token}"
         if self.issuer:
@@ -54,7 +55,7 @@ def find_scopes(claims: Mapping[str, JsonValue]) -> frozenset[str]:
 
 
 def find_claim(claims: Mapping[str, JsonValue], name: str) -> JsonValue:
-    """A claim by its name, or by the names that lead to it with dots between (`realm_access.roles`); ABSENT without."""
+    """A claim by its name, or by its path with dots (`realm_access.roles`); ABSENT where it is missing."""
     if name in claims:
         return claims[name]
     found: JsonValue = claims
@@ -87,23 +88,23 @@ def _has_one_of(claim: JsonValue, values: Sequence[JsonValue]) -> bool:
 
 
 def names_tool(rule: AccessRule, tool: str, hints: Hints | None) -> bool:
-    """Whether a rule is about a tool, of which its server says `hints`. A rule about these is about no tool that is not
-    listed (None)."""
+    """Whether a rule is about a tool with these `hints`. A rule about hints never fits a tool that is not listed
+    (None)."""
     return any(fnmatchcase(tool, pattern) for pattern in rule.tools) and (not rule.hints or _has_hints(rule, hints))
 
 
 def _has_hints(rule: AccessRule, hints: Hints | None) -> bool:
-    """Whether a listed tool is what a rule wants. One that its server calls destructive is not read-only too."""
+    """Whether a listed tool has the hints of a rule. A destructive tool does not count as read-only."""
     if hints is None:
         return False
-    said = {**USUAL_HINTS, **hints}
-    said["readOnlyHint"] = said["readOnlyHint"] and not hints.get("destructiveHint", False)
-    return all(said[name] is wanted for name, wanted in rule.hints.items())
+    known = {**USUAL_HINTS, **hints}
+    known["readOnlyHint"] = known["readOnlyHint"] and not hints.get("destructiveHint", False)
+    return all(known[name] is value for name, value in rule.hints.items())
 
 
 def find_sent(checked: CheckedCall) -> JsonValue:
-    """The arguments of a call as they would be sent; ABSENT for a client's own bytes that nobody can read, in which the
-    service might."""
+    """The arguments of a call as they would be sent; ABSENT for bytes that the proxy cannot read, though the service
+    might."""
     return checked.value if checked.enforced else find_arguments(checked.call)
 
 
@@ -113,9 +114,9 @@ def find_arguments(call: ToolCall) -> JsonValue:
 
 
 def fits_arguments(rule: AccessRule, value: JsonValue) -> bool:
-    """Whether arguments are what a rule wants: as they stand, and with their paths resolved. ABSENT never fits a rule
-    about arguments, and neither does a key that the rule names beside one that differs in case alone: readers that
-    ignore case (Go's `encoding/json`, .NET) could take the other."""
+    """Whether arguments fit a rule, as they stand and with their paths resolved. ABSENT never fits a rule about
+    arguments. Neither does a key of the rule beside one that differs only in case, because readers that ignore case
+    (Go's `encoding/json`, .NET) could take the other."""
     if rule.arguments is None:
         return True
     if value is ABSENT or _has_twin(value, rule.named):

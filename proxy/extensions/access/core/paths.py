@@ -1,10 +1,9 @@
 """Paths in arguments as services may read them: escapes decoded, look-alikes folded, `.` and `..` resolved. Pure.
 
-A rule about arguments holds for what was sent and for each reading of it, so that `/data/../etc/passwd` and
-`/data/%2e%2e/etc/passwd` are no paths below `/data/`. Nobody knows which of the rewritings a service does, so a path is
-read after any of them: one that only decodes escapes, and one that takes `\\` for a letter, are services too. What only
-the service knows stays open: links in its file system, names that it expands (`~`, `$HOME`), and file systems that
-ignore case.
+A rule about arguments holds for the sent text and for each reading of it, so that `/data/../etc/passwd` and
+`/data/%2e%2e/etc/passwd` are not below `/data/`. Services differ in their rewritings (one only decodes escapes, one
+reads `\\` as a letter), so a path is read after each of them. Not covered is what only the service knows: links in its
+file system, names that it expands (`~`, `$HOME`), and file systems that ignore case.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from urllib.parse import unquote_to_bytes
 
 from proxy.core.model.values import JsonValue
 
-# How many rewritings one after the other are looked at; a text that still changes then is refused.
+# The most rewritings in a row; a text that still changes after them is refused.
 _MOST_REWRITTEN: Final = 8
-# What the readings of one call's arguments may take: a character of each form, and a few for each value in a reading. A
+# The most work for the readings of one call's arguments, in characters: those of each form, and a few for each value. A
 # text of 1 MiB may have eight forms.
 _MOST_WORK: Final = 8 * 1024 * 1024
 _OF_A_VALUE: Final = 4
@@ -31,11 +30,11 @@ _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 class UnclearPathError(ValueError):
-    """A path that nobody can say the meaning of: escaped too often, not UTF-8, or with a control character."""
+    """A path without a clear meaning: escaped too often, not UTF-8, or with a control character."""
 
 
 class _Budget:
-    """What is left of the work that the readings of one call may take."""
+    """The rest of the work that the readings of one call may take."""
 
     def __init__(self) -> None:
         self._left = _MOST_WORK
@@ -73,7 +72,7 @@ def _align(parts: Sequence[Sequence[JsonValue]], budget: _Budget) -> list[list[J
 
 def _list_path_readings(text: str, budget: _Budget) -> list[str]:
     """The readings of a text, each once: after any of the rewritings, without `.`, `..` and empty segments. One without
-    any slash or dot segment is no path and stays. Raises UnclearPathError."""
+    a slash or dot segment is not a path and stays. Raises UnclearPathError."""
     forms, new = [text], [text]
     budget.spend(len(text))
     for _ in range(_MOST_REWRITTEN):
@@ -107,7 +106,7 @@ def resolve_path(path: str) -> str:
     return head + ("/" if path.startswith("/") else "") + "/".join(kept) + ("/" if is_folder else "")
 
 
-# --- what a service may do to a text before it reads a path in it -----------------------------------------------------
+# --- rewritings of a text by services, before they read a path --------------------------------------------------------
 def _decode(text: str) -> str:
     if "%" not in text:
         return text

@@ -1,4 +1,4 @@
-"""What the keys `access`, `jwt` and `allow` say, as values."""
+"""The keys `access`, `jwt` and `allow` as values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue
 
 # The signature algorithms that may be used, each with the kind of key and the curve that it needs (RFC 7518 section
-# 3.1, RFC 8037). `none` and those with a shared secret are not among them: a key that is published signs nothing.
+# 3.1, RFC 8037). `none` and those with a shared secret are not among them, because the keys are public.
 ALGORITHMS: Final[Mapping[str, tuple[str, str]]] = {
     "RS256": ("RSA", ""),
     "RS384": ("RSA", ""),
@@ -30,9 +30,9 @@ USUAL_ALGORITHMS: Final = ("RS256", "ES256")
 
 @value_class
 class IssuerSettings:
-    """One issuer of tokens. `issuer` is its `iss`, `audience` what `aud` has to name one of, `jwks` the address of its
-    keys ('': found by OpenID discovery), `required` claims that have to be there. Times in seconds: `leeway` for
-    clocks that differ, `refresh` after which keys are fetched anew, `max_age` after which they count no more."""
+    """One issuer of tokens. `issuer` is its `iss`, `aud` has to name one of `audience`; `jwks` is the address of its
+    keys ('': found by OpenID discovery), `required` are claims that a token must have. Times in seconds: `leeway` for
+    clocks that differ, `refresh` after which keys are fetched anew, `max_age` after which they no longer count."""
 
     name: str
     issuer: str
@@ -47,7 +47,7 @@ class IssuerSettings:
 
 @value_class
 class AccessSettings:
-    """The section `access`. `url`: where clients reach the proxy, '' where nothing says it. `audit`: the file of
+    """The section `access`. `url`: where clients reach the proxy, '' where it is not set. `audit`: the file of
     decisions, 'log' for the log, '' for none."""
 
     issuers: Mapping[str, IssuerSettings] = field(default_factory=dict)
@@ -57,23 +57,24 @@ class AccessSettings:
 
 @value_class
 class JwtSettings:
-    """Whose tokens a route takes; `issuers` empty: those of all issuers. `forward`: the token goes on."""
+    """The issuers whose tokens a route accepts (empty: all). `forward`: the token goes on."""
 
     issuers: tuple[str, ...] = ()
     forward: bool = False
 
     @property
     def keeps_token(self) -> bool:
-        """Whether a token that came does not go on."""
+        """Whether the token does not go on."""
         return not self.forward
 
 
 @value_class
 class AccessRule:
-    """Allows calls of `tools` (patterns of names, `fnmatch` in exact case) to the callers that all of its conditions
-    name: `scopes` that a token has all of, `claims` with one of their values each, `tokens` of `auth.bearer`,
-    `issuers`, and names in the client's `certificates` (patterns). `arguments` holds what the arguments have to be,
-    `named` the keys that it names, in folded case; `hints` what the server that lists a tool has to say of it."""
+    """Allows calls of `tools` (patterns of names, `fnmatch` in exact case) to callers that meet all of its conditions:
+    a token has all `scopes`, and one of the values of each of `claims`; the caller is one of `tokens` (of
+    `auth.bearer`) or `issuers`, or has a name in its certificate that matches `certificates` (patterns). `arguments` is
+    the check of the arguments, `named` its keys in folded case; `hints` are the annotations that a listed tool must
+    have."""
 
     name: str
     tools: tuple[str, ...] = ("*",)

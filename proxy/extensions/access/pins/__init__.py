@@ -1,1 +1,1 @@
-"""Pins: whether a tool is still defined as the operator has approved it."""
+"""Pins: whether a tool still has the definition that the operator has approved."""

@@ -1,4 +1,4 @@
-"""Refuses calls of operations that are not defined as the operator has approved them."""
+"""Refuses calls of operations whose definitions the operator has not approved."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from proxy.interfaces import CallAccess
 
 @value_class
 class WithheldTools:
-    """The operations of a route that are not as approved. `hides`: they are not shown either."""
+    """The operations of a route with other definitions than approved. `hides`: they are not shown, either."""
 
     tools: frozenset[str]
     hides: bool
@@ -30,16 +30,16 @@ class ApprovedCalls:
 
     @property
     def scope(self) -> str:
-        """What the caller may see beside approved operations."""
+        """The scope of `others`."""
         return "" if self.others is None else self.others.scope
 
     def may_see(self, tool: str, hints: Hints | None = None) -> bool:
-        """Whether a tool is shown: a changed one is, where it is only refused."""
+        """Whether a tool is shown; a changed one only where it is not hidden."""
         hidden = self.withheld.hides and tool in self.withheld.tools
         return not hidden and (self.others is None or self.others.may_see(tool, hints))
 
     def refuse_tool(self, tool: str, hints: Hints | None = None) -> Failure | None:
-        """Why no call of a tool is allowed. What a caller may not call anyway is refused to it as ever."""
+        """The failure where no call of a tool is allowed; that of `others` comes first."""
         if self.others is not None and (refused := self.others.refuse_tool(tool, hints)) is not None:
             return refused
         if tool not in self.withheld.tools:
@@ -48,13 +48,13 @@ class ApprovedCalls:
         return refuse_unapproved(tool)
 
     def refuse_call(self, checked: CheckedCall, hints: Hints | None = None) -> Failure | None:
-        """Why a call is not sent."""
+        """The failure of a call that is not allowed."""
         if checked.call.tool in self.withheld.tools:
             return self.refuse_tool(checked.call.tool)
         return None if self.others is None else self.others.refuse_call(checked, hints)
 
     def refuse_answer(self, call: ToolCall, hints: Hints | None = None) -> Failure | None:
-        """Why nothing answers a call in the place of its tool."""
+        """The failure where a hook may not answer in place of the tool."""
         if call.tool in self.withheld.tools:
             return self.refuse_tool(call.tool)
         return None if self.others is None else self.others.refuse_answer(call, hints)

@@ -1,7 +1,7 @@
-"""Finds what a person who reads a tool's definition may not see, and a model does: invisible and bidirectional
+"""Finds text in a tool's definition that a model reads and a person may overlook: invisible and bidirectional
 characters, tag characters, and instructions about other tools ("tool poisoning"). Pure.
 
-A finding is a reason to look, and no proof. Joiners count between letters and digits of ASCII alone, where no script
+A finding is a reason to look, not a proof. Joiners count only between letters and digits of ASCII, where no script
 needs them.
 """
 
@@ -23,20 +23,20 @@ _LAYOUT: Final = frozenset("\n\r\t")
 # A code point of each of these is named by its block.
 _TAGS: Final = range(0xE0000, 0xE0080)
 _SELECTORS: Final = (range(0xFE00, 0xFE0F), range(0xE0100, 0xE01F0))
-# The words by which a text tells a model what to do with a tool, and how far before its name they stand.
+# The words that give a model orders about a tool, and their greatest distance before its name.
 _ORDERS: Final = re.compile(
     r"\b(call|use|using|invoke|run|execute|prefer|avoid|ignore|instead of|before|after|never|always|must|first)\b",
     re.IGNORECASE,
 )
 _BEFORE: Final = 60
 _WORD: Final = re.compile(r"[\w.-]*\w")
-# A name that no sentence holds by chance.
+# A name that does not occur in a sentence by chance.
 _DISTINCT: Final = re.compile(r"[_.\-0-9]|[a-z][A-Z]")
 _MOST: Final = 20
 
 
 def find_hidden(definition: Mapping[str, JsonValue], name: str, others: Collection[str]) -> list[str]:
-    """What should be looked at in a tool's definition, each with its place. `others`: the names of all tools."""
+    """The suspicious parts of a tool's definition, each with its place. `others`: the names of all tools."""
     found: list[str] = []
     for path, text in _list_texts({"name": name, **definition}, ()):
         place = format_pointer(path)
@@ -62,16 +62,16 @@ def _find_characters(text: str) -> Iterator[str]:
     """The first character of each kind that does not show, with its offset."""
     if text.isascii() and text.isprintable():
         return
-    told: set[str] = set()
+    kinds: set[str] = set()
     for offset, character in enumerate(text):
         kind = _name_kind(character, text[max(0, offset - 1) : offset] + text[offset + 1 : offset + 2])
-        if kind and kind not in told:
-            told.add(kind)
+        if kind and kind not in kinds:
+            kinds.add(kind)
             yield f"{kind} U+{ord(character):04X} at character {offset + 1}"
 
 
 def _name_kind(character: str, beside: str) -> str:
-    """What kind of character does not show; '' for one that does."""
+    """The kind of an invisible character; '' for a visible one."""
     code = ord(character)
     if character in _BIDIRECTIONAL:
         return "bidirectional control character"
@@ -88,7 +88,7 @@ def _name_kind(character: str, beside: str) -> str:
 
 
 def _find_orders(text: str, name: str, others: Collection[str]) -> Iterator[str]:
-    """The names of other tools that a text tells what to do with."""
+    """The names of other tools that a text gives orders about."""
     for found in _WORD.finditer(text):
         other = found[0]
         if other == name or other not in others:

@@ -1,7 +1,7 @@
-"""The file `tools.lock`: how each tool of a route was defined when the operator approved it.
+"""The file `tools.lock`: the definition of each tool of a route when the operator approved it.
 
-It holds the definitions themselves, a part on a line each, so that a review of the file shows what has changed, and a
-digest of each (SHA-256 over canonical JSON), so that a file that was edited by hand is noticed.
+It holds the definitions themselves, a part on a line each, so that a review of the file shows the changes, and a digest
+of each (SHA-256 over canonical JSON), which reveals edits by hand.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from proxy.extensions.importing.harvest import flatten_text
 from proxy.extensions.importing.live import DescriptionChange, list_changes
 
 Changed = Literal["warn", "hide", "refuse"]
-# What defines a tool, by the keys of `DEFINED`.
+# The parts that define a tool, by the keys of `DEFINED`.
 Definition = Mapping[str, JsonValue]
 # Route -> tool -> its definition.
 Pins = Mapping[str, Mapping[str, Definition]]
@@ -41,7 +41,7 @@ class LockProblem(Exception):  # noqa: N818 - a problem of the user's file, not 
 
 
 def select_definition(entry: Mapping[str, JsonValue]) -> Definition:
-    """What defines a tool, of an entry of a list."""
+    """The definition of a tool, from an entry of a list."""
     return {key: entry[key] for key in DEFINED if key in entry}
 
 
@@ -138,12 +138,12 @@ class PinnedRoute:
 
     @property
     def unpinned(self) -> Mapping[str, str]:
-        """The operations of a plain route that are not defined as approved, each with how it differs."""
+        """The operations of a plain route with other definitions than approved, each with its differences."""
         found = {name: (hash_definition(known), known) for name, known in self.operations.plain.items()}
         return {name: self.describe_change(name, *each) for name, each in found.items() if self._differs(name, each[0])}
 
     def is_pinned(self, name: str, definition: tuple[str, ...]) -> bool:
-        """Whether a tool is defined as it was approved."""
+        """Whether a tool has the approved definition."""
         return not self._differs(name, self._complete(name, definition))
 
     def _differs(self, name: str, definition: tuple[str, ...]) -> bool:
@@ -155,8 +155,7 @@ class PinnedRoute:
         return definition if request is None else (*definition[:-1], hash_definition({DEFINED[-1]: request})[-1])
 
     def describe_change(self, name: str, definition: tuple[str, ...], known: Mapping[str, JsonValue]) -> str:
-        """How a tool that is not pinned differs from what was approved, and what a reader of it may not see, in one
-        line."""
+        """The differences of a tool from its approved definition, and its hidden text, in one line."""
         before, parts = self.definitions.get(name), ["new"]
         if (request := self.operations.requests.get(name)) is not None:
             definition, known = self._complete(name, definition), {**known, DEFINED[-1]: request}
@@ -169,7 +168,7 @@ class PinnedRoute:
 
 
 def _describe_part(key: str, before: Definition, known: Definition, new: str) -> Iterator[str]:
-    """The changes of one part of a definition, as far as they can be shown."""
+    """The changes of one part of a definition, where they can be shown."""
     if key not in before or not new:
         yield f"{key} {'added' if new else 'removed'}"
     elif key == "description":

@@ -1,7 +1,7 @@
-"""The HTTP operations of a config: how each is defined.
+"""The definitions of a config's HTTP operations.
 
-An operation is a tool with `request`, or one whose schema an OpenAPI document holds. Its definition has its request,
-too: a document that sends the same arguments elsewhere has changed.
+An operation is a tool with `request`, or one whose schema an OpenAPI document holds. Its definition includes its
+request, because a document that sends the same arguments elsewhere has changed.
 """
 
 from __future__ import annotations

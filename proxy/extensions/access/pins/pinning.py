@@ -1,8 +1,8 @@
-"""Asks the servers of a config what tools they list now, for `toolcall-proxy pin`.
+"""Lists the current tools of a config's servers, for `toolcall-proxy pin`.
 
-The proxy is started on a free loopback port with the routes of the config as they are, but that every tool is shown as
-its server lists it. So each server is asked the way that calls go: over its network or as a process, alone or joined,
-with the headers that the route sets.
+The proxy starts on a free loopback port with the routes of the config, except that every tool is shown as its server
+lists it. So the requests for lists take the way of calls: over the network or to a process, alone or joined, with the
+headers that the route sets.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SOURCE: Final = "mcp"
 
 @value_class
 class PinChange:
-    """One difference between what is approved and what is listed: new, changed or gone."""
+    """One difference between the approved and the listed tools: new, changed or gone."""
 
     route: str
     tool: str
@@ -43,20 +43,20 @@ class PinChange:
 
 
 def list_pinned_routes(config: Config) -> list[RouteEntry]:
-    """The routes whose tools a server lists, except those whose path has parameters: those have many servers; and those
+    """The routes whose tools a server lists, except those whose path has parameters, which have many servers; and those
     with HTTP operations."""
-    return [route for route in config.routes if _is_asked(route) or find_operations([route]).plain]
+    return [route for route in config.routes if _has_list(route) or find_operations([route]).plain]
 
 
-def _is_asked(route: RouteEntry) -> bool:
+def _has_list(route: RouteEntry) -> bool:
     return route.listed is not None and "{" not in route.path
 
 
 async def list_defined(loaded: Loaded, names: frozenset[str], headers: Headers) -> dict[str, dict[str, Definition]]:
-    """How the tools of these routes are defined now, by route: as the servers list them, and as the config has its
-    operations. Raises ImportProblem, with the route, where a server does not answer."""
-    asked = frozenset(route.name for route in loaded.config.routes if _is_asked(route)) & names
-    found = await ask_servers(loaded, asked, headers) if asked else {}
+    """The current definitions of the tools of these routes, by route: of listed tools, and of the config's operations.
+    Raises ImportProblem, with the route, where a server does not answer."""
+    with_lists = frozenset(route.name for route in loaded.config.routes if _has_list(route)) & names
+    found = await ask_servers(loaded, with_lists, headers) if with_lists else {}
     for route in loaded.config.routes:
         operations = find_operations([route])
         if route.name in names and operations.plain:
@@ -68,8 +68,8 @@ async def list_defined(loaded: Loaded, names: frozenset[str], headers: Headers) 
 
 
 async def ask_servers(loaded: Loaded, names: frozenset[str], headers: Headers) -> dict[str, dict[str, Definition]]:
-    """What the servers of these routes list now, by route. Raises ImportProblem, with the route, where one does not
-    answer."""
+    """The current lists of the servers of these routes, by route. Raises ImportProblem, with the route, where one does
+    not answer."""
     config = loaded.config
     shown = tuple(map(_show_all, config.routes))
     plain = replace(
@@ -79,7 +79,7 @@ async def ask_servers(loaded: Loaded, names: frozenset[str], headers: Headers) -
     serving = await start_serving(replace(loaded, config=plain), log_to=io.StringIO(), environ={})
     found: dict[str, dict[str, Definition]] = {}
     try:
-        for route in filter(_is_asked, plain.routes):
+        for route in filter(_has_list, plain.routes):
             if route.name in names:
                 url = f"{serving.url}{route.path}"
                 found[route.name] = await _ask(url, route.name, headers)
@@ -108,14 +108,14 @@ async def _ask(url: str, route: str, headers: Headers) -> dict[str, Definition]:
 
 
 def _show_all(route: RouteEntry) -> RouteEntry:
-    """A route on which every tool is shown to everybody as its server lists it."""
+    """A route without rules on tools, which shows every tool as its server lists it."""
     if route.listed is None:
         return route
     policy = replace(route.policy, auth=None, cors=None, added={}, limits=None)
     return replace(route, listed=route.listed.show_all(), policy=policy)
 
 
-# --- from what is approved to what is listed --------------------------------------------------------------------------
+# --- from approved to listed definitions ------------------------------------------------------------------------------
 def list_pin_changes(
     before: Pins, now: Mapping[str, Mapping[str, Definition]], only: frozenset[str]
 ) -> list[PinChange]:
@@ -134,7 +134,7 @@ def list_pin_changes(
 
 
 def apply_pin_changes(before: Pins, now: Mapping[str, Mapping[str, Definition]], changes: list[PinChange]) -> Pins:
-    """What is approved once these changes are."""
+    """The approved definitions after these changes."""
     made = {route: dict(tools) for route, tools in before.items()} | {
         route: dict(before.get(route, {})) for route in now
     }
@@ -147,7 +147,7 @@ def apply_pin_changes(before: Pins, now: Mapping[str, Mapping[str, Definition]],
 
 
 def list_warnings(now: Mapping[str, Mapping[str, Definition]], changes: list[PinChange]) -> list[str]:
-    """What should be looked at in the definitions that are new or changed."""
+    """The suspicious parts of new and changed definitions."""
     others = frozenset(name for tools in now.values() for name in tools)
     return [
         f"{change.route} {change.tool}: {what}"

@@ -1,4 +1,4 @@
-"""The section `pins` of the config: the file of approved definitions, and what becomes of any other."""
+"""The section `pins` of the config: the file of approved definitions, and the treatment of all others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WRITE: Final = "paths start at the config file's folder; `toolcall-proxy pin CO
 
 @value_class
 class PinConfig:
-    """The approved definitions by route, and what becomes of any other."""
+    """The approved definitions by route, and the treatment of all others."""
 
     pins: Pins = field(repr=False)
     changed: Changed = _CHANGED
@@ -58,7 +58,7 @@ def find_pinned(config: Config, route: str) -> PinnedRoute | None:
 
 
 def find_withheld(config: Config, route: str) -> WithheldTools | None:
-    """The operations of a route that may not be called; None where all may."""
+    """The operations of a route that may not be called; None where all may be called."""
     pinned = find_pinned(config, route)
     if pinned is None or pinned.changed == "warn" or not (unpinned := pinned.unpinned):
         return None

@@ -1,4 +1,4 @@
-"""Reads `limits.rate` and `limits.concurrent` of a policy, and checks what the published schema cannot."""
+"""Reads `limits.rate` and `limits.concurrent` of a policy, with the checks that the published schema cannot express."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def read_concurrent(value: JsonValue) -> tuple[ConcurrentLimit, ...]:
 
 
 def _list_limits(value: JsonValue) -> Iterator[Mapping[str, JsonValue]]:
-    """The limits of a key; none where it says `off`."""
+    """The limits of a key; empty for `off`."""
     if isinstance(value, list):
         yield from value
     elif isinstance(value, dict):
@@ -51,7 +51,7 @@ def _read_by(limit: Mapping[str, JsonValue]) -> tuple[CountedBy, ...]:
     return tuple(dict.fromkeys(CountedBy(reveal(name)) for name in named))
 
 
-# --- what the schema cannot say ---------------------------------------------------------------------------------------
+# --- checks beyond the schema -----------------------------------------------------------------------------------------
 def check_limits(context: Context, routes: tuple[RouteEntry, ...]) -> None:
     """Reports limits that cannot be kept or have no effect."""
     for at, written in _list_places(context):

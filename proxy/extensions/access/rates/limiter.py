@@ -1,10 +1,10 @@
 """Refuses calls that come too often, or too many at once.
 
-Rates are counted in the state store: one question to it for all rates of a call, and under none of them where one
-refuses. How many calls are under way is known to this process alone. Calls under way are looked at first, because a
-place among them is given back when a rate refuses.
+Rates are counted in the state store: one request for all rates of a call, which counts under none of them where one
+refuses. Only this process knows its number of calls under way. That limit comes first, because a place is given back
+when a rate refuses.
 
-What is counted under is hashed: a key holds no name, address or id, and has the same length whatever a client sends.
+Keys are hashed: they hold no name, address or id, and always have the same length.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class CallRates:
     async def admit(
         self, checked: CheckedCall, limits: CallLimits, call_route: CallRoute
     ) -> Failure | Callable[[], None] | None:
-        """Counts a call, or says why it is refused."""
+        """Counts a call, or gives the failure of a refused one."""
         values = find_values(checked, call_route)
         places = [_hash_key(limit, str(index), values) for index, limit in enumerate(limits.concurrent)]
         for limit, place in zip(limits.concurrent, places, strict=True):
@@ -58,7 +58,7 @@ class CallRates:
 
     async def _take_rates(self, rates: Sequence[RateLimit], values: Mapping[CountedBy, str]) -> RateExceeded | None:
         named = [(limit, _hash_key(limit, limit.name, values).hex()) for limit in rates]
-        # Several keys of one call have to lie together (Redis cluster), so they begin alike.
+        # Several keys of one call must lie in one slot (Redis cluster), so they begin alike.
         tag = named[0][1] if len(named) == 1 else _hash_text(rates[0].scope).hex()
         return await self._store.take_rates([Rate(f"{tag}/{key}", *_pace(limit)) for limit, key in named])
 
@@ -80,10 +80,10 @@ def _pace(limit: RateLimit) -> tuple[int, int]:
     return math.ceil(limit.per * _MICROSECONDS / limit.calls), limit.burst
 
 
-# --- what is counted together -----------------------------------------------------------------------------------------
+# --- keys of counts ---------------------------------------------------------------------------------------------------
 def find_values(checked: CheckedCall, call_route: CallRoute) -> Mapping[CountedBy, str]:
-    """What a call has of each thing that calls are counted by. Who calls is what the client's token says, or where
-    nothing proves it the address."""
+    """The values of a call by which it is counted. The caller is the one that the client's token names, or without
+    proof the address."""
     address = find_network(call_route.peer)
     return {
         CountedBy.CALLER: call_route.caller or f"address {address}",
@@ -113,7 +113,7 @@ def _hash_text(text: str) -> bytes:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-# --- what a refused call is told --------------------------------------------------------------------------------------
+# --- failures of refused calls ----------------------------------------------------------------------------------------
 def make_rate_failure(tool: str, limit: RateLimit, wait: int) -> Failure:
     """The refusal of a call that comes `wait` microseconds too early."""
     seconds = max(1, math.ceil(wait / _MICROSECONDS))
@@ -149,8 +149,8 @@ def _describe(limit: RateLimit | ConcurrentLimit) -> str:
 
 
 def make_rate_headers(limit: RateLimit, seconds: int) -> Headers:
-    """The fields of draft-ietf-httpapi-ratelimit-headers (08 and later): the quota of a window, and what is left of it
-    for how long."""
+    """The fields of draft-ietf-httpapi-ratelimit-headers (08 and later): the quota of a window, its rest, and the time
+    until the next window."""
     return (
         ("RateLimit-Policy", f'"{limit.name}";q={limit.calls};w={math.ceil(limit.per)}'),
         ("RateLimit", f'"{limit.name}";r=0;t={seconds}'),

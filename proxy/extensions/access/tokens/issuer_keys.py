@@ -1,7 +1,7 @@
-"""The public keys of one issuer (JWKS, RFC 7517): fetched when first needed, anew in the background, and for a key id
-that is not known, but never more often than every `PAUSE` seconds, whatever tokens come.
+"""The public keys of one issuer (JWKS, RFC 7517): fetched when first needed, anew in the background, and for an unknown
+key id, but at most every `PAUSE` seconds.
 
-Keys that were fetched count for the issuer's `max_age`. Without any, tokens cannot be judged, which is told with 503.
+Fetched keys count for the issuer's `max_age`. Without any, tokens cannot be judged, and the answer is 503.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from proxy.interfaces import Clock
 
 # Seconds between two requests for the keys of an issuer.
 PAUSE: Final = 10.0
-# The most keys of one issuer, and the longest answer of its, in bytes.
+# The most keys of one issuer, and its longest answer in bytes.
 MAX_KEYS: Final = 100
 MAX_ANSWER: Final = 256 * 1024
 DISCOVERY: Final = "/.well-known/openid-configuration"
 
-# Fetches a document: its URL -> its body, or why there is none.
+# Fetches a document: its URL -> its body, or the reason of the failure.
 Fetch = Callable[[str], Awaitable[bytes | str]]
 
 
@@ -38,7 +38,7 @@ class KeysUnavailable:
 
 
 class IssuerKeys:
-    """The keys of one issuer. `report` is told why they could not be fetched, and '' when they could again.
+    """The keys of one issuer. `report` receives the reason when they cannot be fetched, and '' once they can again.
 
     `generation` grows whenever the keys have changed."""
 
@@ -51,14 +51,14 @@ class IssuerKeys:
         self._keys: dict[tuple[str | None, str], list[PyJWK]] = {}
         self._text = b""
         self._fetched: float | None = None
-        self._asked: float | None = None
+        self._requested_at: float | None = None
         self._asking: asyncio.Task[None] | None = None
 
     def find(
         self, key_id: str | None, algorithm: str
     ) -> PyJWK | KeysUnavailable | Awaitable[PyJWK | KeysUnavailable | None] | None:
-        """The key of an id for an algorithm; None where there is none. A token without an id is signed by the only key
-        that there is. Waits for keys that have to be fetched."""
+        """The key of an id for an algorithm; None without one. A token without an id is signed by the only key. Waits
+        for keys that have to be fetched."""
         if self._fetched is not None and self._get_age() < self._issuer.max_age:
             self.refresh_if_old()
             found = self._choose(key_id, algorithm)
@@ -69,8 +69,8 @@ class IssuerKeys:
         return self._find_fetched(key_id, algorithm)
 
     def refresh_if_old(self) -> None:
-        """Fetches keys anew, beside the calls, once they are older than `refresh`. Those of more than `max_age` count
-        no more."""
+        """Fetches keys anew, beside the calls, once they are older than `refresh`. Those older than `max_age` no longer
+        count."""
         if self._fetched is None:
             return
         if self._get_age() >= self._issuer.max_age and self._keys:
@@ -89,11 +89,11 @@ class IssuerKeys:
         return self._clock.now() - (self._fetched or 0.0)
 
     def _may_ask(self) -> bool:
-        """Whether the keys may be asked for now; one request that is under way serves all."""
-        return self._asking is not None or self._asked is None or self._clock.now() - self._asked >= PAUSE
+        """Whether the keys may be requested now; one request under way serves all."""
+        return self._asking is not None or self._requested_at is None or self._clock.now() - self._requested_at >= PAUSE
 
     def _make_unavailable(self) -> KeysUnavailable:
-        waited = self._clock.now() - (self._asked or 0.0)
+        waited = self._clock.now() - (self._requested_at or 0.0)
         return KeysUnavailable(max(1.0, PAUSE - waited))
 
     def _choose(self, key_id: str | None, algorithm: str) -> PyJWK | None:
@@ -104,7 +104,7 @@ class IssuerKeys:
         return found[0] if len(found) == 1 else None
 
     def _begin(self) -> asyncio.Task[None]:
-        self._asked = self._clock.now()
+        self._requested_at = self._clock.now()
         self._asking = asyncio.create_task(self._ask())
         self._asking.add_done_callback(self._end)
         return self._asking
@@ -127,7 +127,7 @@ class IssuerKeys:
             self.generation += 1
 
     async def _fetch_keys(self) -> bytes | str:
-        """The issuer's keys as it publishes them, or why there are none."""
+        """The issuer's published keys, or the reason of the failure."""
         if self._issuer.jwks:
             return await self._fetch(self._issuer.jwks)
         found = await self._fetch(self._issuer.issuer.rstrip("/") + DISCOVERY)

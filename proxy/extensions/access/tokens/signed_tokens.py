@@ -1,8 +1,8 @@
 """Judges signed tokens: their signature by PyJWT and cryptography, their claims by the config and the proxy's clock.
 
-No algorithm is taken from a token: a key of the issuer is bound to the algorithms that the config names and its type
-allows, and a token has to be signed by one of these. A token that was good is remembered until it expires or the keys
-of its issuer change, so that a caller who comes again costs a hash.
+A token does not choose its algorithm: a key of the issuer is bound to the algorithms that the config names and its type
+allows, and a token has to be signed by one of these. An accepted token is remembered until it expires or the keys of
+its issuer change, so that its next use costs a hash.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from proxy.extensions.access.core.settings import IssuerSettings
 from proxy.extensions.access.tokens.issuer_keys import IssuerKeys, KeysUnavailable
 from proxy.interfaces import Clock
 
-# The longest token that is looked at, in characters; a head of HTTP holds no much longer one.
+# The longest token that is read, in characters; an HTTP head has no room for a much longer one.
 MAX_TOKEN: Final = 12 * 1024
 # The most tokens that are remembered, the least recently used go first.
 _MOST_KNOWN: Final = 10_000
@@ -38,7 +38,8 @@ _UNVERIFIED: Final[Any] = {**_OPTIONS, "verify_signature": False}
 
 @value_class
 class TokenRefused:
-    """Why a token does not count: said to its client as `error_description` (RFC 6750 section 3), without any of it."""
+    """Why a token does not count: the client's `error_description` (RFC 6750 section 3), without a part of the
+    token."""
 
     reason: str
 
@@ -99,7 +100,7 @@ class SignedTokens:
         return self._judge_by(token, digest, issuer, await key)
 
     def _find_key(self, token: str) -> tuple[IssuerSettings, str | None, str] | TokenRefused:
-        """Which issuer a token claims to be of, and which of its keys is to show that. Nothing of it is believed."""
+        """The issuer that a token claims, and the id and algorithm of its key, before any of it is verified."""
         try:
             read = jwt.decode_complete(token, options=_UNVERIFIED)
         except (jwt.InvalidTokenError, UnicodeError, ValueError, RecursionError):

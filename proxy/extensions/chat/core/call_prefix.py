@@ -276,9 +276,9 @@ def _take_all(elements: tuple[str | _Element, ...], coming: _Coming, at: int) ->
 
 # --- the text of an answer --------------------------------------------------------------------------------------------
 class TextWatch:
-    """Watches the text of one answer. `start` is the place where calls may begin, None before there is one;
-    `is_over`: no calls can begin any more, because the first sign of markup began no call. `inner_quotes`: the route
-    repairs quotes in texts."""
+    """Watches the text of one answer. `start` is the place where calls may begin, None before there is one; `is_over`:
+    no calls can begin any more, because the first sign of markup began no call. `inner_quotes`: the route repairs
+    quotes in texts."""
 
     def __init__(self, names: Iterable[str], *, inner_quotes: bool) -> None:
         self._coming = _Coming(frozenset(names), inner_quotes=inner_quotes)

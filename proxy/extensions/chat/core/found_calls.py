@@ -1,5 +1,5 @@
-"""The calls of a whole answer, each with the places of its name and arguments in the JSON text, by API; and
-the tools they call."""
+"""The calls of a whole answer, each with the places of its name and arguments in the JSON text, by API; and the tools
+they call."""
 
 from __future__ import annotations
 

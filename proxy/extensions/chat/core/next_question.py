@@ -20,8 +20,8 @@ REPEAT: Final = (
 
 
 def write_next_question(request: ModelRequest, answer: JsonValue, results: Sequence[tuple[str, str]]) -> bytes | None:
-    """The body of the next request. `results` are the id of each call of the answer, and its text. None
-    where the calls cannot be answered: one of them has no id, or the answer has several choices."""
+    """The body of the next request. `results` are the id of each call of the answer, and its text. None where the calls
+    cannot be answered: one of them has no id, or the answer has several choices."""
     if not isinstance(answer, dict) or not all(call_id for call_id, _ in results):
         return None
     if request.api is Api.CHAT and (len(_as_list(answer.get("choices"))) != 1 or not request.is_single):

@@ -1,8 +1,6 @@
 """Reads and changes requests and answers in one piece. Large ones are read and written in a child process
 (call/judging.py), so that other requests do not wait.
 
-
-
 reduce_request, extend_request   the parts of a request that judging needs; the next question, from the whole request
 read_answer, read_large_answer   the calls of an answer, or the text with which it ends
 change_large_answer              an answer with other values at some places
@@ -132,11 +130,10 @@ def load_answer(result: bytes) -> ReadAnswer | None:
         FoundCall(call_id, name, _as_bytes(text), tuple(name_at), tuple(arguments_at), is_encoded, was_plain)
         for call_id, name, text, name_at, arguments_at, is_encoded, was_plain in found["calls"]
     ]
-    text = (
-        None
-        if found["text"] is None
-        else AnswerText(tuple(found["text"][0]), tuple(found["text"][1]), found["text"][2])
-    )
+    text = None
+    if found["text"] is not None:
+        holder, place, whole = found["text"]
+        text = AnswerText(tuple(holder), tuple(place), whole)
     return ReadAnswer(calls, text, found["usage"], found["is_answer"])
 
 

@@ -47,10 +47,10 @@ AskOn = Callable[[list[JudgedCall], dict[str, JsonValue]], Awaitable["JudgedStre
 @value_class
 class StreamSteps:
     """The steps for an answer. `judge` judges its calls; `watch` sees where they may begin in its text (None: nowhere),
-    and `find` finds them there; `again` (None: never) asks the model for better ones, within `deadline`
-    seconds. `note` receives at the end of an answer its calls, its usage, that of an unusable next answer, and why a
-    call may have passed unread (`too_long`, `cut`). `write_error` makes the event that ends the stream in place of
-    wrong calls, behind the last event that has gone out (None: wrong calls pass)."""
+    and `find` finds them there; `again` (None: never) asks the model for better ones, within `deadline` seconds. `note`
+    receives at the end of an answer its calls, its usage, that of an unusable next answer, and why a call may have
+    passed unread (`too_long`, `cut`). `write_error` makes the event that ends the stream in place of wrong calls,
+    behind the last event that has gone out (None: wrong calls pass)."""
 
     judge: JudgeCalls
     find: FindInText
@@ -184,7 +184,7 @@ class JudgedStream:
         if self._state is _State.PASSING:
             return [event]
         if self._held.take(event):
-            text = self._text.give_up()  # a call in its own form: the text before it is none
+            text = self._text.give_up()  # a call in its own form: the text before it has none
             self._says_something = self._says_something or bool(text)
             return [*text, *(await self._release() if self._held.is_complete else ())]
         self.is_void = self.is_void or (not (self.is_taken or self._says_something) and is_error(event))

@@ -192,7 +192,7 @@ class ModelExchange:
     async def _ask_stream(
         self, before: Spending, size: int, calls: list[JudgedCall], usage: dict[str, JsonValue]
     ) -> JudgedStream | LostAnswer:
-        """The next answer, streamed like the first; a lost one where there is none, or no more tokens may be spent."""
+        """The next answer, streamed like the first; a lost one without an answer, or without tokens left."""
         call_bytes = sum(len(call.found.name.encode()) + len(call.found.text) for call in calls)
         spent = before.add(calls, usage, size + call_bytes)
         if not spent.may_go_on(self.settings):

@@ -1,7 +1,6 @@
-"""`toolcall-proxy calls` shows the last calls of a running proxy, and with --follow those that come.
+"""`toolcall-proxy calls` shows the last calls of a running proxy, and with --follow the next ones.
 
-A slow reader is told how many calls it missed (`... 312 calls missed`). After a restart of the proxy the stream goes on
-by itself.
+A slow reader sees how many calls it missed (`... 312 calls missed`). After a restart of the proxy the stream continues.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ EXIT_USAGE: Final = 2
 # Seconds until a broken stream is opened again.
 _AGAIN_AFTER: Final = 1.0
 
-# The filters of `CallFilter`, each with what stands for its value and its explanation.
+# The filters of `CallFilter`, each with its placeholder and its explanation.
 FILTERS: Final = {
     "tool": ("NAME", "calls of this tool alone; may be repeated"),
     "model": ("NAME", "calls in the answers of this model alone; may be repeated"),
@@ -62,9 +61,9 @@ def register(subparsers: Any) -> None:
         formatter_class=HelpText,
     )
     verb.add_argument("-f", "--follow", action="store_true", help="go on with the calls that come, until Ctrl-C")
-    for name, (metavar, told) in FILTERS.items():
-        how = "append" if told.endswith("may be repeated") else "store"
-        verb.add_argument(f"--{name.replace('_', '-')}", metavar=metavar, action=how, help=told)
+    for name, (metavar, explanation) in FILTERS.items():
+        how = "append" if explanation.endswith("may be repeated") else "store"
+        verb.add_argument(f"--{name.replace('_', '-')}", metavar=metavar, action=how, help=explanation)
     verb.add_argument("-n", "--limit", metavar="N", type=int, default=20, help="how many at first (default 20)")
     verb.add_argument("--json", action="store_true", help="one JSON object per line")
     add_operator_arguments(verb)
@@ -93,14 +92,14 @@ def run(args: argparse.Namespace) -> int:
     except BrokenPipeError:  # the reader of our output has closed it
         raise
     except OSError as error:
-        told = f"{error.strerror or error}  (is the proxy running, and is this its operator's port, `admin.listen`?)"
-        print(f"calls: {args.admin}: {told}", file=sys.stderr)
+        reason = f"{error.strerror or error}  (is the proxy running, and is this its operator's port, `admin.listen`?)"
+        print(f"calls: {args.admin}: {reason}", file=sys.stderr)
         return EXIT_UNREACHABLE
     return 0
 
 
 def _explain_nothing(port: OperatorPort, tools: list[str]) -> None:
-    """Says on standard error which of the tools no route names. Tools that a server lists are named by no route."""
+    """Names on standard error the tools that no route serves. No route names tools that a server lists."""
     from proxy.config.mistakes import suggest_remark
 
     status, found = port.ask("GET", "/-/routes")
@@ -144,8 +143,8 @@ def _show_event(event: dict[str, str], *, as_json: bool) -> None:
         case "bye":
             print("... the proxy ends", file=sys.stderr)
         case "reload" | "breaker" | "drain":
-            told = " ".join(f"{name}={value}" for name, value in data.items() if value and name != "at")
-            print(f"... {event['event']} {told}", file=sys.stderr)
+            fields = " ".join(f"{name}={value}" for name, value in data.items() if value and name != "at")
+            print(f"... {event['event']} {fields}", file=sys.stderr)
         case _:  # an event of a later version
             pass
 

@@ -1,1 +1,1 @@
-"""What to change in a schema, after what models get wrong with it."""
+"""Improvements of schemas, by the mistakes that models make."""

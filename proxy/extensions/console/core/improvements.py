@@ -1,11 +1,11 @@
-"""The rules that say what to change in a tool's schema, as a table.
+"""The rules that propose changes of a tool's schema, as a table.
 
-    list_improvements   every rule over what was counted of a tool; the gravest first
+    list_improvements   every rule over the counted mistakes of a tool; the gravest first
 
 A rule names the count that it rests on, and needs at least `least` calls. Where it can, it gives the changed schema;
-`passes` is then how many of the counted calls had nothing else against them, so that at least these would pass. An edit
-takes the schema as it is served and the place (its own pointer in the schema) of a node, and gives another schema; None
-where the node is not a part of that schema.
+`passes` is then the number of counted calls with no other mistake, which would pass. An edit takes the served schema
+and the place of a node (its pointer in the schema), and gives another schema; None where the node is not a part of that
+schema.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _REPORT: Final = "report"
 
 @value_class
 class Improvement:
-    """One change that is worth making: the rule that found it, the place, why in words, the calls it rests on, and,
-    where it is one of the schema, the whole changed schema with the number of counted calls that it lets pass."""
+    """One useful change: the rule that found it, the place, the reason in words, the calls behind it, and for a change
+    of the schema the whole changed schema with the number of counted calls that it lets pass."""
 
     rule: str
     place: str
@@ -46,7 +46,7 @@ class Improvement:
 
 @value_class
 class ImprovementRule:
-    """A rule: its name, the least number of calls that it needs, and what finds improvements."""
+    """A rule: its name, the least number of calls that it needs, and the function that finds improvements."""
 
     name: str
     least: int
@@ -54,7 +54,7 @@ class ImprovementRule:
 
 
 def list_improvements(check: Check | None, seen: ToolMistakes) -> list[Improvement]:
-    """What to change, the most calls first. Rules on a place need the tool's schema."""
+    """The proposed changes, the most calls first. Rules on a place need the tool's schema."""
     if check is None:
         return []
     found = [each for rule in IMPROVEMENT_RULES for each in rule.find(check, seen, rule.least)]
@@ -67,11 +67,11 @@ def _format_missed(check: Check, seen: ToolMistakes, least: int) -> Iterator[Imp
         node = _node_with(check, each.place, "format")
         if node is None:
             continue
-        wanted = node.get("format")
+        format_ = node.get("format")
         shape, times = next(iter(each.shapes.most_common(1)), ("", 0))
         shaped = f"{times} of {each.calls} have the shape {shape}. " if times else ""
         text = (
-            f"{_name(each.place)} missed the format {wanted} in {_calls(each.calls)}. {shaped}If your service takes "
+            f"{_name(each.place)} missed the format {format_} in {_calls(each.calls)}. {shaped}If your service takes "
             "that, drop the format; if not, give an example in the description."
         )
         changed = drop_keyword(check.root.raw, node.path, "format")
@@ -91,7 +91,7 @@ def _key_invented(check: Check, seen: ToolMistakes, least: int) -> Iterator[Impr
             continue
         proposed.add((key.parent, renames))
         shown = _quote(key.name)
-        others = "".join(f" {_quote(sent)} came for {_quote(meant)}." for sent, meant in renames if sent != key.name)
+        others = "".join(f" {_quote(sent)} came for {_quote(own)}." for sent, own in renames if sent != key.name)
         what = "the parameters" if others else "the parameter"
         text = (
             f"{shown} came {key.calls} times, and {_quote(name)} was missing in {times} of them.{others} Name {what} "
@@ -105,9 +105,9 @@ def _key_invented(check: Check, seen: ToolMistakes, least: int) -> Iterator[Impr
 def _rename_properties(check: Check, parent: Pointer, renames: Renames) -> JsonValue | None:
     """The schema with the properties of one object under the names that came; None where no single node has them."""
     changed: JsonValue | None = check.root.raw
-    for sent, meant in renames:
-        node = _object_with(check, parent, meant)
-        changed = None if node is None or changed is None else rename_property(changed, node.path, meant, sent)
+    for sent, own in renames:
+        node = _object_with(check, parent, own)
+        changed = None if node is None or changed is None else rename_property(changed, node.path, own, sent)
     return changed
 
 

@@ -1,1 +1,1 @@
-"""The files for the browser, and what serves them."""
+"""The files for the browser, and the function that serves them."""

@@ -31,7 +31,7 @@ from proxy.extensions import find_evaluations, load_place
 if TYPE_CHECKING:
     from proxy.extensions.correction.evaluation import EvaluatedCall, EvaluationTools
 
-# What is measured, in order: name -> (the policy keys of its routes, the share that the seeds claim for it).
+# The measured modes, in order: name -> (the policy keys of its routes, the share that the seeds claim for it).
 MODES: Final[Mapping[str, tuple[Mapping[str, Any], str]]] = {
     "off": ({"repair": "off"}, "70 %"),
     "layer 2": ({"repair": "standard"}, "95 %"),

@@ -13,7 +13,7 @@ POLICY_KEY: Final = "correct"
 
 
 class Scope(StrEnum):
-    """What a correction may change: the places that the failure names (any, where it names none), or anything."""
+    """The scope of a correction: the places that the failure names (any, where it names none), or everything."""
 
     FAILING = "failing"
     ANY = "any"
@@ -40,7 +40,7 @@ class CorrectionPolicy:
         return self.validation_feedback if layer is Layer.VALIDATION_FEEDBACK else self.semantic_retry
 
     def scope_of(self, layer: Layer) -> Scope:
-        """What a layer's answer may change. Layer 4 reasons over the whole conversation, so it may touch anything."""
+        """The scope of a layer's answer. Layer 4 reasons over the whole conversation, so it may touch anything."""
         return self.scope or (Scope.FAILING if layer is Layer.VALIDATION_FEEDBACK else Scope.ANY)
 
     @property

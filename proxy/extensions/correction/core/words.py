@@ -1,7 +1,7 @@
 """The words of corrections (GoMind's layers 3 and 4), as records of calls have them. Pure values.
 
-A correction is a model's guess at the intended call. `decide` judges it like any other call, and it is marked. A
-call's log line, metrics and spans describe the questions in these words.
+A correction is a model's guess at the intended call. `decide` judges it like any other call, and it is marked. A call's
+log line, metrics and spans describe the questions in these words.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from proxy.core.model.values import JsonValue
 
 
 class Layer(StrEnum):
-    """Who is asked what; the names are the seeds'. Each names its corrections in headers, logs and metrics."""
+    """The two kinds of questions, by the seeds' names, which mark corrections in headers, logs and metrics."""
 
     VALIDATION_FEEDBACK = "validation_feedback"  # layer 3: the error, the arguments and the schema
     SEMANTIC_RETRY = "semantic_retry"  # layer 4: the user's wish and the earlier results as well
@@ -55,7 +55,7 @@ class QuestionOutcome(StrEnum):
     BUDGET = "budget"  # not asked: the budget was used up
 
 
-_NOT_ASKED: Final = frozenset({QuestionOutcome.BUSY, QuestionOutcome.BUDGET})
+_NOT_SENT: Final = frozenset({QuestionOutcome.BUSY, QuestionOutcome.BUDGET})
 # No readable answer: a failure of the endpoint, and not a model that found nothing to correct.
 _UNANSWERED: Final = frozenset(
     {QuestionOutcome.TIMEOUT, QuestionOutcome.ENDPOINT, QuestionOutcome.TOO_LONG, QuestionOutcome.UNUSABLE}
@@ -96,7 +96,7 @@ class CorrectionQuestion:
 
     def describe_span(self) -> tuple[float, float, Mapping[str, str | int | bool], str] | None:
         """The span of a question that was asked."""
-        if self.outcome in _NOT_ASKED:
+        if self.outcome in _NOT_SENT:
             return None
         attributes: dict[str, str | int | bool] = {
             "correction.layer": self.layer.value,

@@ -68,7 +68,7 @@ SAMPLES: Final = (
     Sample("which are called by their own names", "/tools/Add", '{"a": "5", "b": 10}'),
     Sample("", "/tools/Subtract", '{"a": 5, "b": 10}'),
     Sample("", "/tools/Multiply", '{"a": 5, "b": 10}'),
-    Sample("the tool's own error is told with what to do about it", "/tools/Divide", '{"a": 5, "b": 0}'),
+    Sample("the tool's own error, with advice for the model", "/tools/Divide", '{"a": 5, "b": 0}'),
     Sample("an unknown tool", "/tools/wether", '{"lat": 48.85, "lon": 2.35}'),
     Sample(
         "one path for all tools, the body names one",
@@ -182,10 +182,10 @@ def _allow_other_ports(loaded: Loaded) -> Loaded:
 
 def _say_where_else(config: Config, serving: Serving) -> None:
     """Prints which ports were taken, and which are used instead."""
-    asked: dict[str, tuple[Address, str]] = {serving.url: (config.listen, "proxy listens")}
+    addresses: dict[str, tuple[Address, str]] = {serving.url: (config.listen, "proxy listens")}
     if config.admin is not None and serving.admin_url is not None:
-        asked[serving.admin_url] = (config.admin.listen, "admin port is")
-    for url, (address, who) in asked.items():
+        addresses[serving.admin_url] = (config.admin.listen, "admin port is")
+    for url, (address, who) in addresses.items():
         port = urlsplit(url).port
         if port is not None and address.port not in (0, port):
             _say_taken(address.port, who, port)

@@ -51,9 +51,9 @@ def answer(body: bytes) -> SampleAnswer:
 
 def _refuse_unknown(key: str, currency: str) -> SampleError:
     """GoMind's own example: `currency not found (due to "Euro" instead of "EUR")`."""
-    meant = get_close_matches(currency.upper(), list(read_rates()) + list(read_names()), n=1, cutoff=0.6)
-    code = read_names().get(meant[0], meant[0]) if meant else "EUR"
-    hint = f"Use a three-letter code; did you mean '{code}'?" if meant else f"Use a three-letter code such as '{code}'."
+    near = get_close_matches(currency.upper(), list(read_rates()) + list(read_names()), n=1, cutoff=0.6)
+    code = read_names().get(near[0], near[0]) if near else "EUR"
+    hint = f"Use a three-letter code; did you mean '{code}'?" if near else f"Use a three-letter code such as '{code}'."
     return SampleError(
         "SYMBOL_NOT_FOUND",
         f"currency not found: {currency}",

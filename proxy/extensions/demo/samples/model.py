@@ -14,7 +14,7 @@ from typing import Any, Final
 DEFAULT_MODEL_PORT: Final = 9102
 # The largest request read: the proxy's prompts have some thousand bytes.
 _LONGEST: Final = 1024 * 1024
-# (tool, argument, value as sent) -> the value that was meant.
+# (tool, argument, sent value) -> the right value.
 ANSWERS: Final[dict[tuple[str, str, str], Any]] = {
     ("convert", "amount", "five"): 5,
     ("convert", "to", "Euro"): "EUR",
@@ -72,8 +72,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(413, {"error": {"message": "send a Content-Length of at most 1 MiB"}})
             return
         try:
-            asked = json.loads(self.rfile.read(int(length)))
-            prompt = "\n".join(str(message["content"]) for message in asked["messages"])
+            request = json.loads(self.rfile.read(int(length)))
+            prompt = "\n".join(str(message["content"]) for message in request["messages"])
             content = json.dumps(answer_prompt(prompt))
         except (ValueError, KeyError, TypeError):
             self._send(400, {"error": {"message": "this is not a chat completion"}})

@@ -43,7 +43,7 @@ def find_tools(config: Config, wanted: Sequence[str] | None) -> dict[str, tuple[
     from proxy.routing import build_routes
 
     found: dict[str, tuple[ToolConfig, ToolPolicy]] = {}
-    # Behind the routes of the config stand those that it does not name (metadata of an MCP server).
+    # The routes of the config come first; those for an MCP server's metadata follow.
     for entry, route in zip(config.routes, build_routes(config).routes, strict=False):
         for name, policy in route.tools.items():
             found.setdefault(name, (entry.tools[name], policy))
@@ -52,8 +52,8 @@ def find_tools(config: Config, wanted: Sequence[str] | None) -> dict[str, tuple[
                 found.setdefault(name, (tool, route.learn.whole()[name]))
     for name in wanted or ():
         if name not in found:
-            told = f"no route serves a tool {name!r}{suggest_remark(name, found)}"
-            return f"{told}\ntools: {', '.join(found) or 'none'}"
+            known = ", ".join(found) or "none"
+            return f"no route serves a tool {name!r}{suggest_remark(name, found)}\ntools: {known}"
     return found if wanted is None else {name: found[name] for name in wanted}
 
 

@@ -1,8 +1,8 @@
 """Tools as each vendor's API takes them: name, description, and the schema in that vendor's dialect. Pure.
 
-Sources: OpenAI "Function calling" and "Structured Outputs", Anthropic "Tool use" (`input_schema`), Gemini API
-"Function calling" (`Schema`, an OpenAPI 3.0 subset: `geminischema.py`), MCP 2025-06-18 "Tools". What a dialect cannot
-express is listed as a loss, never dropped silently. A loss only loosens: the proxy still judges by the whole schema.
+Sources: OpenAI "Function calling" and "Structured Outputs", Anthropic "Tool use" (`input_schema`), Gemini API "Function
+calling" (`Schema`, an OpenAPI 3.0 subset: `geminischema.py`), MCP 2025-06-18 "Tools". Parts that a dialect cannot
+express are listed as losses. A loss only loosens: the proxy still judges by the whole schema.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from proxy.extensions.guidance.core.vendorschema import make_gemini_schema, make
 
 @value_class
 class Exported:
-    """Tool definitions for one vendor. `losses` read `tool: what is lost`; `left_out` names tools that cannot be
-    exported, `names` those that were."""
+    """Tool definitions for one vendor. `losses` read `tool: the loss`; `left_out` names tools that cannot be exported,
+    `names` the exported ones."""
 
     tools: tuple[JsonValue, ...] = field(repr=False)
     losses: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ class Strictness(Enum):
 @value_class
 class _Vendor:
     """One vendor. `names` describes the allowed tool names. `adapt` gives the schema in the dialect, and its losses;
-    `make_output` what its structured outputs take, None where it has none."""
+    `make_output` makes the form of its structured outputs, None where it has none."""
 
     names: re.Pattern[str]
     longest_name: int
@@ -162,7 +162,7 @@ def _plain_top(schema: dict[str, JsonValue]) -> tuple[dict[str, JsonValue], list
     """The schema with its top level reduced to `properties` and `required` as far as necessary, and the losses."""
     found = [keyword for keyword in _NOT_AT_TOP if keyword in schema]
     losses = [
-        f"{keyword} cannot stand at the top: alternatives are told as optional fields"
+        f"{keyword} cannot stand at the top: alternatives become optional fields"
         for keyword in found
         if keyword not in ("$ref", "allOf", "then", "else")
     ]
@@ -202,7 +202,7 @@ def _members(
 
 
 def _join_properties(known: dict[str, JsonValue], more: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """The properties of two parts; one that both declare differently may be as either declares it."""
+    """The properties of two parts; one that they declare differently may match either declaration."""
     joined = dict(known)
     for key, schema in more.items():
         other = joined.get(key, schema)
@@ -254,8 +254,8 @@ def _mcp(part: _Part) -> JsonValue:
 
 
 def _openai_output(part: _Part) -> JsonValue:
-    told = {**_describe_part(part), "schema": part.schema, "strict": part.strict}
-    return {"response_format": {"type": "json_schema", "json_schema": told}}
+    form = {**_describe_part(part), "schema": part.schema, "strict": part.strict}
+    return {"response_format": {"type": "json_schema", "json_schema": form}}
 
 
 def _anthropic_output(part: _Part) -> JsonValue:

@@ -2,15 +2,15 @@
 
 Its parts, in order, as far as they fit: the ReAct header and the type rules, always; the state of one conversation, if
 requested; then a section per tool with its signature and with right and wrong calls. A tool whose section does not fit
-is named, so that it can be requested alone. Deterministic: the same tools give the same text.
+is named, so that agents can request it alone. Deterministic: the same tools give the same text.
 
 The right and wrong example calls of a tool (`make_lesson`, GoMind's "few-shot examples") come from its schema. Every
-example has been tried: `decide` forwards a right one byte for byte, and refuses or repairs a wrong one, which the
-lesson then says. A wrong call differs from a right one in a single place.
+example has been tried: `decide` forwards a right one byte for byte, and refuses or repairs a wrong one, as the lesson
+says. A wrong call differs from a right one in a single place.
 
-The operator may give a template of their own (`guidance: {template: FILE}`): text with `{{name}}` in it. A line that
-holds nothing but a name without a value is left out, with the blank line behind it, so that a conversation without a
-state leaves no gap.
+The operator may give a template of their own (`guidance: {template: FILE}`): text with `{{name}}` in it. A line with an
+empty placeholder alone is left out, with the blank line behind it, so that a conversation without a state leaves no
+gap.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _EXAMPLE: Final = 500
 # Characters kept for the names of tools whose section does not fit.
 _NAMES: Final = 400
 _USUAL_TEMPLATE: Final = "{{header}}\n\n{{type_rules}}\n\n{{state}}\n\n{{tools}}\n"
-# With less room than this, no section is made: none is shorter.
+# The length of the shortest section: with less room none is made.
 _LEAST: Final = 60
 PLACEHOLDERS: Final = {
     "header": "the ReAct header",
@@ -87,7 +87,7 @@ _ALONE: Final = re.compile(r"^[ \t]*\{\{\s*([^{}]*?)\s*\}\}[ \t]*(?:\r?\n|\Z)(?:
 @value_class
 class ToolState:
     """The state of a conversation with one tool: calls used (None where they are not counted) and their limit, failed
-    attempts and their limit, what the last of those got wrong, and the container that has to be expanded first."""
+    attempts and their limit, the mistake of the last one, and the container that has to be expanded first."""
 
     tool: str
     used: int | None
@@ -143,7 +143,7 @@ def write_section(policy: ToolPolicy, decide: Decide) -> str:
 
 
 def write_call_lines(policy: ToolPolicy, decide: Decide) -> list[str]:
-    """What one tool takes, and right and wrong calls of it; nothing where its schema is not known here."""
+    """A tool's arguments, with right and wrong calls; empty where its schema is not known here."""
     if policy.check is None:
         return []
     taken = "The output" if policy.finalising else "Arguments"
@@ -162,14 +162,14 @@ def write_call_lines(policy: ToolPolicy, decide: Decide) -> list[str]:
 
 
 def write_state(states: Sequence[ToolState]) -> str:
-    """What a conversation has used up, one line per tool (Compozy, "dynamic state")."""
+    """The used-up calls and attempts of a conversation, one line per tool (Compozy, "dynamic state")."""
     hints = list_progress_hints(states)
     progress = ["Progress:", *(f"- {hint}" for hint in hints)] if hints else []
     return "\n".join(["State of this conversation:", *map(_state, states), *progress])
 
 
 def list_progress_hints(states: Sequence[ToolState]) -> list[str]:
-    """What the state means for the next step, most urgent first (Compozy, "progress hints")."""
+    """Advice for the next step, most urgent first (Compozy, "progress hints")."""
     hints: list[tuple[int, str]] = []
     for state in states:
         left = None if state.cap is None else max(state.cap - (state.used or 0), 0)
@@ -189,20 +189,20 @@ def list_progress_hints(states: Sequence[ToolState]) -> list[str]:
 
 
 def _state(state: ToolState) -> str:
-    said = []
+    parts = []
     if state.cap is not None:
         left = max(state.cap - (state.used or 0), 0)
-        said.append(f"{state.used or 0} of {state.cap} calls used, {left} left")
+        parts.append(f"{state.used or 0} of {state.cap} calls used, {left} left")
     left = max(state.max_attempts - state.failed, 0)
     tried = f"{state.failed} failed attempt{'' if state.failed == 1 else 's'} of {state.max_attempts}, {left} left"
-    said.append(tried)
+    parts.append(tried)
     if state.last_failure:
-        said.append(f"last: {state.last_failure}")
+        parts.append(f"last: {state.last_failure}")
     if state.cap is not None and (state.used or 0) >= state.cap:
-        said.append("do not call it again")
+        parts.append("do not call it again")
     elif not left:
-        said.append("ask the user before you call it again")
-    return f"- {state.tool}: {'; '.join(said)}"
+        parts.append("ask the user before you call it again")
+    return f"- {state.tool}: {'; '.join(parts)}"
 
 
 def fill_template(template: str, values: Mapping[str, str]) -> str:
@@ -226,8 +226,7 @@ _UNKNOWN: Final = "anything_else"
 
 @value_class
 class Wrong:
-    """A wrong call: what is wrong with it, in words, and the code of its first violation, or '' where it is
-    repaired."""
+    """A wrong call: its mistake in words, and the code of its first violation, or '' where it is repaired."""
 
     value: JsonValue = field(repr=False)
     what: str
@@ -236,7 +235,7 @@ class Wrong:
 
 @value_class
 class Lesson:
-    """What a tool accepts, by example. Both fields may be empty: not every schema yields an example."""
+    """Right and wrong calls of a tool. Both fields may be empty: not every schema yields an example."""
 
     right: tuple[JsonValue, ...] = field(repr=False)
     wrong: tuple[Wrong, ...] = ()
@@ -275,9 +274,9 @@ def _try_example(policy: ToolPolicy, value: JsonValue, decide: Decide) -> str:
             return failure.violations[0].code.name if failure.violations else failure.code.name
 
 
-# --- what models get wrong --------------------------------------------------------------------------------------------
+# --- mistakes of models -----------------------------------------------------------------------------------------------
 def _list_slips(check: Check, right: JsonValue) -> Iterator[tuple[str, JsonValue, str]]:
-    """(kind, wrong value, what is wrong) for the likely mistakes with a right value, most frequent first."""
+    """(kind, wrong value, mistake in words) for the likely mistakes with a right value, most frequent first."""
     if not isinstance(right, dict):
         return
     for path, value in _places(right):
@@ -316,7 +315,7 @@ def _in_quotes(value: JsonValue) -> str:
     return dumps(value).decode()
 
 
-# JSON type -> kind, the wrong value, what is wrong with it
+# JSON type -> kind, the wrong value, its mistake in words
 _OF_TYPE: Final[dict[str, tuple[str, Callable[[JsonValue], JsonValue], str]]] = {
     "integer": ("number", _in_quotes, "a number takes no quotes"),
     "number": ("number", _in_quotes, "a number takes no quotes"),

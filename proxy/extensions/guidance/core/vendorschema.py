@@ -1,14 +1,14 @@
 """Schemas that a vendor's strict mode takes (OpenAI "Structured Outputs"): every object closed, every key required.
 
-`make_strict_schema` makes one of a schema where nothing of its meaning but the closing is lost: an optional key becomes
-a required one that may be null, which the rule `drop_null_optional` of this proxy takes for left out. Bounds that
-strict mode does not know are left away, and listed as losses.
+`make_strict_schema` makes such a schema, which keeps the meaning but is closed: an optional key becomes a required one
+that may be null, and the repair `drop_null_optional` removes the null again. Bounds that strict mode does not know are
+left out, and listed as losses.
 
 Translates JSON Schema to Gemini's `Schema`: an OpenAPI 3.0 subset with types in capitals and without references
 (Gemini API, "Function calling", `Schema`).
 
-References are replaced by their targets; recursion ends where it begins. Everything that the dialect cannot express is
-listed in the losses with its place.
+References are replaced by their targets; recursion ends where it begins. Parts that the dialect cannot express are
+listed as losses with their places.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from proxy.core.json.jsontext import dumps, format_pointer, make_decimal
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.schema.strictmode import FORMATS, KEPT, is_object, list_types
 
-# Bounds on a value: without one, the model may send what the proxy's check refuses; the answer then says so.
+# Bounds on a value: without one, the model may send values that the proxy refuses.
 _BOUNDS: Final = frozenset(
     ["minLength", "maxLength", "uniqueItems", "minProperties", "maxProperties", "minContains", "maxContains",
      "contains", "propertyNames", "default", "examples", "deprecated", "readOnly", "writeOnly", "contentEncoding",
@@ -33,7 +33,7 @@ _DEEPEST: Final = 10
 
 
 class _NotStrictError(Exception):
-    """The schema holds what strict mode cannot say."""
+    """Strict mode cannot express the schema."""
 
 
 def make_strict_schema(
@@ -50,7 +50,7 @@ def make_strict_schema(
 
 
 class _Strict:
-    """Makes strict copies of schemas, and notes what they lose."""
+    """Makes strict copies of schemas, and notes their losses."""
 
     def __init__(self, losses: list[str], bounds: frozenset[str]) -> None:
         self._losses = losses
@@ -87,11 +87,11 @@ class _Strict:
             if keyword in self._bounds:
                 del made[keyword]
                 if keyword not in _SILENT:
-                    self._losses.append(f"{keyword} at {path or '/'} is not told")
+                    self._losses.append(f"{keyword} at {path or '/'} is left out")
             elif keyword not in KEPT:
-                raise _NotStrictError(f"{keyword} at {path or 'the top'} cannot be said")
+                raise _NotStrictError(f"{keyword} at {path or 'the top'} cannot be expressed")
         if made.get("format", "date") not in FORMATS:
-            self._losses.append(f"format {made.pop('format')} at {path or '/'} is not told")
+            self._losses.append(f"format {made.pop('format')} at {path or '/'} is left out")
         return made
 
     def _close(self, made: dict[str, JsonValue], path: str, depth: int) -> None:
@@ -99,7 +99,7 @@ class _Strict:
         if isinstance(made.get("additionalProperties"), dict) or (not properties and "properties" not in made):
             raise _NotStrictError(f"{path or 'the top'} is an object with keys of any name")
         if made.get("additionalProperties") is not False:
-            self._losses.append(f"further keys at {path or '/'} are not told of")
+            self._losses.append(f"further keys at {path or '/'} are left out")
         required = made.get("required", ())
         closed: dict[str, JsonValue] = {}
         for key, item in properties.items():
@@ -113,7 +113,7 @@ def _one_any_of(schema: dict[str, JsonValue], path: str) -> dict[str, JsonValue]
     if "oneOf" not in schema:
         return schema
     if "anyOf" in schema or not path:
-        raise _NotStrictError(f"oneOf at {path or 'the top'} cannot be said")
+        raise _NotStrictError(f"oneOf at {path or 'the top'} cannot be expressed")
     return {**{key: value for key, value in schema.items() if key != "oneOf"}, "anyOf": schema["oneOf"]}
 
 
@@ -154,7 +154,7 @@ _MAX_PLACES: Final = 3000
 
 
 def make_gemini_schema(schema: dict[str, JsonValue]) -> tuple[dict[str, JsonValue], list[str]]:
-    """The schema in Gemini's dialect, and what is lost, each with its place. Takes a bundled schema; never raises."""
+    """The schema in Gemini's dialect, and the losses, each with its place. Takes a bundled schema; never raises."""
     adapter = _Adapter(schema.get("$defs", {}))
     made = adapter.adapt(schema, (), frozenset())
     return made, list(dict.fromkeys(adapter.losses))
@@ -176,7 +176,7 @@ class _Adapter:
         self.places += 1
         if not isinstance(schema, dict):
             if schema is False:
-                self.lose(path, "nothing may stand here, which cannot be said")
+                self.lose(path, "nothing may stand here, which cannot be expressed")
             return {}
         if self.places > _MAX_PLACES:
             self.lose(path, "the schema is too large; it ends here")
@@ -186,7 +186,7 @@ class _Adapter:
         made: dict[str, JsonValue] = {}
         branches = schema.get("anyOf", schema.get("oneOf", ()))
         if "oneOf" in schema:
-            self.lose(path, "oneOf is told as anyOf")
+            self.lose(path, "oneOf becomes anyOf")
         nullable = any(branch == {"type": "null"} for branch in branches)
         branches = [branch for branch in branches if branch != {"type": "null"}]
         types = self.types(schema)
@@ -223,7 +223,7 @@ class _Adapter:
             rest = _without(schema, frozenset({"$ref"}))
             target = self.definitions.get(name)
             if name in above or not isinstance(target, dict):
-                self.lose(path, f"leads back to {name!r}, which cannot be said; it ends here" if name in above else
+                self.lose(path, f"leads back to {name!r}, which cannot be expressed; it ends here" if name in above else
                           f"{name!r} takes anything")  # fmt: skip
                 return {**rest, **({"type": "object"} if name in above else {})}, above
             schema, above = {**target, **rest}, above | {name}
@@ -282,8 +282,8 @@ class _Adapter:
         if all(isinstance(item, str) for item in values):
             made |= {"enum": values, "format": "enum"}
         else:
-            said = "one of " + ", ".join(dumps(item).decode() for item in values)
-            made["description"] = f"{made['description']} ({said})" if "description" in made else said
+            listed = "one of " + ", ".join(dumps(item).decode() for item in values)
+            made["description"] = f"{made['description']} ({listed})" if "description" in made else listed
             self.lose(path, "only texts can be listed; the values stand in the description")
 
     def const(self, value: JsonValue, made: dict[str, JsonValue], path: Pointer, above: frozenset[str]) -> None:
@@ -298,20 +298,20 @@ class _Adapter:
     def above_limit(self, value: JsonValue, made: dict[str, JsonValue], path: Pointer, _above: frozenset[str]) -> None:
         made["minimum"] = int(make_decimal(value)) + 1 if made.get("type") == "INTEGER" else value
         if made.get("type") != "INTEGER":
-            self.lose(path, "exclusiveMinimum is told as minimum")
+            self.lose(path, "exclusiveMinimum becomes minimum")
 
     def below_limit(self, value: JsonValue, made: dict[str, JsonValue], path: Pointer, _above: frozenset[str]) -> None:
         made["maximum"] = int(make_decimal(value)) - 1 if made.get("type") == "INTEGER" else value
         if made.get("type") != "INTEGER":
-            self.lose(path, "exclusiveMaximum is told as maximum")
+            self.lose(path, "exclusiveMaximum becomes maximum")
 
     def allow_others(
         self, value: JsonValue, _made: dict[str, JsonValue], path: Pointer, _above: frozenset[str]
     ) -> None:
         if value is False:
-            self.lose(path, "that there are no further fields cannot be said")
+            self.lose(path, "that there are no further fields cannot be expressed")
         elif value is not True and value != {}:
-            self.lose(path, "the schema of further fields cannot be said")
+            self.lose(path, "the schema of further fields cannot be expressed")
 
 
 _REWRITTEN: Final = {

@@ -1,1 +1,1 @@
-"""The verb, and what `check --live` asks."""
+"""The verb, and `check --live`."""

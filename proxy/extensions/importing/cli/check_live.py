@@ -1,4 +1,4 @@
-"""`check --live`: asks the sources of imported tools, and tells what has changed since."""
+"""`check --live`: compares imported tools with their sources."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EXIT_PROBLEM: Final = 2
 
 
 def check_live(report: CheckReport, args: argparse.Namespace) -> int:
-    """Puts what has changed into the report; gives the exit code for that."""
+    """Adds the changes to the report; gives the exit code for them."""
     try:
         drifts = asyncio.run(look_live(Path(report.path).parent, tuple(args.header)))
     except ImportProblem as problem:

@@ -88,7 +88,7 @@ def import_source(args: argparse.Namespace, read: Callable[[], Awaitable[Harvest
 
 
 def list_left_out(left: Iterable[LeftOut]) -> list[tuple[str, str]]:
-    """Rows of a table about what was left out, and why."""
+    """Rows of a table: each left out, with the reason."""
     return [(each.name, f"{each.why}  ({each.hint})" if each.hint else each.why) for each in left]
 
 
@@ -113,7 +113,7 @@ def _make_source_relative(folder: Path, harvest: Harvest) -> Harvest:
 
 
 def describe_harvest(harvest: Harvest) -> Iterator[str]:
-    """What was found, in lines: judged, relayed, left out, and what is worth knowing."""
+    """The harvest in lines: judged, relayed, left out, and notes."""
     from proxy.extensions.importing.harvest import flatten_text
 
     yield f"{harvest.source.partition('?')[0]}: {flatten_text(harvest.about)}"

@@ -108,7 +108,8 @@ class McpAdapter:
         if message is None or not message.is_call or message.id is ABSENT or result.failure.code in _ABOUT_THE_CLIENT:
             return _encode_refusal(result, message, request, headers)
         if message.param("task") is not ABSENT and not message.modern:  # the SDKs read a task or an error here
-            error: dict[str, JsonValue] = {"code": _INVALID_PARAMS, "message": _write_model_text(result)}
+            built: Any = FORMATS["mcp"].build(result)
+            error: dict[str, JsonValue] = {"code": _INVALID_PARAMS, "message": str(built["content"][0]["text"])}
             return write_answer({"jsonrpc": "2.0", "id": message.id, "error": error}, message, request, accept, headers)
         answer = make_result_message(message, FORMATS["mcp"].build(result, detail))
         return write_answer(answer, message, request, accept, headers)
@@ -209,22 +210,14 @@ def _replace_arguments(text: bytes, arguments: bytes) -> bytes:
 def make_result_message(message: Message, result: dict[str, JsonValue]) -> dict[str, JsonValue]:
     """The JSON-RPC answer with a result; since 2026-07-28 a result says that it is complete. A message without a usable
     id is answered under null (JSON-RPC 2.0 section 5)."""
-    if message.modern:
-        result = {"resultType": "complete", **result}
-    return {"jsonrpc": "2.0", "id": None if message.id is ABSENT else message.id, "result": result}
-
-
-def _write_model_text(result: ToolResult) -> str:
-    """The text of a refusal."""
-    built: Any = FORMATS["mcp"].build(result)
-    return str(built["content"][0]["text"])
+    whole = {"resultType": "complete", **result} if message.modern else result
+    return {"jsonrpc": "2.0", "id": None if message.id is ABSENT else message.id, "result": whole}
 
 
 def write_answer(
     answer: dict[str, JsonValue], message: Message, request: RawRequest | None, accept: str, headers: Headers = ()
 ) -> HttpReply:
-    """An answer of the proxy: JSON, or an event for clients that accept nothing else. Old clients get their session
-    id."""
+    """An answer of the proxy: JSON, or an event for clients that accept nothing else. Old ones get their session id."""
     body = write_body(answer)
     session = request.header(SESSION_HEADER) if request is not None and not message.modern else None
     if session is not None:

@@ -1,7 +1,7 @@
 """Asks an MCP server for its tools and reads the answers (specification, "Listing Tools"). Pure.
 
-The request repeats the client's credentials, session and revision, so the list is this client's own.
-Answers come as JSON or as server-sent events; both are read here, also in answers to the client's own requests.
+The request repeats the client's credentials, session and revision, so the list is this client's own. Answers come as
+JSON or as server-sent events; both are read here, also in answers to the client's own requests.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 
 from proxy.core.contract.definitions import hash_definition, read_hints
 from proxy.core.contract.listed_schema import Unparsed
-from proxy.core.json.eventtext import read_events
+from proxy.core.json.contentcoding import read_events
 from proxy.core.json.jsontext import TextLimits, dumps, join_frame, parse, split_frame
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import ABSENT, JsonValue, RawRequest
@@ -34,7 +34,7 @@ MAX_PAGES: Final = 200
 # Tools of one page that is read in a child process, and bytes of one schema there: the largest real one has 60 KB.
 MAX_TOOLS: Final = 10_000
 MAX_SCHEMA: Final = 256 * 1024
-# Replaces the length of a schema: there is none, or it was too large to keep.
+# Stands for the length of a schema that is missing, or was too large to keep.
 _NONE: Final = -1
 _TOO_LARGE: Final = -2
 _LIMITS: Final = TextLimits(depth=64, nodes=2_000_000)

@@ -51,7 +51,7 @@ _REVISION: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 @value_class
 class Message:
-    """One message. `id` is `ABSENT` for a notification, and for an id that no answer could repeat; `params` may be any
+    """One message. `id` is `ABSENT` for a notification and for an id that no answer could repeat. `params` is any
     value.
 
     `revision` is the revision that the message names, or ''; `modern` means 2026-07-28 or later.
@@ -177,9 +177,7 @@ def _find_revision(request: RawRequest, params: JsonValue) -> str:
     meta = params.get("_meta") if isinstance(params, dict) else None
     header_values = (value for name, value in request.headers if name == VERSION_HEADER)
     revisions: tuple[JsonValue, ...] = (*header_values, meta.get(VERSION_META) if isinstance(meta, dict) else None)
-    return max(
-        (revision for revision in revisions if isinstance(revision, str) and _REVISION.fullmatch(revision)), default=""
-    )
+    return max((each for each in revisions if isinstance(each, str) and _REVISION.fullmatch(each)), default="")
 
 
 # --- headers that repeat a message ------------------------------------------------------------------------------------
@@ -197,7 +195,7 @@ _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
 # "Value Encoding": these values are sent plainly; all others, and any that look encoded, are sent as base64.
 _PLAIN: Final = re.compile(r"[!-~](?:[ -~\t]*[!-~])?")
 _CODED: Final = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL)
-# Deeper chains of properties are ignored, because nobody routes by them.
+# Deeper chains of properties are ignored, because load balancers do not route by them.
 _DEEPEST: Final = 8
 
 
@@ -286,11 +284,10 @@ def make_headers(message: Message, mirrors: tuple[Mirror, ...]) -> Headers:
     if not message.modern:
         return ()
     named = message.param(_NAMED.get(message.method, ""))
-    fields = ((VERSION_HEADER, message.revision), (METHOD_HEADER, message.method))
-    name = ((NAME_HEADER, encode_value(named)),) if isinstance(named, str) else ()
-    return update_headers(
-        (*fields, *name), named if isinstance(named, str) else "", mirrors, message.param("arguments")
-    )
+    fields: Headers = ((VERSION_HEADER, message.revision), (METHOD_HEADER, message.method))
+    if isinstance(named, str):
+        fields = (*fields, (NAME_HEADER, encode_value(named)))
+    return update_headers(fields, named if isinstance(named, str) else "", mirrors, message.param("arguments"))
 
 
 def encode_value(text: str) -> str:

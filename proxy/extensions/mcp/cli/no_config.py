@@ -44,8 +44,8 @@ def _write_timeout(timeout: str | None) -> str:
 
 def write_command_config(words: Sequence[str], timeout: str | None = None) -> str:
     """A config (YAML) with one route, `/mcp`, to the MCP server that a command starts. The server gets the environment
-    and the working folder of the proxy, which the author of the command has chosen for it.
-    `timeout` is how long its tools may take (None: there is no limit)."""
+    and the working folder of the proxy, which the author of the command has chosen for it. `timeout` is how long its
+    tools may take (None: there is no limit)."""
     command, folder = json.dumps([escape_text(word) for word in words]), json.dumps(escape_text(str(Path.cwd())))
     return f"""\
 version: 1

@@ -130,7 +130,7 @@ def _load(args: argparse.Namespace, kept: contextlib.ExitStack) -> Loaded:
 
 
 def _read_variables(written: Sequence[str]) -> dict[str, str]:
-    """The headers whose values stand in the environment. Raises LookupError, whose message says what is missing."""
+    """The headers whose values stand in the environment. Raises LookupError, whose message names the missing ones."""
     headers: dict[str, str] = {}
     for word in written:
         name, _, variable = word.partition("=")
@@ -145,7 +145,7 @@ def _read_variables(written: Sequence[str]) -> dict[str, str]:
 
 
 def _find_route(loaded: Loaded, path: str | None) -> RouteEntry:
-    """The MCP route to serve. Raises LookupError, whose message says what to write instead."""
+    """The MCP route to serve. Raises LookupError, whose message has the remedy."""
     routes = {route.path: route for route in loaded.config.routes if route.listed is not None}
     if path is not None and path not in routes:
         raise LookupError(f"no MCP route has the path {path!r}  (there are: {', '.join(routes) or 'none'})")

@@ -73,7 +73,7 @@ def _check_servers(context: Context, route: WrittenRoute) -> Iterator[Finding]:
         return
     if not speaks_mcp(route):
         yield (*route.at, "servers"), "`servers` has no effect on this route", "say `protocol: mcp`"
-        read_joined(context, route)  # for what is wrong within it
+        read_joined(context, route)  # for the mistakes within it
     for key in ("upstream", "upstream_path"):
         if key in route.entry:
             yield (*route.at, key), f"`{key}` has no effect beside `servers`", DROP_ONE

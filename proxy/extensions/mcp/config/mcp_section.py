@@ -19,12 +19,15 @@ from proxy.config.context import Context
 from proxy.config.files.secrets import reveal
 from proxy.config.mistakes import suggest_word
 from proxy.config.model import RouteEntry, ToolConfig, UpstreamConfig
-from proxy.config.policies import Written, merge_layers, name_scope, read_policy
-from proxy.config.schema_mistakes import SchemaPlace
-from proxy.config.sections.access import read_auth
+from proxy.config.policies import Written, merge_layers, name_scope, read_auth, read_policy
+from proxy.config.schemas import BASE, ReadSchema, SchemaPlace, describe_finding
 from proxy.config.sections.units import read_seconds, read_switch
 from proxy.config.tools import ToolReader, check_policy
+from proxy.core.check.validation import SchemaError
 from proxy.core.model.values import Container, JsonValue, Pointer
+from proxy.core.schema.dialects import normalise
+from proxy.core.schema.lint import lint
+from proxy.core.schema.nodes import Schemas
 from proxy.extensions.mcp.config.model import McpConfig, find_mcp
 from proxy.extensions.mcp.core.served_tools import ServedTools, ShownNames
 
@@ -128,12 +131,21 @@ class McpReader:
             tools[name] = self._read_tool(name, scoped, written, (*at, listed))
             if "overlay" in own:
                 patches[name] = own["overlay"]
-                here = (*at, listed, "overlay")
-                place = SchemaPlace(self.context.source, here, self.context.where(here))
-                self.catalogue.schemas.check_overlay(own["overlay"], place)
+                self._check_overlay(own["overlay"], (*at, listed, "overlay"))
             if "description" in own:
                 descriptions[name] = reveal(own["description"])
         return {"names": names, "tools": tools, "patches": patches, "descriptions": descriptions}
+
+    def _check_overlay(self, patch: JsonValue, at: Pointer) -> None:
+        """Reports what a merge patch for a schema surely misspells. Its nulls take keywords out."""
+        try:
+            schemas = Schemas(normalise(_without_nulls(patch))[0], base=BASE)
+        except SchemaError:
+            return  # it is no schema by itself: a reference may lead into the schema below it
+        read = ReadSchema(patch, SchemaPlace(self.context.source, at, self.context.where(at)), BASE)
+        for finding in self.catalogue.schemas.weigh(lint(schemas)):
+            if finding.is_grave and finding.is_keyword:
+                self.context.mistakes.append(describe_finding(finding, read))
 
     def _read_names(self, entry: Written, at: Pointer) -> ShownNames:
         """The names that clients see. Reports names that two tools would have, and keys that use a tool's new name."""
@@ -271,3 +283,9 @@ def _make_metadata_route(route: RouteEntry, path: str, target: str) -> RouteEntr
         rewrites_resource=route.rewrites_resource,
         is_from_root=True,
     )
+
+
+def _without_nulls(patch: JsonValue) -> JsonValue:
+    if not isinstance(patch, dict):
+        return patch
+    return {key: _without_nulls(value) for key, value in patch.items() if value is not None}

@@ -1,5 +1,5 @@
-"""Reads the upstreams of MCP routes that do not lead to one server: `servers` (several MCP servers behind one
-path) and `operations` (tools of the catalogue whose calls are HTTP requests to one service).
+"""Reads the upstreams of MCP routes that do not lead to one server: `servers` (several MCP servers behind one path) and
+`operations` (tools of the catalogue whose calls are HTTP requests to one service).
 """
 
 from __future__ import annotations

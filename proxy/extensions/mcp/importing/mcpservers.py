@@ -1,8 +1,8 @@
 """Client configs that name MCP servers -> a config that serves them all.
 
 Each server becomes an upstream and a route, `/NAME/mcp`. `rewrite_client_config` gives the client's config with the
-proxy in place of the servers (`client_files.py`, or the URLs of a serving proxy). References such as
-`${env:NAME}` and `${input:id}` become variables of the environment.
+proxy in place of the servers (`client_files.py`, or the URLs of a serving proxy). References such as `${env:NAME}` and
+`${input:id}` become variables of the environment.
 """
 
 from __future__ import annotations

@@ -84,8 +84,8 @@ class _ListedCalls:
 
 @value_class
 class McpRouteRequest:
-    """Implements `CallRoute` for one decoded call. `catalogue` is None where no list of tools was learned. `names`:
-    the client's names for the tools; the server gets its own names. `passed_on` is called once the server has the call.
+    """Implements `CallRoute` for one decoded call. `catalogue` is None where no list of tools was learned. `names`: the
+    client's names for the tools; the server gets its own names. `passed_on` is called once the server has the call.
     `own`: the names of tools that the proxy itself lists; `is_hidden`: whether the caller may not see the tool;
     `find_hints`: a tool's hints in the newest list."""
 

@@ -102,8 +102,8 @@ class _Position:
 
 
 class StdioSession:
-    """The session of one client. `write` writes one message without line breaks; `headers` are sent with every
-    request; `server` is the URL for texts, '' where there is none."""
+    """The session of one client. `write` writes one message without line breaks; `headers` are sent with every request;
+    `server` is the URL for texts, '' where there is none."""
 
     def __init__(
         self, http: aiohttp.ClientSession, url: str, write: Write, headers: Mapping[str, str], server: str = ""

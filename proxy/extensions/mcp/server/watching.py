@@ -217,7 +217,7 @@ class LateStore(StateStore):
 
 
 class ResultVerdict:
-    """Watches the answer to a call. At its end an error of the tool is noted in the record; `settle` then tells the
+    """Watches the answer to a call. At its end an error of the tool is noted in the record; `settle` then updates the
     store and passes the error to `count`."""
 
     def __init__(
@@ -251,7 +251,7 @@ class ResultVerdict:
         self._failure = self._read()
 
     async def settle(self) -> None:
-        """Tells the store the result, once."""
+        """Updates the store with the result, once."""
         if not self._is_settled:
             self._is_settled = True
             await self._store.settle(self._record, failed=self._failure is not None)

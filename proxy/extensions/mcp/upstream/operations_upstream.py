@@ -5,8 +5,8 @@ tools/list                            the operations, on one page
 tools/call                            arrives as the service's own HTTP request and goes on to the service
 GET                                   405: this server has no stream of its own messages
 
-A session is a random id that identifies one conversation. Nothing is stored under it, so any id is valid, after
-a restart and in each of several workers too.
+A session is a random id that identifies one conversation. Nothing is stored under it, so any id is valid, after a
+restart and in each of several workers too.
 """
 
 from __future__ import annotations

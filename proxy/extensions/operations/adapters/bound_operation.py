@@ -1,4 +1,4 @@
-"""An operation with all that a policy and a route ask of it."""
+"""An operation with the settings of its policy and its route."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class BoundOperation(HttpOperation):
         return frozenset(each.declared.name for each in self.in_place("path") if each.declared.style == "matrix")
 
     def find_unwritable(self, value: JsonValue, sent: JsonValue = ABSENT) -> tuple[Violation, ...]:
-        """Why arguments cannot be written as a request."""
+        """The violations of arguments that cannot be written as a request."""
         return find_unwritable(self, value, sent)
 
     def write(self, value: JsonValue) -> WrittenRequest:

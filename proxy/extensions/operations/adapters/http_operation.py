@@ -184,9 +184,9 @@ def _find_lookalike_headers(operation: HttpOperation, request: RawRequest) -> It
     for name in dict.fromkeys(name for name, _ in request.headers):
         argument = declared.get(fold_header(name))
         if argument is not None and name != argument.declared.name.lower():
-            meant = argument.declared.name
-            message = f"The header '{clean_text(name, _SHOWN)}' is read as '{meant}' by some services"
-            yield Violation(codes.UNKNOWN_FIELD, (argument.name,), message, hint=f"Write it as '{meant}'.")
+            declared_name = argument.declared.name
+            message = f"The header '{clean_text(name, _SHOWN)}' is read as '{declared_name}' by some services"
+            yield Violation(codes.UNKNOWN_FIELD, (argument.name,), message, hint=f"Write it as '{declared_name}'.")
 
 
 def _take(read: ReadRequest, operation: HttpOperation, argument: HttpArgument, readings: list[JsonValue]) -> None:
@@ -221,7 +221,7 @@ def _check_undeclared_query(operation: HttpOperation, query: str, most: int) -> 
 
 
 def _has_too_many(read: ReadRequest, text: str, what: str, most: int) -> bool:
-    """Whether a query or a form has more pairs than are read (`most` by the config); then a violation says so."""
+    """Whether a query or a form has too many pairs to read (`most` by the config), which adds a violation."""
     most = min(most, MOST_PAIRS)
     if count_pairs(text) <= most:
         return False

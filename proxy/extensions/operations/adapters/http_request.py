@@ -75,7 +75,7 @@ def write_request(operation: HttpOperation, value: Values) -> WrittenRequest:
         headers.append(("cookie", "; ".join(f"{name}={text}" for name, text in cookies)))
     body, media_type = _write_body(operation, value)
     removed = {each.declared.name.lower() for each in operation.in_place("header")}
-    if any(operation.in_place("cookie")):  # what a client sends itself beside the arguments, nobody has judged
+    if any(operation.in_place("cookie")):  # a client's own cookies beside the arguments are not judged
         removed.add("cookie")
     return WrittenRequest(segments, query, tuple(headers), frozenset(removed), body, media_type)
 

@@ -10,7 +10,7 @@ from proxy.core.display.preview import clean_text
 from proxy.core.model import codes
 from proxy.core.model.codes import Severity
 from proxy.core.model.values import Violation
-from proxy.extensions.operations.core.http.names import find_meant, fold_name, list_hidden_names
+from proxy.extensions.operations.core.http.names import find_declared, fold_name, list_hidden_names
 from proxy.extensions.operations.core.http_operation import HttpOperation
 
 _SHOWN: Final = 60  # characters of a name in a message
@@ -21,9 +21,9 @@ def find_hidden(declared: list[str], text: str) -> Iterator[Violation]:
     """Declared names behind a `;`, which some services read and others take for a part of the value before it."""
     folded = {fold_name(name): name for name in declared}
     for name in dict.fromkeys(list_hidden_names(text)):
-        if (meant := find_meant(name, folded)) is not None:
-            message = f"'{clean_text(name, _SHOWN)}' behind a ';' is read as '{meant}' by some services"
-            yield Violation(codes.UNKNOWN_FIELD, (meant,), message, hint="Escape the ';' as %3B, and join by '&'.")
+        if (match := find_declared(name, folded)) is not None:
+            message = f"'{clean_text(name, _SHOWN)}' behind a ';' is read as '{match}' by some services"
+            yield Violation(codes.UNKNOWN_FIELD, (match,), message, hint="Escape the ';' as %3B, and join by '&'.")
 
 
 def find_undeclared(operation: HttpOperation, declared: list[str], names: list[str], place: str) -> Iterator[Violation]:
@@ -36,12 +36,12 @@ def find_undeclared(operation: HttpOperation, declared: list[str], names: list[s
     unknown = 0
     for name in names:
         shown = clean_text(name, _SHOWN)
-        if (meant := find_meant(name, folded)) is not None:
-            message = f"The {what} '{shown}' is read as '{meant}' by some services, and as unknown by others"
-            hint = f"Write it as '{meant}'."
-            yield Violation(codes.UNKNOWN_FIELD, (name,), message, hint=hint, keyword=OTHER_SPELLING, limit=meant)
-        elif (meant := find_meant(name, elsewhere)) is not None:
-            message = f"The {what} '{shown}' is read as '{meant}' of the {other} by some services"
+        if (match := find_declared(name, folded)) is not None:
+            message = f"The {what} '{shown}' is read as '{match}' by some services, and as unknown by others"
+            hint = f"Write it as '{match}'."
+            yield Violation(codes.UNKNOWN_FIELD, (name,), message, hint=hint, keyword=OTHER_SPELLING, limit=match)
+        elif (match := find_declared(name, elsewhere)) is not None:
+            message = f"The {what} '{shown}' is read as '{match}' of the {other} by some services"
             yield Violation(codes.UNKNOWN_FIELD, (name,), message, hint=f"Leave it out: it stands in the {other}.")
         elif (unknown := unknown + 1) <= _MOST_UNKNOWN:
             strict = operation.query is QueryPolicy.STRICT or (place == "form" and operation.closed)

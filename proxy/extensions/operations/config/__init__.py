@@ -1,1 +1,1 @@
-"""What the config says of operations and of parameters beside the body."""
+"""The config of operations and of parameters beside the body."""

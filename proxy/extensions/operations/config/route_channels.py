@@ -1,4 +1,4 @@
-"""Reads what a route judges besides the body: its key `parameters`."""
+"""Reads the parameters that a route judges besides the body: its key `parameters`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from dataclasses import replace
 
 from proxy.config.combinations import WrittenRoute
 from proxy.config.files.secrets import reveal
-from proxy.config.mistakes import suggest_word
-from proxy.config.schema_mistakes import SchemaPlace
+from proxy.config.mistakes import ConfigError, suggest_word
+from proxy.config.schemas import ReadSchema, SchemaPlace, word_error
 from proxy.config.sections.units import read_switch
 from proxy.config.tools import ToolReader
+from proxy.core.check.validation import SchemaError, compile_check
 from proxy.core.contract.request_rules import QueryPolicy
 from proxy.core.model.values import JsonValue
+from proxy.core.schema.dialects import normalise, suggest_remedy
 from proxy.extensions.operations.core.channels import JudgedChannels
 from proxy.extensions.operations.core.http.parameters import (
     Parameter,
@@ -29,7 +31,7 @@ _JUDGING = (QueryPolicy.JUDGE, QueryPolicy.STRICT)
 def read_channels(
     catalogue: ToolReader, route: WrittenRoute, formats: JsonValue, policy: QueryPolicy
 ) -> JudgedChannels:
-    """What the `parameters` of a route that calls one tool judge, under its query policy. `formats` as written."""
+    """The judged `parameters` of a route that calls one tool, under its query policy. `formats` as written."""
     return ChannelReader(catalogue, route).read(formats, policy)
 
 
@@ -42,7 +44,7 @@ class ChannelReader:
         self._route = route
 
     def read(self, formats: JsonValue, policy: QueryPolicy) -> JudgedChannels:
-        """What is judged of the route's requests besides the body."""
+        """The judged parameters of the route's requests."""
         judged = [
             each
             for index, parameter in list(self._read_declared())
@@ -76,10 +78,19 @@ class ChannelReader:
             return None  # reported in `_read_declared`
         at = (*self._route.at, "parameters", index, "schema")
         place = SchemaPlace(self._context.source, at, self._context.where(self._route.at))
-        made = self._catalogue.schemas.check_value_schema(
-            parameter.schema, f"the {parameter.place} parameter {parameter.name!r}", place, formats=formats
-        )
-        if made is None:
+        schema = parameter.schema
+        try:
+            check = compile_check(normalise(schema)[0], formats=formats)
+        except SchemaError as error:
+            subject = f"the schema of the {parameter.place} parameter {parameter.name!r}"
+            message = f"{subject} does not compile: {word_error(error)}"
+            self._context.mistakes.append(place.mistake(message, suggest_remedy(schema, error.path)))
             return None
-        self._context.notes.extend(f"parameter {parameter.name!r}: {note}" for note in made[1])
-        return JudgedParameter(parameter, made[0], parameter.name)
+        read = ReadSchema(schema, place, check.schemas.base)
+        try:
+            notes = [] if schema is True else list(self._catalogue.schemas.examine(check, read))
+        except ConfigError as error:
+            self._context.mistakes.extend(error.mistakes)
+            return None
+        self._context.notes.extend(f"parameter {parameter.name!r}: {note}" for note in notes)
+        return JudgedParameter(parameter, check, parameter.name)

@@ -1,1 +1,1 @@
-"""What an operation is, how its parameters are written, and what no request can hold."""
+"""Operations: their parameters as text, and arguments that no request can hold."""

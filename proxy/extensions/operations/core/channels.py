@@ -1,10 +1,10 @@
-"""What is wrong in an HTTP request around its body -> violations. Pure.
+"""The violations of an HTTP request outside of its body. Pure.
 
 `judge_channels` judges path and query parameters: their text is read by its style, typed by its schema, and judged.
 Text has no types, so `3` is the integer 3 where the schema takes an integer and the text "3" where it takes a text. A
-number is read only where every reader takes it for the same: `1e2`, which some parsers read as 1, is not an integer.
-What two frameworks could read differently is refused: a single value sent twice, an invalid escape, a name that
-becomes a declared one where case or brackets do not count.
+number is read only where every reader reads the same: `1e2`, which some parsers read as 1, is not an integer. Requests
+that two frameworks could read differently are refused: a single value sent twice, an invalid escape, a name that equals
+a declared one without case or brackets.
 
 `find_unwritable` finds arguments that no HTTP request can hold, although the schema takes them. A path segment is one
 segment for every server: no slash, no `..`, nothing empty. A header holds printable ASCII. A list holds no item with
@@ -26,7 +26,7 @@ from proxy.core.model.codes import Severity
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import ABSENT, JsonValue, Pointer, Violation
 from proxy.extensions.operations.core.http.names import (
-    find_meant,
+    find_declared,
     fold_name,
     is_cookie_octets,
     is_token,
@@ -49,7 +49,7 @@ from proxy.extensions.operations.core.http.request_text import (
 from proxy.extensions.operations.core.http_operation import Channels, HttpArgument, HttpOperation, JudgedParameter
 
 _SHOWN: Final = 60  # characters of a name in a message
-_MOST_UNKNOWN: Final = 100  # undeclared names that are told
+_MOST_UNKNOWN: Final = 100  # undeclared names that are reported
 
 
 @value_class
@@ -57,12 +57,12 @@ class JudgedChannels(Channels):
     """Implements `ChannelJudge`."""
 
     def judge(self, params: Mapping[str, str], query: str) -> tuple[Violation, ...]:
-        """Everything that is wrong with a request's path and query."""
+        """The violations of a request's path and query."""
         return judge_channels(self, params, query)
 
 
 def judge_channels(channels: Channels, params: Mapping[str, str], query: str) -> tuple[Violation, ...]:
-    """Everything that is wrong with a request's path and query, and warnings for what nothing declares.
+    """The violations of a request's path and query, and warnings for undeclared names.
 
     Takes the decoded path parameters and the query as it was sent, without `?`.
     """
@@ -95,7 +95,7 @@ def _query(channels: Channels, query: str) -> Iterator[Violation]:
         yield Violation(codes.CONSTRAINT, ("query",), "The query string is not escaped text in UTF-8", hint=hint)
         return
     taken, groups = set(channels.free), group_pairs(pairs)
-    sent = {fold_name(name) for name in groups}  # a name that is only spelt otherwise is told as that
+    sent = {fold_name(name) for name in groups}  # another spelling of a name is reported as such
     for parameter in channels.query:
         mine = select_pairs(parameter.declared, groups)
         taken.update(name for name, _ in mine)
@@ -114,14 +114,14 @@ def _query(channels: Channels, query: str) -> Iterator[Violation]:
     yield from _find_undeclared(channels, [name for name in groups if name not in taken])
     declared = _fold_declared(channels)
     for name in dict.fromkeys(list_hidden_names(query)):
-        if (meant := find_meant(name, declared)) is not None:
-            message = f"'{clean_text(name, _SHOWN)}' behind a ';' is read as '{meant}' by some services"
+        if (match := find_declared(name, declared)) is not None:
+            message = f"'{clean_text(name, _SHOWN)}' behind a ';' is read as '{match}' by some services"
             hint = "Escape the ';' as %3B, and join by '&'."
-            yield Violation(codes.UNKNOWN_FIELD, ("query", meant), message, hint=hint)
+            yield Violation(codes.UNKNOWN_FIELD, ("query", match), message, hint=hint)
 
 
 def _fold_declared(channels: Channels) -> dict[str, str]:
-    """The names that a query may have, by what lenient services read."""
+    """The declared names of a query, by their folded form."""
     names = [name for each in channels.query for name in (each.declared.name, *list_written_names(each.declared))]
     return {fold_name(name): name for name in (*names, *channels.free)}
 
@@ -131,9 +131,9 @@ def _find_undeclared(channels: Channels, names: list[str]) -> Iterator[Violation
     known = ", ".join(sorted(declared.values())) or "none"
     for name in names:
         shown = clean_text(name, _SHOWN)
-        if (meant := find_meant(name, declared)) is not None:
-            message = f"Query parameter '{shown}' is read as '{meant}' by some services, and as unknown by others"
-            yield Violation(codes.UNKNOWN_FIELD, ("query", name), message, hint=f"Write it as '{meant}'.")
+        if (match := find_declared(name, declared)) is not None:
+            message = f"Query parameter '{shown}' is read as '{match}' by some services, and as unknown by others"
+            yield Violation(codes.UNKNOWN_FIELD, ("query", name), message, hint=f"Write it as '{match}'.")
         elif (unknown := unknown + 1) <= _MOST_UNKNOWN:
             severity = Severity.ERROR if channels.strict else Severity.WARNING
             message = f"Unknown query parameter '{shown}'"
@@ -175,8 +175,8 @@ _PATH_HINT: Final = "Send a value without slashes, without ';', and that is neit
 
 
 def find_unwritable(operation: HttpOperation, value: JsonValue, sent: JsonValue = ABSENT) -> tuple[Violation, ...]:
-    """Why arguments cannot be written as the operation's request; nothing where they can. What is as it was `sent` in a
-    request of a client is not written."""
+    """The violations of arguments that cannot be written as the operation's request. Those that are unchanged from
+    `sent`, the client's own request, are not written."""
     if operation.template.is_plain:
         return ()
     if not isinstance(value, dict):
@@ -208,8 +208,8 @@ def _violations(operation: HttpOperation, value: dict[str, JsonValue]) -> Iterat
 
 
 def _find_homeless(operation: HttpOperation, value: dict[str, JsonValue]) -> Iterator[Violation]:
-    """Arguments that no parameter has, where the body cannot hold them: there is none, it is one argument, or a form
-    whose field would be read as another one."""
+    """Arguments without a parameter that the body cannot hold: there is no body, it is one argument, or a form whose
+    field would be read as another one."""
     template = operation.template
     if template.has_json and not template.body_argument:
         return
@@ -225,9 +225,9 @@ def _find_homeless(operation: HttpOperation, value: dict[str, JsonValue]) -> Ite
         if not template.is_form:
             message = f"'{clean_text(name, _SHOWN)}' has no place in the request"
             yield Violation(codes.UNKNOWN_FIELD, (name,), message, hint="Leave it out.", value=given)
-        elif (meant := find_meant(name, folded)) is not None:
-            message = f"'{clean_text(name, _SHOWN)}' would be read as the parameter '{meant}' by some services"
-            yield Violation(codes.UNKNOWN_FIELD, (name,), message, hint=f"Write it as '{meant}'.", value=given)
+        elif (match := find_declared(name, folded)) is not None:
+            message = f"'{clean_text(name, _SHOWN)}' would be read as the parameter '{match}' by some services"
+            yield Violation(codes.UNKNOWN_FIELD, (name,), message, hint=f"Write it as '{match}'.", value=given)
         elif given is not None and (isinstance(given, dict) or not _is_writable(operation.make_field(name), given)):
             message = f"'{clean_text(name, _SHOWN)}' cannot be written into a form of a request"
             yield Violation(codes.CONSTRAINT, (name,), message, hint="Send a single value or a list.", value=given)
@@ -259,12 +259,12 @@ def _find_foreign_names(
     for key in given:
         if declared.place == "cookie" and not is_token(key):
             yield _foreign_name(argument, key, "cannot be the name of a cookie")
-        elif (meant := _find_taken(declared.place, key, taken)) is not None:
-            yield _foreign_name(argument, key, f"would be read as the parameter '{meant}'")
+        elif (match := _find_taken(declared.place, key, taken)) is not None:
+            yield _foreign_name(argument, key, f"would be read as the parameter '{match}'")
 
 
 def _find_taken(place: str, key: str, taken: Mapping[str, str]) -> str | None:
-    return taken.get(fold_name(key)) if place == "cookie" else find_meant(key, taken)
+    return taken.get(fold_name(key)) if place == "cookie" else find_declared(key, taken)
 
 
 def _foreign_name(argument: HttpArgument, key: str, why: str) -> Violation:

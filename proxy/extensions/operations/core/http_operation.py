@@ -1,12 +1,12 @@
-"""What of an HTTP request holds arguments: its path, its query, the parts that an OpenAPI operation names. Pure.
+"""The parts of an HTTP request with arguments: its path, its query, the parts that an OpenAPI operation names. Pure.
 
 `Channels` are the path and the query of a route whose body is the arguments: a route made from an OpenAPI operation has
 them from there, a written one from its key `parameters`. `explain/channels.py` judges their values; the bytes of the
 request stay as they came.
 
-`HttpOperation` is an operation with the compiled schema of its tool: which part of a request is which argument, and
-what each may be. It is made once per route from a `RequestTemplate`; `adapters/http_operation.py` reads requests by it
-and writes them.
+`HttpOperation` is an operation with the compiled schema of its tool: the argument of each part of a request, and its
+schema. It is made once per route from a `RequestTemplate`; `adapters/http_operation.py` reads requests by it and writes
+them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class JudgedParameter:
 
 @value_class
 class Channels:
-    """The judged parameters of one route's requests. `free`: names of the query that nothing judges, such as those of
+    """The judged parameters of one route's requests. `free`: names of the query that are not judged, such as those of
     credentials. `judges_query` False: the query is not looked at. `strict`: undeclared names are refused."""
 
     path: tuple[JudgedParameter, ...] = ()
@@ -54,7 +54,7 @@ class Channels:
 
     @property
     def described(self) -> str:
-        """All that decides what is judged, as text for a hash."""
+        """Everything that the judgement depends on, as text for a hash."""
         declared = [each.declared for each in (*self.path, *self.query)]
         return repr((declared, sorted(self.free), self.judges_query, self.strict))
 
@@ -84,8 +84,8 @@ class HttpOperation:
     """How the calls of one tool stand in HTTP requests.
 
     `by_name`: its clients send the arguments as JSON, so each request has to be written from them; else they send the
-    request itself. `closed`: the schema takes no members that it does not name. `query`: what becomes of the names of a
-    query that nothing declares.
+    request itself. `closed`: the schema takes no members that it does not name. `query`: the treatment of undeclared
+    names in a query.
     """
 
     template: RequestTemplate

@@ -40,7 +40,7 @@ _IN_PATH: Final = re.compile(r"\{([^{}]+)\}")
 @value_class
 class ImportedOperation:
     """One operation as a tool: the schema of all its arguments, and how they become a request. `path` is as the
-    description has it. `notes` says what was read differently from how it is written."""
+    description has it. `notes` name the parts that were read differently from how they are written."""
 
     schema: JsonValue
     method: str
@@ -209,21 +209,23 @@ def _as_parameter(document: JsonValue, value: JsonValue, origin: Pointer) -> Jso
         }  # a parameter with a broken reference still counts as one
 
 
-def _find(document: dict[str, JsonValue], wanted: str) -> _Operation:
+def _find(document: dict[str, JsonValue], operation: str) -> _Operation:
     operations = list(_operations(document))
-    method, _, path = wanted.partition(" ")
+    method, _, path = operation.partition(" ")
     found = [
-        entry for entry in operations if entry.name == wanted or (entry.method == method.lower() and entry.path == path)
+        entry
+        for entry in operations
+        if entry.name == operation or (entry.method == method.lower() and entry.path == path)
     ]
     if len(found) == 1:
         return found[0]
     if found:
         hint = f"name it by method and path: `{found[0].method.upper()} {found[0].path}`"
-        raise OpenApiError(f"{len(found)} operations are called {wanted!r}", ("paths",), hint)
+        raise OpenApiError(f"{len(found)} operations are called {operation!r}", ("paths",), hint)
     names = [entry.name or f"{entry.method.upper()} {entry.path}" for entry in operations]
-    nearest = get_close_matches(wanted, names, n=1)
+    nearest = get_close_matches(operation, names, n=1)
     hint = f"did you mean {nearest[0]!r}?" if nearest else "name it by its operationId or as `POST /path`"
-    raise OpenApiError(f"no operation {wanted!r} in the description", ("paths",), hint)
+    raise OpenApiError(f"no operation {operation!r} in the description", ("paths",), hint)
 
 
 def _list_of(value: JsonValue) -> list[JsonValue]:

@@ -82,7 +82,7 @@ class Translator:
         return {**schema, "$defs": {**(own if isinstance(own, dict) else {}), **definitions}}
 
     def definitions(self) -> dict[str, JsonValue]:
-        """Everything that the schemas translated so far refer to, by the names that they refer by."""
+        """The targets of the references in all translated schemas, by name."""
         found = self.made
         while self.waiting:
             steps = self.waiting.pop()
@@ -93,7 +93,7 @@ class Translator:
         self.notes[text] = self.notes.get(text, 0) + 1
 
     def refer(self, reference: str, origin: Pointer) -> str:
-        """The reference as it stands in the result; its target is put in line for translation."""
+        """The reference for the result; queues its target for translation."""
         if reference.startswith("#") and not reference.startswith("#/"):
             return reference  # an anchor
         steps = find_local(self.document, reference, origin)
@@ -128,8 +128,7 @@ class Translator:
         return {**{key: schema[key] for key in _ANNOTATIONS & schema.keys()}, **target}
 
     def branch(self, schema: JsonValue, step: Pointer) -> JsonValue:
-        """Reads `{nullable: true}` in a union as null, which is what generators mean by it. Read literally, it allows
-        all."""
+        """Reads `{nullable: true}` in a union as null, as generators mean it. Read literally, it allows everything."""
         if self.modern or step[0] not in _UNIONS or not isinstance(schema, dict):
             return schema
         if _is_nullable(schema) and schema.keys() <= _ANNOTATIONS:

@@ -1,8 +1,8 @@
 """Reads an OpenAPI description, JSON or YAML, from a URL or a file into a Harvest.
 
 Each operation becomes a tool behind a route of its own path, or an MCP tool. The routes have the paths that clients
-know (the server's base path included), so a client has to change only the host. What cannot be judged, such as an
-operation whose body is neither JSON nor a form, is left out by name, or relayed if the user asks for that.
+know (the server's base path included), so a client has to change only the host. Operations that cannot be judged, such
+as those whose body is neither JSON nor a form, are left out by name, or relayed if the user asks for that.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ _LIMITS: Final = TextLimits(depth=MAX_DEPTH, nodes=MAX_NODES)
 
 @value_class
 class Choice:
-    """The user's options. `only`: patterns (`*` for anything) of names or `METHOD /path`; `relay`: relay what cannot be
-    judged; `upstream`: where the tools run, '' where the description says it; `as_mcp`: serve them as the tools of an
-    MCP server, without paths of their own."""
+    """The user's options. `only`: patterns (`*` for anything) of names or `METHOD /path`; `relay`: relay the others
+    that cannot be judged; `upstream`: where the tools run, '' where the description says it; `as_mcp`: serve them as
+    the tools of an MCP server, without paths of their own."""
 
     only: tuple[str, ...] = ()
     relay: bool = False
@@ -55,7 +55,7 @@ class Choice:
     as_mcp: bool = False
 
     def wants(self, operation: ListedOperation) -> bool:
-        """Whether an operation was asked for."""
+        """Whether the user has chosen an operation."""
         names = (operation.name, f"{operation.method} {operation.path}")
         return not self.only or any(fnmatchcase(name, pattern) for pattern in self.only for name in names)
 
@@ -168,8 +168,8 @@ def _find_server(document: JsonValue, source: str, upstream: str) -> tuple[str, 
         return upstream, _read_base_path(named), ()
     if not upstream:
         if not _is_http(named):
-            said = f"only {named!r}" if named else "nothing"
-            raise ImportProblem(f"the description says {said} about where its server is", "add --upstream URL")
+            known = f"only {named!r}" if named else "nothing"
+            raise ImportProblem(f"the description says {known} about where its server is", "add --upstream URL")
         return _cut_origin(named), _read_base_path(named), ()
     if not _is_http(upstream):
         raise ImportProblem("--upstream is not a URL", "http://host:port, https://host:port or unix:/path")
@@ -218,7 +218,7 @@ class _Sorting:
     claimed: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def take(self, operation: ListedOperation) -> None:
-        """Adds one operation to the tools, to the relayed paths, or to what is left out."""
+        """Adds one operation to the tools, to the relayed paths, or to those left out."""
         path = self.prefix + _rename_parameters(operation.path)
         why = self.explain_unservable(operation, path)
         if why:
@@ -339,5 +339,5 @@ __all__ = ["MAX_FILE_BYTES", "is_url", "read_openapi"]
 
 
 async def read_again(recorded: Recorded, headers: Headers, folder: Path) -> Harvest:
-    """What a recorded description says now; a file is looked for in `folder`. Raises ImportProblem."""
+    """The current harvest of a recorded description; a file is looked for in `folder`. Raises ImportProblem."""
     return await read_openapi(recorded.source, Choice(upstream=recorded.upstream), headers, folder)

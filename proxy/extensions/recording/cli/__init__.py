@@ -1,1 +1,1 @@
-"""The verbs of the extension, and what they read."""
+"""The verbs of the extension, and their input."""

@@ -56,7 +56,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     verb.add_argument("old", metavar="OLD", help="the config as it is served")
     verb.add_argument("new", metavar="NEW", help="the config as it would be")
     verb.add_argument("calls", metavar="CALLS.jsonl", help="recorded calls, also gzipped; - for standard input")
-    verb.add_argument("--format", choices=tuple(_FORMATS), default="text", help="how it is told")
+    verb.add_argument("--format", choices=tuple(_FORMATS), default="text", help="the format of the output")
     verb.add_argument("--fail-on", metavar="KINDS", default=_FAIL_ON, help=f"what exits with 1 (default: {_FAIL_ON})")
     verb.add_argument("--allow", metavar="N|N%", default="0", help="how many of these are allowed (default 0)")
     verb.add_argument("--jobs", metavar="N", type=read_jobs, default=1, help="how many processes judge (default 1)")
@@ -78,8 +78,8 @@ def run(args: argparse.Namespace) -> int:
     allowed = _ALLOW.fullmatch(args.allow)
     if allowed is None or not set(kinds) <= set(LINE_CHANGES):
         known = ", ".join(name.replace("_", "-") for name in LINE_CHANGES)
-        told = f"diff: --allow is a number or a share such as 1%; --fail-on names some of: {known}"
-        return print_unusable(args.format, told)
+        message = f"diff: --allow is a number or a share such as 1%; --fail-on names some of: {known}"
+        return print_unusable(args.format, message)
     try:
         old, new = load_tools(args.old), load_tools(args.new)
     except ConfigError as error:
@@ -92,13 +92,13 @@ def run(args: argparse.Namespace) -> int:
     most = float(allowed["number"]) * (found.calls / 100 if allowed["percent"] else 1)
     if worse <= most:
         return 0
-    told = ", ".join(f"{found.counts[kind]} {_write_words(kind)}" for kind in kinds if found.counts[kind])
-    print(f"exit 1: {told}", file=sys.stderr)
+    summary = ", ".join(f"{found.counts[kind]} {_write_words(kind)}" for kind in kinds if found.counts[kind])
+    print(f"exit 1: {summary}", file=sys.stderr)
     return EXIT_WORSE
 
 
 def _compare(args: argparse.Namespace, old: ServedTools, new: ServedTools) -> ComparisonCounts | str:
-    """What differs, or why nothing is said of it; lines without a call are named on stderr."""
+    """The differences, or the reason why there is no comparison; reports lines without a call on stderr."""
     from proxy.extensions.recording.line import read_line
 
     try:
@@ -131,8 +131,7 @@ _judging: list[ServedTools] = []
 
 
 def _compare_in_processes(lines: RecordedLines[RecordedLine], old: str, new: str, jobs: int) -> ComparisonCounts:
-    """Does what `compare_lines` does, in several processes: each reads both configs once and gets some lines at a
-    time."""
+    """Like `compare_lines` in several processes: each reads both configs once and gets some lines at a time."""
     from concurrent.futures import Future, ProcessPoolExecutor
     from multiprocessing import get_context
 

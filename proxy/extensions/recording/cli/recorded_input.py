@@ -1,4 +1,4 @@
-"""What `replay` and `diff` read: lines of calls, gzipped or not, and the tools of a config."""
+"""The input of `replay` and `diff`: lines of calls, gzipped or not, and the tools of a config."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def open_input(name: str) -> ReplayInput:
 class RecordedLines(Generic[Line]):
     """The calls in the input, each with the number of its line; shows a progress bar. Empty lines are skipped.
 
-    `read` gives a line's call, or a message why it holds none. Lines without one are counted in `bad` and reported on
+    `read` gives a line's call, or the reason why it has none. Lines without one are counted in `bad` and reported on
     standard error under the `verb`, the first hundred of them; so is input that breaks off. Where none of the first
-    hundred lines holds a call, reading ends. A file without any call is of another kind, and one message says so.
+    hundred lines holds a call, reading ends. For a file without any call there is one message.
     """
 
     def __init__(self, source: ReplayInput, verb: str, read: Callable[[bytes], Line | str]) -> None:

@@ -141,7 +141,7 @@ def _read_switches(words: list[str]) -> dict[str, bool] | str:
 # --- reading ----------------------------------------------------------------------------------------------------------
 @value_class
 class RecordedCall:
-    """One call to judge. `identity` is the line's `id`, whatever JSON it is."""
+    """One call to judge. `identity` is the line's `id`, any JSON value."""
 
     identity: Any
     schema: Any
@@ -150,7 +150,7 @@ class RecordedCall:
 
 
 def read_case(line: bytes) -> RecordedCall | str:
-    """The case in a line, or a message why the line holds none."""
+    """The case in a line, or the reason why it has none."""
     try:
         found = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -178,8 +178,8 @@ def _replay(source: ReplayInput, replayer: Replayer, output: BinaryIO, form: str
         output.write(_write_row(replayer.judge(case), number, form))
     output.flush()
     if lines.bad and lines.found_any:
-        told = f"{lines.bad} of {lines.number} lines are not cases and were left out"
-        print(f"replay: {told}  (toolcall-proxy replay --help shows one)", file=sys.stderr)
+        skipped = f"{lines.bad} of {lines.number} lines are not cases and were left out"
+        print(f"replay: {skipped}  (toolcall-proxy replay --help shows one)", file=sys.stderr)
     return 2 if lines.has_failed else 0
 
 
@@ -205,8 +205,8 @@ def _write_row(row: Mapping[str, Any], number: int, form: str) -> bytes:
 
 # --- judging ----------------------------------------------------------------------------------------------------------
 class Replayer:
-    """Judges cases at one repair level. `second`, if set, judges each case as it was sent too; `differing` counts where
-    its verdict differs."""
+    """Judges cases at one repair level. `second`, if set, judges each case as sent, too; `differing` counts its other
+    verdicts."""
 
     def __init__(self, dry: DryRun, repair: RepairSettings) -> None:
         self._dry = dry
@@ -229,7 +229,7 @@ class Replayer:
         return row if self.second is None else row | self._second_opinion(self.second, case, route)
 
     def _second_opinion(self, second: SecondOpinions, case: RecordedCall, route: Route) -> dict[str, Any]:
-        """The second judge's verdict on what was sent, where it differs; otherwise nothing."""
+        """The second judge's verdict on the sent arguments, where it differs."""
         from proxy.core.json.jsontext import parse
         from proxy.core.model.values import JsonProblem
 
@@ -237,8 +237,8 @@ class Replayer:
         if isinstance(value, JsonProblem) or check is None or (opinion := second.find_difference(check, value)) is None:
             return {}
         self.differing += 1
-        told = {"verdict": opinion.verdict.value, "judge": opinion.judge, "place": opinion.place}
-        return {"second_opinion": told}
+        difference = {"verdict": opinion.verdict.value, "judge": opinion.judge, "place": opinion.place}
+        return {"second_opinion": difference}
 
 
 def _make_route(schema: Any, tool: str, repair: RepairSettings) -> Route:

@@ -1,1 +1,1 @@
-"""What becomes of a call, reduced to what two configs are compared by."""
+"""The fate of a call, reduced to the parts that are compared."""

@@ -1,6 +1,6 @@
-"""What became of a call, reduced to what two judgements of it can be compared by.
+"""The fate of a call, reduced to the parts that two judgements are compared by.
 
-reduce_decision   a Decision as a Fate: forwarded or not, the arguments that go, repairs, errors
+reduce_decision   a Decision as a Fate: forwarded or not, the sent arguments, repairs, errors
 compare_fates     how a second Fate of the same call differs from the first
 """
 
@@ -22,8 +22,8 @@ CHANGES: Final[tuple[Change, ...]] = (
 
 @value_class
 class Fate:
-    """What became of a call. `errors` are (code, path); `words` are what the model reads of each; `code` is that of the
-    failure, where no place is to blame."""
+    """The fate of a call. `errors` are (code, path); `words` are their texts for the model; `code` is that of a failure
+    without a place."""
 
     forwarded: bool
     arguments: bytes = field(default=b"", repr=False)
@@ -34,7 +34,7 @@ class Fate:
 
 
 def reduce_decision(decision: Decision) -> Fate:
-    """The fate that a decision means."""
+    """The fate of a call by a decision."""
     if isinstance(decision, Forward):
         checked = decision.checked
         repairs = tuple((each.rule, format_pointer(each.path)) for each in checked.repairs)
@@ -55,5 +55,5 @@ def compare_fates(before: Fate, after: Fate) -> Change:
         return "newly_accepted" if after.forwarded else "newly_refused"
     if after.forwarded:
         return "same" if before.arguments == after.arguments else "other_arguments"
-    told = (before.code, before.errors, before.words)
-    return "same" if told == (after.code, after.errors, after.words) else "other_answer"
+    is_same = (before.code, before.errors, before.words) == (after.code, after.errors, after.words)
+    return "same" if is_same else "other_answer"

@@ -1,9 +1,9 @@
 """A recorded call can be judged again on another machine: stand-ins replace its texts and keep its verdict.
 
-A stand-in has the length, the punctuation and the classes of its text (a letter becomes x or X, a digit 1). It stands
-only where the verdict stays the same: a text that decides (a member of an enum) stays readable. This does not make a
-call anonymous. Numbers, keys, true, false and null stay as they are. Texts that are secrets are always replaced; where
-that changes the verdict, the call is lost.
+A stand-in has the length, the punctuation and the character classes of its text (a letter becomes x or X, a digit 1).
+It is used only where the verdict stays the same: a decisive text (a member of an enum) stays readable. This does not
+make a call anonymous. Numbers, keys, true, false and null stay as they are. Texts that are secrets are always replaced;
+where that changes the verdict, the call is lost.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MOST_JUDGED: Final = 40
 
 @value_class
 class StoodIn:
-    """Arguments with stand-ins, and the places of those. None in place of a `StoodIn`: the call is lost."""
+    """Arguments with stand-ins, and the places of those. None in its place: the call is lost."""
 
     value: JsonValue = field(repr=False)
     masked: tuple[Pointer, ...]
@@ -33,7 +33,7 @@ class StoodIn:
 def stand_in(
     value: JsonValue, limits: FeedbackLimits, is_same: Callable[[JsonValue], bool], *, secrets_alone: bool = False
 ) -> StoodIn | None:
-    """The value with stand-ins for as many texts as can be, or for secrets alone; `is_same` says whether a value has
+    """The value with stand-ins for as many texts as possible, or for secrets alone; `is_same` says whether a value has
     the same verdict."""
     texts = list(_texts(value, ()))
     secret = [path for path, text in texts if is_secret_path(path, limits) or mask_credentials(text) != text]

@@ -20,8 +20,7 @@ from dataclasses import field, replace
 from typing import Final
 from weakref import WeakValueDictionary
 
-from proxy.core.json.contentcoding import Undecodable, decode, is_coded
-from proxy.core.json.eventtext import read_events
+from proxy.core.json.contentcoding import Undecodable, decode, is_coded, read_events
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, UpstreamFault, UpstreamReply
 from proxy.extensions.mcp.adapters.mcplist import MAX_LIST, MAX_PAGES, ToolsPage, find_answer, make_listing
@@ -156,16 +155,11 @@ class Learner:
         self._shrink()
         return known
 
-    def _doubt_alike(self, key: Key, replaced: Listing) -> None:
+    def _doubt_alike(self, key: Key, old: Listing) -> None:
         """Outdates the same old list of other credentials at the same address, because it has changed for one of
         them."""
         for other, known in self._known.items():
-            if (
-                known.listing is replaced
-                and other.upstream is key.upstream
-                and other.target == key.target
-                and other != key
-            ):
+            if known.listing is old and other.upstream is key.upstream and other.target == key.target and other != key:
                 self._known[other] = replace(known, at=float("-inf"), fresh_until=float("-inf"))
 
     def _listing(self, pages: list[ToolsPage], size: int) -> Listing:

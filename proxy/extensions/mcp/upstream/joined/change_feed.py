@@ -102,8 +102,8 @@ class ChangeFeed:
         return reader
 
     def change_links(self, links: Iterable[ServerLink]) -> None:
-        """Follows other links from now on. Readers are notified that the lists of former ones have changed, and
-        of the lists of new ones when these answer."""
+        """Follows other links from now on. Readers are notified that the lists of former ones have changed, and of the
+        lists of new ones when these answer."""
         before, self._links = self._links, tuple(links)
         for link in before:
             if link not in self._links:

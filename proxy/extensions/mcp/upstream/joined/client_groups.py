@@ -21,7 +21,7 @@ from proxy.extensions.mcp.upstream.joined.server_link import ServerLink
 from proxy.extensions.mcp.upstream.own_answers import describe_self, plain_request
 from proxy.interfaces import GuardedUpstream, UpstreamRequest
 
-# Groups of clients without sessions, told apart by their credentials.
+# The most groups of clients without sessions, one for each set of credentials.
 _MOST_GROUPS: Final = 1_000
 
 
@@ -111,8 +111,8 @@ class ClientGroups:
     def change(
         self, settings: JoinedSettings, upstreams: Mapping[str, GuardedUpstream], *, is_renamed: bool
     ) -> frozenset[asyncio.Task[None]]:
-        """Leads all groups to other servers. `is_renamed`: servers that stay have other names. Gives the tasks that
-        end the sessions with servers that leave."""
+        """Leads all groups to other servers. `is_renamed`: servers that stay have other names. Gives the tasks that end
+        the sessions with servers that leave."""
         self._settings, self._upstreams = settings, upstreams
         known = {server.name for server in settings.servers}
         self.down = {name: why for name, why in self.down.items() if name in known}

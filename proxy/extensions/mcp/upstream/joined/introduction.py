@@ -42,8 +42,8 @@ class JoinedSettings:
     """All servers of one route. Times in seconds.
 
     With `always` every name has its server's prefix, else only names that two servers have. `wait` is how long
-    `initialize` and each list wait for a server; one that takes longer joins later.
-    `report` receives the name of a server that cannot be reached, and why; '' once it answers again.
+    `initialize` and each list wait for a server; one that takes longer joins later. `report` receives the name of a
+    server that cannot be reached, and why; '' once it answers again.
     """
 
     name: str

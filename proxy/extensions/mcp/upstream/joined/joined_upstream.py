@@ -117,8 +117,8 @@ class JoinedUpstream:
     def change_servers(
         self, settings: JoinedSettings, upstreams: Mapping[str, GuardedUpstream]
     ) -> frozenset[asyncio.Task[None]]:
-        """Serves other servers from now on; `can_change` has allowed it. Sessions stay open, listening clients get
-        a notification for each list that differs, and servers that stay notice nothing. Gives the tasks that end the
+        """Serves other servers from now on; `can_change` has allowed it. Sessions stay open, listening clients get a
+        notification for each list that differs, and servers that stay notice nothing. Gives the tasks that end the
         sessions with the other servers; until they are done, the connections to those servers are in use."""
         shown = _prefixes(settings), settings.always
         is_renamed = (_prefixes(self._settings), self._settings.always) != shown
@@ -226,9 +226,7 @@ class JoinedUpstream:
             await group.cancel(message, body, request)
         elif message.method:
             await group.tell_all(message, body, request)
-        elif (origin := read_question_id(message.id)) is not None and (
-            link := group.find_asking(origin[0])
-        ) is not None:
+        elif (origin := read_question_id(message.id)) and (link := group.find_asking(origin[0])):
             await link.tell(replace_value(body, ("id",), dumps(origin[1])), request, message)
 
     async def _list(self, group: ServerGroup, message: Message, request: UpstreamRequest) -> Answer:
@@ -282,7 +280,7 @@ class JoinedUpstream:
         body = replace_value(body, ("params", "ref", "name"), dumps(found[1]))
         return await group.carry(group.links[found[0]], message, body, request, None)
 
-    # --- what is said of all ------------------------------------------------------------------------------------------
+    # --- the joined server --------------------------------------------------------------------------------------------
     async def _discover(self, group: ServerGroup, message: Message, request: UpstreamRequest) -> Answer:
         await group.open(plain_request(request), self._settings.wait)
         return write_discovery(message, self._describe(group), self._settings.version)

@@ -51,8 +51,8 @@ class ListedNames:
         return not any(name.startswith(tuple(prefixes.values())) for name in bare)
 
     def change_prefixes(self, prefixes: Mapping[str, str], *, always: bool) -> None:
-        """Shows names with other prefixes, or of other servers. A bare name stays with its server, even after
-        that server has left."""
+        """Shows names with other prefixes, or of other servers. A bare name stays with its server, even after that
+        server has left."""
         self._prefixes, self._always = prefixes, always
         self.clashes += 1
 
@@ -166,8 +166,8 @@ class MergedLists:
         self._made: OrderedDict[tuple[object, ...], bytes] = OrderedDict()
 
     def merge(self, method: str, listed: Mapping[str, tuple[ListedPage, ...]]) -> bytes:
-        """The entries of all servers as JSON. Tools and prompts get their shown names; of two
-        resources with one URI the first counts."""
+        """The entries of all servers as JSON. Tools and prompts get their shown names; of two resources with one URI
+        the first counts."""
         names = self._names.get(method)
         if names is not None:
             for server, pages in listed.items():

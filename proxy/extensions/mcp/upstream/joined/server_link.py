@@ -203,7 +203,7 @@ class ServerLink:
     async def leave(self, request: UpstreamRequest) -> None:
         """Ends the server's session for good: it has left the config, or its name means another server."""
         self._is_left = True
-        async with self._opening:  # an introduction under way would begin a session that nobody ends
+        async with self._opening:  # an introduction under way would begin a session without an end
             await self.close(request)
 
     def give_up(self, why: str) -> None:

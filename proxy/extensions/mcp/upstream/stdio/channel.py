@@ -41,7 +41,7 @@ _LIMITS: Final = TextLimits(depth=128, nodes=2_000_000)
 _SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
 _ID: Final[Pointer] = ("id",)
 _PROGRESS: Final[Pointer] = ("params", "progressToken")
-_PROGRESS_ASKED: Final[Pointer] = ("params", "_meta", "progressToken")
+_REQUEST_PROGRESS: Final[Pointer] = ("params", "_meta", "progressToken")
 _SUBSCRIBED: Final[Pointer] = ("params", "_meta", _SUBSCRIPTION)
 _CANCELLED: Final[Pointer] = ("params", "requestId")
 _CANCELLATION: Final = "notifications/cancelled"
@@ -191,7 +191,7 @@ class Channel:
         token = meta.get("progressToken") if isinstance(meta, dict) else None
         if token is not None:
             request.token = dumps(token)
-            request.sent_token, sent = self._choose_id(token, sent, _PROGRESS_ASKED, self._tokens)
+            request.sent_token, sent = self._choose_id(token, sent, _REQUEST_PROGRESS, self._tokens)
             self._tokens[request.sent_token] = request
         self._requests[number] = request
         client.begin(request)
@@ -203,8 +203,8 @@ class Channel:
         return request
 
     def _choose_id(self, own: JsonValue, body: bytes, at: Pointer, taken: Container[str]) -> tuple[str, bytes]:
-        """The id or token that the child reads at `at`, as JSON, and the message with it: the client's own, unless
-        it is another client's, or programs may read its number differently."""
+        """The id or token that the child reads at `at`, as JSON, and the message with it: the client's own, unless it
+        is another client's, or programs may read its number differently."""
         number = _key(own)
         if number and not self.shared and number not in taken and number not in self._late:
             return number, body

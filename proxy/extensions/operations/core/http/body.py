@@ -26,7 +26,7 @@ _LEAVE_IT: Final = "only JSON and form bodies are judged: relay the operation, o
 @value_class
 class DescribedBody:
     """A body: its media type ('' without a body), the schema of a JSON body (None without one), the fields of a form,
-    and what its other fields are judged by: none are taken where the form says nothing of them."""
+    and the schema of its other fields; by default no others are allowed."""
 
     media_type: str = ""
     schema: JsonValue = None
@@ -70,7 +70,7 @@ def _body_3(content: dict[str, JsonValue], steps: Pointer, required: bool, trans
                 inner = (*steps, "content", written)
                 whole = _read_form_schema(content[written], inner, translator)
                 fields = tuple(_fields(content[written], whole, inner, kind, translator))
-                others = next(_list_said(whole, "additionalProperties"), False)
+                others = next(_list_values(whole, "additionalProperties"), False)
                 return DescribedBody(kind, None, fields, required, others)
     raise OpenApiError(f"its body is {', '.join(found)}, neither JSON nor a form", steps, _LEAVE_IT)
 
@@ -159,12 +159,12 @@ def _property(schema: JsonValue, name: str) -> JsonValue:
 
 def _list_required(schema: JsonValue) -> frozenset[str]:
     """The names that a schema, its `allOf` and its references require."""
-    said = _list_said(schema, "required")
-    return frozenset(name for names in said for name in names or () if isinstance(name, str))
+    lists = _list_values(schema, "required")
+    return frozenset(name for names in lists for name in names or () if isinstance(name, str))
 
 
-def _list_said(schema: JsonValue, keyword: str) -> Iterator[JsonValue]:
-    """What a schema, its `allOf` and its references say under a keyword."""
+def _list_values(schema: JsonValue, keyword: str) -> Iterator[JsonValue]:
+    """The values of a keyword in a schema, its `allOf` and its references."""
     waiting, seen = [schema], 0
     while waiting and seen < 100:
         seen += 1

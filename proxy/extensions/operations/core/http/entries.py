@@ -19,7 +19,7 @@ def name_body(media_type: str) -> str:
 
 
 def is_clear_from_path(parameter: Parameter) -> bool:
-    """Whether the braces of the path say all of a parameter."""
+    """Whether the braces of the path describe a parameter completely."""
     usual = parameter.style == "simple" and not parameter.explode
     return parameter.place == "path" and usual and parameter.argument in ("", parameter.name)
 

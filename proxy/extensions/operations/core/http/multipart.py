@@ -69,7 +69,7 @@ def is_field_text(media_type: str) -> bool:
 
 
 def split_parts(body: bytes, boundary: str) -> list[Part] | None:
-    """The parts of a body; None where it is not what RFC 7578 describes."""
+    """The parts of a body; None where it breaks RFC 7578."""
     line = b"--" + boundary.encode("ascii", "replace")
     if boundary and body in (line + b"--", line + b"--\r\n"):
         return []  # as clients send a form without fields

@@ -1,9 +1,9 @@
 """One rule for the names of an HTTP request, used where it is read and where it is written. Pure.
 
 Services read names differently: one ignores their case, one cuts them at a bracket, one begins a new parameter at `;`,
-one reads a cookie behind a blank. What reaches a service under a name that it reads as a declared one is judged under
-that name, or it is not sent. `fold_name` gives the name that the most lenient of them reads; `list_hidden_names` the
-names that some find inside of a value; `read_cookies` the cookies, and those that two services read in two ways.
+one reads a cookie behind a blank. A value whose name some service reads as a declared one is judged under that name, or
+not sent. `fold_name` gives the name that the most lenient of them reads; `list_hidden_names` the names that some find
+inside of a value; `read_cookies` the cookies, and those that two services read in two ways.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def fold_name(name: str) -> str:
     return plain.partition("[")[0].casefold().replace(".", "_").replace(" ", "_")
 
 
-def find_meant(name: str, folded: Mapping[str, str]) -> str | None:
-    """The declared name that some service reads a name of a query or a form as. `folded`: folded name -> declared name.
-    Spring's data binding takes `!limit` for the default of `limit`, and `_limit` for an unticked one."""
+def find_declared(name: str, folded: Mapping[str, str]) -> str | None:
+    """The declared name as which some service reads a name of a query or a form. `folded`: folded name -> declared
+    name. Spring's data binding takes `!limit` for the default of `limit`, and `_limit` for an unticked one."""
     plain = fold_name(name)
     return folded.get(plain) or (folded.get(plain[1:]) if plain[:1] in ("!", "_") else None)
 
@@ -73,14 +73,14 @@ def find_doubtful_cookies(
             is_padded, value = value != value.strip(" \t"), value.strip(" \t")  # Go and PHP keep the blanks
             within = quoted
             quoted ^= _has_open_quote(part if quoted else value)
-            if (meant := by_fold.get(fold_name(decode_cookie(name)))) is not None:
-                is_exact = name.lstrip(" ") == meant and separator and not within and not is_padded
-                if not is_exact or not (meant in json_text or _is_plain(strip_quotes(value))):
-                    yield meant
-            bare = _FIRST_WORD.findall(part)  # a name without a value, whatever comes behind it
+            if (cookie := by_fold.get(fold_name(decode_cookie(name)))) is not None:
+                is_exact = name.lstrip(" ") == cookie and separator and not within and not is_padded
+                if not is_exact or not (cookie in json_text or _is_plain(strip_quotes(value))):
+                    yield cookie
+            bare = _FIRST_WORD.findall(part)  # a name without a value
             for hidden in (*bare, *_COOKIE_WITHIN.findall(part.strip(" \t"))):
-                if (meant := by_fold.get(fold_name(decode_cookie(hidden)))) is not None:
-                    yield meant
+                if (cookie := by_fold.get(fold_name(decode_cookie(hidden)))) is not None:
+                    yield cookie
 
 
 def _has_open_quote(text: str) -> bool:
@@ -99,7 +99,7 @@ def is_cookie_octets(value: str) -> bool:
 
 
 def decode_cookie(value: str) -> str:
-    """The value as services read it that take `%XX` for an escape."""
+    """The value for services that decode `%XX`."""
     return unquote(value)
 
 

@@ -1,9 +1,9 @@
-"""An HTTP operation as a tool: one JSON Schema for all that it takes, and how arguments become an HTTP request. Pure.
+"""An HTTP operation as a tool: one JSON Schema for all its arguments, and their form as an HTTP request. Pure.
 
 Path, query, header, cookie and form parameters become properties beside those of a JSON body. There are three cases:
 
 1. Without parameters the body's schema is the tool's, as it stands.
-2. Beside parameters the body's members are arguments of their own, where nothing in its schema counts or closes them.
+2. Beside parameters the body's members are arguments of their own, unless its schema counts or closes them.
 3. Otherwise the whole body is one argument, `body`.
 
 A parameter whose name is taken gets its place as a prefix (`query_id`); the note says so.
@@ -42,8 +42,8 @@ class RequestTemplate:
     """How the arguments of a tool become an HTTP request. `path` has its parameters in braces.
 
     `body` is the media type of the body, '' where there is none. All arguments that no parameter has are members of a
-    JSON body, unless the one called `body_argument` is all of it. `credentials` are names of the query that nothing
-    judges.
+    JSON body, unless the one called `body_argument` is all of it. `credentials` are names of the query that are not
+    judged.
     """
 
     method: str
@@ -106,35 +106,35 @@ def merge_arguments(
     """Merges parameters, those of a form included, with the schema of a JSON body. `definitions`: what both refer to by
     `#/$defs/`."""
     body = described.schema
-    named = sorted(parameters, key=lambda each: _ORDER.index(each.place))
-    if not named and body is not None and not _needs_a_name(body, definitions):
+    ordered = sorted(parameters, key=lambda each: _ORDER.index(each.place))
+    if not ordered and body is not None and not _needs_a_name(body, definitions):
         return MergedArguments(_with_definitions(body, definitions), (), "", ())
     resolved = _resolve_reference(body, definitions)
     spread = isinstance(resolved, dict) and _spreads(resolved, definitions)
     whole = {**resolved, "$defs": definitions} if isinstance(resolved, dict) else resolved
     taken = set(list_properties(whole)) if spread else set()
-    placed, notes = _name_arguments(named, taken)
+    placed, notes = _name_arguments(ordered, taken)
     properties = {each.argument: _schema_in_place(each) for each in placed}
-    wanted = [each.argument for each in placed if each.required]
+    required = [each.argument for each in placed if each.required]
     made: dict[str, JsonValue] = {"type": "object"}
     body_argument = ""
     if spread:
         own = resolved.get("properties", {})
         made = {**resolved, "type": "object", "properties": {**properties, **own}}
-        wanted += resolved.get("required", [])
+        required += resolved.get("required", [])
     else:
         if body is not None:
             body_argument = next(name for name in _number_names("body") if name not in properties)
             properties[body_argument] = body
-            wanted += [body_argument] if described.required else []
+            required += [body_argument] if described.required else []
         made |= {"properties": properties, "additionalProperties": described.others}
-    if wanted:
-        made["required"] = wanted
+    if required:
+        made["required"] = required
     return MergedArguments(_with_definitions(made, _list_used(made, definitions)), placed, body_argument, tuple(notes))
 
 
 def _schema_in_place(parameter: Parameter) -> JsonValue:
-    """The schema of a parameter, which holds something where it stands in a path: no segment is empty."""
+    """The schema of a parameter; a text in a path must not be empty."""
     schema = parameter.schema
     if parameter.place != "path" or not isinstance(schema, dict):
         return schema
@@ -156,7 +156,7 @@ def _with_definitions(schema: JsonValue, definitions: dict[str, JsonValue]) -> J
 
 
 def _list_used(schema: JsonValue, definitions: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """The definitions that a schema leads to."""
+    """The definitions that a schema refers to."""
     names: dict[str, None] = {}
     waiting: list[JsonValue] = [schema]
     while waiting:
@@ -179,7 +179,7 @@ def _number_names(base: str) -> Iterator[str]:
 
 
 def _name_arguments(parameters: list[Parameter], taken: set[str]) -> tuple[tuple[Parameter, ...], list[str]]:
-    """The parameters under names that differ, and what is worth saying of those that were changed."""
+    """The parameters under unique names, and notes about the changed ones."""
     placed, notes = [], []
     for each in parameters:
         plain = each.argument or _UNUSUAL.sub("_", each.name).strip("_") or each.place
@@ -194,7 +194,7 @@ def _name_arguments(parameters: list[Parameter], taken: set[str]) -> tuple[tuple
 
 # --- what a body's schema allows beside it ----------------------------------------------------------------------------
 def _resolve_reference(schema: JsonValue, definitions: dict[str, JsonValue]) -> JsonValue:
-    """A schema with the reference that it is replaced by its target; annotations beside the reference stay."""
+    """A schema that is a reference, replaced by its target; annotations beside the reference stay."""
     seen: set[str] = set()
     while isinstance(schema, dict) and isinstance(name := schema.get("$ref"), str) and name not in seen:
         seen.add(name)

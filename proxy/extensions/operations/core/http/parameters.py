@@ -1,4 +1,4 @@
-"""Parameter Objects of OpenAPI: what an operation takes in the path, query, headers, cookies and form of a request.
+"""Parameter Objects of OpenAPI: an operation's arguments in the path, query, headers, cookies and form of a request.
 
 Each parameter has a JSON Schema of its own and the style of its text (OpenAPI 3.1.1 section 4.8.12.3; Swagger 2.0 calls
 it `collectionFormat`). The names that a security scheme puts into the query are listed as well. Pure.
@@ -93,12 +93,12 @@ def list_parameters(
         if place not in (*STYLES, "formData", "body"):
             hint = "relay the operation, or leave it out"
             raise OpenApiError(f"a parameter is `in: {place}`, which is not judged", steps, hint)
-    wanted = [
+    judged = [
         steps
         for (place, name), steps in found.items()
         if place != "body" and not (place == "header" and name in NO_ARGUMENTS)
     ]
-    return tuple(read_parameter(document, steps, version, translator) for steps in wanted)
+    return tuple(read_parameter(document, steps, version, translator) for steps in judged)
 
 
 def _follow_reference(document: JsonValue, steps: Pointer) -> Pointer:
@@ -113,8 +113,8 @@ def _follow_reference(document: JsonValue, steps: Pointer) -> Pointer:
 def read_parameter(
     document: JsonValue, steps: Pointer, version: str = "3.1", translator: Translator | None = None
 ) -> Parameter:
-    """The Parameter Object at a place. Its schema is a document of its own, unless a `translator` collects what the
-    schemas of one operation refer to. Raises OpenApiError."""
+    """The Parameter Object at a place. Its schema is a document of its own, unless a `translator` collects the
+    references of one operation's schemas. Raises OpenApiError."""
     value = find_at_pointer(document, steps)
     explode: JsonValue
     if version.startswith("2"):
@@ -163,11 +163,11 @@ def _translate_schema(document: JsonValue, steps: Pointer, version: str, transla
 
 
 def _add_description(schema: JsonValue, value: Mapping[str, JsonValue]) -> JsonValue:
-    """The schema with what the Parameter Object says of it: its description, and that it is going away."""
-    said = {key: value[key] for key in ("description", "deprecated") if value.get(key)}
-    if not said or schema is False:
+    """The schema with the description and `deprecated` of the Parameter Object."""
+    annotations = {key: value[key] for key in ("description", "deprecated") if value.get(key)}
+    if not annotations or schema is False:
         return schema
-    return {**said, **(schema if isinstance(schema, dict) else {})}
+    return {**annotations, **(schema if isinstance(schema, dict) else {})}
 
 
 def _content(value: Mapping[str, JsonValue], place: In) -> tuple[str, Pointer | None]:
@@ -191,12 +191,12 @@ def _is_there(value: JsonValue, steps: Pointer) -> bool:
 
 def list_query_credentials(document: JsonValue, operation: Mapping[str, JsonValue]) -> frozenset[str]:
     """The names that security schemes of an operation put into the query."""
-    asked = operation.get("security", document.get("security") if isinstance(document, dict) else None)
+    security = operation.get("security", document.get("security") if isinstance(document, dict) else None)
     components = document.get("components")
     schemes = (components.get("securitySchemes") if isinstance(components, dict) else None) or document.get(
         "securityDefinitions"
     )
-    names = {name for entry in _list(asked) if isinstance(entry, dict) for name in entry}
+    names = {name for entry in _list(security) if isinstance(entry, dict) for name in entry}
     found = (schemes.get(name) for name in names) if isinstance(schemes, dict) else ()
     return frozenset(
         str(scheme.get("name"))
@@ -209,7 +209,7 @@ def _list(value: JsonValue) -> list[JsonValue]:
     return value if isinstance(value, list) else []
 
 
-# --- what a schema allows ---------------------------------------------------------------------------------------------
+# --- types and properties ---------------------------------------------------------------------------------------------
 def list_schema_types(schema: JsonValue) -> frozenset[str]:
     """The JSON types that a schema names, including its branches and references; empty where it names none."""
     found: set[str] = set()

@@ -1,9 +1,9 @@
 """The text of parameters and urlencoded forms, read into values and written from them (RFC 6570, OpenAPI). Pure.
 
 Parameters are read by style and schema. Text has no types, so `3` is the integer 3 where the schema takes an integer
-and the text "3" where it takes a text. A number is read only where every reader takes it for the same: `1e2`, which
-some parsers read as 1, is not an integer here. A text may have several readings, the likeliest first; no reading means
-that it is not in its style.
+and the text "3" where it takes a text. A number is read only where every reader reads the same: `1e2`, which some
+parsers read as 1, is not an integer here. A text may have several readings, the likeliest first; no reading means that
+it is not in its style.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _json(text: str) -> list[JsonValue]:
 
 
 def read_path(parameter: Parameter, text: str) -> list[JsonValue]:
-    """What a decoded path segment can mean; nothing where it is not in its style."""
+    """The possible values of a decoded path segment; empty where it is not in its style."""
     if parameter.style == "json":
         return _json(text)
     if parameter.style == "matrix":
@@ -152,7 +152,7 @@ def select_pairs(parameter: Parameter, groups: dict[str, Pairs]) -> Pairs:
 
 
 def read_pairs(parameter: Parameter, pairs: Pairs) -> list[JsonValue]:
-    """What the pairs of a parameter can mean; nothing where they are not in its style."""
+    """The possible values of a parameter's pairs; empty where they are not in its style."""
     texts = [text for _, text in pairs]
     if parameter.style == "json":
         return _json(texts[0]) if len(texts) == 1 else []
@@ -189,7 +189,7 @@ def _decode_text(text: str) -> str:
 
 
 def read_header(parameter: Parameter, lines: list[str]) -> list[JsonValue]:
-    """What the lines of a header can mean (style `simple`)."""
+    """The possible values of a header's lines (style `simple`)."""
     text = ", ".join(line.strip() for line in lines)
     if parameter.style == "json":
         return _json(text)

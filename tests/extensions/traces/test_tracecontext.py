@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.model.fields import Parent, read_traceparent, write_traceparent
+from proxy.core.model.fields import write_traceparent
+from proxy.extensions.traces.spans import Parent, read_parent
 
 IDS = "0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331"
 PARENT = Parent("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", 1)
@@ -32,7 +33,7 @@ HEX = "0123456789abcdef"
     ],
 )
 def test_a_parent_is_read_as_w3c_writes_it(header: str | None, found: Parent | None) -> None:
-    assert found == read_traceparent(header)
+    assert found == read_parent(header)
 
 
 @given(
@@ -41,4 +42,4 @@ def test_a_parent_is_read_as_w3c_writes_it(header: str | None, found: Parent | N
     st.integers(0, 255),
 )
 def test_what_is_written_is_read_again(trace_id: str, span_id: str, flags: int) -> None:
-    assert Parent(trace_id, span_id, flags) == read_traceparent(write_traceparent(trace_id, span_id, flags))
+    assert Parent(trace_id, span_id, flags) == read_parent(write_traceparent(trace_id, span_id, flags))
