@@ -64,7 +64,7 @@ class Serving:
         self.console = make_console_data(admin, lambda: self.metrics.requests.series, base.clock.wall)
         self.readers, self.comparing = Readers(), asyncio.Lock()
         self._added = ExtensionObservers(base.clock, base.pacing, self.metrics)
-        self._lag = LoopLag(self.metrics.observe_lag)
+        self._lag = LoopLag(self.metrics.lag.observe)
         config = compiled.loaded.config
         self._tracer = make_tracer(config.telemetry.traces, environ, log, self.metrics, base.clock)
         self._base = base
@@ -303,7 +303,7 @@ class Serving:
         return found
 
     def _breaker_changed(self, upstream: str, state: str) -> None:
-        self.metrics.count_breaker_change(upstream, state)
+        self.metrics.breaker_changes.series[upstream, state] += 1
         if self.console is not None:
             self.console.changes.add("breaker", upstream=upstream, state=state)
         self.log.event(

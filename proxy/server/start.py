@@ -54,7 +54,7 @@ async def start_serving(
     shared = SharedStore(log)
     base, admin = make_services(loaded, shared, log, clock), worker or config.admin
     serving = Serving(Compiled.of(loaded), base, environ, log, admin)
-    serving.metrics.watch_state(lambda: shared.up)
+    serving.metrics.state_up.watch(lambda: shared.up)
     serving.notices.watcher = watcher
     try:
         await shared.open()

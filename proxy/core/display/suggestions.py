@@ -135,12 +135,10 @@ def find_abbreviation(name: str, known: Iterable[str]) -> str | None:
     other, which has three letters or more. None where there are several."""
     wanted = fold_name(name[:_LONGEST_NAME])
     found = [known_name for _, known_name in zip(range(_LOOKED_AT), known, strict=False)
-             if _begins(fold_name(known_name), wanted) and not is_other_meaning(name, known_name)]  # fmt: skip
+             if (folded := fold_name(known_name)) and min(len(folded), len(wanted)) >= _SHORTEST
+             and (folded.startswith(wanted) or wanted.startswith(folded))
+             and not is_other_meaning(name, known_name)]  # fmt: skip
     return found[0] if len(found) == 1 else None
-
-
-def _begins(folded: str, wanted: str) -> bool:
-    return min(len(folded), len(wanted)) >= _SHORTEST and (folded.startswith(wanted) or wanted.startswith(folded))
 
 
 def make_unknown_tool_failure(name: str, known: Iterable[str]) -> Failure:

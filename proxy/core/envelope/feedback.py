@@ -83,7 +83,9 @@ def render_feedback(view: FailureView) -> str:
     kind = "Example" if result.example_complete else "Shape"
     has_example = result.example and not result.escalated
     example = f"{kind} of valid arguments: {_line(result.example, size)}" if has_example else ""
-    reserved = max(min(len(sizes[-1]) + 1, room * _ACCEPTS_SHARE // 10), 0) if sizes and _needs_accepts(view) else 0
+    found = result.failure.violations
+    needs_accepts = not found or len(found) > _SEVERAL or any(each.code in _PARTIAL for each in found)
+    reserved = max(min(len(sizes[-1]) + 1, room * _ACCEPTS_SHARE // 10), 0) if sizes and needs_accepts else 0
     blocks = _make_blocks(view.shown)
     errors, is_whole = _write_errors(view, blocks, room - reserved)
     room -= len(errors) + 2
@@ -104,11 +106,6 @@ def render_feedback(view: FailureView) -> str:
 # Errors that say only with the signature what to send; and how many errors of any kind do.
 _PARTIAL: Final = frozenset((codes.REQUIRED_MISSING, codes.UNKNOWN_FIELD, codes.NO_BRANCH, codes.INVALID_JSON))
 _SEVERAL: Final = 4
-
-
-def _needs_accepts(view: FailureView) -> bool:
-    found = view.result.failure.violations
-    return not found or len(found) > _SEVERAL or not _PARTIAL.isdisjoint([violation.code for violation in found])
 
 
 def _choose_size(sizes: list[str], room: int, example: int) -> str:

@@ -50,7 +50,7 @@ def _list_hinted_places(check: Check, root: JsonValue, found: Iterable[Violation
             yield violation.path
             declared = {key for node in find_nodes_at(check, violation.path[:-1]) for key in node.properties}
             nearest = find_nearest(str(violation.path[-1]), sorted(declared)[:LOOKED_AT])
-            yield from () if nearest is None else ((*violation.path[:-1], meant),)
+            yield from () if nearest is None else ((*violation.path[:-1], nearest),)
 
 
 def find_failing_places(call: ToolCall, policy: ToolPolicy, failure: Failure) -> list[tuple[str, ...]]:
