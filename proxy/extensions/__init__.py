@@ -34,8 +34,8 @@ class PageRow:
 @value_class
 class RouteKind:
     """The parts of a protocol of routes: an `Adapter` (adapters/base.py), a `RouteKindReader` of their keys
-    (config/routes.py), a `RouteHandler` (server/listed_routes.py), and the `LearnedLists` of one route; `methods`
-    are those of its requests."""
+    (config/routes.py), a `RouteHandler` (server/listed_routes.py), and the `LearnedLists` of one route; `methods` are
+    those of its requests."""
 
     methods: tuple[str, ...]
     adapter: str

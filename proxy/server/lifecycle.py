@@ -35,8 +35,7 @@ from proxy.server.setup.observers import FLUSH, ExtensionObservers, make_tracer
 from proxy.server.setup.services import SecondJudges, warn_of_addresses
 from proxy.server.setup.upstreams import Pools, await_gone, find_trouble
 from proxy.server.warmup import Warming
-from proxy.telemetry.library_log import LibraryLog
-from proxy.telemetry.logs import Log
+from proxy.telemetry.logs import LibraryLog, Log
 from proxy.telemetry.metric_table import OTHER
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.notices import NEEDS_RESTART, NOT_TAKEN_OVER, Notices

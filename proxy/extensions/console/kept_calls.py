@@ -20,7 +20,7 @@ from proxy.core.model.value_class import value_class
 from proxy.telemetry.logs import round_milliseconds
 from proxy.telemetry.recent.ring import PLACES, KeptCall, RecentCalls, make_entry, read_value
 
-# The most texts of entries that are kept for readers: as many as one answer holds. They take about 0.5 MB.
+# The most texts of entries that are kept for readers: those of one answer. They take about 0.5 MB.
 MOST_TEXTS: Final = 500
 # Stages of a call, in the order in which they run, as `open_call` shows their times.
 STAGES: Final = ("read", "decode", "hooks", "decide", "correction", "gather", "upstream", "answer", "stream", "total")
@@ -28,11 +28,11 @@ STAGES: Final = ("read", "decode", "hooks", "decide", "correction", "gather", "u
 
 @value_class
 class CallFilter:
-    """Which entries are wanted: the one list of filters, which the pages and `calls` read too (`SEVERAL`, `SINGLE`).
-    An empty field lets everything through; `code` is an error code or that of a violation, `path` a JSON Pointer or its
-    beginning, `conversation` a hash or its beginning; a name that begins with `~` is a fragment, in either case of
-    letters. Each word of `text` is part of something that the entry shows, in any case. `since` in seconds since the
-    epoch; `after` and `before` are numbers: only later or earlier entries."""
+    """The filters of entries, which the pages and `calls` read, too (`SEVERAL`, `SINGLE`). An empty field lets
+    everything through; `code` is an error code or that of a violation, `path` a JSON Pointer or its beginning,
+    `conversation` a hash or its beginning; a name that begins with `~` is a fragment, in either case of letters. Each
+    word of `text` is part of something that the entry shows, in any case. `since` in seconds since the epoch; `after`
+    and `before` are numbers: only later or earlier entries."""
 
     tool: frozenset[str] = frozenset()
     model: frozenset[str] = frozenset()
@@ -51,7 +51,7 @@ class CallFilter:
 
     @property
     def is_open(self) -> bool:
-        """Whether the filter compares nothing but numbers and times."""
+        """Whether the filter only compares numbers and times."""
         return all(not getattr(self, each.name) for each in fields(self) if each.name not in _BOUNDS)
 
 
@@ -62,7 +62,7 @@ SINGLE: Final = tuple(each.name for each in fields(CallFilter) if each.default =
 
 
 def select_calls(recent: RecentCalls, wanted: CallFilter, limit: int | None = None) -> Iterator[KeptCall]:
-    """The wanted requests, newest first, as they are kept."""
+    """The kept requests that pass the filter, newest first."""
     is_open, found = wanted.is_open, 0
     for kept in recent.newest():
         if kept.seq <= wanted.after or kept.at < wanted.since or found == limit:
@@ -103,8 +103,8 @@ _words: WeakKeyDictionary[RecentCalls, _NewestTexts[str]] = WeakKeyDictionary()
 
 
 class KeptFigures(NamedTuple):
-    """What summaries need of a kept request: its durations in ms (`own`: this proxy's; None where there was none) and
-    how its conversation is known ('' without one)."""
+    """The figures of a kept request for summaries: its durations in ms (`own`: this proxy's; None where there was none)
+    and how its conversation is known ('' without one)."""
 
     route: str
     tool: str
@@ -117,36 +117,36 @@ class KeptFigures(NamedTuple):
 
 def read_figures(kept: KeptCall) -> KeptFigures:
     """The figures of a kept request, read without building its entry: summaries read all kept requests."""
-    told, total = kept.told, kept.stages.get("total")
-    if isinstance(told, dict):
-        upstream, tool = told.get("server.address", ""), told.get("gen_ai.tool.name", "")
-        route, source = told["http.route"], told.get("conversation.source", "")
-        took, upstream_took = told["duration_ms"], told.get("upstream.duration_ms", 0.0)
+    content, total = kept.content, kept.stages.get("total")
+    if isinstance(content, dict):
+        upstream, tool = content.get("server.address", ""), content.get("gen_ai.tool.name", "")
+        route, source = content["http.route"], content.get("conversation.source", "")
+        took, upstream_took = content["duration_ms"], content.get("upstream.duration_ms", 0.0)
     else:
-        upstream, is_call = told[PLACES["upstream"]], told[PLACES["call_id"]]
-        tool, source = (read_value(kept, "tool"), told[PLACES["conversation_rung"]]) if is_call else ("", "")
-        route, took = told[PLACES["route"]], round_milliseconds(read_duration(kept))
-        upstream_took = round_milliseconds(told[PLACES["upstream_seconds"]])
+        upstream, is_call = content[PLACES["upstream"]], content[PLACES["call_id"]]
+        tool, source = (read_value(kept, "tool"), content[PLACES["conversation_rung"]]) if is_call else ("", "")
+        route, took = content[PLACES["route"]], round_milliseconds(read_duration(kept))
+        upstream_took = round_milliseconds(content[PLACES["upstream_seconds"]])
     own = round_milliseconds(total or 0.0) if total is not None or upstream else None
     return KeptFigures(route, tool, took, own, source, upstream, upstream_took)
 
 
 def read_duration(kept: KeptCall) -> float:
     """How long a kept request took, in seconds."""
-    told = kept.told
-    if isinstance(told, dict):
-        return float(told["duration_ms"]) / 1000
-    return float(told[PLACES["ended"]] - told[PLACES["started"]])
+    content = kept.content
+    if isinstance(content, dict):
+        return float(content["duration_ms"]) / 1000
+    return float(content[PLACES["ended"]] - content[PLACES["started"]])
 
 
 def read_attempt(kept: KeptCall) -> int:
     """Which attempt of the model a kept request was; 0 where no attempt was counted."""
-    told = kept.told
-    return int(told.get("retry_attempt", 0) if isinstance(told, dict) else told[PLACES["attempt"]])
+    content = kept.content
+    return int(content.get("retry_attempt", 0) if isinstance(content, dict) else content[PLACES["attempt"]])
 
 
 # --- choosing ---------------------------------------------------------------------------------------------------------
-# The columns by which calls are sorted -> what is compared, and the entry's field that shows it.
+# The columns by which calls are sorted -> the compared value, and the entry's field that shows it.
 SORTS: Final[Mapping[str, tuple[Callable[[KeptCall], Any], str]]] = {
     "time": (attrgetter("seq"), "timestamp"),
     "tool": (lambda kept: read_value(kept, "tool"), "gen_ai.tool.name"),
@@ -159,10 +159,10 @@ SORTS: Final[Mapping[str, tuple[Callable[[KeptCall], Any], str]]] = {
 def _fits(recent: RecentCalls, kept: KeptCall, wanted: CallFilter) -> bool:
     for name in SEVERAL:
         choices: frozenset[str] = getattr(wanted, name)
-        if choices and not any(_is_meant(read_value(kept, name), choice) for choice in choices):
+        if choices and not any(_matches(read_value(kept, name), choice) for choice in choices):
             return False
     for name in ("request_id", "trace_id"):
-        if (one := getattr(wanted, name)) and not _is_meant(read_value(kept, name), one):
+        if (one := getattr(wanted, name)) and not _matches(read_value(kept, name), one):
             return False
     if not kept.conversation.startswith(wanted.conversation):
         return False
@@ -174,7 +174,7 @@ def _fits(recent: RecentCalls, kept: KeptCall, wanted: CallFilter) -> bool:
     return all(word in shown for word in wanted.text.casefold().split())
 
 
-def _is_meant(name: str, wanted: str) -> bool:
+def _matches(name: str, wanted: str) -> bool:
     return wanted[1:].lower() in name.lower() if wanted.startswith("~") else name == wanted
 
 
@@ -205,13 +205,13 @@ def _fits_places(kept: KeptCall, wanted: CallFilter) -> bool:
     errors = kept.failure.errors if kept.failure is not None else ()
     repairs = kept.failure.repairs if kept.failure is not None else ()
     codes = [read_value(kept, "code"), *(each["code"] for each in errors)]
-    if wanted.code and not any(_is_meant(code, wanted.code) for code in codes):
+    if wanted.code and not any(_matches(code, wanted.code) for code in codes):
         return False
-    if wanted.rule and not any(_is_meant(each["rule"], wanted.rule) for each in repairs):
+    if wanted.rule and not any(_matches(each["rule"], wanted.rule) for each in repairs):
         return False
     paths = [str(each["path"]) for each in (*errors, *repairs)]
     if wanted.path.startswith("~"):
-        return any(_is_meant(path, wanted.path) for path in paths)
+        return any(_matches(path, wanted.path) for path in paths)
     return not wanted.path or any(is_below(path, wanted.path) for path in paths)
 
 

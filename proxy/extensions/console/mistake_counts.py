@@ -1,4 +1,4 @@
-"""Counts what models get wrong, by route, tool, place in the schema, and code or rule: `MistakeCounts`.
+"""Counts the mistakes of models, by route, tool, place in the schema, and code or rule: `MistakeCounts`.
 
 The counts are bounded, whatever clients send. Places are those of the schema (`proxy/core/rules/schema_places.py`).
 Names of invented keys are cut, and the rarest are dropped. Shapes of texts hold no letter or digit that was sent. A
@@ -194,17 +194,17 @@ class MistakeCounts:
             declared = {name for part in nodes_at(policy.check, parent) for name in part.properties}
             missing = [str(each.path[-1]) for each in record.violations
                        if each.code is codes.REQUIRED_MISSING and each.path[:-1] == parent]  # fmt: skip
-            meant = {str(source[-1]): str(path[-1]) for path, source in renames.items()
+            renamed = {str(source[-1]): str(path[-1]) for path, source in renames.items()
                      if path[:-1] == parent and source[:-1] == parent}  # fmt: skip
-            open_names = [name for name in missing if name not in meant.values()]
+            open_names = [name for name in missing if name not in renamed.values()]
             for name in [key for key in holder if key not in declared][:MOST_INVENTED]:
                 if len(name) <= _LONGEST_KEY and name.isprintable():
                     key = _count_key(table, _normalise_place(policy, parent), name)
                     key.calls, key.last = key.calls + 1, now
                     key.refused += all(each.path == (*parent, name) for each in errors)
-                    for lacking in [meant[name]] if name in meant else open_names:
+                    for lacking in [renamed[name]] if name in renamed else open_names:
                         key.beside[lacking] += 1
-                        tried = meant | {name: lacking}
+                        tried = renamed | {name: lacking}
                         together = tuple(sorted(tried.items()))
                         if together in key.instead or len(key.instead) < MOST_RENAMES:
                             key.instead[together] += _fits(policy, call.arguments.value, parent, tried)

@@ -1,7 +1,8 @@
-"""What the console's pages count from the start of the process on: requests over time, faults of upstreams, mistakes.
+"""The counts of the console's pages, from the start of the process on: requests over time, faults of upstreams,
+mistakes.
 
 `RequestBars` reads the counters of the metrics four times a minute, so a call costs nothing here. Intervals without a
-call are not kept; the last interval holds what was counted since the last reading. Mistakes are counted in
+call are not kept; the last interval holds the counts since the last reading. Mistakes are counted in
 `mistake_counts.py`. Of each upstream the last 50 faults are kept.
 """
 
@@ -116,7 +117,7 @@ class ConsoleCounts:
 
 
 def find_counts(data: ConsoleData | None) -> ConsoleCounts | None:
-    """What was counted for the pages; None with `console: off`."""
+    """The counts for the pages; None with `console: off`."""
     return data.counts if data is not None and isinstance(data.counts, ConsoleCounts) else None
 
 

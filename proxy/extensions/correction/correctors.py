@@ -40,7 +40,7 @@ class Corrections:
         client = OutgoingClient(make_settings(config.upstreams[settings.upstream]))
         endpoint = Endpoint(settings, partial(_exchange, services.upstreams[settings.upstream], client))
         corrector = ModelCorrector(
-            settings, endpoint, self._trajectories, services, self._store(settings), self._log.defect, self._spent
+            settings, endpoint, self._trajectories, services, self._store(settings), self._log.defect, self._warn_spent
         )
         return replace(services, corrector=corrector)
 
@@ -51,13 +51,13 @@ class Corrections:
         if settings.debug is None:
             return None
         if self._debug is None or self._debug[0] != settings.debug:
-            self._debug = settings.debug, DebugLog(settings.debug, self._unwritten)
+            self._debug = settings.debug, DebugLog(settings.debug, self._warn_unwritten)
         return self._debug[1]
 
-    def _spent(self, budget: BudgetKind) -> None:
+    def _warn_spent(self, budget: BudgetKind) -> None:
         self._log.event("correction budget used up", "warning", budget=budget.value)
 
-    def _unwritten(self, error: OSError) -> None:
+    def _warn_unwritten(self, error: OSError) -> None:
         self._log.event("debug store cannot be written", "warning", reason=error.strerror or type(error).__name__)
 
 

@@ -41,7 +41,8 @@ class McpUpstreams:
             case JoinedServers() as joined:
                 return self._join(entry.name, joined, upstreams, is_known=is_known)
             case ServedOperations() as served:
-                return make_operations(entry.name, served, upstreams[served.upstream])
+                settings = OperationsSettings(entry.name, served.tools, __version__)
+                return OperationsUpstream(settings, upstreams[served.upstream])
             case Command() as command:
                 return StdioUpstream(make_stdio_settings(entry.name, command, partial(self._stderr, entry.name)))
             case _:
@@ -60,12 +61,12 @@ class McpUpstreams:
     def _join(
         self, name: str, entry: JoinedServers, upstreams: Mapping[str, GuardedUpstream], *, is_known: bool
     ) -> JoinedUpstream:
-        """The upstream of several servers: the one that served this name before, where its open sessions can go on.
-        Its guard is a new one: what was learned of its tools no longer holds."""
+        """The upstream of several servers: the one that served this name before, where its open sessions can go on. Its
+        guard is new, because the lists learned before are no longer valid."""
         settings = make_joined_settings(name, entry, partial(self._unreachable, name))
         known = self._joined.get(name) if is_known else None
         if known is None or not known.can_change(settings):
-            known = self._joined[name] = make_joined(settings, upstreams)
+            known = self._joined[name] = JoinedUpstream(settings, upstreams)
         else:
             self._leaving |= known.change_servers(settings, upstreams)
         return known
@@ -89,11 +90,6 @@ def make_stdio_settings(name: str, command: Command, stderr: Callable[[int, str]
     )
 
 
-def make_joined(settings: JoinedSettings, upstreams: Mapping[str, GuardedUpstream]) -> JoinedUpstream:
-    """Makes one upstream of several servers, over their own connections."""
-    return JoinedUpstream(settings, upstreams)
-
-
 def make_joined_settings(name: str, entry: JoinedServers, report: Callable[[str, str], None]) -> JoinedSettings:
     """Makes the settings of one upstream of several servers; `report` gets a server and why it is down."""
     servers = tuple(
@@ -109,8 +105,3 @@ def make_joined_settings(name: str, entry: JoinedServers, report: Callable[[str,
         for one in entry.entries
     )
     return JoinedSettings(name, servers, __version__, entry.always, entry.wait, report=report)
-
-
-def make_operations(name: str, entry: ServedOperations, upstream: GuardedUpstream) -> OperationsUpstream:
-    """Makes one MCP server of operations; `upstream` leads to the service."""
-    return OperationsUpstream(OperationsSettings(name, entry.tools, __version__), upstream)

@@ -51,7 +51,7 @@ class KeptCall(NamedTuple):
     seq: int
     at: float
     conversation: str
-    told: tuple[Any, ...] | dict[str, Any]
+    content: tuple[Any, ...] | dict[str, Any]
     stages: dict[str, float]
     failure: KeptFailure | None
 
@@ -120,7 +120,7 @@ class RecentCalls:
 def make_entry(kept: KeptCall) -> dict[str, Any]:
     """A kept request as the JSON object that the operator reads."""
     stamp = datetime.fromtimestamp(kept.at, UTC).isoformat(timespec="milliseconds")
-    told = kept.told
+    told = kept.content
     entry = dict(told) if isinstance(told, dict) else build_fields(CallRecord(**dict(zip(_NAMES, told, strict=True))))
     if kept.failure is not None:
         entry |= kept.failure.fields()
@@ -154,7 +154,7 @@ FIELDS: Final = {
 
 def read_value(kept: KeptCall, name: str) -> str:
     """A text of a kept request by its name in `FIELDS`, read without building its entry; '' where it has none."""
-    told = kept.told
+    told = kept.content
     if isinstance(told, dict):
         return str(told.get(FIELDS[name]) or "")
     if name == "model":

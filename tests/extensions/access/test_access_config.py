@@ -1,4 +1,4 @@
-"""The keys of access: what is wrong with them is told with its place, and `check` shows who may call what."""
+"""The keys of access: mistakes are reported with their places, and `check` shows who may call what."""
 
 from __future__ import annotations
 

@@ -221,7 +221,7 @@ def test_a_line_that_was_cut_by_another_process_is_ended_first(tmp_path: Path) -
     ]
 
 
-# --- what is wrong with a file is told at load ------------------------------------------------------------------------
+# --- mistakes of a file are reported at load --------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("name", "told"),
     [

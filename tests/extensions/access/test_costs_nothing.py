@@ -1,4 +1,4 @@
-"""A route that asks nobody who calls runs no line of access, also where another route of the same config does."""
+"""A route without access checks runs no line of access, even beside a route with them in the same config."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signed tokens, made with real keys and sent over real sockets: which count, and what their client is told."""
+"""Signed tokens, made with real keys and sent over real sockets: which count, and the answers to their clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules: who may call which tool with which arguments, and what a caller is told of the rest."""
+"""Rules: who may call which tool with which arguments, and the answers to other calls."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def messages_request(*, stream: bool = False, **more: Any) -> bytes:
 
 
 def chat_answer(arguments: Any, name: str = "get_weather", **message: Any) -> bytes:
-    """An answer of Chat Completions with one call, spaced as no encoder of ours does."""
+    """An answer of Chat Completions with one call, spaced unlike the proxy's encoder."""
     call = {"id": "call_1", "type": "function", "function": {"name": name, "arguments": arguments}}
     choice = {"index": 0, "message": {"role": "assistant", "content": None, "tool_calls": [call], **message}}
     usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}

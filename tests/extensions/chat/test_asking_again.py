@@ -1,4 +1,5 @@
-"""A model whose calls cannot be repaired is asked again, within bounds; what it is told would be right if followed."""
+"""A model whose calls cannot be repaired is asked again, within bounds; the advice in the question would be right if
+followed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Failures of ours on a route with `model` are told of a model, in the API's own error format, and of no tool."""
+"""Failures of the proxy on a route with `model` speak of a model, not of a tool, in the API's own error format."""
 
 from __future__ import annotations
 

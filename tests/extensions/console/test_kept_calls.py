@@ -247,7 +247,7 @@ def test_a_kept_call_holds_the_hash_of_its_conversation_and_a_cut_name_of_its_to
 
     assert ["r-2", "r-1"] == [make_entry(entry)["correlation_id"] for entry in entries]
     assert {hash_conversation(conversation)} == {entry.conversation for entry in entries}
-    assert all(len(pickle.dumps((entry.told, entry.stages, entry.failure))) < 8_000 for entry in entries)
+    assert all(len(pickle.dumps((entry.content, entry.stages, entry.failure))) < 8_000 for entry in entries)
 
 
 @pytest.mark.parametrize("name", ["repos/get", "repos~get", "~1/~0", "get\nsecret", "t" * 300])
@@ -319,7 +319,7 @@ def test_of_the_trace_of_a_usual_call_the_ids_alone_are_kept() -> None:
     recent.finished(CallRecord("r-1", "/weather", tool="weather", outcome="delivered", trace=trace))
     (kept,) = select_calls(recent, CallFilter())
 
-    assert replace(trace, state="") in kept.told
+    assert replace(trace, state="") in kept.content
     assert "b7ad" == make_entry(kept)["span_id"]
 
 

@@ -1,4 +1,4 @@
-"""A mistake of ours inside a correction costs no caller the answer it would have had, and is reported."""
+"""A defect inside a correction leaves the caller's answer as it would have been, and is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every kind of escalation is told once: one notice, one count, one log line, one row on the operator's page."""
+"""Every kind of escalation is reported once: one notice, one count, one log line, one row on the operator's page."""
 
 from __future__ import annotations
 

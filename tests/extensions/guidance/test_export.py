@@ -196,7 +196,7 @@ def test_an_array_always_says_what_is_in_it() -> None:
         ({"type": "string", "format": "date-time"}, {"type": "STRING", "format": "date-time"}, []),
         ({"type": "string", "format": "uuid"}, {"type": "STRING"}, ["the format 'uuid' is not known there"]),
         ({"type": "object", "additionalProperties": False, "properties": {"k": True}},
-         {"type": "OBJECT", "properties": {"k": {}}}, ["that there are no further fields cannot be said"]),
+         {"type": "OBJECT", "properties": {"k": {}}}, ["that there are no further fields cannot be expressed"]),
         ({"oneOf": [{"type": "string"}, {"type": "null"}]}, {"anyOf": [{"type": "STRING"}], "nullable": True},
          ["oneOf becomes anyOf"]),
         ({"allOf": [{"type": "string"}, {"minLength": 2}], "maxLength": 3},

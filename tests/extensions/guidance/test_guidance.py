@@ -99,7 +99,7 @@ def is_right(policy: ToolPolicy, value: JsonValue) -> bool:
 
 
 def is_told_right(policy: ToolPolicy, wrong: Wrong) -> bool:
-    """Whether what is said of a wrong example is what becomes of it."""
+    """Whether the text about a wrong example is true."""
     match decided(policy, wrong.value):
         case Forward(checked):
             return wrong.code == "" and checked.repairs != ()

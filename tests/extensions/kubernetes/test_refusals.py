@@ -61,7 +61,7 @@ class Folder:
     said: str = ""
 
     def inject(self, *documents: str, words: tuple[str, ...] = (), code: int = 0, config: bool = True) -> str:
-        """What `inject` makes of the documents of one file; `said` is what it printed for people."""
+        """The result of `inject` for the documents of one file; `said` is its output for people."""
         file = self.path / "all.yaml"
         file.write_text("---\n".join(documents))
         given = ("-c", str(self.path / "config.yaml")) if config else ()

@@ -42,7 +42,7 @@ LEFT_OUT = "left out"
 
 @dataclass
 class Stage:
-    """What a scenario's config means over MCP: the listed tools, what is said of each, and the tool of each path."""
+    """A scenario's config over MCP: the listed tools with their settings, and the tool of each path."""
 
     listed: list[dict[str, Any]] = field(default_factory=list)
     policies: dict[str, dict[str, Any]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""An MCP server of raw bytes for the tests: it lists what it is told to, and records what reached it."""
+"""An MCP server of raw bytes for the tests: it lists the given tools, and records the requests that reach it."""
 
 from __future__ import annotations
 

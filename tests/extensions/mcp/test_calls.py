@@ -214,7 +214,7 @@ async def test_names_are_unfolded_where_the_operator_asks_for_it() -> None:
     assert "add_numbers" == json.loads(folding.server.calls[0].body)["params"]["name"]
 
 
-# --- what is no single call -------------------------------------------------------------------------------------------
+# --- not a single call ------------------------------------------------------------------------------------------------
 async def test_a_batch_that_calls_a_tool_is_refused_as_a_whole() -> None:
     async with talk() as client:
         seen = await client.send([call("add", {"a": 1, "b": 1}), {"jsonrpc": "2.0", "method": "ping", "id": 2}])

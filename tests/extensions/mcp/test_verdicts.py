@@ -1,4 +1,4 @@
-"""A result that says `isError` goes on unchanged, and is told apart from one that is a result."""
+"""A result with `isError` goes on unchanged, and counts as an error."""
 
 from __future__ import annotations
 

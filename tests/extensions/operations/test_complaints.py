@@ -1,4 +1,4 @@
-"""What FastAPI says of path, query and header parameters is told of the arguments that they are."""
+"""FastAPI's complaints about path, query and header parameters become complaints about their arguments."""
 
 from __future__ import annotations
 

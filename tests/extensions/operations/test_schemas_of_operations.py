@@ -1,4 +1,4 @@
-"""Schemas out of OpenAPI descriptions and of parameters: read, looked at, and told of like those of every tool."""
+"""Schemas out of OpenAPI descriptions and of parameters: read, checked and reported like those of every tool."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ class Pauses:
 
 
 class Case:
-    """A store, what it stands on and what it told."""
+    """A store, its parts and the changes that it reported."""
 
     def __init__(self) -> None:
         self.clock = TestClock()

@@ -13,7 +13,7 @@ from redis import Redis
 from proxy.extensions.redis import operations, scripts
 from proxy.extensions.redis.operations import Keys
 from proxy.interfaces import Rate, RateExceeded
-from proxy.state.rates import take
+from proxy.state.memory import take
 from tests.extensions.redis.server import server
 from tests.generated import examples
 
@@ -31,7 +31,7 @@ RATES = st.lists(
     st.builds(Rate, st.just(""), st.integers(1, 30 * SECOND), st.integers(1, 4)), min_size=1, max_size=3
 ).map(lambda rates: [Rate(f"{{s}}/{number}", rate.interval, rate.burst) for number, rate in enumerate(rates)])
 STEPS = st.lists(st.integers(-5 * SECOND, 40 * SECOND) | st.just(0), min_size=1, max_size=30)
-# The life of a key is told by the server's own clock, which is not the `now` of the test: a short one could end before
+# The life of a key runs by the server's own clock, which is not the `now` of the test: a short one could end before
 # the test has read the key.
 KEEP_FOR_EVER = """
 local found = take(tonumber(ARGV[1]), {unpack(ARGV, 2)})

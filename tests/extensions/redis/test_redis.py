@@ -39,7 +39,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @contextlib.asynccontextmanager
 async def opened(settings: RedisSettings) -> AsyncIterator[tuple[StateStore, list[StoreChange]]]:
-    """A store and what it told."""
+    """A store and the changes that it reported."""
     told: list[StoreChange] = []
     store = make_store("redis", SystemClock(), 1000, settings, told.append)
     assert isinstance(store, ConnectedStore)
@@ -60,7 +60,8 @@ def episode(*names: str) -> Episode:
 
 
 async def counts(settings: RedisSettings) -> list[StoreChange]:
-    """Counts a failure in two stores with the same settings; gives what they told. Both must have seen both."""
+    """Counts a failure in two stores with the same settings; gives the changes that they reported. Both must have seen
+    both."""
     async with opened(settings) as (one, told), opened(settings) as (two, told_too):
         await one.fail("c/tool", attempt("a"), 60)
         recorded = await two.fail("c/tool", attempt("b"), 60)

@@ -14,7 +14,7 @@ from proxy.interfaces import ConnectedStore
 from proxy.server.identity import SystemClock
 from proxy.state import StoreChange, make_store
 
-# What is said to a script; the server's other words are in order. b"" says nothing, and CUT breaks off.
+# The reply to a script; the server's other replies are in order. b"" sends nothing, and CUT breaks off.
 CUT = b"$100\r\nhalf"
 ANSWERS = {
     "another type": b":5\r\n",

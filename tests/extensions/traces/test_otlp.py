@@ -1,4 +1,4 @@
-"""Spans arrive at a collector over a real socket, as OTLP, with the ids that the tool and the log were told."""
+"""Spans arrive at a collector over a real socket, as OTLP, with the ids that the tool and the log have."""
 
 from __future__ import annotations
 

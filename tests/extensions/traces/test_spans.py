@@ -1,4 +1,4 @@
-"""What a finished request is told as: names, times and the seeds' events, worked out without any library."""
+"""The spans of a finished request: names, times and the seeds' events, made without any library."""
 
 from __future__ import annotations
 

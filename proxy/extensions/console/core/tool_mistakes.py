@@ -1,5 +1,5 @@
-"""What models got wrong with one tool, as counted: places in the schema, codes, rules and names, never a value unless
-the operator wants values seen (`tried`).
+"""The counted mistakes of models with one tool: places in the schema, codes, rules and names, and no values unless the
+operator may see them (`tried`).
 
 Counts go by places in the schema (`rules/schema_places.py`).
 """
@@ -20,8 +20,8 @@ Renames = tuple[tuple[str, str], ...]
 class CountedMistake:
     """One kind of mistake at one place: broken keywords of one code, or repairs by one rule (`code` is its name).
 
-    `calls` had it, `alone` had nothing else against them. `right` of the `retried` calls were right at the next try.
-    `last` in seconds since the epoch. `got` are types of what came, `shapes` and `tried` of texts.
+    `calls` had it, `alone` of them no other mistake. `right` of the `retried` calls were right at the next try. `last`
+    in seconds since the epoch. `got` are the types of sent values; `shapes` and `tried` are those of texts.
     """
 
     place: Pointer
@@ -43,9 +43,9 @@ class CountedMistake:
 class InventedKey:
     """A key that models send and the schema does not declare: `parent` is the place of its object.
 
-    `refused`: how many calls were refused for this key and nothing else. `beside` counts the required keys that lacked
-    and may have been meant. `instead` counts, by renames of keys that were tried together, how many calls would be
-    right with these keys under the names of the schema.
+    `refused`: the number of calls that were refused for this key alone. `beside` counts the missing required keys that
+    may have been intended. `instead` counts, by renames of keys that were tried together, how many calls would be right
+    with these keys under the names of the schema.
     """
 
     parent: Pointer
@@ -59,9 +59,9 @@ class InventedKey:
 
 @value_class
 class ToolMistakes:
-    """All that was counted of one tool. `calls` are all its calls, `would_refuse` those that a report-only route would
-    have refused; `watched` is the number of seconds since counting began, `since_refusal` the number of seconds without
-    a call that would have been refused. `mode`: enforce or report."""
+    """All counts of one tool. `calls` are all its calls, `would_refuse` those that a report-only route would have
+    refused; `watched` is the number of seconds since counting began, `since_refusal` the number of seconds without a
+    call that would have been refused. `mode`: enforce or report."""
 
     calls: int
     mistakes: tuple[CountedMistake, ...] = ()

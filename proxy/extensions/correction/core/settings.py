@@ -101,12 +101,8 @@ _DIVIDER: Final = re.compile(r"^---[ \t]*\r?\n", re.MULTILINE)
 
 def make_messages(prompt: str, values: Mapping[str, str]) -> list[dict[str, str]]:
     """The chat messages of a prompt. Values are filled in as text: placeholders inside them stay as they are."""
-    system, divider, user = _divide_prompt(prompt)
-    first = fill_placeholders(system, values).strip()
-    system_messages = [{"role": "system", "content": first}] if divider and first else []
-    return [*system_messages, {"role": "user", "content": fill_placeholders(user, values).strip()}]
-
-
-def _divide_prompt(prompt: str) -> tuple[str, bool, str]:
     parts = _DIVIDER.split(prompt, maxsplit=1)
-    return (parts[0], True, parts[1]) if len(parts) == 2 else ("", False, prompt)
+    messages = [{"role": "user", "content": fill_placeholders(parts[-1], values).strip()}]
+    if len(parts) == 2 and (system := fill_placeholders(parts[0], values).strip()):
+        messages.insert(0, {"role": "system", "content": system})
+    return messages

@@ -89,7 +89,7 @@ class _Strict:
                 if keyword not in _SILENT:
                     self._losses.append(f"{keyword} at {path or '/'} is left out")
             elif keyword not in KEPT:
-                raise _NotStrictError(f"{keyword} at {path or 'the top'} cannot be said")
+                raise _NotStrictError(f"{keyword} at {path or 'the top'} cannot be expressed")
         if made.get("format", "date") not in FORMATS:
             self._losses.append(f"format {made.pop('format')} at {path or '/'} is left out")
         return made
@@ -113,7 +113,7 @@ def _one_any_of(schema: dict[str, JsonValue], path: str) -> dict[str, JsonValue]
     if "oneOf" not in schema:
         return schema
     if "anyOf" in schema or not path:
-        raise _NotStrictError(f"oneOf at {path or 'the top'} cannot be said")
+        raise _NotStrictError(f"oneOf at {path or 'the top'} cannot be expressed")
     return {**{key: value for key, value in schema.items() if key != "oneOf"}, "anyOf": schema["oneOf"]}
 
 
@@ -176,7 +176,7 @@ class _Adapter:
         self.places += 1
         if not isinstance(schema, dict):
             if schema is False:
-                self.lose(path, "nothing may stand here, which cannot be said")
+                self.lose(path, "nothing may stand here, which cannot be expressed")
             return {}
         if self.places > _MAX_PLACES:
             self.lose(path, "the schema is too large; it ends here")
@@ -223,7 +223,7 @@ class _Adapter:
             rest = _without(schema, frozenset({"$ref"}))
             target = self.definitions.get(name)
             if name in above or not isinstance(target, dict):
-                self.lose(path, f"leads back to {name!r}, which cannot be said; it ends here" if name in above else
+                self.lose(path, f"leads back to {name!r}, which cannot be expressed; it ends here" if name in above else
                           f"{name!r} takes anything")  # fmt: skip
                 return {**rest, **({"type": "object"} if name in above else {})}, above
             schema, above = {**target, **rest}, above | {name}
@@ -309,9 +309,9 @@ class _Adapter:
         self, value: JsonValue, _made: dict[str, JsonValue], path: Pointer, _above: frozenset[str]
     ) -> None:
         if value is False:
-            self.lose(path, "that there are no further fields cannot be said")
+            self.lose(path, "that there are no further fields cannot be expressed")
         elif value is not True and value != {}:
-            self.lose(path, "the schema of further fields cannot be said")
+            self.lose(path, "the schema of further fields cannot be expressed")
 
 
 _REWRITTEN: Final = {

@@ -108,7 +108,8 @@ class McpAdapter:
         if message is None or not message.is_call or message.id is ABSENT or result.failure.code in _ABOUT_THE_CLIENT:
             return _encode_refusal(result, message, request, headers)
         if message.param("task") is not ABSENT and not message.modern:  # the SDKs read a task or an error here
-            error: dict[str, JsonValue] = {"code": _INVALID_PARAMS, "message": _write_model_text(result)}
+            built: Any = FORMATS["mcp"].build(result)
+            error: dict[str, JsonValue] = {"code": _INVALID_PARAMS, "message": str(built["content"][0]["text"])}
             return write_answer({"jsonrpc": "2.0", "id": message.id, "error": error}, message, request, accept, headers)
         answer = make_result_message(message, FORMATS["mcp"].build(result, detail))
         return write_answer(answer, message, request, accept, headers)
@@ -211,12 +212,6 @@ def make_result_message(message: Message, result: dict[str, JsonValue]) -> dict[
     id is answered under null (JSON-RPC 2.0 section 5)."""
     whole = {"resultType": "complete", **result} if message.modern else result
     return {"jsonrpc": "2.0", "id": None if message.id is ABSENT else message.id, "result": whole}
-
-
-def _write_model_text(result: ToolResult) -> str:
-    """The text of a refusal."""
-    built: Any = FORMATS["mcp"].build(result)
-    return str(built["content"][0]["text"])
 
 
 def write_answer(

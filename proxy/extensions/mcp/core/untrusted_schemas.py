@@ -1,5 +1,4 @@
-"""What is done to a schema that a server lists before it is compiled: its cost is looked at, and the operator's patch
-is laid over it. Pure."""
+"""Prepares a listed schema before it is compiled: estimates its cost, and lays the operator's patch over it. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ from typing import Final
 from proxy.core.json.jsontext import walk
 from proxy.core.model.values import JsonValue
 
-# What a schema may hold to be compiled without being examined: values, and characters of patterns. A pattern must not
+# The most values, and characters of patterns, of a schema that is compiled without being examined. A pattern must not
 # unfold: no count over 99, none of a class of Unicode letters, no look around, no reference to a group.
 _FEW: Final = 1_000
 _SHORT_PATTERNS: Final = 1_000

@@ -1,4 +1,4 @@
-"""What a config may say of limits on calls, and what it is told where it says something that cannot be kept."""
+"""The keys for limits on calls, and the reports of limits that cannot be kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rates over real sockets: who may call how often, and what a call is told that comes too early."""
+"""Rates over real sockets: who may call how often, and the answer to a call that comes too early."""
 
 from __future__ import annotations
 

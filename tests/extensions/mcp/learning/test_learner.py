@@ -1,4 +1,4 @@
-"""What is remembered of lists and sessions, for how long, and how much of it. The clock stands still until told."""
+"""The memory of lists and sessions: for how long, and how much of it. The clock only moves when a test moves it."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ class Asking:
     async def tools(self, call: ToolCall) -> Tools | Failure | UpstreamReply:
         """Returns the tools to judge a call by, the upstream's own answer where it refuses this client, or the reason
         why the call cannot be judged."""
-        if not self.rules.serves(call.tool) and not self._is_ours(call.tool):
+        if not self.rules.serves(call.tool) and not self._is_own_tool(call.tool):
             return self._refuse_unserved(clean_text(call.tool, 60))
         listed = await self.find_list()
         if isinstance(listed, UpstreamReply):
@@ -153,7 +153,7 @@ class Asking:
         message = f"Unknown tool '{name}'. It is called '{shown}' here: call it by exactly this name."
         return Failure(codes.UNKNOWN_TOOL, message)
 
-    def _is_ours(self, name: str) -> bool:
+    def _is_own_tool(self, name: str) -> bool:
         return self.rules.collapse is not None and name in (self.rules.collapse.name, SEARCH, DESCRIBE)
 
     def hides(self, tool: str) -> bool:

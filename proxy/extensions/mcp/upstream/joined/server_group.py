@@ -120,7 +120,7 @@ class ServerGroup:
     ) -> tuple[ListedPage, ...] | None:
         """A server's pages, or its last ones where it is late; None without any."""
         task = asyncio.create_task(self._list(link, method, request))
-        self._begin(_finished(task))
+        self._begin(_wait_ended(task))
         done, _ = await asyncio.wait({task}, timeout=self._wait)
         if not done:  # the request goes on, because the server may just be starting
             self._begin(self._keep_late(link, method, task))
@@ -238,7 +238,7 @@ class ServerGroup:
         return task
 
 
-async def _finished(task: asyncio.Task[tuple[ListedPage, ...]]) -> None:
+async def _wait_ended(task: asyncio.Task[tuple[ListedPage, ...]]) -> None:
     """Waits until the task ends. Its list is read by the callers that still wait; its error is theirs too."""
     with suppress(OutOfReach, Refusal):
         await task

@@ -31,6 +31,7 @@ from proxy.core.model.values import (
     UpstreamReply,
 )
 from proxy.extensions.mcp.adapters.mcpmessage import SESSION_HEADER, Message, MessageBatch, read_message
+from proxy.extensions.mcp.upstream.own_answers import header_of
 from proxy.extensions.mcp.upstream.stdio.channel import Channel, ChildClient, ChildRequest, format_event
 from proxy.extensions.mcp.upstream.stdio.child import StdioSettings
 from proxy.extensions.mcp.upstream.stdio.mailbox import ChildEnded, Mailbox
@@ -165,7 +166,7 @@ class StdioUpstream:
         self, channel: Channel, client: ChildClient, request: UpstreamRequest, body: bytes, *, forget: bool = False
     ) -> Answer:
         """Sends one request; gives its answer, or the head of a stream where other messages come first."""
-        streams = not request.answer_only and "text/event-stream" in _header(request.headers, "accept")
+        streams = not request.answer_only and "text/event-stream" in header_of(request, "accept")
         limit = request.timeout if math.isfinite(request.timeout) else None
         child_request: ChildRequest | None = None
         try:
@@ -205,7 +206,7 @@ class StdioUpstream:
         session = self._session(request)
         if not isinstance(session, Session):
             return session
-        if "text/event-stream" not in _header(request.headers, "accept"):
+        if "text/event-stream" not in header_of(request, "accept"):
             return _refusal(406, _NOT_INITIALIZED, "Not Acceptable: a GET is answered by text/event-stream")
         stream = session.client.listen()
 
@@ -224,7 +225,7 @@ class StdioUpstream:
         return UpstreamReply(200, (), b"")
 
     def _session(self, request: UpstreamRequest) -> Session | UpstreamReply:
-        session_id = _header(request.headers, SESSION_HEADER)
+        session_id = header_of(request, SESSION_HEADER)
         if not session_id:
             return UpstreamReply(405, (("allow", "POST"),), b"")  # the answer of revisions without sessions
         return self.sessions.find(session_id) or _refusal(404, _NO_SESSION, "Session not found")
@@ -288,10 +289,6 @@ def _ignore() -> None:
 def _value(body: bytes) -> dict[str, JsonValue]:
     value = parse(body, _LIMITS)
     return value if isinstance(value, dict) else {}
-
-
-def _header(headers: Headers, name: str) -> str:
-    return next((value for key, value in headers if key == name), "")
 
 
 def _refusal(status: int, code: int, message: str) -> UpstreamReply:

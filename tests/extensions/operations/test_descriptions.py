@@ -1,4 +1,4 @@
-"""What is said of operations: definitions with all arguments and the URL, and what `check` lists."""
+"""Descriptions of operations: definitions with all arguments and the URL, and the lists of `check`."""
 
 from __future__ import annotations
 
