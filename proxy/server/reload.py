@@ -197,15 +197,12 @@ def list_restart_sections(started: Config, new: Config) -> tuple[str, ...]:
 def keep_running_sections(started: Config, new: Config) -> Config:
     """Returns a new config with every section that needs a restart unchanged, so that none is half applied."""
     kept = {field.name: getattr(started, field.name) for field in dataclasses.fields(Config) if field.name not in _LIVE}
-    if started.admin is not None and new.admin is not None and _is_rotated(started.admin.token, new.admin.token):
-        kept["admin"] = replace(started.admin, token=new.admin.token)
+    if started.admin is not None and new.admin is not None:
+        before, after = started.admin.token, new.admin.token
+        if isinstance(before, Secret) and isinstance(after, Secret) and before.written == after.written:
+            kept["admin"] = replace(started.admin, token=after)  # the secret behind the reference has changed
     kept["telemetry"] = replace(started.telemetry, log_level=new.telemetry.log_level)
     return replace(new, **kept)
-
-
-def _is_rotated(before: str, after: str) -> bool:
-    """Whether the secret behind a reference has changed and has to be read again."""
-    return isinstance(before, Secret) and isinstance(after, Secret) and before.written == after.written
 
 
 def list_served(compiled: Compiled) -> list[Served]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs, unquote
 
@@ -29,7 +30,6 @@ from proxy.telemetry.recent.ring import make_entry, read_value
 
 if TYPE_CHECKING:
     from proxy.server.lifecycle import Serving
-    from proxy.telemetry.metrics import Metrics
 
 _LONGEST_DRAIN: Final = 3600.0
 _LONGEST_NAME: Final = 1000
@@ -59,15 +59,10 @@ async def _upstream_ready(serving: Serving, question: PageRequest) -> Page:
 
 
 async def _metrics(serving: Serving, _: PageRequest) -> Page:
-    write_page = await asyncio.to_thread(_load_metrics_page)  # calls do not wait for the first scrape's imports
-    content_type, text = write_page(serving.metrics)
+    # Calls do not wait for the first scrape's imports.
+    page = await asyncio.to_thread(import_module, "proxy.telemetry.metrics_page")
+    content_type, text = page.write_page(serving.metrics)
     return Page(text, content_type=content_type)
-
-
-def _load_metrics_page() -> Callable[[Metrics], tuple[str, bytes]]:
-    from proxy.telemetry.metrics_page import write_page
-
-    return write_page
 
 
 # --- what is served ---------------------------------------------------------------------------------------------------

@@ -73,14 +73,21 @@ def admit(route: Route, headers: Fields, access: RouteAccess | None, certificate
     origins = [value for name, value in headers if name == "origin"]
     if origins and (cors is None or not cors.upstream) and not (len(origins) == 1 and _welcome(origins[0], cors)):
         return AccessDenied(codes.ORIGIN_NOT_ALLOWED, "Pages of this origin may not call this route.")
-    fields = _make_cors_fields(origins[0]) if origins and cors is not None and not cors.upstream else ()
+    fields: Headers = ()
+    if origins and cors is not None and not cors.upstream:
+        # The page may read the answer. Cookies are never allowed: clients show a token.
+        exposed = ("Access-Control-Expose-Headers", _EXPOSED)
+        fields = (("Access-Control-Allow-Origin", origins[0]), exposed, ("Vary", "Origin"))
     name = "" if route.auth is None else _holder(route.auth, headers)
     if access is not None:
         found = access.admit(headers, name, certificate)
         if not isinstance(found, Admitted | AccessDenied):
             return _wait(found, fields)
-        return _add_cors(found, fields)
-    return _add_cors(Admitted(name, caller=f"token {name}" if name else "") if isinstance(name, str) else name, fields)
+    elif isinstance(name, str):
+        found = Admitted(name, caller=f"token {name}" if name else "")
+    else:
+        found = name
+    return _add_cors(found, fields)
 
 
 async def _wait(found: Awaitable[Admitted | AccessDenied], fields: Headers) -> Admitted | AccessDenied:
@@ -89,10 +96,8 @@ async def _wait(found: Awaitable[Admitted | AccessDenied], fields: Headers) -> A
 
 def _add_cors(found: Admitted | AccessDenied, fields: Headers) -> Admitted | AccessDenied:
     """The page may read why it was refused: else it could not ask its user for a token."""
-    if not fields:
-        return found
     if isinstance(found, Admitted):
-        return replace(found, cors=fields)
+        return replace(found, cors=fields) if fields else found
     return replace(found, headers=found.headers + fields)
 
 
@@ -118,15 +123,6 @@ def _unknown(message: str, challenge: str) -> AccessDenied:
 
 
 # --- CORS (fetch.spec.whatwg.org, "CORS protocol") --------------------------------------------------------------------
-def _make_cors_fields(origin: str) -> Headers:
-    """The page may read the answer. Cookies are never allowed: clients show a token."""
-    return (
-        ("Access-Control-Allow-Origin", origin),
-        ("Access-Control-Expose-Headers", _EXPOSED),
-        ("Vary", "Origin"),
-    )
-
-
 def read_preflight_method(headers: Fields) -> str:
     """The method that a preflight asks about, or '' for another OPTIONS request."""
     if headers.get("origin") is None:

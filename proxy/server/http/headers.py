@@ -39,8 +39,6 @@ _OWN_REQUEST: Final = frozenset(
         "x-forwarded-host",
     }
 )
-# All that hops say of the client: three of these we write ourselves, and the others go on if a trusted hop sent them.
-_SAID_OF_THE_CLIENT: Final = "x-forwarded-"
 # Clients use these to claim another address. The address of the connection replaces them, unless a trusted hop sent
 # them.
 _ADDRESSES: Final = frozenset({"x-real-ip", "true-client-ip", "x-client-ip"})
@@ -48,10 +46,6 @@ _OTHER_ADDRESSES: Final = frozenset(
     {"x-cluster-client-ip", "cf-connecting-ip", "cf-connecting-ipv6", "fastly-client-ip", "x-envoy-external-address",
      "x-azure-clientip", "x-appengine-user-ip", "x-remote-ip", "x-remote-addr", "x-originating-ip", "client-ip"}
 )  # fmt: skip
-# By these gateways hand on the path and the method that a request had before they changed it. Nobody but a trusted hop
-# knows.
-_PATHS: Final = ("x-original-", "x-envoy-original-")
-_REWRITTEN: Final = frozenset({"x-rewrite-url"})
 
 # Some frameworks and gateways take the path of a request from these fields. Where calls are judged, they are dropped,
 # also those of trusted hops.
@@ -66,9 +60,10 @@ _ABOUT_THE_CONNECTION: Final = frozenset({"keep-alive", "close"})
 # What many clients say in `Connection`: it names a field that never crosses, and no other.
 _LASTING: Final = "keep-alive"
 
-# What is said of the client or of the request before this hop: dropped, unless a trusted hop said it.
-_SAID: Final = _ADDRESSES | _OTHER_ADDRESSES | _REWRITTEN
-_SAID_PREFIXES: Final = (_SAID_OF_THE_CLIENT, *_PATHS)
+# What is said of the client, and of the path and the method that a request had before a gateway changed it: dropped,
+# unless a trusted hop said it. Of `x-forwarded-`, three are written here.
+_SAID: Final = _ADDRESSES | _OTHER_ADDRESSES | {"x-rewrite-url"}
+_SAID_PREFIXES: Final = ("x-forwarded-", "x-original-", "x-envoy-original-")
 _NEVER_FORWARDED: Final = HOP_BY_HOP | _OWN_REQUEST | _SAID
 _NEVER_RETURNED: Final = HOP_BY_HOP | _OWN_REPLY
 
@@ -149,10 +144,8 @@ class Hop:
         lines = _all(headers, "x-forwarded-for")
         said = [_drop_port(part.strip()) for line in lines for part in line.split(",")]
         said = said or list_addresses(_all(headers, "forwarded"))
-        return next((address for address in reversed(said) if not self._is_trusted(address)), said[0] if said else peer)
-
-    def _is_trusted(self, address: str) -> bool:
-        return bool(address) and self.trusts(address)
+        nearest = (address for address in reversed(said) if not address or not self.trusts(address))
+        return next(nearest, said[0] if said else peer)
 
     def is_loop(self, headers: Headers) -> bool:
         """Whether this request has passed this very process before."""
@@ -168,7 +161,11 @@ class Hop:
         chain, proto, asked, forwarded = peer, scheme, host, ""
         others: Headers = ()
         if self.trusts(peer):
-            others = tuple(field for field in headers if _is_said(field[0]) and field[0] not in _OWN_REQUEST)
+            others = tuple(
+                field
+                for field in headers
+                if (field[0] in _SAID or field[0].startswith(_SAID_PREFIXES)) and field[0] not in _OWN_REQUEST
+            )
         elif peer:
             others = tuple((name, peer) for name in said if name in _ADDRESSES)
         if self.trusts(peer):
@@ -220,11 +217,6 @@ class Caller:
         if host != self._host:
             self._host, self._fields = host, self.hop.own_fields(self.address, self.scheme, headers)
         return self._fields
-
-
-def _is_said(name: str) -> bool:
-    """Whether a field says something of the client, or of the request before this hop."""
-    return name in _SAID or name.startswith(_SAID_PREFIXES)
 
 
 def find_caller(hop: Hop, request: RequestHead) -> Caller:
