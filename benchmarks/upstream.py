@@ -33,9 +33,8 @@ from proxy.interfaces import CallRecord, Services, UpstreamRequest
 from proxy.server.identity import SystemClock, SystemPacing
 from proxy.state.memory import MemoryStore
 from proxy.upstream import UpstreamSettings
-from proxy.upstream.guarded import UpstreamGuard
 from proxy.upstream.http1 import Http1Upstream
-from proxy.upstream.resending import send_with_backoff
+from proxy.upstream.sending import UpstreamGuard, send_with_backoff
 
 HEADERS = (
     ("content-type", "application/json"),

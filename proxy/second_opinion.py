@@ -20,6 +20,7 @@ from proxy.core.check.validation import Check
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.model import codes
 from proxy.core.model.values import CheckedCall, Failure
+from proxy.core.schema.formats import Formats
 from proxy.core.second_judge.question import JOB, Opinion, SecondVerdict, make_question, unpack_opinion
 from proxy.offload.pool import MIB, Done, OffloadPool, Shared
 
@@ -104,4 +105,7 @@ class SecondOpinion:
 
 def share_question(check: Check) -> Shared:
     """The schema of a tool as a question, made once."""
-    return check.once("second judge", lambda: Shared(make_question(check.schemas, formats=check.formats)))
+    kept: dict[Formats, Shared] = check.schemas.memos.setdefault("second judge", {})
+    if check.formats not in kept:
+        kept[check.formats] = Shared(make_question(check.schemas, formats=check.formats))
+    return kept[check.formats]

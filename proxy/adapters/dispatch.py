@@ -69,9 +69,10 @@ class DispatchAdapter(EnvelopeAdapter):
             text = replace_value(text, shape.tool_pointer, dumps(checked.call.tool))
         if not checked.repairs:
             return text
-        return replace_value(
-            text, shape.arguments_pointer or (), _encode_arguments(body.value, shape, checked.arguments)
-        )
+        pointer, arguments = shape.arguments_pointer or (), checked.arguments
+        if shape.arguments_encoding == "json_string" and isinstance(_find_at(body.value, pointer), str | Absent):
+            arguments = dumps(arguments.decode())  # as the client sent them
+        return replace_value(text, pointer, arguments)
 
 
 def _read(text: bytes, shape: CallShape) -> Document | JsonProblem:
@@ -120,11 +121,3 @@ def _names(body: bytes, shape: CallShape, tool: str) -> bool:
     start, end = find_span(body, shape.tool_pointer)
     name = body[start:end]
     return name == dumps(tool) or bool(parse(name) == tool)
-
-
-def _encode_arguments(body: JsonValue, shape: CallShape, arguments: bytes) -> bytes:
-    """The arguments as the body holds them: as JSON, or as a string where the client sent a string."""
-    sent = _find_at(body, shape.arguments_pointer or ())
-    if shape.arguments_encoding == "json_string" and isinstance(sent, str | Absent):
-        return dumps(arguments.decode())
-    return arguments

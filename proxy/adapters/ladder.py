@@ -27,18 +27,6 @@ def _find_header(request: RawRequest, name: str, _body: JsonValue) -> str | None
     return request.header(name.lower())
 
 
-def _find_meta(_request: RawRequest, name: str, body: JsonValue) -> str | None:
-    return _find_text_at(body, ("_meta", name))
-
-
-def _find_in_body(_request: RawRequest, name: str, body: JsonValue) -> str | None:
-    return _find_text_at(body, parse_pointer(name))
-
-
-def _find_trace(request: RawRequest, _name: str, _body: JsonValue) -> str | None:
-    return read_trace_id(request.header("traceparent"))
-
-
 def _make_address_key(request: RawRequest, _name: str, _body: JsonValue) -> str:
     parts = (request.header("authorization") or "", request.header("user-agent") or "", request.peer)
     return "\n".join(parts)
@@ -46,9 +34,9 @@ def _make_address_key(request: RawRequest, _name: str, _body: JsonValue) -> str:
 
 _FINDERS: Final[dict[str, tuple[Rung, Finder]]] = {
     "header": (Rung.HEADER, _find_header),
-    "meta": (Rung.META, _find_meta),
-    "body": (Rung.BODY, _find_in_body),
-    "trace": (Rung.TRACE, _find_trace),
+    "meta": (Rung.META, lambda _request, name, body: _find_text_at(body, ("_meta", name))),
+    "body": (Rung.BODY, lambda _request, name, body: _find_text_at(body, parse_pointer(name))),
+    "trace": (Rung.TRACE, lambda request, _name, _body: read_trace_id(request.header("traceparent"))),
     "session": (Rung.SESSION, _find_header),
     "address": (Rung.ADDRESS, _make_address_key),
 }

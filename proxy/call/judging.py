@@ -64,8 +64,11 @@ def judge_call(context: CallContext) -> Judged | Coroutine[Any, Any, Judged]:
 
 async def _judge_slowly(context: CallContext, policy: ToolPolicy, *, tried: bool) -> Judged:
     """The decision on a call that may have to wait: for the store, for code to be written, or for a child process."""
-    if policy.member_of is not None and (early := await _called_too_early(context, policy)) is not None:
-        return Judged(Reject(early), "not_expanded")
+    if policy.member_of is not None and not context.report_only:
+        key = container.make_expansion_key(context.call.conversation, policy.member_of.name)
+        early = container.check_expanded(policy, await context.services.store.count_taken(key, enough=1) > 0)
+        if early is not None:  # a function of a container that was not expanded
+            return Judged(Reject(early), "not_expanded")
     decision = await _decide(context, context.call, policy, tried=tried)
     if isinstance(decision, Reject) and decision.failure.container is not None:
         return await _judge_misuse(context, policy, decision.failure)
@@ -78,14 +81,6 @@ async def _decide(context: CallContext, call: ToolCall, policy: ToolPolicy, *, t
         await asyncio.to_thread(prepare, policy)
     elsewhere = context.services.elsewhere
     return decide(call, policy) if elsewhere is None else await elsewhere.decide(call, policy, tried=tried)
-
-
-async def _called_too_early(context: CallContext, policy: ToolPolicy) -> Failure | None:
-    """Why a function of a container may not be called yet; None for other tools."""
-    if policy.member_of is None or context.report_only:
-        return None
-    key = container.make_expansion_key(context.call.conversation, policy.member_of.name)
-    return container.check_expanded(policy, await context.services.store.count_taken(key, enough=1) > 0)
 
 
 async def _judge_misuse(context: CallContext, policy: ToolPolicy, failure: Failure) -> Judged:
@@ -148,16 +143,11 @@ class Elsewhere:
     """Judges calls and examines schemas in child processes. What servers list has a pool of its own (`foreign`): no
     server keeps the operator's own tools waiting."""
 
-    def __init__(self, pool: OffloadPool, foreign: OffloadPool) -> None:
-        self._pool = pool
-        self._foreign = foreign
+    def __init__(self, pool: OffloadPool | None = None, foreign: OffloadPool | None = None) -> None:
+        self._pool = pool or OffloadPool()
+        self._foreign = foreign or OffloadPool()
         self._examining: dict[tuple[int, str], asyncio.Future[None]] = {}
         self._described: OrderedDict[int, tuple[ToolPolicy, Shared]] = OrderedDict()
-
-    @classmethod
-    def with_pools(cls) -> Elsewhere:
-        """With two pools of their usual size."""
-        return cls(OffloadPool(), OffloadPool())
 
     async def read(self, text: bytes, limits: TextLimits, repairs: frozenset[str]) -> bytes | Failure:
         """The same bytes, which can now be read at little cost; or why they cannot be read now."""

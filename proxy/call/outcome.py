@@ -70,18 +70,13 @@ async def _recall_tool_errors(context: CallContext) -> ToolResult | None:
     if known is None and policy.attempts.tool_errors.limit is not None:
         cause = errors
         known = refusals.refuse_over_budget(context.call, await store.look(errors), policy)
-    return None if known is None else await _refuse_for_tool_errors(context, known, cause)
-
-
-async def _refuse_for_tool_errors(context: CallContext, known: ToolResult, cause: str) -> ToolResult:
-    """Refuses a call for the errors of its tool under the key `cause`. The first such call is the escalation."""
+    if known is None:
+        return None
     key, blocked = refusals.make_blocked_key(cause), refusals.make_blocked_attempt(known, context.digest)
-    ttl = contract.find_ttl(context.came.conversation, context.counted_by)
-    recorded = await context.services.store.fail(key, blocked, ttl)
-    standing = refusals.read_standing(key, recorded.episode, context.counted_by.attempts)
-    known = replace(known, attempt=standing)
+    recorded = await store.fail(key, blocked, contract.find_ttl(context.came.conversation, policy))
+    known = replace(known, attempt=refusals.read_standing(key, recorded.episode, policy.attempts))
     record_result(context.record, known, "refused")
-    if recorded.episode.failed == 1:
+    if recorded.episode.failed == 1:  # the first such call is the escalation
         _escalate(context, known)
     return known
 

@@ -43,7 +43,7 @@ from proxy.core.contract.policy import ToolPolicy
 from proxy.core.model.values import Delivered, Failure, Outcome, Reject, ToolCall, ToolResult, UpstreamReply
 from proxy.interfaces import CallRecord, CallRoute, Services
 from proxy.upstream.faults import close_body
-from proxy.upstream.resending import FailedSend, FirstSend, send_with_backoff
+from proxy.upstream.sending import FailedSend, FirstSend, send_with_backoff
 
 
 def run_call(

@@ -101,7 +101,7 @@ def _read_token(config: str) -> str:
         token = admin.get("token") if isinstance(admin, dict) else None
     except (OSError, ValueError, ConfigError):
         return ""
-    read = Substitution(os.environ, Path.read_bytes, path.parent, lambda _: False, lambda _: True).apply(token, [])
+    read = Substitution(os.environ, Path.read_bytes, path.parent).apply(token, [])
     return reveal(read) if isinstance(read, str) else ""
 
 

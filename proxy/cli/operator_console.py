@@ -29,25 +29,12 @@ def open_console(loaded: Loaded, listen: Address | None = None) -> Loaded:
     return replace(loaded, config=replace(loaded.config, admin=replace(admin, listen=address, token=token)))
 
 
-def close_console(loaded: Loaded) -> Loaded:
-    """The config without an operator's port."""
-    return replace(loaded, config=replace(loaded.config, admin=None))
-
-
-def make_link(admin_url: str | None, loaded: Loaded) -> str | None:
-    """The console's URL with the operator's token in it; None where there is no console."""
+def make_link(admin_url: str | None, loaded: Loaded, *, with_token: bool = True) -> str | None:
+    """The console's URL, with the operator's token in it; None where there is no console."""
     from proxy.config.files.secrets import reveal
 
-    admin, address = loaded.config.admin, make_address(admin_url, loaded)
-    if admin is None or address is None:
-        return None
-    token = reveal(admin.token)
-    return address + (f"#k={token}" if token else "")
-
-
-def make_address(admin_url: str | None, loaded: Loaded) -> str | None:
-    """The console's URL without a token; None where there is no console."""
     admin = loaded.config.admin
     if admin is None or not admin.console or not admin_url or not admin_url.startswith("http"):
         return None
-    return f"{admin_url}/ui/"
+    token = reveal(admin.token) if with_token else ""
+    return f"{admin_url}/ui/" + (f"#k={token}" if token else "")

@@ -142,9 +142,10 @@ def _serve_file(path: Path | str, args: argparse.Namespace) -> int:
             print(f"serve: {mistake.told}" if args.no_config else mistake, file=sys.stderr)
         return EXIT_CONFIG
     if args.no_config:
-        from proxy.cli.operator_console import close_console, open_console
+        from proxy.cli.operator_console import open_console
 
-        loaded = close_console(loaded) if args.admin == "off" else open_console(loaded, args.admin)
+        closed = replace(loaded, config=replace(loaded.config, admin=None))
+        loaded = closed if args.admin == "off" else open_console(loaded, args.admin)
     # The extension whose flags say where this process runs.
     places = [group.module for _, group in list_serve_flags() if getattr(args, group.first)]
     watching = load_place(places[0]) if places else None
@@ -308,14 +309,14 @@ def _is_ended(told: asyncio.Queue[signal.Signals]) -> bool:
 def _announce(running: Serving, loaded: Loaded, args: argparse.Namespace) -> None:
     """Prints where calls, the operator and probes come in. The token of a config of the user's is not printed: the
     console's page asks for it."""
-    from proxy.cli.operator_console import make_address, make_link
+    from proxy.cli.operator_console import make_link
 
     print(f"listening on {running.url}", flush=True)
     if running.admin_url is not None:
         print(f"admin on {running.admin_url}", flush=True)
     if running.probes_url is not None:
         print(f"probes on {running.probes_url}", flush=True)
-    url = (make_link if args.no_config else make_address)(running.admin_url, loaded)
+    url = make_link(running.admin_url, loaded, with_token=args.no_config)
     if url is not None and not args.worker:
         print(f"console  {url}" if args.no_config else f"console on {url}", flush=True)
 

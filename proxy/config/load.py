@@ -19,10 +19,9 @@ from proxy.config.files.source import Files, describe_failure
 from proxy.config.files.structure import check_structure, describe_section
 from proxy.config.mistakes import ConfigError, Mistake
 from proxy.config.model import Config, Policy, RouteEntry, ToolConfig, ToolSchema, UpstreamConfig
-from proxy.config.policies import merge_layers, name_scope
+from proxy.config.policies import check_auth, merge_layers, name_scope
 from proxy.config.routes import Routes
 from proxy.config.schemas import SchemaLoader
-from proxy.config.sections.access import check_auth
 from proxy.config.sections.network import read_listen, read_trusted
 from proxy.config.sections.top_level import (
     check_addresses,
@@ -111,11 +110,7 @@ def _read_config(context: Context, files: Files) -> Config:
     sections = read_sections(context, files, upstreams)
     check_added_keys(context, entries)
     upstreams, metadata_routes = _complete_upstreams(context, upstreams, entries, routes)
-    unused = [name for name in context.names("upstreams") if name not in context.used_upstreams]
-    context.notes.extend(f"upstream {name!r} is used by no route" for name in unused)
-    uncalled = [name for name in catalogue.names if name not in catalogue.used]
-    context.notes.extend(f"tool {name!r} can be called by no route" for name in uncalled)
-    _note_routes(context, entries)
+    context.notes.extend(_list_notes(context, catalogue, entries))
     config = Config(
         routes=entries,
         left_out=routes.left_out,
@@ -182,32 +177,33 @@ def _is_counted(tool: ToolConfig) -> bool:
     return judged or has_rates or tool.policy.caps.of(tool.name).limit is not None
 
 
-def _note_routes(context: Context, routes: tuple[RouteEntry, ...]) -> None:
+def _list_notes(context: Context, catalogue: ToolReader, routes: tuple[RouteEntry, ...]) -> Iterator[str]:
+    """What is worth knowing of the config and no mistake."""
+    unused = (name for name in context.names("upstreams") if name not in context.used_upstreams)
+    yield from (f"upstream {name!r} is used by no route" for name in unused)
+    uncalled = (name for name in catalogue.names if name not in catalogue.used)
+    yield from (f"tool {name!r} can be called by no route" for name in uncalled)
     judged = JudgedPaths(routes)
     for route in routes:
         if route.kind == "passthrough" and "{" in route.path:
-            context.notes.extend(_describe_lookalikes(route, judged))
+            yield from _describe_lookalikes(route, judged)
     for route in routes:
         for step in route.path.split("/"):
             if (named := _FOREIGN_TEMPLATE.fullmatch(step)) is not None:
                 name = re.sub(r"\W", "_", named["name"] or "")
                 meant = "{" + (name or "rest") + "...}" if step.startswith("*") else "{" + (name or "id") + "}"
-                context.notes.append(f"route {route.name!r}: {step!r} stands for itself  (did you mean {meant!r}?)")
+                yield f"route {route.name!r}: {step!r} stands for itself  (did you mean {meant!r}?)"
         if route.listed is not None:
-            context.notes.extend(route.listed.list_notes())
+            yield from route.listed.list_notes()
         for tool in route.tools.values():
             if tool.schema is not None:
-                context.notes.extend(f"tool {tool.name!r}: {note}" for note in tool.schema.notes)
-                context.notes.extend(_list_too_large(tool.name, tool.schema, tool.policy.max_body))
+                yield from (f"tool {tool.name!r}: {note}" for note in tool.schema.notes)
+                yield from _list_too_large(tool.name, tool.schema, tool.policy.max_body)
             elif tool.container is None:
-                context.notes.append(
-                    f"route {route.name!r}: calls of tool {tool.name!r} are not judged (validation: off)"
-                )
+                yield f"route {route.name!r}: calls of tool {tool.name!r} are not judged (validation: off)"
             if tool.policy.mode == "report":
-                context.notes.append(
-                    f"route {route.name!r}: report only, invalid calls of tool {tool.name!r} go through"
-                )
-            context.notes.extend(_describe_address_effects(route.name, tool.name, tool.policy))
+                yield f"route {route.name!r}: report only, invalid calls of tool {tool.name!r} go through"
+            yield from _describe_address_effects(route.name, tool.name, tool.policy)
 
 
 def _list_too_large(tool: str, schema: ToolSchema, body: int) -> Iterator[str]:

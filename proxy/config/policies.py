@@ -6,13 +6,15 @@ merged key by key (`attempts: {max: 5}` keeps an outer ttl); lists and plain val
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from proxy.adapters.base import ConversationSource
-from proxy.config.files.secrets import reveal
-from proxy.config.model import Caps, HeaderChanges, Policy, RepairSettings
-from proxy.config.sections.access import read_auth, read_cors
+from proxy.config.context import Context
+from proxy.config.files.secrets import Secret, reveal
+from proxy.config.model import Auth, Caps, Cors, HeaderChanges, Policy, RepairSettings
 from proxy.config.sections.units import read_fields, read_seconds, read_size, read_switch, read_time_limit
 from proxy.core.contract.policy import (
     AttemptsPolicy,
@@ -28,7 +30,7 @@ from proxy.core.contract.policy import (
     UpstreamErrors,
 )
 from proxy.core.json.jsontext import TextLimits
-from proxy.core.model.values import FeedbackLimits, JsonValue
+from proxy.core.model.values import FeedbackLimits, JsonValue, Pointer
 from proxy.core.rules.rules import PLUMBING_KEYS, select_rules
 from proxy.core.schema.formats import NONE, USUAL, Formats
 from proxy.extensions import LIMIT_PLACES, POLICY_PLACES, load_place
@@ -84,9 +86,8 @@ def _merge(below: JsonValue, above: JsonValue) -> JsonValue:
 
 def read_policy(written: Written) -> Policy:
     """The policy of a merged mapping; missing keys have their defaults."""
-    made: dict[str, Any] = {
-        _FIELDS.get(key, key): read(written[key]) for key, read in _READERS.items() if key in written
-    }
+    known = {key: item for key, item in written.items() if key in _READERS}
+    made = read_fields(known, _READERS, conversation="ladder")
     added = {key: load_place(place)(written[key]) for key, place in POLICY_PLACES.items() if key in written}
     made["added"] = {key: value for key, value in added.items() if value is not None}
     made["resend"] = _read_resend(written)
@@ -182,7 +183,67 @@ def _read_rung(value: JsonValue) -> ConversationSource:
     return ConversationSource(kind, text if kind in ("body", "meta") else text.lower())
 
 
-_FIELDS: Final = {"conversation": "ladder"}
+# --- access to routes -------------------------------------------------------------------------------------------------
+# Only the SHA-256 of a token is kept. A token in plain text must come from the environment or a secret file, so that no
+# config file holds a usable token.
+_HASHED: Final = re.compile(r"sha256:[0-9a-fA-F]{64}")
+# RFC 6750 section 2.1: the grammar of a bearer token; clients could not send anything else.
+_TOKEN: Final = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
+# Shorter tokens can be guessed; 16 characters from a good generator are about 95 bits.
+_SHORTEST: Final = 16
+
+
+def check_auth(context: Context, at: Pointer, value: JsonValue) -> None:
+    """Reports unusable tokens."""
+    if not isinstance(value, dict):
+        return
+    digests: dict[bytes, str] = {}
+    for step, name, text in _list_tokens(value.get("bearer", ())):
+        path = (*at, "bearer", step)
+        if isinstance(text, Secret) and not _HASHED.fullmatch(text.reveal()):
+            token = text.reveal()
+            if not _TOKEN.fullmatch(token) or len(token) < _SHORTEST:
+                hint = f"at least {_SHORTEST} letters, digits or -._~+/ (RFC 6750)"
+                context.mistake(path, f"the token {name!r} is empty, too short or has other characters", hint)
+        elif not _HASHED.fullmatch(reveal(text)):
+            hint = "write `sha256:` and the hash of the token in hex, or ${ENV} or ${file:/path}"
+            context.mistake(path, f"the token {name!r} would stand in the file", hint)
+        other = digests.setdefault(_hash_token(text), name)
+        if other != name:
+            context.mistake(path, f"the tokens {other!r} and {name!r} are the same", "drop one of them")
+
+
+def read_auth(value: JsonValue) -> Auth | None:
+    """Reads an `auth` entry; None where it switches off."""
+    if not isinstance(value, dict):
+        return None
+    tokens = tuple((name, _hash_token(text)) for _, name, text in _list_tokens(value["bearer"]))
+    return Auth(tokens, read_switch(value.get("forward", False)))
+
+
+def read_cors(value: JsonValue) -> Cors | None:
+    """Reads a `cors` entry; None where it switches off."""
+    if not isinstance(value, dict):
+        return Cors(upstream=True) if value == "upstream" else None
+    made: dict[str, Any] = {"max_age": read_seconds(value["max_age"])} if "max_age" in value else {}
+    return Cors(frozenset(map(reveal, value["origins"])), tuple(map(reveal, value.get("headers", ()))), **made)
+
+
+def _list_tokens(tokens: JsonValue) -> Iterator[tuple[str | int, str, str]]:
+    """(step in the config, name, text) of every token; tokens of a list are named by their number."""
+    if isinstance(tokens, dict):
+        yield from ((name, reveal(name), text) for name, text in tokens.items())
+    else:
+        yield from ((index, f"token-{index + 1}", text) for index, text in enumerate(tokens))
+
+
+def _hash_token(text: str) -> bytes:
+    token = reveal(text)
+    if _HASHED.fullmatch(token):
+        return bytes.fromhex(token.removeprefix("sha256:"))
+    return hashlib.sha256(token.encode()).digest()
+
+
 _READERS: Final[Mapping[str, Any]] = {
     "mode": Mode,
     "repair": _read_repair,

@@ -11,8 +11,7 @@ from proxy.config.context import Context
 from proxy.config.files.secrets import reveal
 from proxy.config.mistakes import join_words, suggest_word
 from proxy.config.model import LeftOutEntry, ListedRoute, Policy, RelayedBy, RouteEntry, ToolConfig, UpstreamConfig
-from proxy.config.policies import make_repair_policy, merge_layers, read_policy
-from proxy.config.sections.access import check_auth
+from proxy.config.policies import check_auth, make_repair_policy, merge_layers, read_policy
 from proxy.config.sections.top_level import NO_UPSTREAM, read_headers
 from proxy.config.sections.units import read_switch
 from proxy.config.tools import NO_SCHEMA, ToolReader, check_policy, is_tool_defined

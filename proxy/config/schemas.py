@@ -3,13 +3,14 @@
 `schema:` is a file (`file.yaml`, `file.json#/pointer`), a schema in place, a flat list of parameters, or an operation
 of an OpenAPI description. Paths start at the config file's folder, which is also the schema folder; for a schema file
 outside of it, the file's own folder is the schema folder. `references.py` finds the documents that a schema refers to.
+`ReadSchema` knows where a schema, and each place within it, is written, for mistakes.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Final, Protocol
 from urllib.parse import quote, unquote
@@ -18,34 +19,51 @@ from proxy.config.context import Context
 from proxy.config.files.references import Collector, SchemaDocument, find_references, is_below
 from proxy.config.files.secrets import reveal
 from proxy.config.files.source import ConfigSource, Files, describe_failure
-from proxy.config.mistakes import ConfigError
+from proxy.config.mistakes import ConfigError, Mistake, suggest_word
 from proxy.config.model import ToolSchema, UnknownKeywords
-from proxy.config.schema_mistakes import (
-    ReadSchema,
-    SchemaPlace,
-    check_entries,
-    check_switches,
-    describe_finding,
-    describe_unusable,
-    is_openapi,
-    is_openapi_place,
-)
 from proxy.core.check.validation import Check, SchemaError, compile_check
 from proxy.core.contract.request_rules import RequestForm
 from proxy.core.json.jsontext import dumps, find_at_pointer, format_pointer, parse_pointer
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.rules.contradictions import list_refused_defaults, list_unsatisfiable
-from proxy.core.schema.dialects import find_definition, normalise
+from proxy.core.rules.facts import list_mistaken_null_switches, list_mistaken_switches
+from proxy.core.rules.rules import RULES
+from proxy.core.schema.dialects import find_definition, find_definitions, is_parameter_list, normalise, suggest_remedy
 from proxy.core.schema.drafts import is_conditional
 from proxy.core.schema.formats import Formats
-from proxy.core.schema.lint import Finding, lint
+from proxy.core.schema.lint import Finding, lint, list_entry_findings
 from proxy.extensions import find_schema_source, load_place
 
 # The most remarks about one schema that are told.
 _MOST_NOTES: Final = 10
 # The base URI of schema files. The schema folder is its root, so that schemas contain no path of this machine.
 BASE: Final = "file:///"
+
+
+@value_class
+class SchemaPlace:
+    """Where a schema is written: the document, the path in it, and the section of the config it serves."""
+
+    source: ConfigSource
+    path: Pointer
+    where: str
+
+    def mistake(self, message: str, hint: str = "", inside: Pointer = (), *, key: bool = False) -> Mistake:
+        """A mistake about the schema, or about a place within it; `key`: about the key there."""
+        return self.source.mistake((*self.path, *inside), self.where, message, hint, key=key)
+
+
+@value_class
+class ReadSchema:
+    """A schema as JSON Schema, with everything it refers to. `place` is where it is written."""
+
+    value: JsonValue
+    place: SchemaPlace
+    uri: str
+    documents: Mapping[str, SchemaDocument] = field(default_factory=dict)
+    description: str = ""
+    notes: tuple[str, ...] = ()
 
 
 # --- schemas in documents that are no JSON Schema, which an extension finds -------------------------------------------
@@ -126,7 +144,7 @@ class SchemaLoader:
             return ReadSchema(value, place, BASE, {}, operation.description, (*operation.notes, *notes))
         inner, said = find_definition(written)
         place = replace(place, path=(*place.path, *inner))
-        check_entries(find_at_pointer(written, inner), place)
+        _check_entries(find_at_pointer(written, inner), place)
         value, notes = normalise(find_at_pointer(written, inner))
         start = SchemaDocument(value, place.source.at(place.path), BASE, self._folder)
         documents = Collector(self._files, self._registered, self._folder, place.where).collect(start)
@@ -141,7 +159,7 @@ class SchemaLoader:
         steps = self._find_steps(source, fragment, written, place)
         inner, said = find_definition(find_at_pointer(source.value, steps))
         steps = (*steps, *inner)
-        check_entries(find_at_pointer(source.value, steps), SchemaPlace(source, steps, place.where))
+        _check_entries(find_at_pointer(source.value, steps), SchemaPlace(source, steps, place.where))
         part, notes = normalise(find_at_pointer(source.value, steps))
         file = SchemaDocument(_replace_at(source.value, steps, part), source, uri, path.parent)
         documents = Collector(self._files, self._registered, root, place.where).collect(file)
@@ -208,8 +226,6 @@ class SchemaLoader:
             check = compile_check(read.value, documents=documents, base=read.uri, formats=formats)
         except SchemaError as error:
             raise ConfigError([describe_unusable(error, read.value, read.place)]) from None
-        if mistakes := list(check_switches(check, read)):
-            raise ConfigError(mistakes)
         notes = read.notes
         if not check.linear:
             notes = (*notes, "a pattern needs backtracking: it is matched with a bounded number of steps")
@@ -220,6 +236,8 @@ class SchemaLoader:
 
     def examine(self, check: Check, read: ReadSchema) -> Iterator[str]:
         """What the schema says in vain, as notes. Raises ConfigError where that is surely not what it means."""
+        if mistakes := list(_check_switches(check, read)):
+            raise ConfigError(mistakes)
         contrary = [
             Finding(node.place.document, node.path, message, hint, not is_conditional(node.path))
             for node, message, hint in list_unsatisfiable(check)
@@ -278,3 +296,69 @@ def _replace_at(value: JsonValue, steps: Pointer, part: JsonValue) -> JsonValue:
     changed = value.copy()
     changed[first] = _replace_at(value[first], tuple(rest), part)
     return changed
+
+
+# --- what is wrong in a schema, told at the line where it is written --------------------------------------------------
+def is_openapi(written: JsonValue) -> bool:
+    """Whether a written schema names an operation of an OpenAPI description."""
+    return isinstance(written, dict) and isinstance(written.get("openapi"), str)
+
+
+def _check_switches(check: Check, read: ReadSchema) -> Iterator[Mistake]:
+    """Finds unknown rules in `x-repair`, and unknown values of `x-null`."""
+    own = None if is_openapi_place(read.place) else read.uri
+    for node, names in list_mistaken_switches(check.schemas):
+        inside = (*node.path, "x-repair") if node.place.document == own else ()
+        for name in names:
+            hint = suggest_word(name, RULES) or "docs/reference/rules.md lists the rules"
+            yield read.place.mistake(f"x-repair names no repair rule: '{name}'", hint, inside)
+    for node, written in list_mistaken_null_switches(check.schemas):
+        inside = (*node.path, "x-null") if node.place.document == own else ()
+        yield read.place.mistake(f"x-null is neither drop nor refuse: '{written}'", "say `drop` or `refuse`", inside)
+
+
+def _check_entries(written: JsonValue, place: SchemaPlace) -> None:
+    """Raises ConfigError for a list that is not a flat list of parameters, and for a list of tools."""
+    if listed := find_definitions(written):
+        name = format_pointer(listed[0])
+        hint = f"name one of them: the file and `#{name}`, or write what stands at {name} in its place"
+        raise ConfigError([place.mistake("this is a list of tools, and one tool takes one schema", hint)])
+    if not isinstance(written, list):
+        return
+    if not written and find_at_pointer(place.source.value, place.path):
+        raise ConfigError([])  # its entries are no mappings, which is reported already
+    if found := list(list_entry_findings(written)):
+        raise ConfigError([place.mistake(each.message, each.hint, each.path) for each in found])
+
+
+def describe_finding(finding: Finding, read: ReadSchema) -> Mistake:
+    """A finding as a mistake, at the line where it is written."""
+    place, inside = read.place, finding.path
+    if finding.document in read.documents:
+        place = SchemaPlace(read.documents[finding.document].source, (), read.place.where)
+    else:
+        entries = find_at_pointer(place.source.value, place.path)
+        if is_parameter_list(entries) and inside[:1] == ("properties",):
+            names: list[JsonValue] = [reveal(entry["name"]) for entry in entries]
+            inside = (names.index(inside[1]), *inside[2:])
+    return place.mistake(finding.message, finding.hint, inside, key=finding.is_keyword)
+
+
+def describe_unusable(error: SchemaError, value: JsonValue, place: SchemaPlace) -> Mistake:
+    """A schema that does not compile, as a mistake with its remedy."""
+    subject, inside = ("the imported schema", ()) if is_openapi_place(place) else ("the schema", error.path)
+    message = f"{subject} does not compile: {word_error(error)}"
+    return place.mistake(message, suggest_remedy(value, error.path), inside)
+
+
+def word_error(error: SchemaError) -> str:
+    """The place within the schema, and what is wrong there."""
+    return f"{format_pointer(error.path)}: {error.message}" if error.path else error.message
+
+
+def is_openapi_place(place: SchemaPlace) -> bool:
+    """Whether a place in the config holds a reference to an OpenAPI operation and not the schema itself."""
+    try:
+        return is_openapi(find_at_pointer(place.source.value, place.path))
+    except LookupError:
+        return False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
 from proxy.config.context import Context, list_mappings
@@ -11,8 +10,7 @@ from proxy.config.files.secrets import reveal
 from proxy.config.mistakes import suggest_word
 from proxy.config.model import ToolConfig, ToolSchema
 from proxy.config.policies import TOOL_KEYS, Written, merge_layers, name_scope, read_formats, read_policy
-from proxy.config.schema_mistakes import SchemaPlace
-from proxy.config.schemas import SchemaLoader
+from proxy.config.schemas import SchemaLoader, SchemaPlace
 from proxy.config.sections.units import read_fields, read_switch
 from proxy.core.contract.request_rules import RequestForm
 from proxy.core.model.values import Container, ContainerFunction, JsonValue, Pointer
@@ -32,23 +30,15 @@ _OF_LISTED: Final = (
 )
 
 
-@dataclass(slots=True)
 class ToolReader:
-    """Reads the tools of the config, and combines a tool with the keys of a route. `used` collects the names of served
-    tools."""
+    """Reads the tools of the config, and combines a tool with the keys of a route. `names` are all tools of the config,
+    `known_to_caps` those of routes too; `used` collects the names of served tools."""
 
-    context: Context
-    schemas: SchemaLoader
-    defaults: Written
-    used: set[str] = field(default_factory=set)
-    names: tuple[str, ...] = field(init=False)
-    known_to_caps: frozenset[str] = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Collects what every tool and route needs: all tools of the config (`names`), and those also of routes
-        (`known_to_caps`)."""
-        self.names = self.context.names("tools")
-        fixed = [entry.get("tool") for entry in list_mappings(self.context.structure.value.get("routes"))]
+    def __init__(self, context: Context, schemas: SchemaLoader, defaults: Written) -> None:
+        self.context, self.schemas, self.defaults = context, schemas, defaults
+        self.used: set[str] = set()
+        self.names = context.names("tools")
+        fixed = [entry.get("tool") for entry in list_mappings(context.structure.value.get("routes"))]
         self.known_to_caps = frozenset([reveal(name) for name in fixed if isinstance(name, str)]) | {*self.names}
 
     def check(self) -> None:

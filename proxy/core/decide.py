@@ -15,7 +15,7 @@ from typing import Final
 from proxy.core.check.validation import Check
 from proxy.core.contract.container import check_container
 from proxy.core.contract.policy import LeakedMarkup, Mode, ToolPolicy, UnknownKeys
-from proxy.core.contract.request_rules import OTHER_SPELLING, OperationRule
+from proxy.core.contract.request_rules import OTHER_SPELLING
 from proxy.core.explain.explain import explain_invalid_json, list_violations
 from proxy.core.explain.leaked import find_leaked_markup
 from proxy.core.explain.undeclared import find_unknown_fields, has_only_undeclared, list_notices
@@ -115,19 +115,19 @@ def restore_decision(
     b'': it is forwarded as it came; otherwise it was repaired. The child process did not judge its path and query."""
     is_unread = type(document) is UnreadDocument
     if arguments is None and is_unread:
-        return Reject(_UnreadFailure.of(document, found, hint, advice))
+        unread = _UnreadFailure(codes.INVALID_ARGUMENTS, codes.INVALID_ARGUMENTS.meaning, found, hint, advice=advice)
+        object.__setattr__(unread, "_document", document)
+        object.__delattr__(unread, "sent")
+        return Reject(unread)
     if arguments is None:
         return Reject(replace(_failure(call, found, hint), advice=advice))
-    if not arguments:
-        if is_unread:
-            return Forward(_UnreadCall.of(call, document.text, document.repairs, found))
-        return Forward(CheckedCall(call, document.text, document.value, document.repairs, found))
+    text, made = (arguments, document.repairs + repairs) if arguments else (document.text, document.repairs)
     if is_unread:
-        return Forward(_UnreadCall.of(call, arguments, document.repairs + repairs, found))
-    value = parse(arguments, TRUSTED)
+        return Forward(_UnreadCall.of(call, text, made, found))
+    value = parse(text, TRUSTED) if arguments else document.value
     if isinstance(value, JsonProblem):
         raise ValueError("repaired arguments are JSON")
-    return Forward(CheckedCall(call, arguments, value, document.repairs + repairs, found))
+    return Forward(CheckedCall(call, text, value, made, found))
 
 
 class _UnreadCall(CheckedCall):
@@ -160,20 +160,6 @@ class _UnreadFailure(Failure):
 
     __slots__ = ("_document",)
 
-    @classmethod
-    def of(
-        cls,
-        document: Document,
-        found: tuple[Violation, ...],
-        hint: str,
-        advice: tuple[tuple[str, ...], str, bool] | None,
-    ) -> _UnreadFailure:
-        """The failure of a call that was judged where its arguments were read."""
-        made = cls(codes.INVALID_ARGUMENTS, codes.INVALID_ARGUMENTS.meaning, found, hint, advice=advice)
-        object.__setattr__(made, "_document", document)
-        object.__delattr__(made, "sent")
-        return made
-
     def __getattr__(self, name: str) -> JsonValue:
         # Python asks here for an empty slot.
         if name != "sent":
@@ -188,11 +174,13 @@ def complete_decision(call: ToolCall, policy: ToolPolicy, decision: Decision) ->
     if policy.channels is not None:
         decision = _add_violations(call, policy.channels.judge(call.params, call.query), decision)
     if policy.operation is not None:
-        decision = _judge_request(call, policy.operation, decision)
-        if policy.operation.by_name and isinstance(decision, Reject):
-            sent = call.arguments.value if isinstance(call.arguments, Document) else ABSENT
-            if policy.operation.find_unwritable(sent):  # no request at all can be made of the call as it came
-                return decision
+        by_name, found = policy.operation.by_name, call.violations
+        sent = call.arguments.value if isinstance(call.arguments, Document) else ABSENT
+        if isinstance(decision, Forward) and decision.checked.value is not ABSENT:
+            found += policy.operation.find_unwritable(decision.checked.value, ABSENT if by_name else sent)
+        decision = _add_violations(call, found, decision)
+        if by_name and isinstance(decision, Reject) and policy.operation.find_unwritable(sent):
+            return decision  # no request at all can be made of the call as it came
     if policy.mode is _ENFORCED or (isinstance(decision, Forward) and not decision.checked.repairs):
         return decision
     return _report(call, decision)
@@ -235,23 +223,14 @@ def _find_final_output(call: ToolCall, problem: JsonProblem, policy: ToolPolicy)
     return Document(*found[0], (Repair(_EMBEDDED, ()),)) if len(found) == 1 else problem
 
 
-def _judge_request(call: ToolCall, operation: OperationRule, decision: Decision) -> Decision:
-    """The decision, extended by what is wrong with the HTTP request, or would be with the one that is written."""
-    found = call.violations
-    if isinstance(decision, Forward) and decision.checked.value is not ABSENT:
-        sent = call.arguments.value if isinstance(call.arguments, Document) and not operation.by_name else ABSENT
-        found += operation.find_unwritable(decision.checked.value, sent)
-    return _add_violations(call, found, decision) if found else decision
-
-
 def _add_violations(call: ToolCall, found: tuple[Violation, ...], decision: Decision) -> Decision:
     """The decision on the arguments, extended by what is wrong in the request around them."""
+    if not found or (isinstance(decision, Reject) and decision.failure.code is not codes.INVALID_ARGUMENTS):
+        return decision
     if isinstance(decision, Forward):
         if any(violation.severity is _ERROR for violation in found):
             return Reject(_failure(call, found))
-        return Forward(replace(decision.checked, warnings=decision.checked.warnings + found)) if found else decision
-    if decision.failure.code is not codes.INVALID_ARGUMENTS:
-        return decision
+        return Forward(replace(decision.checked, warnings=decision.checked.warnings + found))
     spelt = {(one.limit,) for one in found if one.keyword == OTHER_SPELLING}  # reported already by their own violation
     own = [
         one for one in decision.failure.violations if one.code is not codes.REQUIRED_MISSING or one.path not in spelt

@@ -15,6 +15,7 @@ path (core/contract/spellings.py, `lookalikes`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
@@ -32,6 +33,7 @@ from proxy.core.model.values import Headers
 # cut a segment at `;`, so where calls are judged it is escaped.
 _SEGMENT_SAFE: Final = "!$&'()*+,;=:@"
 _JUDGED_SAFE: Final = "!$&'()*+,=:@"
+_ESCAPE: Final = re.compile("[0-9A-Fa-f]{2}")
 # The parameter that holds the path below a relayed route, as it was sent.
 BELOW: Final = ""
 
@@ -187,8 +189,10 @@ class RouteTable:
     def _find(self, method: str, path: str) -> Match | MethodNotAllowed | Unclear | None:
         if (exact := self._exact.get(path)) is not None:
             return _choose(method, exact)
-        segments = _split_segments(path)
-        if segments is None:
+        # A path that servers could read differently has no segments here.
+        decoded = tuple(map(_decode, path.split("/")[1:])) if path.startswith("/") else (None,)
+        segments = tuple(segment for segment in decoded if segment is not None)
+        if len(segments) < len(decoded):
             return None
         if "%" in path and (exact := self._exact.get("/" + "/".join(segments))) is not None:
             return _choose(method, exact)
@@ -260,18 +264,10 @@ def _choose(method: str, matches: list[Match]) -> Match | MethodNotAllowed:
     return MethodNotAllowed(tuple(sorted({allowed for match in matches for allowed in match.route.methods})))
 
 
-def _split_segments(path: str) -> tuple[str, ...] | None:
-    """The decoded segments of a path; None for a path that servers could read differently."""
-    if not path.startswith("/"):
-        return None
-    decoded = tuple(_decode(segment) for segment in path.split("/")[1:])
-    return None if None in decoded else tuple(segment for segment in decoded if segment is not None)
-
-
 def _decode(segment: str) -> str | None:
     if "%" not in segment:
         text = segment
-    elif any(not _is_escape(part) for part in segment.split("%")[1:]):
+    elif not all(_ESCAPE.match(part) for part in segment.split("%")[1:]):
         return None
     else:
         try:
@@ -281,7 +277,3 @@ def _decode(segment: str) -> str | None:
     if text in (".", "..") or any(character in "/\\\x7f" or character < " " for character in text):
         return None
     return text
-
-
-def _is_escape(part: str) -> bool:
-    return len(part) >= 2 and all(digit in "0123456789abcdefABCDEF" for digit in part[:2])

@@ -73,6 +73,8 @@ _PROBE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _NEVER: Final = 10 * 365 * 24 * 3600.0
 # The length of `GET / HTTP/1.0`: no head can end before it.
 _SHORTEST_HEAD: Final = 14
+# Bytes, or the end of the connection, wait in the kernel's buffer.
+_UNREAD: Final = getattr(select, "POLLIN", 0)
 _AIOHTTP: Final = "3.14"
 
 
@@ -258,7 +260,7 @@ class Connection(RequestHandler, WatchedProtocol):
         """Whether a request is under way, queued, or unread in the kernel's buffer."""
         if self.request is not None or self.queued or self.held is not None:
             return True
-        return self.state in (_IDLE, _LAST) and self.link is not None and _has_unread(self.link)
+        return self.state in (_IDLE, _LAST) and self.link is not None and _poll(self.link, _UNREAD)
 
     def finish(self) -> None:
         """Closes the connection: now, or after the response to the request that occupies it."""
@@ -298,9 +300,9 @@ class Connection(RequestHandler, WatchedProtocol):
         if link is None or link.is_closing():
             return
         if self.half_closed:
-            if _is_gone(link, 0):
+            if _poll(link, 0):
                 link.abort()
-        elif not link.is_reading() and _is_gone(link, getattr(select, "POLLRDHUP", 0)):
+        elif not link.is_reading() and _poll(link, getattr(select, "POLLRDHUP", 0)):
             link.abort()
 
     # --- reading ------------------------------------------------------------------------------------------------------
@@ -320,7 +322,10 @@ class Connection(RequestHandler, WatchedProtocol):
             parsed = parse(data)
             self._note_parsed(data, parsed)
         except HttpProcessingError:
-            self._note_malformed()
+            self.broken = self.heard = True
+            self.queued += 1
+            if self.body is not None and not self.body.is_eof():
+                self.body.set_exception(RequestPayloadError("the body is not framed as HTTP requires"))
             raise
         return NOTHING_PARSED if parsed[0] and self._begin_call(parsed) else parsed
 
@@ -406,13 +411,6 @@ class Connection(RequestHandler, WatchedProtocol):
         if self.head_size > MAX_HEAD:
             raise HttpProcessingError(message=HEAD_TOO_LONG)
 
-    def _note_malformed(self) -> None:
-        """Notes bytes that are not HTTP. If they stand in a body, its reader gets an exception."""
-        self.broken = self.heard = True
-        self.queued += 1
-        if self.body is not None and not self.body.is_eof():
-            self.body.set_exception(RequestPayloadError("the body is not framed as HTTP requires"))
-
     def eof_received(self) -> bool:  # type: ignore[override]  # asyncio's own type says more than aiohttp's
         """The client has closed its sending side. Returns whether the connection stays open for the response (RFC 9112
         section 9.6).
@@ -423,14 +421,7 @@ class Connection(RequestHandler, WatchedProtocol):
         waits = self.queued or self.held is not None or self.state in (_BUSY, _LAST)
         whole = self.broken or self.body is None or self.body.is_eof()
         begun = self.request is not None and has_begun(self.request)
-        if (
-            not waits
-            or not whole
-            or begun
-            or self.ssl_context is not None
-            or self.link is None
-            or _is_gone(self.link, 0)
-        ):
+        if not waits or not whole or begun or self.ssl_context is not None or self.link is None or _poll(self.link, 0):
             return False
         self.half_closed = True
         self.hand_over()
@@ -595,18 +586,9 @@ class LastResponse(Response):
         await self.connection.linger()
 
 
-def _is_gone(link: asyncio.Transport, events: int) -> bool:
-    """Whether the other end of a connection is gone, found out without reading from it. `events` are the poll events
-    that count beside a reset."""
-    return _poll(link, events)  # poll always reports POLLHUP and POLLERR
-
-
-def _has_unread(link: asyncio.Transport) -> bool:
-    """Whether bytes, or the end of the connection, wait in the kernel's buffer."""
-    return _poll(link, select.POLLIN if hasattr(select, "poll") else 0)
-
-
 def _poll(link: asyncio.Transport, events: int) -> bool:
+    """Whether one of the poll events `events` has happened at a connection, or its other end is gone: POLLHUP and
+    POLLERR always count. Nothing is read from it."""
     client: socket.socket | None = link.get_extra_info("socket")
     if client is None or client.fileno() < 0 or not hasattr(select, "poll"):
         return False

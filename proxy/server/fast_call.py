@@ -37,7 +37,7 @@ from proxy.server.handler import Answered, Handler, MakeResponse, RequestCycle, 
 from proxy.server.http.framing import KnownHeads, Response, write_response
 from proxy.server.http.request_head import ParsedRequest
 from proxy.server.http.responses import make_delivery_headers
-from proxy.upstream.resending import FirstSend, start_send
+from proxy.upstream.sending import FirstSend, start_send
 
 if TYPE_CHECKING:
     from aiohttp import web

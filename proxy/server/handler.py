@@ -98,7 +98,7 @@ from proxy.server.http.websocket import NOT_AGREED, UPGRADE, asks_for_websocket,
 from proxy.server.http.websocket import run as run_tunnel
 from proxy.server.listed_routes import ListedRequest, ListedRoutes
 from proxy.upstream.faults import close_body
-from proxy.upstream.resending import trace_sends
+from proxy.upstream.sending import trace_sends
 
 if TYPE_CHECKING:
     from aiohttp import web

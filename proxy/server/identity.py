@@ -1,10 +1,9 @@
-"""Time, chance and names as this process has them: the system's clock, its pseudonym as a hop."""
+"""Time and chance as this process has them."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-import secrets
 import time
 import uuid
 
@@ -29,8 +28,3 @@ class SystemPacing:
     def fresh_key(self) -> str:
         """A value for an idempotency key: 128 random bits (RFC 9562 section 5.4 makes them a UUID)."""
         return str(uuid.uuid4())
-
-
-def make_pseudonym(name: str) -> str:
-    """How this process signs in `Via` (RFC 9110 section 7.6.3): tells it from others of its kind in the same chain."""
-    return f"{name}-{secrets.token_hex(4)}"

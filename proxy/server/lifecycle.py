@@ -8,6 +8,7 @@ load balancers learn late; then new calls are told that the proxy restarts; only
 from __future__ import annotations
 
 import asyncio
+import secrets
 import shlex
 from collections.abc import Mapping
 from contextlib import suppress
@@ -22,21 +23,19 @@ from proxy.interfaces import CountsConnections, GuardedUpstream, Observer, Servi
 from proxy.server.admin.console_data import make_console_data
 from proxy.server.admin.page import Readers
 from proxy.server.handler import Handler, Snapshot
+from proxy.server.http.framing import SERVER
 from proxy.server.http.headers import Hop
 from proxy.server.http.request_head import make_id
-from proxy.server.http.responses import NAME
-from proxy.server.identity import make_pseudonym
 from proxy.server.listed_routes import ListedRoutes, PassedOn, Reports
 from proxy.server.ports import Port, renew
 from proxy.server.reload import Compiled, Reloaded, Reloader, list_served
 from proxy.server.setup.added import ExtensionServices, list_unpinned, make_answers, make_tool_texts
 from proxy.server.setup.memory import find_room
-from proxy.server.setup.observers import ExtensionObservers, begin_tracing
+from proxy.server.setup.observers import FLUSH, ExtensionObservers, make_tracer
 from proxy.server.setup.services import SecondJudges, warn_of_addresses
 from proxy.server.setup.upstreams import Pools, await_gone, find_trouble
 from proxy.server.warmup import Warming
-from proxy.telemetry.library_log import LibraryLog
-from proxy.telemetry.logs import Log
+from proxy.telemetry.logs import LibraryLog, Log
 from proxy.telemetry.metric_table import OTHER
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.notices import NEEDS_RESTART, NOT_TAKEN_OVER, Notices
@@ -67,7 +66,7 @@ class Serving:
         self._added = ExtensionObservers(base.clock, base.pacing, self.metrics)
         self._lag = LoopLag(self.metrics.observe_lag)
         config = compiled.loaded.config
-        self._tracing = begin_tracing(config.telemetry.traces, environ, log, self.metrics, base.clock)
+        self._tracer = make_tracer(config.telemetry.traces, environ, log, self.metrics, base.clock)
         self._base = base
         self._pools = Pools(base.clock.now, self._breaker_changed, self._child_wrote, self._server_changed)
         self._extending = ExtensionServices(base, log, self.metrics)
@@ -79,11 +78,12 @@ class Serving:
         self.handler = Handler(
             _snapshot(compiled, self._make_services(compiled, self._pools.of(config)[0])),
             self._observers(),
-            Hop(make_pseudonym(NAME), config.trusted.networks, config.trusted.unix),
+            # How this process signs in `Via` (RFC 9110 section 7.6.3), unlike others of its kind in the same chain.
+            Hop(f"{SERVER}-{secrets.token_hex(4)}", config.trusted.networks, config.trusted.unix),
             make_id,
             log.defect,
             config.listen.hosts,
-            self._tracing.begin,
+            None if self._tracer is None else self._tracer.begin,
             self._listed,
             find_room(config.workers) if config.memory is None else max(1, config.memory // config.workers),
         )
@@ -100,7 +100,8 @@ class Serving:
     def _observers(self) -> tuple[Observer, ...]:
         """The observers of finished requests. One that is off is left out, so it costs no call anything."""
         kept = () if self.console is None else (self.console,)
-        return (self.metrics, self.log, *kept, *self._added.observers, *self._tracing.observers)
+        traced = () if self._tracer is None else (self._tracer,)
+        return (self.metrics, self.log, *kept, *self._added.observers, *traced)
 
     def _watch(self) -> None:
         """Sets where the metrics read at each scrape."""
@@ -181,7 +182,8 @@ class Serving:
         with suppress(TimeoutError):
             async with asyncio.timeout(self.config.finish):
                 await self.handler.wait_settled()
-        await self._tracing.flush()
+        if self._tracer is not None:
+            await self._tracer.flush(FLUSH)
         self.drained = True
         self.log.event("drained", inflight=self.handler.inflight)
 
@@ -216,7 +218,8 @@ class Serving:
         if isinstance(self._base.elsewhere, Elsewhere):
             await self._base.elsewhere.close()
         await self._base.store.close()
-        await self._tracing.close()
+        if self._tracer is not None:
+            await self._tracer.close(FLUSH)
         await self._added.close()
         self.library_log.detach()
         await asyncio.to_thread(self.log.close)

@@ -26,40 +26,33 @@ Entry = Mapping[str, Any]
 
 def format_call(entry: Entry, *, colors: bool = False) -> str:
     """The line of an entry, as `/-/calls` lists them; without its line end."""
+    try:
+        time = datetime.fromisoformat(str(entry.get("timestamp", ""))).astimezone().strftime("%H:%M:%S")
+    except ValueError:
+        time = ""
+    # The tool, with the model that called it where its answer was judged; or method and route of any other request.
+    tool, model = entry.get("gen_ai.tool.name"), entry.get("gen_ai.request.model")
+    subject = str(tool) if tool else f"{entry.get('http.request.method', '')} {entry.get('http.route') or '(no route)'}"
     outcome = str(entry["outcome"])
     shown = outcome if not entry.get("would_refuse") else f"{outcome} (would refuse)"
     if entry.get("retry_attempt"):
         shown += f" {min(entry['retry_attempt'], entry['max_retries'])}/{entry['max_retries']}"
+    if colors:
+        shown = f"\x1b[{_COLOURS.get(outcome, '0')}m{shown}\x1b[0m"
+    head = (time, cut(escape(f"{subject} ({model})" if tool and model else subject), _NAME), shown)
+    # What was wrong in the last of a model's answers that others took the place of.
+    answers = entry.get("replaced", ())
+    wrong = next((call for call in (answers[-1]["calls"] if answers else ()) if "error.type" in call), None)
+    own = f" (own {entry['overhead_ms']:.1f})" if "overhead_ms" in entry else ""
     parts = [
-        _format_time(str(entry.get("timestamp", ""))),
-        _format_subject(entry),
-        _add_colour(shown, outcome) if colors else shown,
+        " ".join(filter(None, head)),
+        _format_reason(entry),
+        f"asked again for {_format_reason(wrong)}" if wrong is not None else "",
+        f"{entry.get('duration_ms', 0.0):.3g} ms{own}",
     ]
-    head = " ".join(part for part in parts if part)
-    tail = [_format_reason(entry), _format_replaced(entry), _format_times(entry)]
     if conversation := str(entry.get("conversation", "")):
-        tail.append(f"conv {conversation[:4]}")
-    return "  ".join((head, *(part for part in tail if part)))
-
-
-def _format_time(stamp: str) -> str:
-    """The local time of day."""
-    try:
-        return datetime.fromisoformat(stamp).astimezone().strftime("%H:%M:%S")
-    except ValueError:
-        return ""
-
-
-def _format_subject(entry: Entry) -> str:
-    """The tool, with the model that called it where its answer was judged; or method and route of any other request."""
-    tool = entry.get("gen_ai.tool.name")
-    name = str(tool) if tool else f"{entry.get('http.request.method', '')} {entry.get('http.route') or '(no route)'}"
-    model = entry.get("gen_ai.request.model")
-    return cut(escape(f"{name} ({model})" if tool and model else name), _NAME)
-
-
-def _add_colour(text: str, outcome: str) -> str:
-    return f"\x1b[{_COLOURS.get(outcome, '0')}m{text}\x1b[0m"
+        parts.append(f"conv {conversation[:4]}")
+    return "  ".join((parts[0], *filter(None, parts[1:])))
 
 
 def _format_reason(entry: Entry) -> str:
@@ -77,17 +70,5 @@ def _format_reason(entry: Entry) -> str:
     return escape(str(entry.get("error.type", "")))
 
 
-def _format_replaced(entry: Entry) -> str:
-    """What was wrong in the last of a model's answers that others took the place of."""
-    answers = entry.get("replaced", ())
-    wrong = next((call for call in (answers[-1]["calls"] if answers else ()) if "error.type" in call), None)
-    return f"asked again for {_format_reason(wrong)}" if wrong is not None else ""
-
-
 def _format_line(text: str, more: int) -> str:
     return cut(escape(text), _REASON) + (f" (+{more} more)" if more > 0 else "")
-
-
-def _format_times(entry: Entry) -> str:
-    own = f" (own {entry['overhead_ms']:.1f})" if "overhead_ms" in entry else ""
-    return f"{entry.get('duration_ms', 0.0):.3g} ms{own}"

@@ -11,8 +11,10 @@ from hypothesis import HealthCheck, given, seed, settings
 
 from proxy.core.check.validation import SchemaError, compile_check
 from proxy.core.decide import decide
-from proxy.core.json.jsontext import dumps, make_plain
+from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import Document, Forward, JsonValue
+from proxy.core.schema.drafts import Draft
+from proxy.core.second_judge.reference import make_exact
 from tests.attacks import Found
 from tests.core.repairing import call, policy
 from tests.core.schemas import schemas, values
@@ -33,8 +35,8 @@ def attack(number: int, tries: int) -> Found:
         try:
             compile_check(schema)
             others = (
-                jsonschema.Draft202012Validator(make_plain(schema)),
-                jsonschema_rs.Draft202012Validator(make_plain(schema)),
+                jsonschema.Draft202012Validator(make_exact(schema, Draft.D2020)),
+                jsonschema_rs.Draft202012Validator(make_exact(schema, Draft.D2020)),
             )
         except (SchemaError, ValueError, jsonschema.SchemaError):
             return

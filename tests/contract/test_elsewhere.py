@@ -250,7 +250,7 @@ def test_of_thousands_of_repairs_all_are_counted_and_the_first_have_their_place(
 
 async def test_a_call_that_was_read_there_is_decided_alike_and_its_value_is_read_when_it_is_asked_for() -> None:
     text = dumps({"rows": [{"street": "x", "n": "1"}] * 500 + [{"street": "x", "n": 1}] * 8_500})
-    elsewhere = Elsewhere.with_pools()
+    elsewhere = Elsewhere()
     known = await elsewhere.read(text, DEFAULT_LIMITS, frozenset())
     assert isinstance(known, KnownText)
     document = read_document(known, DEFAULT_LIMITS, frozenset())

@@ -18,12 +18,13 @@ from proxy.core.json.jsontext import (
     find_at_pointer,
     format_pointer,
     make_decimal,
-    make_plain,
     name_json_type,
     parse,
     parse_pointer,
 )
 from proxy.core.model.values import JsonProblem, JsonValue
+from proxy.core.schema.drafts import Draft
+from proxy.core.second_judge.reference import make_exact
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
@@ -41,7 +42,7 @@ def test_a_number_keeps_its_text(text: bytes) -> None:
 def test_an_exponent_beyond_all_arithmetic_can_still_be_asked_for_its_value() -> None:
     """The reader refuses one (it could not be told from another), but a schema's number never came through it."""
     near, zero = LosslessFloat(b"1e-99999999999999999999"), LosslessFloat(b"0e99999999999999999999")
-    assert (False, True) == (make_decimal(near) == 0, make_plain([zero]) == [0])
+    assert (False, True) == (make_decimal(near) == 0, make_exact([zero], Draft.D2020) == [0])
     assert ("number", "integer") == (name_json_type(near), name_json_type(zero))
 
 
@@ -223,7 +224,7 @@ def test_values_of_different_meaning_are_not_equal_whatever_python_says(left: by
 def test_numbers_become_exact_decimals() -> None:
     assert Decimal("1.10") == make_decimal(parse(b"1.10"))
     assert Decimal("0.1") == make_decimal(parse(b"0.1"))
-    assert {"a": [Decimal("1.10"), 1]} == make_plain(parse(b'{"a":[1.10,1]}'))
+    assert {"a": [Decimal("1.10"), 1]} == make_exact(parse(b'{"a":[1.10,1]}'), Draft.D2020)
 
 
 # --- pointers -------------------------------------------------------------------------------------------------------

@@ -17,12 +17,12 @@ from typing import Final
 from jsonschema import Draft202012Validator
 
 from proxy.core.check.validation import Check, SchemaError
-from proxy.core.json.jsontext import make_plain
 from proxy.core.model.values import JsonValue
 from proxy.core.rules.contradictions import list_unsatisfiable
-from proxy.core.schema.drafts import is_conditional
+from proxy.core.schema.drafts import Draft, is_conditional
 from proxy.core.schema.lint import lint
 from proxy.core.schema.nodes import Node
+from proxy.core.second_judge.reference import make_exact
 from tests.corpora.calls import check_of, rows
 from tests.corpora.run_schemas import Found, openapi_bodies
 
@@ -98,8 +98,8 @@ def _refuses(node: Node, choice: JsonValue) -> bool:
     """Whether jsonschema refuses a listed value at its own place. It knows fewer formats than we do."""
     if node.has("format"):
         return True
-    schema = {key: make_plain(value) for key, value in node.keywords.items()}
-    return not Draft202012Validator(schema).is_valid(make_plain(choice))
+    schema = {key: make_exact(value, Draft.D2020) for key, value in node.keywords.items()}
+    return not Draft202012Validator(schema).is_valid(make_exact(choice, Draft.D2020))
 
 
 RUNS: Final = (lint_of_schemas, lint_of_operations)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.interfaces import Rate, RateExceeded
-from proxy.state.rates import RateTable
+from proxy.state.memory import RateTable
 
 SECOND = 1_000_000
 

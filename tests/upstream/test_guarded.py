@@ -14,7 +14,7 @@ from proxy.core.tool_errors.backoff import BudgetPolicy
 from proxy.core.tool_errors.circuit_breaker import BreakerPolicy, ConcurrencyPolicy, GuardPolicy
 from proxy.interfaces import UpstreamRequest
 from proxy.upstream import UpstreamGuard
-from proxy.upstream.guarded import ConcurrencyLimiter
+from proxy.upstream.sending import ConcurrencyLimiter
 from tests.upstream.scripted import CHECKED, Answer, Body, ScriptedUpstream, Time, request
 
 OK = UpstreamReply(200, (), b"{}")

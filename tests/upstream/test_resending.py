@@ -11,7 +11,7 @@ from proxy.core.model.values import Executed, UpstreamFault, UpstreamReply
 from proxy.core.tool_errors.backoff import Reason, ResendDenied
 from proxy.interfaces import CallRecord, Services
 from proxy.state import make_store
-from proxy.upstream.resending import FailedSend, send_with_backoff
+from proxy.upstream.sending import FailedSend, send_with_backoff
 from tests.upstream.scripted import CHECKED, Answer, Body, ScriptedUpstream, Time, request
 
 OK = UpstreamReply(200, (), b'{"ok": 1}')

@@ -7,7 +7,7 @@ A resolved text is a `Secret`: it prints as it was written, so that no dump, log
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -76,7 +76,7 @@ def reveal_again(text: str, folder: Path, environ: Mapping[str, str], read: Call
     if not isinstance(text, Secret):
         return text
     problems: list[Unresolved] = []
-    found = Substitution(environ, read, folder, lambda _: False, lambda _: True).apply(text.written, problems)
+    found = Substitution(environ, read, folder).apply(text.written, problems)
     return reveal(found) if found and not problems else text.reveal()
 
 
@@ -101,8 +101,8 @@ class Substitution:
     environ: Mapping[str, str]
     read: Callable[[Path], bytes]
     base: Path
-    literal: Callable[[Pointer], bool]
-    may_hold_secret: Callable[[Pointer], bool]
+    literal: Callable[[Pointer], bool] = lambda _: False
+    may_hold_secret: Callable[[Pointer], bool] = lambda _: True
 
     def apply(self, value: JsonValue, problems: list[Unresolved], path: Pointer = ()) -> JsonValue:
         """A copy of the value with every reference resolved; those that cannot be go to `problems`."""
@@ -114,25 +114,17 @@ class Substitution:
             return [self.apply(item, problems, (*path, index)) for index, item in enumerate(value)]
         if not isinstance(value, str) or "$" not in value:
             return value
-        pieces = list(self._split_pieces(value, path, problems))
-        text = "".join(piece for piece, _ in pieces)
-        return Secret(text, value) if any(put_in for _, put_in in pieces) else text
+        text = _REFERENCE.sub(lambda found: self._resolve(found, path, problems), value)
+        is_resolved = any(found[2] is not None for found in _REFERENCE.finditer(value))
+        return Secret(text, value) if is_resolved else text
 
-    def _split_pieces(self, text: str, path: Pointer, problems: list[Unresolved]) -> Iterator[tuple[str, bool]]:
-        end = 0
-        for found in _REFERENCE.finditer(text):
-            yield text[end : found.start()], False
-            end = found.end()
-            dollar, name, unclosed = found.groups()
-            if dollar:
-                yield "$", False
-            elif unclosed:
-                problems.append(Unresolved(path, "'${' without '}'", _FORMS))
-            else:
-                yield self._look_up(name, path, problems), True
-        yield text[end:], False
-
-    def _look_up(self, name: str, path: Pointer, problems: list[Unresolved]) -> str:
+    def _resolve(self, found: re.Match[str], path: Pointer, problems: list[Unresolved]) -> str:
+        dollar, name, unclosed = found.groups()
+        if dollar:
+            return "$"
+        if unclosed:
+            problems.append(Unresolved(path, "'${' without '}'", _FORMS))
+            return ""
         if name.startswith("file:"):
             return self._read_file(name.removeprefix("file:"), path, problems)
         name, has_default, default = name.partition(":-")

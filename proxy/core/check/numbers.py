@@ -16,7 +16,7 @@ from decimal import Decimal
 from math import ceil, floor, inf
 from typing import Final, NamedTuple
 
-from proxy.core.json.jsontext import LosslessFloat, is_integral, make_decimal
+from proxy.core.json.jsontext import LosslessFloat, make_decimal
 from proxy.core.model.values import JsonValue
 
 # The number types of a parsed value besides int: jsontext gives LosslessFloat, callers may pass the other two.
@@ -43,11 +43,6 @@ def read_digits(value: JsonValue) -> Digits:
         return Digits(False, "", 0)
     exponent = int(power or 0) - len(fraction) + len(digits) - len(stripped)
     return Digits(text.startswith("-"), stripped, exponent)
-
-
-def is_integral_number(value: JsonValue) -> bool:
-    """Whether a number other than an int has no fraction (2020-12 validation 6.1.1: 1.0 is an integer)."""
-    return value.is_integer() if type(value) is float else is_integral(make_decimal(value))
 
 
 def is_spelled_as_integer(value: JsonValue) -> bool:

@@ -23,11 +23,10 @@ from proxy.core.check.numbers import (
     INEXACT,
     NUMBERS,
     are_unique,
-    is_integral_number,
     is_spelled_as_integer,
     make_equality_key,
 )
-from proxy.core.json.jsontext import dumps
+from proxy.core.json.jsontext import dumps, is_integral_number
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.model.work import REPORTING_BRANCHES
 from proxy.core.schema.drafts import Draft
@@ -249,19 +248,13 @@ def choose_branch(
 ) -> tuple[tuple[BrokenKeyword, ...], ...] | None:
     """The branches of a union whose discriminator names branch `number`; None where that branch accepts the value. The
     others are broken at the discriminator alone."""
-    if state.depth >= MAX_UNION_DEPTH or state.budget <= 0:
+    reported = branches(value, path, state, (report,))
+    if not reported:  # too deep
         return None if judge(value, state) else ()
-    found: list[BrokenKeyword] = []
-    seen, state.seen = state.seen, set()
-    state.depth += 1
-    report(value, path, found, state)
-    state.seen = seen
-    state.depth -= 1
-    if not found:
+    if not reported[0]:
         return None
-    state.budget -= len(found)
     made = [(_new(BrokenKeyword, (pin.keyword, (*path, pin.key), pin.node, None, ())),) for pin in pins]
-    return (*made[:number], tuple(found), *made[number + 1 :])
+    return (*made[:number], *reported, *made[number + 1 :])
 
 
 def deeper(function: Callable[[JsonValue], Any], value: JsonValue, refused: Any) -> Any:

@@ -1,20 +1,16 @@
 """The entrance to the validation engine: `compile_check(schema) -> Check`. No other room names an engine.
 
-The judge is generated Python code, one function per schema (core/check). It passes every required case of the
-JSON-Schema-Test-Suite for drafts 4, 6, 7, 2019-09 and 2020-12, takes parsed values as they are (exact numbers), and
-does bounded work on any value. No other engine stands behind it: it supports every keyword, and a schema beyond a bound
-is refused at compilation. Nothing is ever fetched: a `$ref` resolves within the schema, to the given documents or to a
-published meta-schema.
-
-Compilation finds every mistake of the schema at once, but writes no code. Each function is written on first use, or by
-`Check.prepare`, off the request path.
+The judge is generated Python code (core/check). It passes every required case of the JSON-Schema-Test-Suite for drafts
+4, 6, 7, 2019-09 and 2020-12, takes parsed values as they are (exact numbers), and does bounded work on any value. No
+other engine stands behind it: it supports every keyword, and a schema beyond a bound is refused at compilation. That
+finds every mistake of the schema, but writes no code: each function is written on first use, or by `Check.prepare`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from threading import RLock
-from typing import Any, Final, TypeVar
+from typing import Final
 
 from proxy.core.check import fast_metaschema
 from proxy.core.check.functions import write_function
@@ -27,9 +23,6 @@ from proxy.core.schema.matching import make_matcher, share_search_budget, start_
 from proxy.core.schema.nodes import Node, Schemas
 
 __all__ = ["BrokenKeyword", "Check", "SchemaError", "compile_check"]
-
-T = TypeVar("T")
-
 
 # Bounds on all patterns together of a schema from an untrusted author: characters, and instructions of 16 bytes.
 MAX_STRANGE_CHARACTERS: Final = 20_000
@@ -47,7 +40,9 @@ class Check:
     `judges` holds those of single nodes that are written; `accepts_at` writes the others.
     """
 
-    __slots__ = ("_engine", "_made", "_report", "_writing", "accepts", "formats", "judges", "linear", "root", "schemas")
+    __slots__ = (
+        "_engine", "_prepared", "_report", "_writing", "accepts", "formats", "judges", "linear", "root", "schemas",
+    )  # fmt: skip
 
     accepts: Callable[[JsonValue], bool]
 
@@ -61,7 +56,7 @@ class Check:
         self._writing = RLock()
         self.judges: dict[Node, Callable[[JsonValue], bool]] = {}
         self._report: Callable[[JsonValue], list[BrokenKeyword]] | None = None
-        self._made: dict[Hashable, Any] = {}
+        self._prepared: set[bool] = set()
         self.accepts = self._first_accepts
 
     def __repr__(self) -> str:
@@ -96,19 +91,6 @@ class Check:
             self._report = self._report or self._engine.entry("R", self.root)
             return self._report
 
-    def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """A result about this schema that another file computes, under a key of its own; one thread makes it, once."""
-        try:
-            made: T = self._made[key]
-        except KeyError:
-            with self._writing:
-                made = self._made[key] if key in self._made else self._made.setdefault(key, make())
-        return made
-
-    def has(self, key: Hashable) -> bool:
-        """Whether the result under a key has been made."""
-        return key in self._made
-
     @property
     def ready(self) -> bool:
         """Whether the code that judges and reports is written."""
@@ -116,7 +98,7 @@ class Check:
 
     def is_prepared(self, *, everywhere: bool) -> bool:
         """Whether `prepare` has been called with the same argument."""
-        return ("prepared", everywhere) in self._made
+        return everywhere in self._prepared
 
     def prepare(self, *, everywhere: bool) -> None:
         """Writes and compiles the code now (2 to 10 ms; a second for thousands of properties). Run it in a thread.
@@ -129,7 +111,7 @@ class Check:
                     self._judge_at(node)
                 self.accepts = self._judge_at(self.root)
                 self._write_report()
-                self._made["prepared", everywhere] = True
+                self._prepared.add(everywhere)
 
     def source(self) -> str:
         """The generated code, with comments that name the place in the schema of each part."""

@@ -50,7 +50,7 @@ def unfold(name: str, known: Collection[str]) -> str | None:
     changed, and names without a letter or digit fold to nothing."""
     wanted = fold_name(name) if len(name) <= _LONGEST else ""
     found = [candidate for candidate in known if fold_name(candidate) == wanted] if wanted else []
-    return found[0] if len(found) == 1 and found[0] != name and found[0] in known else None
+    return found[0] if len(found) == 1 and found[0] != name else None
 
 
 def _bare(piece: str, known: Names[str]) -> str | None:

@@ -27,6 +27,12 @@ _UNSAFE: Final = re.compile(
 _UNSAFE_OR_QUOTE: Final = re.compile(_UNSAFE.pattern + r'|["\\]')
 # Joiners, halfwidth voiced marks, and two vowels that extend a character without being marks (Thai, Lao AM).
 _MORE_EXTENDING: Final = "\u200c\u200d\uff9e\uff9f\u0e33\u0eb3"
+_REGIONAL: Final = re.compile("[\U0001f1e6-\U0001f1ff]")
+# The Hangul syllable types that stay together.
+_HANGUL_PAIRS: Final = frozenset({
+    ("L", "L"), ("L", "V"), ("L", "LV"), ("L", "LVT"), ("LV", "V"), ("LV", "T"), ("V", "V"), ("V", "T"),
+    ("LVT", "T"), ("T", "T"),
+})  # fmt: skip
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 
 
@@ -63,45 +69,24 @@ def _is_joined(text: str, index: int) -> bool:
     before, after = text[index - 1], text[index]
     if before.isascii() and after.isascii():
         return before == "\r" and after == "\n"
-    if _extends(after) or before == "\u200d":
+    if (
+        before == "\u200d"
+        or after in _MORE_EXTENDING
+        or "\U0001f3fb" <= after <= "\U0001f3ff"
+        or "\U000e0020" <= after <= "\U000e007f"
+        or unicodedata.category(after) in ("Mn", "Me", "Mc")
+    ):
         return True
-    if _is_regional(before) and _is_regional(after):
-        return _regional_run(text, index) % 2 == 1
+    if _REGIONAL.match(before) and _REGIONAL.match(after):  # flags are pairs
+        start = index
+        while start > 0 and _REGIONAL.match(text[start - 1]):
+            start -= 1
+        return (index - start) % 2 == 1
     if unicodedata.combining(before) == 9:
         return True
     if "\ud800" <= before <= "\udbff" and "\udc00" <= after <= "\udfff":
         return True
-    return _joined_hangul(before, after)
-
-
-def _extends(character: str) -> bool:
-    return (
-        unicodedata.category(character) in ("Mn", "Me", "Mc")
-        or character in _MORE_EXTENDING
-        or "\U0001f3fb" <= character <= "\U0001f3ff"
-        or "\U000e0020" <= character <= "\U000e007f"
-    )
-
-
-def _is_regional(character: str) -> bool:
-    return "\U0001f1e6" <= character <= "\U0001f1ff"
-
-
-def _regional_run(text: str, index: int) -> int:
-    """How many regional indicators end right before `index`."""
-    start = index
-    while start > 0 and _is_regional(text[start - 1]):
-        start -= 1
-    return index - start
-
-
-def _joined_hangul(before: str, after: str) -> bool:
-    left, right = _hangul(before), _hangul(after)
-    return (
-        (left == "L" and right in ("L", "V", "LV", "LVT"))
-        or (left in ("LV", "V") and right in ("V", "T"))
-        or (left in ("LVT", "T") and right == "T")
-    )
+    return (_hangul(before), _hangul(after)) in _HANGUL_PAIRS
 
 
 def _hangul(character: str) -> str:

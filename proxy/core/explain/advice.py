@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import islice
 from typing import Final
@@ -33,7 +33,7 @@ def add_advice(result: ToolResult, policy: ToolPolicy | None) -> ToolResult:
     tool with many properties may be longer, unless the config says how long.
     """
     check = None if policy is None else policy.check
-    limits = result.limits if check is None else _fit_limits(result.limits, check)
+    limits = _fit_limits(result.limits, check)
     if result.failure.advice is not None:
         accepts, text, complete = result.failure.advice
         return replace(result, limits=limits, accepts=accepts, example=text, example_complete=complete)
@@ -45,10 +45,17 @@ def add_advice(result: ToolResult, policy: ToolPolicy | None) -> ToolResult:
     if not found:
         return replace(result, limits=limits, accepts=accepts)
     places = {each.path: each.expected for each in found if each.path and each.code is REQUIRED_MISSING}
-    wrong = dict(_list_wrong(found))
+    # An example shows the members with a wrong value: left out, what was asked for would be lost.
+    named = (REQUIRED_MISSING, codes.UNKNOWN_FIELD)
+    refused = [each for each in found if each.code not in named and each.value not in _NOTHING]
+    wrong = {place: each.expected for each in refused if (place := _find_member(each.path))}
     places |= wrong
     shown = make_example(check, _keep_good(check, base, found, wrong), places)
-    safe, text = _show_safely(shown.value, limits)
+    safe = sanitise_value(shown.value, limits)
+    text = dumps_known(safe).decode()
+    if f'"{_HIDDEN}"' in text:  # the type stands in the place of each value that is hidden
+        safe = _show_types(safe, shown.value)
+        text = dumps_known(safe).decode()
     complete = shown.complete and are_equal(safe, shown.value) and not ('"<' in text and _holds_placeholder(safe))
     # What was refused is no example, nor is what leaves out a key that may have been meant for another.
     is_refused = sent is not ABSENT and are_equal(safe, sent)
@@ -60,16 +67,6 @@ def add_advice(result: ToolResult, policy: ToolPolicy | None) -> ToolResult:
     )  # fmt: skip
 
 
-def _show_safely(value: JsonValue, limits: FeedbackLimits) -> tuple[JsonValue, str]:
-    """An example as it may be shown, and its text: the type stands in the place of each value that is hidden."""
-    safe = sanitise_value(value, limits)
-    text = dumps_known(safe).decode()
-    if f'"{_HIDDEN}"' not in text:
-        return safe, text
-    safe = _show_types(safe, value)
-    return safe, dumps_known(safe).decode()
-
-
 # Failures by which a tool refuses its arguments without saying which: what it takes is told all the same.
 _UNPLACED: Final = (codes.UPSTREAM_REJECTED_ARGUMENTS, codes.INVALID_REQUEST)
 # With more properties than this an answer may have so many characters, where the config leaves `max_chars` as it is.
@@ -79,12 +76,10 @@ _USUAL: Final = FeedbackLimits().max_chars
 _LOOKED_AT: Final = 200
 
 
-def _fit_limits(limits: FeedbackLimits, check: Check) -> FeedbackLimits:
-    return replace(limits, max_chars=_LARGE) if limits.max_chars == _USUAL and _has_many(check) else limits
-
-
-def _has_many(check: Check) -> bool:
-    """Whether a schema declares more than 25 properties, those of nested objects among them."""
+def _fit_limits(limits: FeedbackLimits, check: Check | None) -> FeedbackLimits:
+    """The limits of an answer about a tool, by how many properties it declares, those of nested objects among them."""
+    if check is None or limits.max_chars != _USUAL:
+        return limits
     memo: dict[str, bool] = check.schemas.memos.setdefault("many properties", {})
     known = memo.get("")
     if known is None:
@@ -100,7 +95,7 @@ def _has_many(check: Check) -> bool:
             if count > _MANY or len(queue) > _LOOKED_AT:
                 break
         known = memo[""] = count > _MANY
-    return known
+    return replace(limits, max_chars=_LARGE) if known else limits
 
 
 def _write_accepts(check: Check, sent: JsonValue, found: Iterable[Violation]) -> tuple[str, ...]:
@@ -166,15 +161,6 @@ def _is_open(violation: Violation) -> bool:
     """Whether it is open what an unknown key was meant for."""
     asks = ("There is no such field: if", "Did you", "Name it so")
     return violation.code is codes.UNKNOWN_FIELD and violation.hint.startswith(asks)
-
-
-def _list_wrong(found: Iterable[Violation]) -> Iterator[tuple[Pointer, str]]:
-    """The members with a wrong value, whose place an example shows, and what is expected there: leaving them out would
-    lose what was asked for. Nothing, sent as null or an empty text, asks for nothing."""
-    for violation in found:
-        named = violation.code is REQUIRED_MISSING or violation.code is codes.UNKNOWN_FIELD
-        if not named and violation.value not in _NOTHING and (place := _find_member(violation.path)):
-            yield place, violation.expected
 
 
 # What asks for nothing where it is sent.

@@ -79,8 +79,9 @@ _EXACTLY: Final = (
     ("minLength", "maxLength", "length exactly {}"),
     ("minItems", "maxItems", "exactly {} items"),
 )
-# The largest integer that JavaScript counts exactly: its libraries list it as the limit of every integer.
-_SAFE: Final = 2**53 - 1
+# The integers that JavaScript counts exactly: its libraries list them as the limits of every integer. A value beyond is
+# refused with the limit named.
+_SAFE: Final = (("minimum", 1 - 2**53), ("maximum", 2**53 - 1))
 # limits that say nothing at zero
 _FROM_ZERO: Final = frozenset({"minLength", "minItems", "minProperties"})
 
@@ -101,17 +102,13 @@ def _list_limits(node: Node) -> list[str]:
         found.update((text, None) for pair in _EXACTLY if (text := _exact(part, *pair)))
         for keyword, words in _LIMITS:
             limit = _limit(part, keyword)
-            if limit is None or keyword in merged or (keyword in _FROM_ZERO and limit == 0) or _is_safe(keyword, limit):
+            is_zero = keyword in _FROM_ZERO and limit == 0
+            if limit is None or keyword in merged or is_zero or (keyword, limit) in _SAFE:
                 continue
             found[_fill_in(words, cut(limit if isinstance(limit, str) else write_bound(limit), _MAX_LIMIT))] = None
     if any(text.startswith("greater than") for text in found):
         found.pop("at least 0", None)
     return list(found)
-
-
-def _is_safe(keyword: str, limit: JsonValue) -> bool:
-    """Whether a limit is only that of JavaScript's integers. A value beyond it is refused with the limit named."""
-    return (keyword == "minimum" and limit == -_SAFE) or (keyword == "maximum" and limit == _SAFE)
 
 
 def _exact(part: Node, low: str, high: str, words: str) -> str:

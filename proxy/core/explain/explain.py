@@ -66,19 +66,15 @@ def list_violations(check: Check, value: JsonValue, ambiguous: Iterable[Ambiguit
             break
     if len(found) == MAX_VIOLATIONS or not found:  # a finding beyond the bound may be an error
         found = [replace(violation, severity=Severity.ERROR) for violation in found] or [_REFUSED]
-    if unclear := {entry.path: _ambiguous(entry) for entry in islice(ambiguous, MAX_VIOLATIONS)}:
+    if unclear := {entry.path: _word_ambiguity(entry) for entry in islice(ambiguous, MAX_VIOLATIONS)}:
         found = [violation for violation in found if violation.path not in unclear] + list(unclear.values())
-    related = relate_fields(check, value, found)
-    return tuple([_settle_leaving_out(check, each) if _LEAVE_OUT in each.hint else each for each in related])
-
-
-def _settle_leaving_out(check: Check, violation: Violation) -> Violation:
-    """The violation with what its hint says of leaving a field out settled: a required one cannot be left out."""
-    if not violation.path or not isinstance(violation.path[-1], str):
-        return violation
-    required = list_required(find_nodes_at(check, violation.path[:-1]))
-    said = "" if violation.path[-1] in required else ", or leave it out"
-    return replace(violation, hint=violation.hint.replace(_LEAVE_OUT, said))
+    found = list(relate_fields(check, value, found))
+    for index, each in enumerate(found):
+        if _LEAVE_OUT in each.hint and each.path and isinstance(each.path[-1], str):  # a required one cannot be
+            is_required = each.path[-1] in list_required(find_nodes_at(check, each.path[:-1]))
+            hint = each.hint.replace(_LEAVE_OUT, "" if is_required else ", or leave it out")
+            found[index] = replace(each, hint=hint)
+    return tuple(found)
 
 
 _LEAVE_OUT: Final = ", or leave an optional field out"
@@ -170,14 +166,11 @@ def _union(broken: BrokenKeyword, value: JsonValue, root: JsonValue) -> Iterator
     elif isinstance(value, dict | list):
         yield _no_branch(broken, branches, value)
     else:
-        yield _scalar(broken, value)
-
-
-def _scalar(broken: BrokenKeyword, value: JsonValue) -> Violation:
-    choices = read_facts(broken.node).site.choices or ()
-    if choices and name_json_type(value) in {name_json_type(choice) for choice in choices}:
-        return make_choice_violation(broken.path, value, broken.node, choices)
-    return make_type_violation(broken.path, value, broken.node)
+        choices = read_facts(broken.node).site.choices or ()
+        if name_json_type(value) in {name_json_type(choice) for choice in choices}:
+            yield make_choice_violation(broken.path, value, broken.node, choices)
+        else:
+            yield make_type_violation(broken.path, value, broken.node)
 
 
 def _explain_undecided(broken: BrokenKeyword, branches: tuple[Node, ...], value: JsonValue) -> Violation | None:
@@ -245,7 +238,7 @@ def _lack(broken_there: tuple[BrokenKeyword, ...]) -> str:
     return ", ".join(words)
 
 
-def _ambiguous(entry: Ambiguity) -> Violation:
+def _word_ambiguity(entry: Ambiguity) -> Violation:
     readings = " or ".join(
         f"{cut(write_preview(value, path=entry.path), 40)} ({rule})" for rule, value in entry.options[:2]
     )

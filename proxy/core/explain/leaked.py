@@ -78,17 +78,15 @@ def find_leaked_markup(check: Check, value: JsonValue, *, refuse: bool) -> Itera
         leak = _leak(text, known, absent) if "<" in text else None
         if leak is not None and found < _MOST:
             found += 1
-            yield _make_violation(leak, path, Severity.ERROR if refuse and leak.certain else Severity.WARNING)
-
-
-def _make_violation(leak: _Leak, path: Pointer, severity: Severity) -> Violation:
-    name = clean_text(str(path[-1]), 60) if path else ""
-    message = f"Field '{name}' holds markup of the tool call itself: {clean_text(leak.markup, 60)}"
-    hint = f"Send the text of '{name}' alone, without the tags of the call, and every parameter as one of its own."
-    if leak.names:
-        named = clean_text(leak.names, 60)
-        hint = f"Send '{named}' as a parameter of its own, and the text of '{name}' without the tags of the call."
-    return Violation(codes.LEAKED_MARKUP, path, message, "text without markup of the call", hint, severity)
+            name = clean_text(str(path[-1]), 60) if path else ""
+            message = f"Field '{name}' holds markup of the tool call itself: {clean_text(leak.markup, 60)}"
+            without = "without the tags of the call"
+            hint = f"Send the text of '{name}' alone, {without}, and every parameter as one of its own."
+            if leak.names:
+                named = clean_text(leak.names, 60)
+                hint = f"Send '{named}' as a parameter of its own, and the text of '{name}' {without}."
+            severity = Severity.ERROR if refuse and leak.certain else Severity.WARNING
+            yield Violation(codes.LEAKED_MARKUP, path, message, "text without markup of the call", hint, severity)
 
 
 def _texts(value: JsonValue) -> Iterator[tuple[Pointer, str]]:

@@ -42,21 +42,20 @@ _PAIRED: Final = 20
 _SEARCHED: Final = 20_000
 _NAMED: Final = 4
 _COMPARED: Final = 8
-_MOST_FOUND: Final = 100
 _LONGEST_NAME: Final = 100
 
 
 def relate_fields(check: Check, root: JsonValue, found: list[Violation]) -> Iterator[Violation]:
     """Pairs missing keys with the unknown ones that were meant; says where a misplaced key stands."""
-    wrapper = _wrapper(check, root)
+    wrapper = find_wrapper(check, root)
     if wrapper:
-        found = list(_tell_wrapper(root, wrapper, found))
+        found = list(_tellfind_wrapper(root, wrapper, found))
     missing = list({v.path: v for v in found if v.code is codes.REQUIRED_MISSING}.values())
     if not missing:
         for violation in found:
             yield place_unknown(check, root, violation) if violation.code is codes.UNKNOWN_FIELD else violation
         return
-    places = _places_of(root, {str(violation.path[-1]) for violation in missing})
+    places = find_named_places(root, {str(violation.path[-1]) for violation in missing})
     taken: set[Pointer] = set()
     renamed: dict[Pointer, Violation] = {}
     candidates = _open_pairings(check, root, _candidates(check, root, missing[:_PAIRED]))
@@ -73,7 +72,7 @@ def relate_fields(check: Check, root: JsonValue, found: list[Violation]) -> Iter
             yield _ask_for_meaning(violation, candidates) or place_unknown(check, root, violation)
 
 
-def _tell_wrapper(root: JsonValue, wrapper: str, found: list[Violation]) -> Iterator[Violation]:
+def _tellfind_wrapper(root: JsonValue, wrapper: str, found: list[Violation]) -> Iterator[Violation]:
     """The violations of the outermost keys with what the wrapper around the arguments means for them, told once."""
     key, inner = next(iter(root.items())) if isinstance(root, dict) and len(root) == 1 else ("", {})
     has_told = False
@@ -91,9 +90,8 @@ def _tell_wrapper(root: JsonValue, wrapper: str, found: list[Violation]) -> Iter
 def _ask_for_meaning(violation: Violation, candidates: Mapping[Pointer, list[Pointer]]) -> Violation | None:
     """An unknown key that may stand for one of several missing keys, or they for it; None for any other."""
     wanted = [key for key, paths in candidates.items() if violation.path in paths]
-    claimed = sum(violation.path in paths for paths in candidates.values())
-    open_ones = any(violation.path in paths and len(paths) > 1 for paths in candidates.values())
-    if violation.code is not codes.UNKNOWN_FIELD or not (open_ones or claimed > 1):
+    is_open = len(wanted) > 1 or any(len(candidates[key]) > 1 for key in wanted)
+    if violation.code is not codes.UNKNOWN_FIELD or not is_open:
         return None
     names = ", ".join(f"'{cut(str(key[-1]), 60)}'" for key in wanted[:_NAMED])
     which = f"which of {names} it stands for, if any" if len(wanted) > 1 else f"whether it stands for {names}"
@@ -140,7 +138,7 @@ def _ask_about_unknown(check: Check, root: JsonValue, missing: Violation) -> str
     holder = find_value(root, place)
     unsent = [key for key in list_declared_at(check, place) if isinstance(holder, dict) and key not in holder]
     others = [key for key in unsent if key != missing.path[-1]]
-    beside = [key for key in _unknown_beside(check, root, place)[:_COMPARED] if find_nearest(key, others) is None]
+    beside = [key for key in list_unknown_beside(check, root, place)[:_COMPARED] if find_nearest(key, others) is None]
     beside = [key for key in beside if not is_other_meaning(key, str(missing.path[-1]))]
     kinds = {kind for node in find_possible_nodes(check, missing.path) for kind in read_facts(node).site.types}
     beside = [key for key in beside if name_json_type(find_value(root, (*place, key))) in kinds]
@@ -160,11 +158,10 @@ def _ask_about_unknown(check: Check, root: JsonValue, missing: Violation) -> str
 def find_renames(check: Check, root: JsonValue, found: Iterable[Violation]) -> dict[Pointer, Pointer]:
     """Where the value of a missing key stands, under another name beside it or elsewhere under its own: the place of
     each such key -> the place of its value, which is accepted there."""
-    missing = [violation for violation in found if violation.code is codes.REQUIRED_MISSING and violation.hint]
-    missing = [violation for violation in missing if violation.path][:_PAIRED]
+    missing = [each for each in found if each.code is codes.REQUIRED_MISSING and each.hint and each.path][:_PAIRED]
     if not missing:
         return {}
-    places = _places_of(root, {str(violation.path[-1]) for violation in missing})
+    places = find_named_places(root, {str(violation.path[-1]) for violation in missing})
     candidates = _open_pairings(check, root, _candidates(check, root, missing))
     pairs = {violation.path: _find_meant(check, root, violation, places, candidates)[1] for violation in missing}
     return {
@@ -180,7 +177,7 @@ def find_respelt(check: Check, root: JsonValue) -> dict[Pointer, Pointer]:
     wanted = {name for node in find_nodes_at(check, ()) for name in node.required} - root.keys()
     found: dict[Pointer, Pointer] = {}
     for name in sorted(wanted):
-        same = [key for key in _unknown_beside(check, root, ()) if is_same_name(key, name)]
+        same = [key for key in list_unknown_beside(check, root, ()) if is_same_name(key, name)]
         if len(same) == 1 and is_taken_at(check, (name,), root[same[0]]):
             found[name,] = (same[0],)
     return found
@@ -189,31 +186,10 @@ def find_respelt(check: Check, root: JsonValue) -> dict[Pointer, Pointer]:
 def find_content(check: Check, root: JsonValue) -> JsonValue:
     """The arguments themselves: those in a wrapper where there is one, nothing where what was sent is a schema or
     several calls, else what was sent."""
-    if not isinstance(root, dict) or not _wrapper(check, root):
+    if not isinstance(root, dict) or not find_wrapper(check, root):
         return root
     inner = next(iter(root.values())) if len(root) == 1 else {}
     return inner if isinstance(inner, dict) else {}
-
-
-def hinted_places(check: Check, root: JsonValue, found: Iterable[Violation]) -> Iterator[Pointer]:
-    """The places beside those of the violations themselves that a model has to touch to do what their hints say:
-    undeclared keys beside a missing one, the place where a missing key was sent, the declared name of an undeclared
-    key, and all arguments where they stand in a wrapper."""
-    if _wrapper(check, root):
-        yield ()
-    found = list(islice(found, _MOST_FOUND))
-    missing = {v.path: v for v in found if v.code is codes.REQUIRED_MISSING and v.path}
-    sent = _places_of(root, {str(path[-1]) for path in missing})
-    for path in missing:
-        yield from ((*path[:-1], key) for key in _unknown_beside(check, root, path[:-1]))
-        elsewhere = [place for place in sent[str(path[-1])] if place != path]
-        yield from elsewhere if len(elsewhere) == 1 else ()
-    for violation in found:
-        if violation.code is codes.UNKNOWN_FIELD and violation.path:
-            yield violation.path
-            declared = {key for node in find_nodes_at(check, violation.path[:-1]) for key in node.properties}
-            meant = find_nearest(str(violation.path[-1]), sorted(declared)[:LOOKED_AT])
-            yield from () if meant is None else ((*violation.path[:-1], meant),)
 
 
 def _open_pairings(
@@ -231,12 +207,12 @@ def _open_pairings(
     widened = dict(candidates)
     for path in candidates:
         if any(path[:-1] == other[:-1] for other in unsure) and not sure.intersection(candidates[path]):
-            unknown = [(*path[:-1], key) for key in _unknown_beside(check, root, path[:-1])]
+            unknown = [(*path[:-1], key) for key in list_unknown_beside(check, root, path[:-1])]
             widened[path] = [place for place in unknown if place not in sure]
     return widened
 
 
-def _unknown_beside(check: Check, root: JsonValue, place: Pointer) -> list[str]:
+def list_unknown_beside(check: Check, root: JsonValue, place: Pointer) -> list[str]:
     """The keys sent at a place that its schemas do not declare."""
     beside = find_value(root, place)
     if not isinstance(beside, dict):
@@ -252,14 +228,14 @@ def _candidates(check: Check, root: JsonValue, missing: list[Violation]) -> dict
     found: dict[Pointer, list[Pointer]] = {}
     for violation in missing:
         place, name = violation.path[:-1], str(violation.path[-1])
-        unknown = _unknown_beside(check, root, place)
+        unknown = list_unknown_beside(check, root, place)
         close = [key for key in unknown if find_nearest(name, [key]) or find_abbreviation(name, [key])]
         same = [key for key in close if fold_name(key) == fold_name(name)]
         found[violation.path] = [(*place, key) for key in (same if len(same) == 1 else close)]
     return found
 
 
-def _places_of(root: JsonValue, names: set[str]) -> dict[str, list[Pointer]]:
+def find_named_places(root: JsonValue, names: set[str]) -> dict[str, list[Pointer]]:
     """Where keys of these names stand in a value, at most three places each; the first 20,000 members are searched."""
     found: dict[str, list[Pointer]] = {name: [] for name in names}
     stack: list[tuple[JsonValue, Pointer]] = [(root, ())] if names else []
@@ -275,7 +251,7 @@ def _places_of(root: JsonValue, names: set[str]) -> dict[str, list[Pointer]]:
     return found
 
 
-def _wrapper(check: Check, root: JsonValue) -> str:
+def find_wrapper(check: Check, root: JsonValue) -> str:
     """A hint where the arguments stand inside a wrapper key, or several calls inside one, or are a schema."""
     if not isinstance(root, dict):
         return ""
@@ -293,9 +269,8 @@ def _wrapper(check: Check, root: JsonValue) -> str:
             return f"The arguments stand inside '{key}': send its content itself as the arguments, without '{key}'."
         is_whole = inner.keys() <= declared
         return f"If '{key}' only wraps the arguments, send its content itself as the arguments." if is_whole else ""
-    if isinstance(inner, list) and any(
-        isinstance(item, dict) and {"parameters", "arguments"} & item.keys() for item in inner
-    ):
+    calls = [item for item in inner if isinstance(item, dict)] if isinstance(inner, list) else []
+    if any({"parameters", "arguments"} & item.keys() for item in calls):
         return f"'{key}' seems to hold several calls: make one call of this tool for each, with its arguments alone."
     return ""
 

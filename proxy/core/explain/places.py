@@ -119,7 +119,9 @@ def list_declared_keys(parts: Iterable[Node]) -> set[str]:
     """The keys an object may have, empty where the schemas leave it open on purpose: no key declared at all, patterns,
     or a schema for every other key."""
     parts = list(parts)
-    if any(part.pattern_properties or _typed_rest(part) for part in parts):
+    rests = [part.additional.raw for part in parts if part.additional is not None]
+    # `additionalProperties` with a schema of its own declares other keys in kind.
+    if any(part.pattern_properties for part in parts) or any(isinstance(rest, dict) and rest for rest in rests):
         return set()
     return {key for part in parts for key in part.properties}
 
@@ -149,8 +151,3 @@ def _sides(check: Check, part: Node, value: JsonValue, work: Work) -> Iterator[N
         yield from (side for side in ((test, then) if holds else (other,)) if side is not None)
     if isinstance(value, dict):
         yield from (schema for key, schema in part.dependent.items() if key in value)
-
-
-def _typed_rest(part: Node) -> bool:
-    """Whether `additionalProperties` names a schema of its own, so that other keys are declared in kind."""
-    return part.additional is not None and isinstance(part.additional.raw, dict) and bool(part.additional.raw)

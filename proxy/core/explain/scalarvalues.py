@@ -241,7 +241,9 @@ class _Reader:
             spans.append((low, high))
         self.at += 1
         if not negated:
-            return min((low for low, _ in spans), key=_plainness) if spans else ""
+            return min(
+                (low for low, _ in spans), key=lambda low: (not (low.isascii() and low.isalnum()), low), default=""
+            )
         free = [char for char in _ANY if not any(low <= char <= high for low, high in spans)]
         return free[0] if free else ""
 
@@ -268,7 +270,3 @@ class _Reader:
             self.at += 1
             self.at += self.peek() == "?"
         return found
-
-
-def _plainness(char: str) -> tuple[bool, str]:
-    return not (char.isascii() and char.isalnum()), char

@@ -8,7 +8,7 @@ names stand alone, and no name is cut while anything else is left to cut. What r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Final, NamedTuple
 
@@ -82,12 +82,9 @@ class Wanted(NamedTuple):
         focus = Focus()
         for path in self.shown:
             focus.at(path)
-        for path in self.asked:
-            focus.at(path[:-1]).asked.add(str(path[-1]))
-        for path in self.undeclared:
-            focus.at(path[:-1]).undeclared.add(str(path[-1]))
-        for path in self.candidates:
-            focus.at(path[:-1]).candidates.add(str(path[-1]))
+        for name in ("asked", "undeclared", "candidates"):
+            for path in getattr(self, name):
+                getattr(focus.at(path[:-1]), name).add(str(path[-1]))
         return focus
 
 
@@ -118,23 +115,19 @@ def write_accepts(node: Node, wanted: Wanted) -> tuple[str, ...]:
     memo: dict[tuple[int, Wanted], tuple[str, ...]] = node.schemas.memos.setdefault("accepts", {})
     sizes = memo.get((id(node), wanted))
     if sizes is None:
-        sizes = _write_sizes(node, wanted.make_focus())
+        focus, found = wanted.make_focus(), list[str]()
+        for size in _ACCEPTS:
+            text = _Writer(Work(WRITING_SIGNATURE), size).write(node, size.depth, focus, "")
+            if not found or len(text) < len(found[-1]):
+                found.append(text)
+            if len(text) <= SHORT_ACCEPTS:
+                break
+        sizes = tuple(found)
         if len(str(wanted)) <= _LONGEST_KEY:
             if len(memo) >= _REMEMBERED:
                 memo.clear()
             memo[id(node), wanted] = sizes
     return sizes
-
-
-def _write_sizes(node: Node, focus: Focus) -> tuple[str, ...]:
-    found: list[str] = []
-    for size in _ACCEPTS:
-        text = _Writer(Work(WRITING_SIGNATURE), size).write(node, size.depth, focus, "")
-        if not found or len(text) < len(found[-1]):
-            found.append(text)
-        if len(text) <= SHORT_ACCEPTS:
-            break
-    return tuple(found)
 
 
 class _Writer:
@@ -203,35 +196,24 @@ class _Writer:
         if depth <= 0 and focus is None:
             return "{...}"
         self.open.add(own)
-        text = self.write_members(parts, keys, depth, focus)
-        self.open.discard(own)
-        return text
-
-    def write_members(self, parts: list[Node], keys: Mapping[str, Node], depth: int, focus: Focus | None) -> str:
         wanted = list_required(parts) | (focus.asked if focus is not None else set())
         ordered = sorted(keys, key=lambda key: key not in wanted)
         named: list[str] = []
-        shown = [
-            self.write_member(key, keys[key], key in wanted, depth, focus)
-            for key in self.choose(ordered, wanted, focus, named)
-        ]
+        if self.size.typed:
+            chosen = ordered[: self.size.keys]
+        else:
+            first = {*focus.inside, *focus.candidates} if focus is not None else set()
+            chosen = [key for key in ordered if key in first] + [key for key in ordered if key in wanted - first]
+            named = [cut(key, _MAX_NAME) for key in ordered if key not in first and key not in wanted]
+        shown = [self.write_member(key, keys[key], key in wanted, depth, focus) for key in chosen]
         left = len(keys) - len(shown) - len(named)
         shown += [f"{cut(key, _MAX_NAME)}: any (required)" for key in sorted(focus.undeclared if focus else ())]
         if named:
             shown.append("optional, without their types: " + ", ".join(named))
         if left > 0:
             shown.append(f"... {left} more")
+        self.open.discard(own)
         return "{" + ", ".join(shown) + "}"
-
-    def choose(self, ordered: list[str], wanted: set[str], focus: Focus | None, named: list[str]) -> Iterator[str]:
-        """The keys that are shown with their types; those that are only named go into `named`."""
-        if self.size.typed:
-            yield from ordered[: self.size.keys]
-            return
-        first = {*focus.inside, *focus.candidates} if focus is not None else set()
-        shown = [key for key in ordered if key in first] + [key for key in ordered if key in wanted - first]
-        named += [cut(key, _MAX_NAME) for key in ordered if key not in first and key not in wanted]
-        yield from shown
 
     def write_member(self, key: str, node: Node, is_wanted: bool, depth: int, focus: Focus | None) -> str:
         below = focus.inside.get(key) if focus is not None else None

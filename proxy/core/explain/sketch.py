@@ -61,8 +61,8 @@ def make_example(
     try:
         sketch = _Sketch(check, Work(SKETCHING), sent)
         value = sketch.draw(check.root, sent, 0)
-        for path, expected in places.items():
-            value = sketch.add(value, path, expected)
+        for path in [path for path in places if find_value(value, path) is ABSENT]:
+            value = sketch.add(value, path, places[path])
     except (TooMuchWorkError, RecursionError):
         return Example(ABSENT, False)
     return Example(value, value is not ABSENT and check.accepts(value))
@@ -151,7 +151,10 @@ class _Sketch:
             yield site.choices[0] if len(site.choices) == 1 else f"<{several}>"
             return
         unions = [part.any_of or part.one_of for part in parts if part.any_of or part.one_of]
-        branches = self.list_nearest([each for union in unions for each in select_branches(union, sent)], sent)
+        branches = [each for union in unions for each in select_branches(union, sent)]
+        if isinstance(sent, dict) and branches:  # those that declare most of the sent keys
+            counts = [len(list_declared(applies_always(branch)) & sent.keys()) for branch in branches]
+            branches = [branch for branch, count in zip(branches, counts, strict=True) if count == max(counts)]
         is_object = "object" in site.types and (not branches or bool(list_declared(parts)))
         if is_object and (list_declared(parts) or site.types == {"object"} or isinstance(sent, dict)):
             yield self.object(parts, sent if isinstance(sent, dict) else {}, depth)
@@ -164,27 +167,14 @@ class _Sketch:
         if branches and isinstance(sent, dict):
             return
         if "array" in site.types and isinstance(sent, list) and sent:
-            yield self.draw_items(list_member_schemas(parts, 0, self.work), sent, depth)
+            schemas = list_member_schemas(parts, 0, self.work)
+            if not schemas:  # nothing says what the items are: only what is wrong inside them goes
+                yield _strip(sent[:_ITEMS])
+                return
+            yield [each if self.is_accepted(schemas, each) else self.draw(schemas[0], each, depth + 1)
+                   for each in sent[:_ITEMS]]  # fmt: skip
             return
         yield from self.plain(parts, site, depth)
-
-    def draw_items(self, schemas: list[Node], sent: list[JsonValue], depth: int) -> JsonValue:
-        """The items of a list, each good one as it came; only what is wrong inside them goes where nothing says what
-        they are."""
-        if not schemas:
-            return _strip(sent[:_ITEMS])
-        return [
-            item if self.is_accepted(schemas, item) else self.draw(schemas[0], item, depth + 1)
-            for item in sent[:_ITEMS]
-        ]
-
-    def list_nearest(self, branches: list[Node], sent: JsonValue) -> list[Node]:
-        """The branches that declare most of the sent keys."""
-        if not branches:
-            return []
-        known = [len(list_declared(applies_always(branch)) & sent.keys()) if isinstance(sent, dict) else 0
-                 for branch in branches]  # fmt: skip
-        return [branch for branch, count in zip(branches, known, strict=True) if count == max(known)]
 
     def draw_undecided(self, branches: list[Node], sent: JsonValue) -> JsonValue:
         """What was sent with a placeholder for the property that tells the branches apart, None where it is known which
@@ -229,11 +219,10 @@ class _Sketch:
     def object(self, parts: tuple[Node, ...], given: dict[str, JsonValue], depth: int) -> dict[str, JsonValue]:
         """Good members as they came; required members are drawn where they are wrong or missing."""
         wanted, known = list_required(parts), list_declared(parts)
+        named = [key for key in given if key in known or key in wanted]
+        keys = dict.fromkeys((*sorted(wanted & known), *named, *sorted(wanted - known)))
         built: dict[str, JsonValue] = {}
-        for key in (*sorted(wanted & known), *given, *sorted(wanted - known)):
-            if key in built or (key not in known and key not in wanted):
-                continue
-            schemas = list_member_schemas(parts, key, self.work)
+        for key, schemas in [(key, list_member_schemas(parts, key, self.work)) for key in keys]:
             if key in given and self.is_accepted(schemas, given[key]):
                 built[key] = given[key]
             elif key in wanted or given[key] is WRONG or isinstance(given[key], dict | list):

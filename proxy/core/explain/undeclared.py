@@ -33,7 +33,7 @@ from proxy.core.model import codes
 from proxy.core.model.codes import Severity
 from proxy.core.model.short_texts import remember_short
 from proxy.core.model.values import ABSENT, JsonValue, Pointer, Violation
-from proxy.core.model.work import EXPLAINING, TooMuchWorkError, Work, afford_work, borrow_work
+from proxy.core.model.work import EXPLAINING, TooMuchWorkError, afford_work, borrow_work
 from proxy.core.rules.facts import applies_always
 from proxy.core.rules.keys import TELLING_WORDS
 from proxy.core.schema.nodes import Node
@@ -72,7 +72,15 @@ def find_unknown_fields(check: Check, value: JsonValue, severity: Severity) -> I
     """
     try:
         with borrow_work(EXPLAINING) as work:
-            yield from islice(_unknown_at(check, value, severity, work), _MAX_UNKNOWN)
+            found = (
+                make_unknown_violation((*place.path, key), place.value, place.parts, severity)
+                for place in walk_places(check, value, work)
+                # a place whose schema declares no key at all takes any
+                if isinstance(place.value, dict) and (known := list_declared_keys(place.parts))
+                for key in place.value
+                if key not in known
+            )
+            yield from islice(found, _MAX_UNKNOWN)
     except TooMuchWorkError:
         message = "The arguments are too large to be searched for unknown fields"
         yield Violation(codes.UNKNOWN_FIELD, (), message, hint="Send less in one call.", severity=severity)
@@ -97,15 +105,6 @@ def _drop_keys(value: JsonValue, path: Pointer, names: Mapping[Pointer, frozense
     if isinstance(value, list):
         return [_drop_keys(item, (*path, index), names) for index, item in enumerate(value)]
     return value
-
-
-def _unknown_at(check: Check, value: JsonValue, severity: Severity, work: Work) -> Iterator[Violation]:
-    """Undeclared keys; a place whose schema declares no key at all takes any. Raises TooMuchWorkError."""
-    for place in walk_places(check, value, work):
-        if isinstance(place.value, dict) and (known := list_declared_keys(place.parts)):
-            for key in place.value:
-                if key not in known:
-                    yield make_unknown_violation((*place.path, key), place.value, place.parts, severity)
 
 
 def make_unknown_violation(path: Pointer, holder: JsonValue, parts: Iterable[Node], severity: Severity) -> Violation:
@@ -209,18 +208,17 @@ def list_notices(check: Check, value: JsonValue) -> Iterator[Violation]:
     if "deprecated" in check.schemas.mentioned:
         try:
             with borrow_work(EXPLAINING) as work:
-                yield from islice(_deprecated_at(check, value, work), _MOST_NOTICES)
+                marked = (
+                    (place.path, next(part for part in place.parts if part.get("deprecated") is True))
+                    for place in walk_places(check, value, work)
+                    if place.path and any(part.get("deprecated") is True for part in place.parts)
+                )
+                for path, part in islice(marked, _MOST_NOTICES):
+                    message = f"Field '{clean_text(str(path[-1]), 60)}' is deprecated"
+                    hint = read_own_words(part)
+                    yield Violation(codes.DEPRECATED_FIELD, path, message, hint=hint, severity=Severity.WARNING)
         except TooMuchWorkError:
             return
-
-
-def _deprecated_at(check: Check, value: JsonValue, work: Work) -> Iterator[Violation]:
-    for place in walk_places(check, value, work):
-        marked = next((part for part in place.parts if part.get("deprecated") is True), None)
-        if place.path and marked is not None:
-            message = f"Field '{clean_text(str(place.path[-1]), 60)}' is deprecated"
-            hint = read_own_words(marked)
-            yield Violation(codes.DEPRECATED_FIELD, place.path, message, hint=hint, severity=Severity.WARNING)
 
 
 # --- candidates -------------------------------------------------------------------------------------------------------
@@ -230,16 +228,12 @@ def list_candidates(name: str, unsent: Mapping[str, Node]) -> list[str]:
     """The fields, of those that were not sent, that an unknown key may have been meant for; best first, at most 4."""
     looked_at = dict(islice(unsent.items(), LOOKED_AT))
     name = name[:_LONGEST_COMPARED]
-    words = _words(name) - _list_common(looked_at)
+    # Words in the names of more than a fifth of many fields tell none from another.
+    counted = Counter(word for key in looked_at for word in _words(key))
+    words = frozenset(word for word in _words(name) if counted[word] <= max(3, len(looked_at) // 5))
     like = {find_nearest(name, looked_at), find_abbreviation(name, looked_at)}
     scored = [(4 * (key in like) + _score(words, name, key, node), key) for key, node in looked_at.items()]
     return [key for score, key in sorted(scored, key=lambda pair: -pair[0]) if score > 0][:_MOST_CANDIDATES]
-
-
-def _list_common(fields: Mapping[str, Node]) -> frozenset[str]:
-    """The words that stand in the names of more than a fifth of many fields, and so tell none from another."""
-    counted = Counter(word for key in fields for word in _words(key))
-    return frozenset(word for word, times in counted.items() if times > max(3, len(fields) // 5))
 
 
 def _score(words: frozenset[str], name: str, key: str, node: Node) -> int:
@@ -252,12 +246,9 @@ def _score(words: frozenset[str], name: str, key: str, node: Node) -> int:
 
 @remember_short
 def _words(name: str) -> frozenset[str]:
-    return frozenset(map(_stem, split_words(name))) - _GENERIC
-
-
-def _stem(word: str) -> str:
-    """A word without the ending of its plural."""
-    return f"{word[:-3]}y" if word.endswith("ies") else word.removesuffix("s")
+    """The telling words of a name, without the endings of plurals."""
+    words = split_words(name)
+    return frozenset(f"{word[:-3]}y" if word.endswith("ies") else word.removesuffix("s") for word in words) - _GENERIC
 
 
 def _description_words(node: Node) -> frozenset[str]:

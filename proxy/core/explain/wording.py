@@ -20,6 +20,7 @@ from proxy.core.explain.expectation import (
     describe_types,
     find_declared,
     list_choices,
+    may_take,
     takes_nothing,
     write_bound,
     write_default,
@@ -32,7 +33,7 @@ from proxy.core.model.codes import Severity, ViolationCode
 from proxy.core.model.values import FeedbackLimits, JsonValue, Pointer, Violation
 from proxy.core.rules.contradictions import list_refused_keys
 from proxy.core.rules.facts import applies_always, read_facts
-from proxy.core.rules.proposals import NULL_WORDS, Site
+from proxy.core.rules.proposals import NULL_WORDS
 from proxy.core.schema.nodes import Node
 
 Word = Callable[[BrokenKeyword, JsonValue], Iterable[Violation]]
@@ -117,20 +118,21 @@ def make_type_violation(path: Pointer, value: JsonValue, node: Node) -> Violatio
     actual = name_json_type(value)
     memo: dict[tuple[int, str], tuple[str, str, str]] = node.schemas.memos.setdefault("type words", {})
     words = memo.get((id(node), actual))
-    if words is None:
-        words = memo[id(node), actual] = _type_words(node, actual)
+    if words is None:  # none of them depends on the value but for its type
+        expected, site = describe_expectation(node), read_facts(node).site
+        asked = "number" if "number" in site.types else min(site.types, default="")
+        hint = _TYPE_HINTS.get((actual, asked)) or _TYPE_HINTS.get((actual, ""), "")
+        is_listed = site.choices is not None and not site.free_text
+        wanted = describe_types(site) if is_listed else expected.split(" (")[0]
+        message = f"Type mismatch: expected {wanted}, got {actual}"
+        words = memo[id(node), actual] = message, expected, _IMPOSSIBLE if takes_nothing(node) else hint
     message, expected, hint = words
     if isinstance(value, list) and hint in _OF_SEVERAL:
-        if not all(_takes(read_facts(node).site, item) for item in value):
+        if not all(may_take(node, item) for item in value):
             hint = "Send one of what is expected, not a list."
         elif len(value) > 1 and len(path) < 2:
             hint = _OF_SEVERAL[hint]  # what stands deeper cannot go into a call of its own
     return Violation(codes.TYPE_MISMATCH, path, message, expected, _or_leave_out(hint, value), value=value)
-
-
-def _takes(site: Site, item: JsonValue) -> bool:
-    """Whether a place takes an item of a list that was sent there, by its type and its listed values."""
-    return name_json_type(item) in site.types and (site.choices is None or item in site.choices)
 
 
 def _or_leave_out(hint: str, value: JsonValue) -> str:
@@ -138,19 +140,6 @@ def _or_leave_out(hint: str, value: JsonValue) -> str:
     if hint in ("", _IMPOSSIBLE) or not isinstance(value, str) or value.strip() not in NULL_WORDS:
         return hint
     return f"{hint.removesuffix('.')}, or leave an optional field out."
-
-
-def _type_words(node: Node, actual: str) -> tuple[str, str, str]:
-    """Message, expectation and hint, of which none depends on the value but for its type."""
-    expected, types = describe_expectation(node), read_facts(node).site.types
-    asked = "number" if "number" in types else next(iter(sorted(types)), "")
-    hint = _TYPE_HINTS.get((actual, asked)) or _TYPE_HINTS.get((actual, ""), "")
-    if takes_nothing(node):
-        hint = _IMPOSSIBLE
-    site = read_facts(node).site
-    is_listed = site.choices is not None and not site.free_text
-    wanted = describe_types(site) if is_listed else expected.split(" (")[0]
-    return f"Type mismatch: expected {wanted}, got {actual}", expected, hint
 
 
 _IMPOSSIBLE: Final = (
@@ -173,12 +162,8 @@ def make_choice_violation(path: Pointer, value: JsonValue, node: Node, choices: 
     if meant is not None and _DIGITS.findall(meant) != _DIGITS.findall(str(value)):
         meant = None  # another quantity is another meaning
     hint = f"Did you mean {cut(write_literal(meant), _SHORT)}?" if meant is not None else _or_leave_out(exactly, value)
-    if (
-        isinstance(value, str)
-        and "," in value
-        and len(path) < 2
-        and all(part.strip() in choices for part in value.split(","))
-    ):
+    parts = value.split(",") if isinstance(value, str) and len(path) < 2 else []
+    if len(parts) > 1 and all(part.strip() in choices for part in parts):
         hint = _OF_SEVERAL["Send one value, not a list."]
     if is_impossible:
         hint = _IMPOSSIBLE
@@ -206,8 +191,6 @@ def _list_near(value: str, texts: list[str]) -> list[JsonValue]:
 
 
 _FEW_CHOICES: Final = 12
-
-
 _DIGITS: Final = re.compile(r"[0-9]+")
 
 # keyword -> (code, what the limit means); `{limit}` is the keyword's value, `{size}` how much was sent
@@ -323,13 +306,6 @@ _ZONE: Final = "Add a time zone: Z or +01:00."
 _HAS_ZONE: Final = re.compile(r"(?:[Zz]|[+-][0-9]{2}:?[0-9]{2})$")
 
 
-def _format_hint(name: JsonValue, value: JsonValue) -> str:
-    """An example of a format, and the time zone where that is what is missing."""
-    shown = _FORMATS.get(name, "") if isinstance(name, str) else ""
-    clock = name in ("date-time", "time") and isinstance(value, str) and ":" in value
-    return f"{_ZONE} {shown}" if clock and not _HAS_ZONE.search(str(value).strip()) else shown
-
-
 # keyword -> what to do about a value beyond its limit
 _BOUND_HINTS: Final = {
     "minimum": "Send a number within these limits.",
@@ -345,8 +321,10 @@ _BOUND_HINTS: Final = {
 
 
 def _bound_hint(keyword: str, limit: JsonValue, value: JsonValue) -> str:
-    if keyword == "format":
-        return _format_hint(limit, value)
+    if keyword == "format":  # an example of it, and the time zone where that is what is missing
+        shown = _FORMATS.get(limit, "") if isinstance(limit, str) else ""
+        clock = limit in ("date-time", "time") and isinstance(value, str) and ":" in value
+        return f"{_ZONE} {shown}" if clock and not _HAS_ZONE.search(str(value).strip()) else shown
     if keyword in ("minLength", "maxLength") and isinstance(value, str) and isinstance(limit, int):
         many = abs(len(value) - limit)
         return (

@@ -1,4 +1,5 @@
-"""Content codings (RFC 9110 section 8.4.1): decodes gzip and deflate within a bound, and reports others as unknown.
+"""What JSON may be wrapped in: content codings (RFC 9110 section 8.4.1), of which gzip and deflate are decoded within a
+bound and others are unknown, and server-sent events.
 
 A coded body is decoded before anything is judged, and the decoded body is forwarded without the header. So the bytes
 that were checked are the bytes that are sent, and a small body that unpacks to gigabytes is refused (operations.md,
@@ -8,6 +9,7 @@ HTTP correctness).
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 from enum import Enum
 from typing import Final
 
@@ -83,3 +85,12 @@ def _one(body: bytes, bits: int, limit: int) -> tuple[bytes, bytes] | Undecodabl
     if len(plain) > limit:
         return Undecodable.TOO_LARGE
     return (plain, stream.unused_data) if stream.eof else Undecodable.BROKEN
+
+
+def read_events(body: bytes) -> Iterator[bytes]:
+    """The data of every complete server-sent event (WHATWG HTML, "Interpreting an event stream")."""
+    whole = body.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    for block in whole.split(b"\n\n")[:-1]:
+        lines = [line[5:].removeprefix(b" ") for line in block.split(b"\n") if line.startswith(b"data:")]
+        if any(lines):
+            yield b"\n".join(lines)

@@ -142,23 +142,19 @@ def _write_canonically(value: JsonValue) -> str:
 
 
 # --- values ---------------------------------------------------------------------------------------------------------
+# A bool is an int, so it comes first.
+_NAMES: Final = {type(None): "null", bool: "boolean", int: "integer", str: "string", list: "array", dict: "object"}
+
+
 def name_json_type(value: JsonValue) -> str:
     """The JSON Schema type name of a value; a number without fraction is "integer" whatever its spelling."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, int):
-        return "integer"
-    if isinstance(value, str):
-        return "string"
-    if isinstance(value, list):
-        return "array"
-    if isinstance(value, dict):
-        return "object"
-    if type(value) is float:
-        return "integer" if value.is_integer() else "number"
-    return "integer" if is_integral(make_decimal(value)) else "number"
+    known = next((name for kind, name in _NAMES.items() if isinstance(value, kind)), None)
+    return known or ("integer" if is_integral_number(value) else "number")
+
+
+def is_integral_number(value: JsonValue) -> bool:
+    """Whether a number other than an int has no fraction (2020-12 validation 6.1.1: 1.0 is an integer)."""
+    return value.is_integer() if type(value) is float else is_integral(make_decimal(value))
 
 
 def write_number(value: JsonValue) -> str:
@@ -196,18 +192,6 @@ def read_decimal(text: str) -> Decimal:
 def is_integral(number: Decimal) -> bool:
     """Whether an exact number has no fraction, without building a huge integer for a huge exponent."""
     return number.is_finite() and number == number.to_integral_value()
-
-
-def make_plain(value: JsonValue) -> JsonValue:
-    """A copy with every number except integers as an exact `Decimal`, the form that validation engines and comparisons
-    use."""
-    if isinstance(value, FRACTIONS):
-        return make_decimal(value)
-    if isinstance(value, dict):
-        return {key: make_plain(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [make_plain(item) for item in value]
-    return value
 
 
 def are_equal(left: JsonValue, right: JsonValue) -> bool:

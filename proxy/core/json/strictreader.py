@@ -5,11 +5,10 @@ the sign of `-0`; those are checked afterwards, and only where a cheap look at t
 reader keeps the text of every number that is not a plain integer. `jsontext.parse` gives it every text that the quick
 reader does not read.
 
-For a megabyte of small values these checks take a tenth of a second. A child process does them (`call/judging.py`)
-and says which plain reader gives the same value; or what is wrong, or what text repair made of it. A `KnownText` holds
-what it found, so that reading the text again takes a tenth of the time; `jsontext.parse` and `textrepair.read_document`
-ask it first. The value of such a text takes ten to forty times the memory of its bytes. So an `UnreadDocument` reads it
-when it is first asked for, and most calls pass without that.
+For a megabyte of small values these checks take a tenth of a second. A child process does them (`call/judging.py`),
+and a `KnownText` holds what it found: the plain reader that gives the same value, or what is wrong and what text repair
+made of it. Reading it again takes a tenth of the time. The value takes ten to forty times the memory of its bytes, so
+an `UnreadDocument` reads it when it is first asked for, and most calls pass without that.
 """
 
 from __future__ import annotations
@@ -58,7 +57,6 @@ _CLOSES: Final = (b"]", b"}")
 _INFINITE: Final = (float("inf"), float("-inf"))
 
 _PLAIN: Final = frozenset({str, bool, type(None)})
-_EDGES: Final = frozenset({*_INFINITE, 0.0})
 
 # A text up to this size is searched for signs of what the reader does not check. In a longer text the values are
 # visited instead, because it may be one long string, which is quick to read and slow to search.
@@ -80,32 +78,23 @@ def read_strictly(text: bytes, limits: TextLimits) -> JsonValue | JsonProblem:
     except ValueError as error:
         return _check_depth(text, limits.depth) or _problem(text, str(error))
     size = len(text)
-    if (
-        size < 2 * limits.depth or (size <= SHORT and text.count(b"{") + text.count(b"[") <= limits.depth)
-    ) and size <= limits.nodes:
+    is_shallow = size < 2 * limits.depth or (size <= SHORT and text.count(b"{") + text.count(b"[") <= limits.depth)
+    if is_shallow and size <= limits.nodes:
         # partition() is quicker than `in`, and a single byte than the expression.
         shapes = text.translate(_SHAPES)
         if not shapes.partition(_EXPONENT)[1] and (size < _MOST_DIGITS or shapes.find(_TOO_MANY_DIGITS) < 0):
             if text.partition(b"-")[1] and _MINUS_ZERO.search(text):
                 return read_keeping_minus_zero(text)
             return value
-    return _survey_value(text, value, limits)
-
-
-def _survey_value(text: bytes, value: JsonValue, limits: TextLimits) -> JsonValue | JsonProblem:
-    """The value, after checking what the reader does not check."""
     too_deep, nodes, far, zero = _survey(value, limits.depth)
     if too_deep:
         return _check_depth(text, limits.depth) or JsonProblem(f"nested deeper than {limits.depth} levels", 1, 1)
     if nodes > limits.nodes:
         return JsonProblem(f"more than {limits.nodes} values", 1, 1)
     if far is not None:
-        return JsonProblem(
-            "number out of range", *_position(text, max(text.find(bytes(far)), 0)), path=_find_place(value, far)
-        )
-    if zero and _MINUS_ZERO.search(text):
-        return read_keeping_minus_zero(text)
-    return value
+        line, column = _position(text, max(text.find(bytes(far)), 0))
+        return JsonProblem("number out of range", line, column, path=_find_place(value, far))
+    return read_keeping_minus_zero(text) if zero and _MINUS_ZERO.search(text) else value
 
 
 def _survey(value: JsonValue, depth: int) -> tuple[bool, int, LosslessFloat | None, bool]:
@@ -125,8 +114,10 @@ def _survey(value: JsonValue, depth: int) -> tuple[bool, int, LosslessFloat | No
                     if not item:
                         zero = True
                 elif kind is LosslessFloat:
-                    # Only a number in range gives a double that is neither zero nor infinite.
-                    if float(item) in _EDGES and _out_of_range(item):
+                    # It overflows a double, or has an exponent beyond all arithmetic (RFC 8259 section 6: a reader may
+                    # set limits). One that only underflows is compared exactly, and its text is forwarded.
+                    near = float(item)
+                    if near in _INFINITE or (not near and _FAR_EXPONENT.search(bytes(item)) is not None):
                         far = item
                 else:
                     below.append(item.values() if kind is dict else item)
@@ -145,13 +136,6 @@ def _find_place(value: JsonValue, number: LosslessFloat) -> Pointer:
             if isinstance(item, dict | list):
                 queue.append((item, (*path, step)))
     return ()
-
-
-def _out_of_range(number: LosslessFloat) -> bool:
-    """Whether a number overflows a double, or has an exponent beyond all arithmetic (RFC 8259 section 6: a reader may
-    set limits). A number that only underflows is accepted: its text is forwarded, and it is compared exactly."""
-    near = float(number)
-    return near in _INFINITE or (not near and _FAR_EXPONENT.search(bytes(number)) is not None)
 
 
 def read_keeping_minus_zero(text: bytes) -> JsonValue:
@@ -269,10 +253,8 @@ class UnreadDocument(Document):
         return value
 
 
-def reader_of(text: bytes, *, is_quick: bool) -> PlainReader:
-    """The plain reader for a text that was read without a problem. `is_quick`: the quick reader has read it."""
-    if is_quick:
-        return PlainReader.QUICK
+def reader_of(text: bytes) -> PlainReader:
+    """The plain reader for a text that was read without a problem, and not by the quick reader."""
     return PlainReader.MINUS_ZERO if _MINUS_ZERO.search(text) is not None else PlainReader.LOSSLESS
 
 

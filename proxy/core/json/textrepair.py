@@ -85,9 +85,10 @@ def examine_text(text: bytes, limits: TextLimits, classes: frozenset[str]) -> Kn
 
 
 def _examine_document(text: bytes, limits: TextLimits) -> PlainReader | JsonProblem:
-    is_quick = fast_json.read(text, limits) is not ABSENT
-    value = None if is_quick else parse(text, limits)
-    return value if isinstance(value, JsonProblem) else reader_of(text, is_quick=is_quick)
+    if fast_json.read(text, limits) is not ABSENT:
+        return PlainReader.QUICK
+    value = parse(text, limits)
+    return value if isinstance(value, JsonProblem) else reader_of(text)
 
 
 def repair_text(text: bytes, classes: frozenset[str]) -> tuple[bytes, tuple[str, ...]] | None:

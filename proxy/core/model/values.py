@@ -1,11 +1,8 @@
 """The frozen values that every room uses. A change makes a new value (`dataclasses.replace`).
 
-A `ToolCall` is what a client asked for; a `CheckedCall` is what may be sent upstream. The two types differ on
-purpose: only `decide` makes a `CheckedCall` (tests/test_architecture.py), and `Upstream.send` takes nothing else, so an
+Only `decide` makes a `CheckedCall` (tests/test_architecture.py), and `Upstream.send` takes nothing else than one, so an
 unchecked call cannot be sent. Raw argument values are kept out of every `repr`, so that no traceback or log line can
-show one (Acode FR-066).
-
-Values are a `@value_class` (value_class.py): frozen for mypy alone.
+show one (Acode FR-066). Values are a `@value_class` (value_class.py): frozen for mypy alone.
 """
 
 from __future__ import annotations
@@ -55,9 +52,8 @@ class Rung(StrEnum):
 class Conversation:
     """Which conversation a call belongs to. On the rung `ADDRESS` several users may share it.
 
-    `otherwise` is the conversation by the next rung, where this one may be new with each call (`TRACE`).
-    `key` is opaque, and nothing else may be stored. `sent` says that `name` is what the client sent, which may be a
-    session id or a credential: the key is then its hash, computed on first use, because a clean call may never need it.
+    `otherwise` is the conversation by the next rung, where this one may be new with each call (`TRACE`). `sent` says
+    that `name` is what the client sent, which may be a session id or a credential.
     """
 
     name: str = field(repr=False)
@@ -68,7 +64,7 @@ class Conversation:
 
     @property
     def key(self) -> str:
-        """The conversation's stored name: 32 hexadecimal digits where the client sent the name."""
+        """The only name to be stored: the hash, 32 hexadecimal digits, of what the client sent."""
         if not self.sent:
             return self.name
         return blake2b(self.name.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
@@ -151,10 +147,10 @@ class Passthrough:
 class Violation:
     """One broken schema keyword at one place (Acode FR-002..FR-007).
 
-    `value` is what was sent there (`ABSENT` where nothing was); the code that shows it also sanitises it.
-    `expected` and `hint` are sentences for the model, '' where there is nothing to say. `sensitive` says that the
-    schema marks the value as secret (`writeOnly`, `format: password`, `x-sensitive`): it is then never shown.
-    `keyword` is the schema's keyword that was broken and `limit` its value, where the code alone does not say it.
+    `value` is what was sent there (`ABSENT`: nothing); the code that shows it also sanitises it. `expected` and `hint`
+    are sentences for the model. `sensitive`: the schema marks the value as secret (`writeOnly`, `format: password`,
+    `x-sensitive`), and it is never shown. `keyword` is the broken keyword and `limit` its value, where the code alone
+    does not say it.
     """
 
     code: ViolationCode
@@ -173,10 +169,9 @@ class Violation:
 class Failure:
     """Why a call got no answer from its tool. Every wire format is made from this (contract section 1).
 
-    `details` is a flat map, as GoMind clients decode it. `sent` holds the arguments as sent, `ABSENT` if unreadable;
-    `mended`, where repairs changed them, what they made of them before the rest was refused.
-    `advice`, where it is known already: the tool's signature, an example, and whether the example is complete.
-    `type_related`: the tool says that a value has the wrong type."""
+    `details` is a flat map, as GoMind clients decode it. `sent` holds the arguments as sent, `ABSENT` if unreadable,
+    and `mended` what repairs made of them. `advice`, where it is known already: the tool's signature, an example, and
+    whether the example is complete. `type_related`: the tool says that a value has the wrong type."""
 
     code: ErrorCode
     message: str
@@ -207,9 +202,9 @@ class Failure:
 class Container:
     """A tool that only groups functions and takes no parameters (HPD). `source`: plugin, mcp, frontend or skill.
 
-    `expand` says who answers the call without parameters. `auto_expand` says what happens to a call with parameters: it
-    is refused (`off`), expands the container the first time (`expand`), or goes to the function it names (`dispatch`).
-    `require_expansion`: the functions may be called only after the conversation has expanded the container.
+    `expand`: who answers the call without parameters. `auto_expand`: a call with parameters is refused (`off`), expands
+    the container the first time (`expand`), or goes to the function it names (`dispatch`). `require_expansion`: the
+    functions may be called only after the conversation has expanded the container.
     """
 
     name: str
@@ -231,11 +226,8 @@ class ContainerFunction:
 
 @value_class
 class ContainerMisuse:
-    """A call of a container with parameters: the container, and what it was called with.
-
-    `function` is the container's function that was most likely meant, '' where none was found. `arguments` are the
-    arguments for that function, without the key that named it.
-    """
+    """A call of a container with parameters, `attempted`. `function` is the container's function that was most likely
+    meant, '' where none was found, and `arguments` are those for it, without the key that named it."""
 
     container: Container
     attempted: JsonValue = field(repr=False)
@@ -298,10 +290,8 @@ class Executed(StrEnum):
 
 @value_class
 class UpstreamFault:
-    """The failure of an upstream to answer. `token` is the RFC 9209 error type, such as `connection_refused`.
-
-    `retry_after`: the seconds after which another try can succeed, where they are known.
-    """
+    """The failure of an upstream to answer. `token` is the RFC 9209 error type, such as `connection_refused`;
+    `retry_after`, where known, the seconds after which another try can succeed."""
 
     code: ErrorCode
     token: str

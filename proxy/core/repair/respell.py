@@ -47,15 +47,8 @@ def respell_integers(check: Check, value: JsonValue, policy: RepairPolicy) -> tu
         return value, ()
     # Every valid call is tested; most tools have integers only at the root, so a look at few keys decides.
     keys = list_integer_keys(check)
-    if keys is None or type(value) is not dict:
-        if not has_integral_float(value):
-            return value, ()
-    else:
-        for key in keys:
-            if is_integral_float(value.get(key)):
-                break
-        else:
-            return value, ()
+    if not has_integral_float(value if keys is None or type(value) is not dict else [value.get(key) for key in keys]):
+        return value, ()
     repairs: list[Repair] = []
     try:
         with borrow_work(RESPELLING) as work:

@@ -5,14 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from decimal import Decimal
-from itertools import islice
 from math import ceil, floor
 from typing import Final
 
 from proxy.core.check.validation import Check
 from proxy.core.json.jsontext import FRACTIONS, format_pointer, is_integral, make_decimal, name_json_type
 from proxy.core.model.value_class import value_class
-from proxy.core.model.values import JsonValue
 from proxy.core.rules.facts import applies_always, read_facts
 from proxy.core.schema.drafts import REFERENCES, is_conditional, list_subschemas
 from proxy.core.schema.lint import lint, show
@@ -25,21 +23,23 @@ _MOST: Final = 10
 
 def list_refused_defaults(schemas: Schemas) -> tuple[str, ...]:
     """A sentence for each default that its own type refuses, with its place and remedy, at most 10."""
-    return tuple(islice(_list_defaults(schemas), _MOST))
-
-
-def _list_defaults(schemas: Schemas) -> Iterator[str]:
+    found: list[str] = []
     for node in schemas.nodes():
-        if node.choices is not None and not read_facts(node).site.types:
+        if not node.has("default"):
             continue
-        if node.has("default") and not _takes(node, node.get("default")):
-            named = name_json_type(node.get("default"))
+        types, default = read_facts(node).site.types, node.get("default")
+        kind = name_json_type(default)
+        # 3.0 counts as an integer too.
+        is_whole = isinstance(default, FRACTIONS) and "integer" in types and is_integral(make_decimal(default))
+        is_taken = kind in types or (kind == "integer" and "number" in types) or is_whole
+        if not is_taken and (types or node.choices is None):
             where = f"`{format_pointer(node.path)}`" if node.path else "the schema"
-            yield (
-                f"{where}: the default is refused by the property's own type ({named} where "
-                f"{' or '.join(sorted(read_facts(node).site.types)) or 'nothing'} is asked): allow it in `type`, or "
+            found.append(
+                f"{where}: the default is refused by the property's own type ({kind} where "
+                f"{' or '.join(sorted(types)) or 'nothing'} is asked): allow it in `type`, or "
                 f"say in `description` what holds where the property is left out"
             )
+    return tuple(found[:_MOST])
 
 
 def describe_gaps(check: Check) -> str:
@@ -66,39 +66,39 @@ def list_unsatisfiable(check: Check) -> Iterator[tuple[Node, str, str]]:
         parts = list(applies_always(node))
         if not read_facts(node).site.types and not any(part.never for part in parts):
             if node.choices is not None:
-                yield node, "no value can satisfy it, the type and the listed values exclude each other", _remedy(node)
+                keyword = "const" if node.has("const") else "enum"
+                is_of_items = node.types is not None and "array" in node.types
+                remedy = (
+                    f"move the `{keyword}` into `items`" if is_of_items else f"change the `type` or the `{keyword}`"
+                )
+                yield node, "no value can satisfy it, the type and the listed values exclude each other", remedy
             elif all(read_facts(part).site.types for part in parts[1:]):
                 message = "no value can satisfy it, its types exclude each other"
                 yield node, message, "name one type that all of them allow"
         elif node.choices is not None and not _is_any_accepted(check, node):
             message = "no value can satisfy it, the keywords beside the listed values refuse each of them"
             yield node, message, "change the listed values or the keywords beside them"
-        for message in _list_contrary_limits(node, parts):
+        for message in (*_list_contrary_limits(node, parts), *_list_contrary_counts(node)):
             yield node, message, "change one of the two"
-        yield from _list_contrary_counts(node)
         for name in list_refused_keys(node):
             message = f"no object can satisfy it, {format_pointer((name,))[1:]!r} is required and refused as well"
             yield node, message, "declare it under `properties`, or take it out of `required`"
 
 
-def _list_contrary_counts(node: Node) -> Iterator[tuple[Node, str, str]]:
-    """Numbers of keys or items that the keys or items themselves do not allow, each with (message, remedy)."""
+def _list_contrary_counts(node: Node) -> Iterator[str]:
+    """Sentences about numbers of keys or items that the keys or items themselves do not allow."""
     most, least, items = (node.get(keyword) for keyword in ("maxProperties", "minProperties", "minItems"))
     types = read_facts(node).site.types
-    if isinstance(most, int) and "object" in types and len(set(node.required)) > most:
-        required = len(set(node.required))
-        message = f"no object can satisfy it, `maxProperties` is {most} and the number of required keys {required}"
-        yield node, message, "change one of the two"
+    required, allowed = len(set(node.required)), len(node.prefix_items)
+    if isinstance(most, int) and "object" in types and required > most:
+        yield f"no object can satisfy it, `maxProperties` is {most} and the number of required keys {required}"
     declared = sum(not child.never for child in node.properties.values())
     is_bounded = "object" in types and _is_closed(node) and not node.pattern_properties
     if isinstance(least, int) and is_bounded and declared < least:
-        message = f"no object can satisfy it, `minProperties` is {least} and the number of allowed keys {declared}"
-        yield node, message, "change one of the two"
+        yield f"no object can satisfy it, `minProperties` is {least} and the number of allowed keys {declared}"
     closed = node.items is not None and node.items.never
-    if isinstance(items, int) and "array" in types and closed and len(node.prefix_items) < items:
-        allowed = len(node.prefix_items)
-        message = f"no array can satisfy it, `minItems` is {items} and the number of allowed items {allowed}"
-        yield node, message, "change one of the two"
+    if isinstance(items, int) and "array" in types and closed and allowed < items:
+        yield f"no array can satisfy it, `minItems` is {items} and the number of allowed items {allowed}"
 
 
 def _list_applied(root: Node) -> Iterator[Node]:
@@ -110,11 +110,8 @@ def _list_applied(root: Node) -> Iterator[Node]:
         if id(node) not in seen:
             seen.add(id(node))
             yield node
-            stack.extend(node.references)
-            inner = [
-                step for step, _ in list_subschemas(dict(node.keywords)) if step[0] not in ("$defs", "definitions")
-            ]
-            stack.extend(map(node.descend, inner))
+            inner = (step for step, _ in list_subschemas(dict(node.keywords)))
+            stack += [*node.references, *(node.descend(at) for at in inner if at[0] not in ("$defs", "definitions"))]
 
 
 # Keywords beside `enum` and `const` that refuse nothing of their own, or whose part is looked at already.
@@ -223,18 +220,3 @@ def _is_closed(part: Node) -> bool:
         return part.additional.never
     evaluated = part.keywords.keys() & _DECLARING
     return part.unevaluated is not None and part.unevaluated.never and not evaluated
-
-
-def _remedy(node: Node) -> str:
-    """Says where the listed values belong."""
-    keyword = "const" if node.has("const") else "enum"
-    if node.types is not None and "array" in node.types:
-        return f"move the `{keyword}` into `items`"
-    return f"change the `type` or the `{keyword}`"
-
-
-def _takes(node: Node, value: JsonValue) -> bool:
-    """Whether a value's type is legal at a node; 3.0 counts as an integer too."""
-    types, kind = read_facts(node).site.types, name_json_type(value)
-    whole = isinstance(value, FRACTIONS) and "integer" in types and is_integral(make_decimal(value))
-    return kind in types or (kind == "integer" and "number" in types) or whole

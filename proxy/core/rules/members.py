@@ -23,7 +23,7 @@ def enum_case(value: JsonValue, site: Site) -> JsonValue:
 
 def enum_fold(value: JsonValue, site: Site) -> JsonValue:
     """The one enum member that consists of the same words, however they are joined."""
-    found = _one_member(value, site, fold_words)
+    found = _one_member(value, site, _fold_words)
     if not isinstance(found, str):
         return NONE
     spelt = [member for member in site.choices or () if isinstance(member, str) and fold(member) == fold(found)]
@@ -61,7 +61,7 @@ def fold(text: str) -> str:
     return _JOINING.sub("", text).lower()
 
 
-def fold_words(text: str) -> str:
+def _fold_words(text: str) -> str:
     """The words of a text of letters, of two or more each: `streamableHttp` and `STREAMABLE_HTTP` are the same two.
     What holds anything else is itself alone."""
     text = text.strip()

@@ -9,6 +9,7 @@ one. The table in `rules.py` says which rule is on when, and the exact condition
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Final
 
@@ -30,13 +31,8 @@ from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonProblem, JsonValue
 from proxy.core.rules.names import split_words
 
-
-class _None:
-    def __repr__(self) -> str:
-        return "NONE"
-
-
-NONE: Final = _None()
+# What a rule gives that has nothing to propose: a value of its own, because None is a value of JSON.
+NONE: Final[JsonValue] = object()
 
 # The most times that JSON text inside a string is unwrapped for one value (repair.md section 1).
 MAX_UNWRAPS: Final = 3
@@ -80,8 +76,10 @@ _ASCII_SPACE: Final = " \t\n\r"
 _NUMERIC: Final = frozenset({"integer", "number"})
 
 # strconv.ParseBool, which GoMind's layer 2 uses; its letters are a rule of their own.
-_TRUE: Final = frozenset({"1", "TRUE", "true", "True"})
-_FALSE: Final = frozenset({"0", "FALSE", "false", "False"})
+_BOOLEANS: Final = {
+    **dict.fromkeys(("1", "TRUE", "true", "True"), True), **dict.fromkeys(("0", "FALSE", "false", "False"), False)
+}  # fmt: skip
+_WORDS: Final = {"yes": True, "on": True, "no": False, "off": False}
 _LETTERS: Final = {"t": True, "T": True, "f": False, "F": False}
 
 
@@ -110,9 +108,8 @@ def make_integral(number: Decimal) -> JsonValue:
 
 def string_to_integer(value: JsonValue, site: Site) -> JsonValue:
     """`"42"` -> 42, exact at any size."""
-    if "integer" not in site.types or "number" in site.types or site.free_text:
-        return NONE
-    text = _number_text(value, whole=True)
+    is_asked = "integer" in site.types and "number" not in site.types and not site.free_text
+    text = _number_text(value, whole=True) if is_asked else None
     if text is None or len(text) > MAX_INTEGER_DIGITS:
         return NONE
     return int(text) if text.isdecimal() else make_integral(read_decimal(text))
@@ -120,12 +117,8 @@ def string_to_integer(value: JsonValue, site: Site) -> JsonValue:
 
 def string_to_number(value: JsonValue, site: Site) -> JsonValue:
     """`"35.6"` -> 35.6 with its digits kept; a text whose number overflows a double is not changed."""
-    if "number" not in site.types or site.free_text:
-        return NONE
-    text = _number_text(value, whole=False)
-    if text is None or len(text) > MAX_INTEGER_DIGITS:
-        return NONE
-    read = parse(text.encode())
+    text = _number_text(value, whole=False) if "number" in site.types and not site.free_text else None
+    read = parse(text.encode()) if text is not None and len(text) <= MAX_INTEGER_DIGITS else NONE
     return NONE if isinstance(read, JsonProblem) else read
 
 
@@ -140,32 +133,26 @@ def leading_point(value: JsonValue, site: Site) -> JsonValue:
 
 def string_to_boolean(value: JsonValue, site: Site) -> JsonValue:
     """The spellings of strconv.ParseBool but for its single letters, which often stand for another word."""
-    if not isinstance(value, str) or "boolean" not in site.types or site.free_text:
-        return NONE
-    value = value.strip(_ASCII_SPACE)
-    return True if value in _TRUE else False if value in _FALSE else NONE
+    return _read_word(value, _BOOLEANS, site)
 
 
 def boolean_letter(value: JsonValue, site: Site) -> JsonValue:
     """The single letters of strconv.ParseBool."""
-    if not isinstance(value, str) or "boolean" not in site.types or site.free_text:
-        return NONE
-    return _LETTERS.get(value, NONE)
+    is_asked = isinstance(value, str) and "boolean" in site.types and not site.free_text
+    return _LETTERS.get(value, NONE) if is_asked else NONE
 
 
 def integral_float(value: JsonValue, site: Site) -> JsonValue:
     """`3.0` -> 3 where an integer is expected."""
-    if not isinstance(value, FRACTIONS) or "integer" not in site.types or "number" in site.types:
-        return NONE
-    return NONE if "e" in write_number(value).lower() else make_integral(make_decimal(value))
+    is_asked = isinstance(value, FRACTIONS) and "integer" in site.types and "number" not in site.types
+    return make_integral(make_decimal(value)) if is_asked and "e" not in write_number(value).lower() else NONE
 
 
 def number_to_string(value: JsonValue, site: Site) -> JsonValue:
     """A number's own text; booleans and containers never become strings. A text has no exponent and no `.0`, except
     where the schema lists the same number as text; and it has the number of digits that the schema tells."""
-    if "string" not in site.types or isinstance(value, bool) or _NUMERIC & site.types:
-        return NONE
-    if not isinstance(value, int | float | LosslessFloat):
+    is_number = isinstance(value, int | float | LosslessFloat) and not isinstance(value, bool)
+    if not is_number or "string" not in site.types or _NUMERIC & site.types:
         return NONE
     text = write_number(value)
     if not _PLAIN_NUMBER.fullmatch(text):
@@ -174,33 +161,32 @@ def number_to_string(value: JsonValue, site: Site) -> JsonValue:
     named = ["".join(groups).lower() for one in site.descriptions for groups in _DIGITS.findall(one)]
     if named and str(len(text)) not in [_DIGIT_WORDS.get(word, word) for word in named]:
         return NONE
-    return NONE if _has_lost_zeros(text, site) else text
-
-
-def _has_lost_zeros(text: str, site: Site) -> bool:
-    """Whether a number may have lost zeros of its text: before it, where the name or an example of the schema says that
-    such texts are longer; behind its point, where it is a version's (3.1 and 3.10 are two versions)."""
+    # Zeros may be lost before it, where the name or an example of the schema says that such texts are longer, and
+    # behind its point, where it is a version's (3.1 and 3.10 are two versions).
     words = split_words(site.name)
-    if "." in text and not _VERSIONS.isdisjoint(words):
-        return True
-    lengths = [_LENGTHS[word] for word in words if word in _LENGTHS]
-    if any(len(text) not in known for known in lengths):
-        return True
-    return any(len(shown) > len(text) for one in (*site.descriptions, *site.examples) for shown in _PADDED.findall(one))
+    has_lost_zeros = (
+        ("." in text and not _VERSIONS.isdisjoint(words))
+        or any(len(text) not in _LENGTHS.get(word, (len(text),)) for word in words)
+        or any(len(shown) > len(text) for one in (*site.descriptions, *site.examples) for shown in _PADDED.findall(one))
+    )
+    return NONE if has_lost_zeros else text
+
+
+def _read_word(value: JsonValue, meanings: Mapping[str, bool], site: Site) -> JsonValue:
+    """The boolean that a word means, where one is asked and text is not legal."""
+    is_asked = isinstance(value, str) and "boolean" in site.types and not site.free_text
+    return meanings.get(value.strip(_ASCII_SPACE), NONE) if is_asked else NONE
 
 
 def yes_no(value: JsonValue, site: Site) -> JsonValue:
     """yes/no and on/off in any case -> boolean."""
-    if not isinstance(value, str) or "boolean" not in site.types or site.free_text:
-        return NONE
-    return {"yes": True, "on": True, "no": False, "off": False}.get(value.strip(_ASCII_SPACE).lower(), NONE)
+    return _read_word(value.lower() if isinstance(value, str) else value, _WORDS, site)
 
 
 def zero_one(value: JsonValue, site: Site) -> JsonValue:
     """The numbers 1 and 0 -> boolean."""
-    if isinstance(value, bool) or not isinstance(value, int) or "boolean" not in site.types or _NUMERIC & site.types:
-        return NONE
-    return bool(value) if value in (0, 1) else NONE
+    is_asked = "boolean" in site.types and not _NUMERIC & site.types
+    return bool(value) if is_asked and type(value) is int and value in (0, 1) else NONE
 
 
 def boolean_word(value: JsonValue, site: Site) -> JsonValue:
@@ -273,22 +259,16 @@ _TIME: Final = re.compile(
 
 def year_first_date(value: JsonValue, site: Site) -> JsonValue:
     """`"2026/01/15"` -> `"2026-01-15"` where a date is asked; a blank for the `T` where a time is."""
-    if not isinstance(value, str):
-        return NONE
-    if site.formats == {"date-time"}:
-        time = _TIME.fullmatch(value.strip(_ASCII_SPACE))
-        if time is None:
-            return NONE
+    text = value.strip(_ASCII_SPACE) if isinstance(value, str) else ""
+    if site.formats == {"date-time"} and (time := _TIME.fullmatch(text)) is not None:
         zone = time[3] if time[3][0] in "+-" else "Z"
         zone = zone if len(zone) != 5 else f"{zone[:3]}:{zone[3:]}"
         return f"{time[1]}T{time[2]}{zone}"
-    if site.formats != {"date"}:
-        return NONE
-    found = _DATE.fullmatch(value.strip(_ASCII_SPACE))
-    if found is not None:
+    if site.formats == {"date"} and (found := _DATE.fullmatch(text)) is not None:
         return f"{found[1]}-{found[3]:0>2}-{found[4]:0>2}"
-    short = _SHORT_DATE.fullmatch(value)
-    return "-".join(short.groups()) if short is not None else NONE
+    if site.formats == {"date"} and text == value and (short := _SHORT_DATE.fullmatch(text)) is not None:
+        return "-".join(short.groups())
+    return NONE
 
 
 # Two groups of three digits or more behind commas. One alone may be a fraction.
@@ -341,7 +321,6 @@ def read_inside(
 
 def python_literal(value: JsonValue, site: Site) -> JsonValue:
     """A string that is one Python dict of JSON values -> that object."""
-    read = (
-        read_python_value(value) if isinstance(value, str) and "object" in site.types and not site.free_text else None
-    )
+    is_asked = isinstance(value, str) and "object" in site.types and not site.free_text
+    read = read_python_value(value) if is_asked else None
     return read if isinstance(read, dict) else NONE

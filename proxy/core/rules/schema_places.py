@@ -24,22 +24,18 @@ _MOST_KNOWN: Final = 1024
 def find_place(check: Check, path: Pointer) -> Pointer:
     """The place of a value in the schema, of at most 16 steps."""
     memo: dict[Pointer, Pointer] = check.schemas.memos.setdefault("places", {})
-    place = memo.get(path)
-    if place is None:
-        place = _look_up_place(check, path)
-        if place == path and len(memo) < _MOST_KNOWN:  # every step is declared: others are the client's own
-            memo[path] = place
-    return place
-
-
-def _look_up_place(check: Check, path: Pointer) -> Pointer:
-    nodes, found, work = [check.root], list[str | int](), Work(_WORK)
+    if (known := memo.get(path)) is not None:
+        return known
+    nodes, work = [check.root], Work(_WORK)
+    place: Pointer = ()
     for step in path[:_DEPTH]:
         parts = _parts(nodes)
-        known = isinstance(step, str) and any(step in part.properties for part in parts)
-        found.append(step if known else ANY)
+        is_declared = isinstance(step, str) and any(step in part.properties for part in parts)
+        place = (*place, step if is_declared else ANY)
         nodes = _members(parts, step, work)
-    return tuple(found)
+    if place == path and len(memo) < _MOST_KNOWN:  # every step is declared: others are the client's own
+        memo[path] = place
+    return place
 
 
 def nodes_at(check: Check, path: Pointer) -> list[Node]:

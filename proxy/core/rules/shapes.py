@@ -50,17 +50,14 @@ def self_wrapped(value: JsonValue, site: Site) -> JsonValue:
     if "array" not in site.types or site.free_text or _may_be_meant(site) or site.name in site.item_keys:
         return NONE
     read = read_inside(value, site, frozenset({"object"})) if isinstance(value, str) else (value, ())
-    inner = None if read is None else read[0]
-    if not isinstance(inner, dict) or not site.name or inner.keys() != {site.name}:
-        return NONE
-    return inner[site.name] if isinstance(inner[site.name], list) else NONE
+    inner = read[0] if read is not None and isinstance(read[0], dict) and site.name else {}
+    return inner[site.name] if inner.keys() == {site.name} and isinstance(inner[site.name], list) else NONE
 
 
 def item_wrapped(value: JsonValue, site: Site) -> JsonValue:
     """`{"item": {...}}` -> `[{...}]` where a list is expected: a list in the spelling of XML."""
-    if not isinstance(value, dict) or value.keys() != {"item"} or "array" not in site.types:
-        return NONE
-    if "object" in site.types or "item" in site.item_keys:
+    is_asked = "array" in site.types and "object" not in site.types and "item" not in site.item_keys
+    if not is_asked or not isinstance(value, dict) or value.keys() != {"item"}:
         return NONE
     return value["item"] if isinstance(value["item"], list) else [value["item"]]
 

@@ -3,14 +3,12 @@
 `normalise` translates, at load time, what is found in real tool catalogues (repair.md section 2). Two spellings are
 translated, because each has one meaning: type names of other languages (`float`, `int`, `dict`, `Boolean`, in any case)
 and a flat list of parameters instead of an object schema. Everything else that is not JSON Schema is left as it is,
-fails its meta-schema, and `suggest_remedy` says what to write instead. Only places that hold a schema are examined: a
-property called `type`, and values inside `enum`, `const`, `default` and `examples`, are data. The given schema is never
-changed; a correct schema comes back as the same object.
+fails its meta-schema, and `suggest_remedy` says what to write instead. Only places that hold a schema are examined. The
+given schema is never changed; a correct schema comes back as the same object.
 
 `bundle_schema` writes a schema as one self-contained document in the spelling of draft 2020-12, for readers that cannot
-follow our references, such as a model's vendor. The document judges the same values; the tests compare the two. Every
-reference leads to `#/$defs/...` of the same document. Names of schemas, comments, and the keywords that only this proxy
-reads (`x-...`) are left out. No other file translates the spellings of older drafts into the newest one.
+follow our references, such as a model's vendor. It judges the same values. Every reference leads to `#/$defs/...` of
+the same document; names of schemas, comments, and the keywords that only this proxy reads (`x-...`) are left out.
 """
 
 from __future__ import annotations

@@ -101,18 +101,16 @@ def _lint_node(node: Node, raw: Mapping[str, JsonValue], reached: set[tuple[str,
 # --- keywords that nobody reads ---------------------------------------------------------------------------------------
 def _judge_keyword(key: str, value: JsonValue, document: str, path: Pointer, draft: Draft) -> Finding:
     if key in _KNOWN:
-        first = KNOWN_BY[key]
+        first, last = KNOWN_BY[key]
         message = f"{key!r} is a keyword of other drafts: draft {draft.value} ignores it"
-        hint = f"it belongs to drafts {first[0].value} to {first[1].value}"
-        return Finding(document, path, message, hint, False, True)
+        return Finding(document, path, message, f"it belongs to drafts {first.value} to {last.value}", is_keyword=True)
     meant = find_meant_keyword(key)
-    message = f"unknown keyword {key!r}, which JSON Schema ignores"
-    if meant is not None:
-        return Finding(document, path, message, f"did you mean {meant!r}?", True, True)
     hint = "call it `x-...` if it is a remark of yours"
-    if _is_described(value):
+    if meant is not None:
+        hint = f"did you mean {meant!r}?"
+    elif _is_described(value):
         hint = "a property belongs under `properties`"
-    return Finding(document, path, message, hint, False, True)
+    return Finding(document, path, f"unknown keyword {key!r}, which JSON Schema ignores", hint, meant is not None, True)
 
 
 def find_meant_keyword(key: str) -> str | None:
@@ -124,8 +122,8 @@ def find_meant_keyword(key: str) -> str | None:
         return None
     if key.startswith("x-") or folded in _LETTERS_OF_OURS:
         return _find_near(folded, _FOLDED_OURS)
-    if folded in _FOLDED_SHORT:
-        return _FOLDED_SHORT[folded]
+    if folded in _SHORT:
+        return folded
     return _find_near(folded, _FOLDED_REFERENCES if key.startswith("$") else ()) or _find_near(
         folded.lstrip("$"), _FOLDED_ASSERTING
     )
@@ -147,7 +145,7 @@ def _fold(key: str) -> str:
 _FOLDED_SAYING: Final = frozenset((*map(_fold, _SAYING), "$def"))
 _FOLDED_ASSERTING: Final = tuple((key, _fold(key)) for key in sorted(ASSERTING) if len(key) >= 4 and key[0] != "$")
 _FOLDED_REFERENCES: Final = tuple((key, _fold(key)) for key in sorted(ASSERTING) if key[0] == "$")
-_FOLDED_SHORT: Final = {key: key for key in sorted(ASSERTING) if len(key) < 4}
+_SHORT: Final = frozenset(key for key in ASSERTING if len(key) < 4)
 _FOLDED_OURS: Final = tuple((key, _fold(key)) for key in _OURS)
 _LETTERS_OF_OURS: Final = frozenset(letters for _, letters in _FOLDED_OURS)
 
@@ -170,10 +168,8 @@ def _count_edits(one: str, other: str) -> int:
 def find_property_map(schema: Mapping[str, JsonValue], *, is_root: bool) -> tuple[str, ...]:
     """The keys of a schema that are properties written beside its keywords: `{lat: {type: number}}`, and
     `{lat: number}` where nothing says that it is something else. () beside `properties`."""
-    if schema.keys() & {"properties", "patternProperties"} or schema.get("type", "object") not in (
-        "object",
-        ["object"],
-    ):
+    is_object = schema.get("type", "object") in ("object", ["object"])
+    if not is_object or schema.keys() & {"properties", "patternProperties"}:
         return ()
     own = [key for key in schema if key not in _KNOWN and not key.startswith("x-") and not find_meant_keyword(key)]
     bare = not schema.keys() & ASSERTING - _BESIDE_MAP
@@ -199,12 +195,9 @@ def _is_described(value: JsonValue) -> bool:
     """Whether a value is written as the schema of a property is."""
     if not isinstance(value, dict):
         return False
-    kind = value.get("type")
-    return (
-        _is_type_name(kind)
-        or isinstance(value.get("properties"), dict)
-        or (isinstance(kind, list) and bool(kind) and all(map(_is_type_name, kind)))
-    )
+    kinds = value.get("type")
+    kinds = kinds if isinstance(kinds, list) else [kinds]
+    return isinstance(value.get("properties"), dict) or (bool(kinds) and all(map(_is_type_name, kinds)))
 
 
 def _refuses_something(value: JsonValue) -> bool:
@@ -288,12 +281,9 @@ def _list_undeclared(node: Node, raw: Mapping[str, JsonValue]) -> Iterator[Findi
 # --- flat lists of parameters -----------------------------------------------------------------------------------------
 def list_entry_findings(entries: list[JsonValue]) -> Iterator[Finding]:
     """What is wrong with a list that stands in place of a schema; nothing for a flat list of parameters."""
-    sound = True
-    for index, entry in enumerate(entries):
-        for finding in _judge_entry(entry, index):
-            sound = False
-            yield finding
-    if sound and not is_parameter_list(entries):
+    findings = [finding for index, entry in enumerate(entries) for finding in _judge_entry(entry, index)]
+    yield from findings
+    if not findings and not is_parameter_list(entries):
         message = "a list of parameters needs an entry for each, and every name once"
         yield Finding("", (), message, "write `- {name: lat, type: number, required: true}`", is_grave=True)
 
@@ -312,8 +302,7 @@ def _judge_entry(entry: JsonValue, index: int) -> Iterator[Finding]:
         yield Finding("", (index, key), f"unknown key {key!r} of a parameter", hint, is_grave=True)
     for key, kind, wanted in (("name", str, "a text"), ("required", bool, "true or false")):
         if key in entry and not isinstance(entry[key], kind):
-            yield Finding(
-                "", (index, key), f"`{key}` of a parameter is {wanted}, not {show(entry[key])}", "", is_grave=True
-            )
+            message = f"`{key}` of a parameter is {wanted}, not {show(entry[key])}"
+            yield Finding("", (index, key), message, is_grave=True)
     if "name" not in entry and not any(_count_edits(_fold(key), "name") <= 1 for key in entry):
         yield Finding("", (index,), "this parameter has no `name`", sample, is_grave=True)

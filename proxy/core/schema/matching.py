@@ -4,11 +4,9 @@ One `Matcher` exists for each pattern. All schemas that hold the pattern share i
 RE2 takes at most `MAX_MEMORY` for a pattern, its automaton included, and time in proportion to the text. A pattern that
 needs more memory is matched by `regex` too, where it has at most `MAX_ATOMS`.
 
-A pattern with lookaround or a reference to a group may take exponential time, so each search has a limit, and all
-searches of one call share a `SearchBudget`. A search that runs into either raises `SearchGivenUp`: the value counts as
-refused wherever the pattern stands, even under `not`. `regex` itself measures the processor time; no clock is read
-here. A search starts with the first of `LIMITS` and is repeated with the next one where that is too short; the budget
-is charged for the limit that sufficed.
+A pattern with lookaround or a reference to a group may take exponential time, so each search has a limit (`regex`
+itself measures the processor time), and all searches of one call share a `SearchBudget`. A search that runs into either
+raises `SearchGivenUp`: the value counts as refused wherever the pattern stands, even under `not`.
 
 The patterns of our own files and of meta-schemas (`trust_patterns`) are no stranger's: `re` matches them, so that a
 config whose tools have no patterns does without RE2 and the C++ library below it (2 MB).
@@ -115,10 +113,9 @@ class Matcher:
         self.size = 0
         try:
             read = read_pattern(pattern)
-        except PatternTooLargeError as error:
-            raise SchemaError(f"{_cut(pattern)} is beyond the matcher: {error}") from None
         except PatternError as error:
-            raise SchemaError(f"{_cut(pattern)} is not a regular expression: {error}") from None
+            kind = "beyond the matcher" if isinstance(error, PatternTooLargeError) else "not a regular expression"
+            raise SchemaError(f"{_cut(pattern)} is {kind}: {error}") from None
         self._length = read.length
         self.linear = read.linear is not None
         if is_ours:

@@ -17,7 +17,6 @@ from proxy.core.json.jsontext import (
     find_at_pointer,
     is_integral,
     make_decimal,
-    make_plain,
     walk,
 )
 from proxy.core.model.value_class import value_class
@@ -104,7 +103,7 @@ class ReferenceJudge:
         known = _class(draft)
         default = specification_with(known.META_SCHEMA["$schema"])
         resources = [
-            (uri, Resource.from_contents(make_plain(found), default_specification=default))
+            (uri, Resource.from_contents(make_exact(found, draft), default_specification=default))
             for uri, found in everything.items()
         ]
         keywords = {**_KEYWORDS, "format": _format_keyword(formats, draft)}

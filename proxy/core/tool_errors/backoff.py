@@ -7,7 +7,7 @@ retry non-idempotent requests", so the rules ask who can know that the tool does
     pause          how long to wait: full jitter, on top of what the upstream asks for
     Budget         how many resends an upstream gets in all: a share of its requests, and a few per second
 
-`upstream/resending.py` applies these rules; nothing here reads a clock or draws a random number.
+`upstream/sending.py` applies these rules; nothing here reads a clock or draws a random number.
 """
 
 from __future__ import annotations
@@ -64,11 +64,6 @@ def read_wait(failure: Failure) -> float | None:
     return read_seconds(failure.details.get("retry_after", ""))
 
 
-def _waits(answer: Answer, failure: Failure, policy: ResendPolicy, _keyed: bool) -> bool:
-    asked = isinstance(answer, UpstreamReply) and answer.status in _WAITING and read_wait(failure) is not None
-    return policy.on_retry_after and asked
-
-
 def _may_pass(answer: Answer) -> bool:
     return isinstance(answer, UpstreamFault) or is_server_error(answer.status)
 
@@ -89,7 +84,14 @@ RULES: Final = (
         lambda answer, _failure, _policy, _keyed: isinstance(answer, UpstreamFault) and answer.executed is Executed.NO,
     ),
     ResendRule(
-        Reason.RETRY_AFTER, "429 or 503 that says how long to wait, and `resend: {on_retry_after: on}`.", _waits
+        Reason.RETRY_AFTER,
+        "429 or 503 that says how long to wait, and `resend: {on_retry_after: on}`.",
+        lambda answer, failure, policy, _keyed: (
+            policy.on_retry_after
+            and isinstance(answer, UpstreamReply)
+            and answer.status in _WAITING
+            and read_wait(failure) is not None
+        ),
     ),
     ResendRule(
         Reason.IDEMPOTENT,
@@ -127,12 +129,9 @@ def compute_pause(policy: ResendPolicy, resent: int, chance: float, wait: float 
 
 def add_idempotency_key(headers: Headers, policy: ResendPolicy, mint: Callable[[], str]) -> tuple[Headers, bool]:
     """The headers for all sends of one call, and whether they carry an idempotency key. Names are in lower case."""
-    if not policy.key_header:
-        return headers, False
-    if any(name == policy.key_header and value for name, value in headers):
-        return headers, True
-    if not policy.mint_key:
-        return headers, False
+    has_own = policy.key_header != "" and any(name == policy.key_header and value for name, value in headers)
+    if has_own or not policy.key_header or not policy.mint_key:
+        return headers, has_own
     others = tuple(entry for entry in headers if entry[0] != policy.key_header)
     return (*others, (policy.key_header, mint())), True
 
@@ -173,9 +172,8 @@ class Budget:
     def paid_in(self, now: float) -> Budget:
         """The budget after one more request that is not a resend."""
         most = self.policy.saved
-        if self.tokens >= most:
-            return self
-        return Budget(self.policy, min(most, self._by_now(now) + self.policy.ratio), now)
+        added = self._by_now(now) + self.policy.ratio
+        return self if self.tokens >= most else Budget(self.policy, min(most, added), now)
 
     def draw(self, now: float) -> Budget | None:
         """The budget after one more resend; None where nothing is left."""

@@ -5,7 +5,7 @@
     HalfOpen   a few probes go through: if all succeed it closes, if one fails it opens again
 
 `admit` and `settle` take a state and the time and give the next state. Each change of state begins a new epoch; a call
-admitted in an earlier epoch has no effect on the current one. `upstream/guarded.py` puts the breaker around an
+admitted in an earlier epoch has no effect on the current one. `upstream/sending.py` puts the breaker around an
 upstream.
 """
 
@@ -102,72 +102,53 @@ _WHILE_PROBED: Final = 1
 
 def find_wait(breaker: Breaker, now: float, policy: BreakerPolicy) -> int | None:
     """The whole seconds that a call has to stay away; None where it may go on."""
-    match breaker:
-        case Closed():
-            return None
-        case Open():
-            return None if now >= breaker.until else max(1, math.ceil(breaker.until - now))
-        case HalfOpen():
-            return None if breaker.under_way + breaker.succeeded < policy.probes else _WHILE_PROBED
+    if isinstance(breaker, Open):
+        return None if now >= breaker.until else max(1, math.ceil(breaker.until - now))
+    is_probed = isinstance(breaker, HalfOpen) and breaker.under_way + breaker.succeeded >= policy.probes
+    return _WHILE_PROBED if is_probed else None
 
 
 def admit(breaker: Breaker, now: float, policy: BreakerPolicy) -> Breaker | None:
     """The state after one more call was let through, which belongs to that epoch; None where it may not go on."""
     if find_wait(breaker, now, policy) is not None:
         return None
-    match breaker:
-        case Closed():
-            return breaker
-        case Open():
-            return HalfOpen(breaker.epoch + 1)
-        case HalfOpen():
-            return replace(breaker, under_way=breaker.under_way + 1)
+    if isinstance(breaker, HalfOpen):
+        return replace(breaker, under_way=breaker.under_way + 1)
+    return HalfOpen(breaker.epoch + 1) if isinstance(breaker, Open) else breaker
 
 
 def settle(breaker: Breaker, epoch: int, failed: bool | None, now: float, policy: BreakerPolicy) -> Breaker:
     """The state after a call admitted in `epoch` has ended. `failed` None: it shows nothing about the upstream."""
-    if epoch != breaker.epoch:
+    if epoch != breaker.epoch or isinstance(breaker, Open):
         return breaker
-    match breaker:
-        case Closed():
-            return breaker if failed is None else _count_result(breaker, failed, now, policy)
-        case HalfOpen() if failed:
-            return Open(epoch + 1, now + policy.open_for)
-        case HalfOpen():
-            left = replace(breaker, under_way=breaker.under_way - 1, succeeded=breaker.succeeded + (failed is not None))
-            return Closed(epoch + 1) if left.succeeded >= policy.probes else left
-        case Open():
-            return breaker
+    if isinstance(breaker, Closed):
+        return breaker if failed is None else _count_result(breaker, failed, now, policy)
+    if failed:
+        return Open(epoch + 1, now + policy.open_for)
+    left = replace(breaker, under_way=breaker.under_way - 1, succeeded=breaker.succeeded + (failed is not None))
+    return Closed(epoch + 1) if left.succeeded >= policy.probes else left
 
 
 def _count_result(breaker: Closed, failed: bool, now: float, policy: BreakerPolicy) -> Breaker:
+    in_a_row = breaker.in_a_row + 1 if failed else 0
+    opens = failed and in_a_row >= policy.failures
     if policy.ratio is None:
         if not failed and not breaker.in_a_row:
             return breaker  # the usual case needs no new object
-        counted = replace(breaker, in_a_row=breaker.in_a_row + 1 if failed else 0)
+        counted = replace(breaker, in_a_row=in_a_row)
     else:
-        turned = _drop_old_counts(breaker, now, policy.window / 2)
-        in_a_row = turned.in_a_row + 1 if failed else 0
-        counted = replace(turned, in_a_row=in_a_row, calls=turned.calls + 1, failures=turned.failures + failed)
-    opens = failed and counted.in_a_row >= policy.failures
-    if failed and policy.ratio is not None:
-        calls = counted.calls + counted.calls_before
-        failures = counted.failures + counted.failures_before
-        opens = opens or (calls >= policy.calls and failures >= policy.ratio * calls)
+        age, half = now - breaker.begun, policy.window / 2
+        if age >= 2 * half:
+            breaker = Closed(breaker.epoch, begun=now)
+        elif age >= half:
+            begun = breaker.begun + half
+            breaker = Closed(breaker.epoch, 0, begun, calls_before=breaker.calls, failures_before=breaker.failures)
+        counted = replace(breaker, in_a_row=in_a_row, calls=breaker.calls + 1, failures=breaker.failures + failed)
+        calls, failures = counted.calls + counted.calls_before, counted.failures + counted.failures_before
+        opens = opens or (failed and calls >= policy.calls and failures >= policy.ratio * calls)
     return Open(breaker.epoch + 1, now + policy.open_for) if opens else counted
 
 
-def _drop_old_counts(breaker: Closed, now: float, half: float) -> Closed:
-    """The counts without what is older than the window."""
-    age = now - breaker.begun
-    if age < half:
-        return breaker
-    if age < 2 * half:
-        return Closed(breaker.epoch, breaker.in_a_row, breaker.begun + half, 0, 0, breaker.calls, breaker.failures)
-    return Closed(breaker.epoch, breaker.in_a_row, now)
-
-
-# --- what an answer says of the upstream ------------------------------------------------------------------------------
 def has_failed(answer: UpstreamReply | UpstreamFault) -> bool | None:
     """Whether an answer counts against the upstream; None where the fault is ours, such as no free connection.
 

@@ -20,10 +20,10 @@ from typing import Final
 
 from proxy.core.check.validation import Check
 from proxy.core.display.secrets import find_sensitive_names
-from proxy.core.json.jsontext import find_at_pointer
+from proxy.core.explain.places import find_value
 from proxy.core.model.codes import TYPE_MISMATCH
 from proxy.core.model.value_class import value_class
-from proxy.core.model.values import FeedbackLimits, JsonValue, Pointer, Violation
+from proxy.core.model.values import FeedbackLimits, JsonValue, Violation
 from proxy.core.tool_errors.dialects import DIALECTS
 from proxy.core.tool_errors.error_body import ErrorBody, find_code_of_words, find_expected_type, open_body
 from proxy.core.tool_errors.findings import Tool, list_findings, list_secrets
@@ -42,6 +42,7 @@ _CONFLICT: Final = 409
 
 # JSON-RPC 2.0, "Error object": Invalid params.
 _INVALID_PARAMS: Final = -32602
+_UNKNOWN: Final = re.compile(r"unknown tool|not found|unknown prompt", re.IGNORECASE)
 # Categories of GoMind's error bodies that say that the arguments are not at fault.
 _OTHER_CATEGORIES: Final = frozenset({"NOT_FOUND", "AUTH_ERROR", "RATE_LIMIT", "SERVICE_ERROR"})
 # `isTypeRelatedError` of the seed, all three lists.
@@ -108,7 +109,9 @@ def read_complaints(
             return Complaint(dialect.name, found, words, any(one.code is TYPE_MISMATCH for one in found))
     if (said := read_sentence(answer)) is not None:
         return Complaint("gomind", (), tool.show(said[0]), said[1])
-    if any(_is_invalid_params(value) for value in answer.values):
+    # MCP also answers -32602 for an unknown tool.
+    invalid = [value for value in answer.values if isinstance(value, dict) and value.get("code") == _INVALID_PARAMS]
+    if not all(_UNKNOWN.search(str(value.get("message", ""))) for value in invalid):
         return Complaint("json-rpc", (), tool.show(answer.texts[0] if answer.texts else "Invalid params"), False)
     return None
 
@@ -131,14 +134,7 @@ def read_server_error(
     found = read_complaints(_CONFLICT, content_type, body, check, sent, limits)
     if found is None or found.dialect != "go-json" or not found.violations:
         return None
-    return found if all(_is_text(sent, violation.path) for violation in found.violations) else None
-
-
-def _is_text(sent: JsonValue, path: Pointer) -> bool:
-    try:
-        return isinstance(find_at_pointer(sent, path), str)
-    except LookupError:
-        return False
+    return found if all(isinstance(find_value(sent, each.path), str) for each in found.violations) else None
 
 
 def compile_dialects() -> None:
@@ -148,14 +144,6 @@ def compile_dialects() -> None:
         list(dialect.read(nothing))
     find_code_of_words("-")
     find_expected_type("-")
-
-
-def _is_invalid_params(value: JsonValue) -> bool:
-    """Whether a JSON-RPC error is about wrong arguments. MCP also answers -32602 for an unknown tool."""
-    if not isinstance(value, dict) or value.get("code") != _INVALID_PARAMS:
-        return False
-    message = str(value.get("message", "")).lower()
-    return not ("unknown tool" in message or "not found" in message or "unknown prompt" in message)
 
 
 def read_sentence(answer: ErrorBody) -> tuple[str, bool] | None:

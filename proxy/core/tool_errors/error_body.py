@@ -16,8 +16,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 from typing import Final
 
+from proxy.core.explain.places import list_members
 from proxy.core.json.jsontext import parse
 from proxy.core.model import codes
 from proxy.core.model.codes import ViolationCode
@@ -72,10 +74,7 @@ def open_body(content_type: str, body: bytes) -> ErrorBody:
         return ErrorBody((html.unescape(_TAG.sub("\n", text))[:_LONGEST_TEXT],), (), prose=False)
     opened = _Opened([], [])
     value = _json(text)
-    if value is None:
-        opened.take_text(text.strip(), 0)
-    else:
-        opened.take(value, 0)
+    opened.take(text.strip() if value is None else value, 0)
     return ErrorBody(tuple(opened.texts), tuple(opened.values))
 
 
@@ -106,8 +105,7 @@ class _Opened:
             elif isinstance(item, dict | list):
                 self.values.append(item)
                 if depth < _DEEPEST:
-                    room = _MOST_NODES - len(queue)
-                    queue += [child for child, _ in zip(_inside(item, depth, spoken), range(room), strict=False)]
+                    queue += islice(_list_inside(item, depth, spoken), max(0, _MOST_NODES - len(queue)))
 
     def take_text(self, text: str, nesting: int) -> None:
         """Adds a text, and the JSON inside it if there is any."""
@@ -121,14 +119,16 @@ class _Opened:
             self.take(inner, nesting + 1)
 
 
-def _inside(item: JsonValue, depth: int, spoken: bool) -> Iterator[tuple[JsonValue, int, bool]]:
-    if isinstance(item, list):
-        yield from ((entry, depth + 1, spoken) for entry in item)
-        return
-    for key, entry in item.items():
-        name = "".join(character for character in key.lower() if character.isalnum())
+def _list_inside(item: JsonValue, depth: int, spoken: bool) -> Iterator[tuple[JsonValue, int, bool]]:
+    for key, entry in list_members(item):
+        name = _fold(key) if isinstance(key, str) else ""
         if name not in _ECHOES:
-            yield entry, depth + 1, name in _SPOKEN
+            yield entry, depth + 1, name in _SPOKEN if isinstance(key, str) else spoken
+
+
+def _fold(name: str) -> str:
+    """A name without case and signs."""
+    return "".join(filter(str.isalnum, name.lower()))
 
 
 # The start of JSON inside a text: an object or a list of objects.
@@ -290,12 +290,10 @@ _LONGEST_TYPE: Final = 200
 def find_json_type(words: str) -> str:
     """The JSON type for a type's name (`float64`, `java.lang.Double`, `[]string`, `a map`), '' for an unknown one."""
     text = words[:_LONGEST_TYPE].strip("`'\"<>. ").lower()
-    if text.startswith("[]") or text.endswith("[]") or re.match(r"(?:array|list|vec|set|\w*list)\s*[<\[(]", text):
+    if text.startswith("[") or text.endswith("[]") or re.match(r"(?:array|list|vec|set|\w*list)\s*[<\[(]", text):
         return "array"
     if text.startswith(("map[", "struct ", "dict[", "map<", "dictionary<", "{")):
         return "object"
-    if text.startswith("["):
-        return "array"
     text = re.sub(r"^(?:an?|the|valid|type)\s+", "", text)
     text = re.split(r"[.$]", re.split(r"[<\[`'\"(,;]", text)[0])[-1].lstrip("*?&").rstrip("?").strip()
     first = text.split()[0] if text else ""
@@ -306,15 +304,13 @@ def find_json_type(words: str) -> str:
 def find_code_of_kind(kind: str) -> ViolationCode | None:
     """Our code for a framework's own name of a rule."""
     lowered = kind.strip().lower()
-    known = _EXACT.get(lowered) or KINDS.get("".join(char for char in lowered if char.isalnum()))
-    if known is not None or not lowered:
-        return known
-    return next((code for family, code in _FAMILIES if family.search(lowered)), None)
+    known = _EXACT.get(lowered) or KINDS.get(_fold(lowered))
+    return known or next((code for family, code in _FAMILIES if lowered and family.search(lowered)), None)
 
 
 def is_size(kind: str) -> bool:
     """Whether a rule of this name is about a length if a text or a list was sent."""
-    return "".join(char for char in kind.lower() if char.isalnum()) in _SIZES
+    return _fold(kind) in _SIZES
 
 
 def find_code_of_words(words: str) -> ViolationCode | None:

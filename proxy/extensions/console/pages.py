@@ -8,8 +8,7 @@ from proxy.core.model.values import JsonValue
 from proxy.extensions.console.calls_page import list_calls, show_call
 from proxy.extensions.console.overview_page import show_overview, show_tool, show_upstreams
 from proxy.extensions.console.ui.console_files import show_file
-from proxy.server.admin.api import list_current_tools, list_limits
-from proxy.server.admin.attempts_page import is_waiting
+from proxy.server.admin.api import is_waiting, list_current_tools, list_limits
 from proxy.server.admin.page import EventPage, Page, PageRequest, refuse_question
 from proxy.server.lifecycle import Serving
 

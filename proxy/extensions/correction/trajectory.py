@@ -14,8 +14,7 @@ from typing import Final
 
 from proxy.core.display.graphemes import cut, replace_surrogates
 from proxy.core.display.secrets import mask_credentials
-from proxy.core.json.contentcoding import Undecodable, decode, is_coded
-from proxy.core.json.eventtext import read_events
+from proxy.core.json.contentcoding import Undecodable, decode, is_coded, read_events
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import (

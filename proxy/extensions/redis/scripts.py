@@ -146,7 +146,7 @@ return 1
 """
 )
 
-# `take` is the rule of `state/rates.py`: a time, and interval and burst of each key -> the key (from 1) that has to be
+# `take` is the rule of `state/memory.py`: a time, and interval and burst of each key -> the key (from 1) that has to be
 # waited for the longest and how many microseconds, or false
 TAKE_RULE = """
 local function take(now, numbers)

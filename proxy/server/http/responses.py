@@ -8,9 +8,8 @@ client's connection, because a clean end would claim that the answer was whole.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from proxy.core.envelope import render_failure
 from proxy.core.envelope.headers import make_correction_headers, make_repair_headers, make_warning_headers
@@ -28,7 +27,6 @@ from proxy.core.model.values import (
     ToolCall,
     ToolResult,
     UpstreamFault,
-    UpstreamReply,
 )
 from proxy.core.tool_errors.classify import make_fault_failure
 from proxy.interfaces import CallRecord
@@ -41,29 +39,22 @@ from proxy.upstream.faults import close_body
 if TYPE_CHECKING:
     from aiohttp import web
 
-NAME: Final = SERVER
-_SERVER: Final = ("Server", NAME)
-
 
 def make_response(reply: HttpReply, record: CallRecord, extra: Headers = ()) -> Response:
     """Makes a response of the proxy's own. Notes status and size in the record."""
     headers = [
         *reply.headers,
         *extra,
-        _SERVER,
+        ("Server", SERVER),
         ("X-Request-ID", record.request_id),
         ("X-Content-Type-Options", "nosniff"),
     ]
-    if status := _proxy_status(record):
-        headers.append(("Proxy-Status", status))
+    if record.upstream_error:
+        headers.append(("Proxy-Status", f"{SERVER}; error={record.upstream_error}"))
+    elif record.upstream_status:
+        headers.append(("Proxy-Status", f"{SERVER}; received-status={record.upstream_status}"))
     record.status, record.response_bytes = reply.status, len(reply.body)
     return Response(reply.status, headers, reply.body)
-
-
-def _proxy_status(record: CallRecord) -> str:
-    if record.upstream_error:
-        return f"{NAME}; error={record.upstream_error}"
-    return f"{NAME}; received-status={record.upstream_status}" if record.upstream_status else ""
 
 
 def make_refusal(code: ErrorCode, message: str, record: CallRecord, status: int | None = None) -> ToolResult:
@@ -122,7 +113,19 @@ async def deliver(
     stream = ResponseStream(
         reply.status, [*headers, *cors], int(length) if length.isdecimal() else None, closes=closing
     )
-    await _write(stream, reply, reply.body, request, record)
+    try:
+        await stream.prepare(request)
+        async for chunk in reply.body:
+            record.response_bytes += len(chunk)
+            await stream.write(chunk)
+        await stream.write_eof()
+    except ConnectionError as error:  # the client has gone, and its cancellation is still on the way
+        raise asyncio.CancelledError from error
+    except ReplyBroken as broken:
+        record.outcome, record.upstream_error = "upstream_error", broken.fault.token
+        stream.abort()
+    finally:
+        await close_body(reply)
     return stream
 
 
@@ -145,25 +148,3 @@ def make_delivery_headers(
     if method == "HEAD":
         headers += [(name, value) for name, value in reply.headers if name.lower() == "content-length"]
     return headers
-
-
-async def _write(
-    stream: ResponseStream,
-    reply: UpstreamReply,
-    body: AsyncIterator[bytes],
-    request: web.BaseRequest,
-    record: CallRecord,
-) -> None:
-    try:
-        await stream.prepare(request)
-        async for chunk in body:
-            record.response_bytes += len(chunk)
-            await stream.write(chunk)
-        await stream.write_eof()
-    except ConnectionError as error:  # the client has gone, and its cancellation is still on the way
-        raise asyncio.CancelledError from error
-    except ReplyBroken as broken:
-        record.outcome, record.upstream_error = "upstream_error", broken.fault.token
-        stream.abort()
-    finally:
-        await close_body(reply)

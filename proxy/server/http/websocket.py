@@ -1,7 +1,7 @@
 """WebSockets on passthrough routes (RFC 6455): after `101 Switching Protocols` bytes are copied both ways.
 
     asks_for_websocket     whether a request asks
-    agreed                 whether the upstream's answer belongs to that request (`Sec-WebSocket-Accept`)
+    is_agreed              whether the upstream's answer belongs to that request (`Sec-WebSocket-Accept`)
     run                    carries bytes both ways until one side ends, falls silent, or does not read
 
 Nothing is looked into and nothing kept: each side is read no faster than the other one reads. When one side ends, the
@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from base64 import b64encode
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from aiohttp import HttpVersion11
 
@@ -24,6 +24,7 @@ from proxy.server.http.framing import ResponseStream, write
 from proxy.server.http.headers import list_nominated, make_reply_headers
 from proxy.server.http.request_head import RequestHead, is_word
 from proxy.upstream import ReplyBroken
+from proxy.upstream.http1 import Tunnel
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -37,22 +38,6 @@ UPGRADE: Final[Headers] = (("upgrade", "websocket"),)
 NOT_AGREED: Final = UpstreamFault(
     UPSTREAM_BAD_ANSWER, "http_upgrade_failed", Executed.UNKNOWN, "the upstream switched protocols without proof"
 )
-
-
-class Far(Protocol):
-    """The upstream's side: iterate over it to receive, call `send` to send."""
-
-    def __aiter__(self) -> Far:
-        """Returns this object, which is its own iterator."""
-
-    async def __anext__(self) -> bytes:
-        """Returns the next received bytes. Raises ReplyBroken."""
-
-    async def send(self, data: bytes) -> None:
-        """Sends, and waits while the upstream does not read. Raises ReplyBroken."""
-
-    async def aclose(self) -> None:
-        """Closes the tunnel."""
 
 
 # Bytes of the client that may wait for the upstream; beyond them its socket is not read.
@@ -115,7 +100,7 @@ class Near:
 async def run(request: web.BaseRequest, reply: UpstreamReply, record: CallRecord) -> web.StreamResponse:
     """Answers 101 and carries bytes until one side ends. A client that leaves cancels this like any other request."""
     record.status = reply.status
-    far = cast(Far, reply.body)  # `Upstream.relay`: a 101 has a tunnel as its body
+    far = cast(Tunnel, reply.body)  # `Upstream.relay`: a 101 has a tunnel as its body
     headers = [*make_reply_headers(reply.headers), ("X-Request-ID", record.request_id)]
     stream = ResponseStream(101, [*headers, ("Connection", "Upgrade"), ("Upgrade", "websocket")], closes=True)
     tasks: list[asyncio.Task[None]] = []
@@ -146,7 +131,7 @@ async def run(request: web.BaseRequest, reply: UpstreamReply, record: CallRecord
     return stream
 
 
-async def _outward(near: Near, far: Far, record: CallRecord) -> None:
+async def _outward(near: Near, far: Tunnel, record: CallRecord) -> None:
     """From the client to the upstream."""
     while True:
         data = await near.take()
@@ -154,7 +139,7 @@ async def _outward(near: Near, far: Far, record: CallRecord) -> None:
         await far.send(data)
 
 
-async def _inward(far: Far, request: web.BaseRequest, record: CallRecord) -> None:
+async def _inward(far: Tunnel, request: web.BaseRequest, record: CallRecord) -> None:
     """From the upstream to the client."""
     async for data in far:
         record.response_bytes += len(data)

@@ -1,4 +1,4 @@
-"""Observers of finished calls that a config turns on, all of them extensions'; one of them traces (`Tracing`).
+"""Observers of finished calls that a config turns on, all of them extensions'; one of them traces (`Tracer`).
 
 `telemetry.traces` is `auto`, `otlp` or `off`; `auto` does what the standard variables `OTEL_*` ask for, as an operator
 who sets them expects. Off, traces cost nothing.
@@ -10,11 +10,9 @@ from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from proxy.config.model import Config
-from proxy.core.model.value_class import value_class
 from proxy.extensions import EXTENSIONS, find_tracer, load_place
 from proxy.interfaces import Clock, Observer, Pacing, Trace
 from proxy.routing import RouteTable
-from proxy.server.handler import BeginTrace
 from proxy.telemetry.logs import Log
 from proxy.telemetry.metrics import Metrics
 
@@ -41,33 +39,6 @@ class Tracer(Observer, Protocol):
 MakeTracer = Callable[[Mapping[str, str], Log, Metrics, Clock], Tracer | None]
 
 
-@value_class
-class Tracing:
-    """The traces of a running proxy. While traces are off, every method does nothing."""
-
-    traces: Tracer | None = None
-
-    @property
-    def observers(self) -> tuple[Observer, ...]:
-        """The observers of finished requests."""
-        return () if self.traces is None else (self.traces,)
-
-    @property
-    def begin(self) -> BeginTrace | None:
-        """Begins the trace of a request."""
-        return None if self.traces is None else self.traces.begin
-
-    async def flush(self) -> None:
-        """Exports what is queued, within FLUSH seconds."""
-        if self.traces is not None:
-            await self.traces.flush(FLUSH)
-
-    async def close(self) -> None:
-        """Exports what is queued and ends, within FLUSH seconds."""
-        if self.traces is not None:
-            await self.traces.close(FLUSH)
-
-
 def is_tracing_wanted(setting: str, environ: Mapping[str, str]) -> bool:
     """Whether traces are wanted: `setting` is `telemetry.traces`. OTEL_SDK_DISABLED overrides everything."""
     if setting == "off" or environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
@@ -77,16 +48,17 @@ def is_tracing_wanted(setting: str, environ: Mapping[str, str]) -> bool:
     return setting == "otlp" or asked
 
 
-def begin_tracing(setting: str, environ: Mapping[str, str], log: Log, metrics: Metrics, clock: Clock) -> Tracing:
-    """Makes traces as config and environment want them. If they cannot be made, the log says why and calls go on."""
+def make_tracer(setting: str, environ: Mapping[str, str], log: Log, metrics: Metrics, clock: Clock) -> Tracer | None:
+    """What traces as config and environment want it, None where they do not. If it cannot be made, the log says why and
+    calls go on."""
     if not is_tracing_wanted(setting, environ):
-        return Tracing()
+        return None
     row = find_tracer()
     if not row.is_installed:
         log.event("Traces are off", "error", reason=f"`traces` {row.absence}")
-        return Tracing()
+        return None
     make: MakeTracer = load_place(row.tracer)
-    return Tracing(make(environ, log, metrics, clock))
+    return make(environ, log, metrics, clock)
 
 
 class ConfiguredObserver(Protocol):

@@ -38,7 +38,7 @@ def make_services(loaded: Loaded, shared: SharedStore, log: Log, clock: Clock) -
     """Makes the services that calls use, except for the upstreams."""
     store, formatters = shared.make(loaded.config.state, clock), Formatters.load_installed(log.formatter_failed)
     hooks = make_hook_chain(loaded, log, clock)
-    elsewhere = Elsewhere.with_pools()
+    elsewhere = Elsewhere()
     return Services(store, clock, {}, SystemPacing(), formatters.lines, hooks=hooks, elsewhere=elsewhere)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from proxy.core.json.eventtext import read_events
+from proxy.core.json.contentcoding import read_events
 from tests.extensions.access.issuer import AUDIENCE, guarded
 from tests.extensions.mcp.conversation import Talk, feedback, refusal, talk, text
 from tests.extensions.mcp.server import ADD, NOW, McpServer, as_json, call, result

@@ -8,7 +8,7 @@ from dataclasses import replace
 from proxy.extensions.console.kept_calls import MOST_TEXTS, CallFilter, select_calls, write_entry
 from proxy.interfaces import CallRecord
 from proxy.server.admin.page import Page, PageRequest
-from proxy.server.admin.shared_answers import LONGEST_ANSWER, MOST_ANSWERS, SharedAnswers
+from proxy.server.admin.port import LONGEST_ANSWER, MOST_ANSWERS, SharedAnswers
 from proxy.telemetry.recent.ring import RecentCalls
 from tests.serving.proxied import WEATHER, proxied, told
 

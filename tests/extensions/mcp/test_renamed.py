@@ -10,7 +10,7 @@ import pytest
 
 from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
-from proxy.core.json.eventtext import read_events
+from proxy.core.json.contentcoding import read_events
 from tests.extensions.mcp.conversation import refusal, talk, text
 from tests.extensions.mcp.server import ADD, NOW, McpServer, call, modern, modern_headers
 

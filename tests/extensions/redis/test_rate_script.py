@@ -13,7 +13,7 @@ from redis import Redis
 from proxy.extensions.redis import operations, scripts
 from proxy.extensions.redis.operations import Keys
 from proxy.interfaces import Rate, RateExceeded
-from proxy.state.rates import take
+from proxy.state.memory import take
 from tests.extensions.redis.server import server
 from tests.generated import examples
 

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Final
 
 from proxy.core.check.validation import Check
 from proxy.core.contract.policy import ToolPolicy
+from proxy.core.display.suggestions import find_nearest
 from proxy.core.explain.explain import list_violations
-from proxy.core.explain.misplaced import hinted_places
+from proxy.core.explain.misplaced import find_named_places, find_wrapper, list_unknown_beside
+from proxy.core.explain.places import find_nodes_at
+from proxy.core.explain.undeclared import LOOKED_AT
+from proxy.core.model import codes
 from proxy.core.model.codes import Severity
-from proxy.core.model.values import Document, Failure, JsonValue, ToolCall, Violation
+from proxy.core.model.values import Document, Failure, JsonValue, Pointer, ToolCall, Violation
+
+_MOST_FOUND: Final = 100
 
 
 def list_failing_places(check: Check, arguments: JsonValue, violations: Sequence[Violation]) -> list[tuple[str, ...]]:
@@ -20,8 +28,29 @@ def list_failing_places(check: Check, arguments: JsonValue, violations: Sequence
     if not check.accepts(arguments):
         found += list_violations(check, arguments, ())
     places = [item.path for item in found if item.severity is Severity.ERROR]
-    places += hinted_places(check, arguments, found)
+    places += _list_hinted_places(check, arguments, found)
     return [tuple(map(str, path)) for path in places]
+
+
+def _list_hinted_places(check: Check, root: JsonValue, found: Iterable[Violation]) -> Iterator[Pointer]:
+    """The places beside those of the violations themselves that a model has to touch to do what their hints say:
+    undeclared keys beside a missing one, the place where a missing key was sent, the declared name of an undeclared
+    key, and all arguments where they stand in a wrapper."""
+    if find_wrapper(check, root):
+        yield ()
+    found = list(islice(found, _MOST_FOUND))
+    missing = {v.path: v for v in found if v.code is codes.REQUIRED_MISSING and v.path}
+    sent = find_named_places(root, {str(path[-1]) for path in missing})
+    for path in missing:
+        yield from ((*path[:-1], key) for key in list_unknown_beside(check, root, path[:-1]))
+        elsewhere = [place for place in sent[str(path[-1])] if place != path]
+        yield from elsewhere if len(elsewhere) == 1 else ()
+    for violation in found:
+        if violation.code is codes.UNKNOWN_FIELD and violation.path:
+            yield violation.path
+            declared = {key for node in find_nodes_at(check, violation.path[:-1]) for key in node.properties}
+            meant = find_nearest(str(violation.path[-1]), sorted(declared)[:LOOKED_AT])
+            yield from () if meant is None else ((*violation.path[:-1], meant),)
 
 
 def find_failing_places(call: ToolCall, policy: ToolPolicy, failure: Failure) -> list[tuple[str, ...]]:

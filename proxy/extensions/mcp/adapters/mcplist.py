@@ -13,7 +13,7 @@ from typing import Final
 
 from proxy.core.contract.definitions import hash_definition, read_hints
 from proxy.core.contract.listed_schema import Unparsed
-from proxy.core.json.eventtext import read_events
+from proxy.core.json.contentcoding import read_events
 from proxy.core.json.jsontext import TextLimits, dumps, join_frame, parse, split_frame
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import ABSENT, JsonValue, RawRequest

@@ -8,7 +8,7 @@ from dataclasses import replace
 from proxy.config.combinations import WrittenRoute
 from proxy.config.files.secrets import reveal
 from proxy.config.mistakes import ConfigError, suggest_word
-from proxy.config.schema_mistakes import ReadSchema, SchemaPlace, check_switches, word_error
+from proxy.config.schemas import ReadSchema, SchemaPlace, word_error
 from proxy.config.sections.units import read_switch
 from proxy.config.tools import ToolReader
 from proxy.core.check.validation import SchemaError, compile_check
@@ -88,8 +88,6 @@ class ChannelReader:
             return None
         read = ReadSchema(schema, place, check.schemas.base)
         try:
-            if mistakes := list(check_switches(check, read)):
-                raise ConfigError(mistakes)
             notes = [] if schema is True else list(self._catalogue.schemas.examine(check, read))
         except ConfigError as error:
             self._context.mistakes.extend(error.mistakes)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.json.eventtext import read_events
+from proxy.core.json.contentcoding import read_events
 from proxy.core.model.values import ABSENT, RawRequest
 from proxy.extensions.mcp.adapters.mcplist import ToolsPage, find_answer, make_list_request, make_listing, read_page
 from proxy.extensions.mcp.adapters.mcpmessage import Message

@@ -1,0 +1,389 @@
+"""Sends checked calls: through the guard of their upstream, and again where that is allowed (contract section 7).
+
+`send_with_backoff` is the loop over the sends of one call:
+
+    send, and classify the answer
+    stop unless there is a reason to resend, time for it, and room in the upstream's budget
+    wait, and send the same bytes again
+
+Every send carries the same payload and the same idempotency key, and all sends share one deadline. `UpstreamGuard`
+stands in front of each upstream with its circuit breaker, concurrency limit and resend budget. A request that it
+refuses was never sent, so its fault says `executed: no` and when to try again. The rules are pure and stand in
+`core/tool_errors/circuit_breaker.py` and `backoff.py`; this file gives them the clock and waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+from proxy.core.contract.policy import ResendPolicy, ToolPolicy, ToolServer
+from proxy.core.model.fields import write_traceparent
+from proxy.core.model.values import CheckedCall, Executed, Failure, UpstreamFault, UpstreamReply, value_class
+from proxy.core.tool_errors.backoff import (
+    Budget,
+    ResendDenied,
+    add_idempotency_key,
+    compute_pause,
+    find_resend_reason,
+    read_wait,
+)
+from proxy.core.tool_errors.circuit_breaker import (
+    CALLED,
+    SHOWN_AS,
+    Breaker,
+    Closed,
+    GuardPolicy,
+    admit,
+    find_wait,
+    has_failed,
+    settle,
+)
+from proxy.core.tool_errors.classify import classify_answer, is_success, make_fault_failure
+from proxy.interfaces import (
+    CallRecord,
+    Clock,
+    GuardedUpstream,
+    JoinsServers,
+    Pacing,
+    Sent,
+    Services,
+    StartedExchange,
+    StartsExchanges,
+    Trace,
+    Upstream,
+    UpstreamRequest,
+)
+from proxy.upstream.faults import CIRCUIT_BROKEN, TOO_MANY_CALLS, EndingStream, close_body
+
+# Retry hint in seconds: when a slot is likely to be free again.
+_SOON: Final = 1
+_OF_NO_TOOL: Final = ResendPolicy()
+Answer = UpstreamReply | UpstreamFault
+Send = Callable[[UpstreamRequest], Awaitable[Answer]]
+
+
+@value_class
+class FailedSend:
+    """A call that failed, and the tool's own error; `reply` is None where none came."""
+
+    failure: Failure
+    reply: UpstreamReply | None
+
+
+@dataclass(slots=True)
+class FirstSend:
+    """A call that has been sent without waiting. `request` went out at `started`, on the monotonic clock."""
+
+    exchange: StartedExchange
+    request: UpstreamRequest
+    started: float
+
+    def take_success(self, clock: Clock, record: CallRecord) -> UpstreamReply | None:
+        """The tool's answer, where it is whole and a success; None where `send_with_backoff` has to look at it."""
+        answer = self.exchange.take()
+        if answer is None or not is_success(answer):
+            return None
+        record.upstream_seconds, record.upstream_status = clock.now() - self.started, answer.status
+        return answer
+
+
+def start_send(
+    checked: CheckedCall,
+    request: UpstreamRequest,
+    policy: ToolPolicy | None,
+    services: Services,
+    record: CallRecord,
+    on_ready: Callable[[], None],
+) -> FirstSend | None:
+    """Sends a call for the first time, without waiting; None where it is `send_with_backoff` that has to send it.
+    `on_ready` is called once when there is something to look at."""
+    rules = policy.resend if policy is not None else _OF_NO_TOOL
+    if record.trace is not None or rules.key_header or rules.deadline is not None:
+        return None
+    started = services.clock.now()
+    exchange = services.upstreams[request.upstream].start(checked, request, on_ready)
+    if exchange is None:
+        return None
+    record.upstream = request.upstream
+    return FirstSend(exchange, request, started)
+
+
+async def send_with_backoff(
+    checked: CheckedCall,
+    request: UpstreamRequest,
+    policy: ToolPolicy | None,
+    services: Services,
+    record: CallRecord,
+    first: FirstSend | None = None,
+) -> UpstreamReply | FailedSend:
+    """The tool's answer, or what became of the call: sent again as long as that is allowed and of use. `policy` is the
+    called tool's; `record` receives times, resends and errors; `first` is a send that has begun. Cancelling the caller
+    cancels the request or the wait under way."""
+    rules = policy.resend if policy is not None else _OF_NO_TOOL
+    clock, upstream = services.clock, services.upstreams[request.upstream]
+    request, keyed = _add_key(request, rules, services.pacing)
+    may_have_run = False
+    started, record.upstream = clock.now() if first is None else first.started, request.upstream
+    due = started + (request.timeout if rules.deadline is None else rules.deadline)
+    send: Send = partial(upstream.send, checked)
+    send = send if record.trace is None else trace_sends(send, record.trace, clock.now)
+    while True:
+        if record.resends or rules.deadline is not None:  # the first send has the whole timeout
+            request = _within(request, due - clock.now())
+        answer = await (send(request) if first is None else first.exchange.wait())
+        first = None
+        if isinstance(answer, UpstreamFault) and may_have_run:
+            answer = replace(answer, executed=Executed.UNKNOWN)  # an earlier send may have run
+        failure = _classify(answer, checked, policy, clock)
+        if failure is None or (reason := find_resend_reason(answer, failure, rules, keyed)) is None:
+            break
+        wait = compute_pause(rules, len(record.resends), services.pacing.chance(), read_wait(failure))
+        record.resend_denied = _find_denial(rules, len(record.resends), due - clock.now() - wait, upstream)
+        if record.resend_denied is not None:
+            break
+        if isinstance(answer, UpstreamReply):
+            await close_body(answer)
+        may_have_run = may_have_run or isinstance(answer, UpstreamReply) or answer.executed is not Executed.NO
+        record.resends, request = (*record.resends, reason), replace(request, resend=True)
+        await services.pacing.sleep(wait)
+    record.upstream_seconds = clock.now() - started
+    return _finish(answer, failure, record)
+
+
+def _add_key(request: UpstreamRequest, rules: ResendPolicy, pacing: Pacing) -> tuple[UpstreamRequest, bool]:
+    """The request, with an idempotency key where the tool takes one, and whether it has one."""
+    if not rules.key_header:
+        return request, False
+    headers, keyed = add_idempotency_key(request.headers, rules, pacing.fresh_key)
+    return replace(request, headers=headers), keyed
+
+
+def _finish(answer: Answer, failure: Failure | None, record: CallRecord) -> UpstreamReply | FailedSend:
+    """The result of a call that is not sent again."""
+    if isinstance(answer, UpstreamFault):
+        record.upstream_error = answer.token
+        return FailedSend(make_fault_failure(answer, len(record.resends) + 1), None)
+    record.upstream_status = answer.status
+    return answer if failure is None else FailedSend(failure, answer)
+
+
+def _within(request: UpstreamRequest, left: float) -> UpstreamRequest:
+    """The request, with its timeout cut to the time that is left."""
+    return request if left >= request.timeout else replace(request, timeout=max(left, 0.0))
+
+
+def _classify(answer: Answer, checked: CheckedCall, policy: ToolPolicy | None, clock: Clock) -> Failure | None:
+    """What an answer says went wrong; None for a success, and for what is no error of the call."""
+    if isinstance(answer, UpstreamFault):
+        return make_fault_failure(answer)
+    if is_success(answer):
+        return None
+    if policy is None:
+        return classify_answer(answer, clock.wall(), sent=checked.value)
+    named = policy.operation.argument_names if policy.operation is not None else {}
+    known = policy.check, checked.value, policy.feedback, named
+    return classify_answer(answer, clock.wall(), *known, idempotent=policy.resend.idempotent)
+
+
+def _find_denial(rules: ResendPolicy, resent: int, left: float, upstream: GuardedUpstream) -> ResendDenied | None:
+    """Why no further resend may happen, or None. The budget comes last, because asking it spends from it."""
+    if resent >= rules.max_resends:
+        return ResendDenied.MAX
+    if left <= 0:
+        return ResendDenied.DEADLINE
+    return None if upstream.grants_resend() else ResendDenied.BUDGET
+
+
+# --- spans: each send, resends included, names itself in `traceparent` (W3C Trace Context section 3.4) ----------------
+def trace_sends(send: Send, trace: Trace, now: Callable[[], float]) -> Send:
+    """`send`, noting in `trace` what was sent and when. `now` is the monotonic clock in seconds."""
+    # A `tracestate` without a valid parent is dropped (section 3.3).
+    replaced = ("traceparent",) if trace.parent_id else ("traceparent", "tracestate")
+
+    async def sending(request: UpstreamRequest) -> Answer:
+        span_id, started = trace.fresh_id(), now()
+        answer: Answer | None = None
+        try:
+            kept = tuple([field for field in request.headers if field[0] not in replaced])
+            parent = ("traceparent", write_traceparent(trace.trace_id, span_id, trace.flags))
+            answer = await send(replace(request, headers=(*kept, parent)))
+            return answer
+        finally:
+            status = answer.status if isinstance(answer, UpstreamReply) else 0
+            error = answer.token if isinstance(answer, UpstreamFault) else "" if answer is not None else "client_gone"
+            trace.sent.append(
+                Sent(span_id, request.method, request.upstream, started, now(), status, error, request.resend)
+            )
+
+    return sending
+
+
+# --- the guard --------------------------------------------------------------------------------------------------------
+class ConcurrencyLimiter:
+    """Allows `limit` holders at a time, with at most `queue` more waiting. Belongs to one event loop."""
+
+    def __init__(self, limit: int, queue: int) -> None:
+        self._free = limit
+        self._queue = queue
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    def try_acquire(self) -> bool:
+        """Takes a free slot without waiting; False where all are taken or others wait already."""
+        if self._free <= 0 or self._waiting:
+            return False
+        self._free -= 1
+        return True
+
+    async def acquire(self, within: float) -> bool:
+        """Takes a slot, waiting at most `within` seconds; False where none became free. Release what you took."""
+        if self.try_acquire():
+            return True
+        if len(self._waiting) >= self._queue or within <= 0:
+            return False
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            async with asyncio.timeout(within):
+                await turn
+        except BaseException as error:
+            if turn.done() and not turn.cancelled():  # the slot arrived just as the wait ended
+                self.release()
+            elif turn in self._waiting:
+                self._waiting.remove(turn)
+            if isinstance(error, TimeoutError):
+                return False
+            raise
+        return True
+
+    def release(self) -> None:
+        """Frees a slot: the longest waiting caller gets it."""
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
+
+
+class UpstreamGuard:
+    """Implements `GuardedUpstream` around another upstream. `now` is a monotonic clock in seconds; `changed` hears
+    the upstream's name and the breaker's new state (one of `guard.CALLED`) whenever that becomes another one.
+
+    A call keeps its slot until its answer has been read to the end; a relayed request until its answer begins.
+    `unguarded` is the upstream without breaker and bound.
+    """
+
+    def __init__(
+        self,
+        inner: Upstream,
+        name: str,
+        policy: GuardPolicy,
+        now: Callable[[], float],
+        changed: Callable[[str, str], None] = lambda name, state: None,  # noqa: ARG005
+    ) -> None:
+        self.unguarded = inner
+        self._changed = changed
+        self._name = name
+        self._policy = policy
+        self._now = now
+        self._breaker: Breaker = Closed(begun=now())
+        self._budget = Budget.of(policy.budget, now())
+        self._most_saved = policy.budget.saved
+        bound = policy.concurrency
+        self._has_no_limits = policy.breaker is None and bound is None
+        self._starting = inner if self._has_no_limits and isinstance(inner, StartsExchanges) else None
+        self._limiter = ConcurrencyLimiter(bound.limit, bound.most_waiting) if bound is not None else None
+
+    @property
+    def breaker_state(self) -> int | None:
+        """0 closed, 1 half-open, 2 open; None without a breaker."""
+        return SHOWN_AS[type(self._breaker)] if self._policy.breaker is not None else None
+
+    def list_servers(self) -> tuple[ToolServer, ...]:
+        """Implements `JoinsServers`: none where the upstream is a single server."""
+        return self.unguarded.list_servers() if isinstance(self.unguarded, JoinsServers) else ()
+
+    def grants_resend(self) -> bool:
+        """Takes one resend out of the budget; False where there is none left."""
+        drawn = self._budget.draw(self._now())
+        if drawn is None:
+            return False
+        self._budget = drawn
+        return True
+
+    def send(self, checked: CheckedCall, request: UpstreamRequest) -> Coroutine[None, None, Answer]:
+        """Sends a checked call once, unless the guard refuses it. An upstream without limits adds no coroutine."""
+        if not request.resend and self._budget.tokens < self._most_saved:  # a full budget takes no more
+            self._budget = self._budget.paid_in(self._now())
+        if self._has_no_limits:
+            return self.unguarded.send(checked, request)
+        return self.guard(request, partial(self.unguarded.send, checked), keeps=True)
+
+    def start(
+        self, checked: CheckedCall, request: UpstreamRequest, on_ready: Callable[[], None]
+    ) -> StartedExchange | None:
+        """Sends a checked call at once; None where something has to be waited for."""
+        started = None if self._starting is None else self._starting.start(checked, request, on_ready)
+        if started is not None and self._budget.tokens < self._most_saved:
+            self._budget = self._budget.paid_in(self._now())
+        return started
+
+    async def relay(self, request: UpstreamRequest, body: AsyncIterator[bytes] | None) -> Answer:
+        """Sends what is not a call, unless the guard refuses it."""
+        return await self.guard(request, lambda entered: self.unguarded.relay(entered, body))
+
+    async def guard(self, request: UpstreamRequest, send: Send, *, keeps: bool = False) -> Answer:
+        """Lets `send` send, unless the guard refuses it. A call `keeps` its slot until its answer has been read."""
+        bound, held = self._policy.concurrency, self._limiter
+        if bound is not None and held is not None and not held.try_acquire():
+            if (refused := self._refuse()) is not None:  # an open circuit refuses at once
+                return refused
+            began = self._now()
+            if not await held.acquire(min(bound.wait, request.timeout)):
+                return TOO_MANY_CALLS.of(self._name, _SOON)
+            request = replace(request, timeout=request.timeout - (self._now() - began))
+        try:
+            answer = await self._send_through_breaker(request, send)
+            if keeps and held is not None and isinstance(answer, UpstreamReply) and not isinstance(answer.body, bytes):
+                answer, held = replace(answer, body=EndingStream(answer.body, held.release)), None
+            return answer
+        finally:
+            if held is not None:
+                held.release()
+
+    async def close(self) -> None:
+        """Closes the upstream."""
+        await self.unguarded.close()
+
+    async def _send_through_breaker(self, request: UpstreamRequest, send: Send) -> Answer:
+        """Sends what the breaker admits, and reports the result to the breaker."""
+        policy = self._policy.breaker
+        if policy is None:
+            return await send(request)
+        admitted = admit(self._breaker, self._now(), policy)
+        if admitted is None:
+            return self._refuse() or CIRCUIT_BROKEN.of(self._name, _SOON)
+        epoch = admitted.epoch
+        self._become(admitted)
+        failed: bool | None = None
+        try:
+            answer = await send(request)
+            failed = has_failed(answer)
+            return answer
+        finally:
+            self._become(settle(self._breaker, epoch, failed, self._now(), policy))
+
+    def _become(self, breaker: Breaker) -> None:
+        before, self._breaker = self._breaker, breaker
+        if type(before) is not type(breaker):
+            self._changed(self._name, CALLED[type(breaker)])
+
+    def _refuse(self) -> UpstreamFault | None:
+        policy = self._policy.breaker
+        wait = find_wait(self._breaker, self._now(), policy) if policy is not None else None
+        return None if wait is None else CIRCUIT_BROKEN.of(self._name, wait)
