@@ -42,7 +42,7 @@ GAVE_UP: Final = "gave_up"
 
 
 class SecondOpinion:
-    """Implements `interfaces.SecondJudge`. `chance` gives a number of at least 0 and below 1; `report` is told of every
+    """Implements `interfaces.SecondJudge`. `chance` gives a number of at least 0 and below 1; `report` gets every
     question: the route, the policy, what came of it, and the opinion."""
 
     def __init__(

@@ -30,7 +30,7 @@ from proxy.core.model.values import (
     ToolResult,
 )
 from proxy.interfaces import CallRecord, Services
-from proxy.routing.dry_run import Nowhere
+from proxy.routing.dry_run import DryRoute
 from proxy.state import make_store
 
 
@@ -86,7 +86,7 @@ class DryRun(ExitStack):
 async def _judge_call(call: ToolCall, tools: Mapping[str, ToolPolicy]) -> Verdict:
     clock = _NoTime()
     services = Services(make_store("memory", clock), clock, {}, clock)
-    outcome = await run_call(call, Nowhere(tools), services, CallRecord("dry-run", "dry-run"))
+    outcome = await run_call(call, DryRoute(tools), services, CallRecord("dry-run", "dry-run"))
     if isinstance(outcome, Delivered):
         body = outcome.reply.body
         return ForwardedCall(body if isinstance(body, bytes) else b"", outcome.repairs)

@@ -76,7 +76,7 @@ class Compiled:
 class Reloaded:
     """The result of a look at the files. `mistakes` as `file:line:col section message`, for `failure` alone; `changed`
     names the sections and tools that differ from those served before, and `notes` what the operator should know of the
-    config and was not told of the one before, both for `success`."""
+    config and does not know the one before, both for `success`."""
 
     result: Literal["success", "unchanged", "failure"]
     digest: str
@@ -152,14 +152,14 @@ class Reloader:
         changed = find_changes(served.loaded.config, compiled.loaded.config)
         self._adopt(compiled)
         self.served = compiled
-        told = served.loaded.config.notes
-        notes = tuple(note for note in compiled.loaded.config.notes if note not in told)
+        known = served.loaded.config.notes
+        notes = tuple(note for note in compiled.loaded.config.notes if note not in known)
         return Reloaded("success", compiled.loaded.digest, (), compiled.restart_needed, changed, notes)
 
 
 def find_changes(before: Config, after: Config) -> tuple[str, ...]:
     """The keys of the file in which two configs differ: sections, and below `tools` and `upstreams` each entry; files
-    that a tool's schema stands in are told by the tool's name."""
+    that a tool's schema stands in have the tool's name."""
     old, new = (one.written if isinstance(one.written, dict) else {} for one in (before, after))
     found: list[str] = []
     for section in dict.fromkeys((*old, *new)):

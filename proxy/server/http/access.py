@@ -130,15 +130,15 @@ def read_preflight_method(headers: Fields) -> str:
     return headers.get("access-control-request-method") or ""
 
 
-def answer_preflight(route: Route, origin: str, asked: str = "") -> Headers | AccessDenied | None:
-    """The answer to a preflight that `asked` for headers; None where it is the upstream's to give."""
+def answer_preflight(route: Route, origin: str, names: str = "") -> Headers | AccessDenied | None:
+    """The answer to a preflight that asks for the headers `names`; None where it is the upstream's to give."""
     cors = route.cors
     if cors is not None and cors.upstream:
         return None
     if cors is None or not _welcome(origin, cors):
         return AccessDenied(codes.ORIGIN_NOT_ALLOWED, "Pages of this origin may not call this route.")
     # MCP's headers that repeat arguments are named by tools; no list has them all.
-    mirrors = [name for name in map(str.strip, asked.split(",")) if route.learn is not None and _MIRROR.fullmatch(name)]
+    mirrors = [name for name in map(str.strip, names.split(",")) if route.learn is not None and _MIRROR.fullmatch(name)]
     return (
         ("Access-Control-Allow-Origin", origin),
         ("Access-Control-Allow-Methods", ", ".join(sorted(route.methods))),

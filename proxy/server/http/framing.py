@@ -287,7 +287,7 @@ def _rows(status: int, fields: Sequence[tuple[str, str]], minor: int) -> tuple[l
 
 
 def _head(rows: list[str], there: set[str], minor: int, *, keep_alive: bool, typed: bool) -> bytes:
-    """The bytes of a head. `typed`: there is nothing whose type would have to be told."""
+    """The bytes of a head. `typed`: the body has a type, or there is none."""
     if not typed and "content-type" not in there:
         rows.append("Content-Type: application/octet-stream")
     if "date" not in there:

@@ -62,9 +62,9 @@ _LASTING: Final = "keep-alive"
 
 # What is said of the client, and of the path and the method that a request had before a gateway changed it: dropped,
 # unless a trusted hop said it. Of `x-forwarded-`, three are written here.
-_SAID: Final = _ADDRESSES | _OTHER_ADDRESSES | {"x-rewrite-url"}
-_SAID_PREFIXES: Final = ("x-forwarded-", "x-original-", "x-envoy-original-")
-_NEVER_FORWARDED: Final = HOP_BY_HOP | _OWN_REQUEST | _SAID
+_CLIENT_FIELDS: Final = _ADDRESSES | _OTHER_ADDRESSES | {"x-rewrite-url"}
+_CLIENT_PREFIXES: Final = ("x-forwarded-", "x-original-", "x-envoy-original-")
+_NEVER_FORWARDED: Final = HOP_BY_HOP | _OWN_REQUEST | _CLIENT_FIELDS
 _NEVER_RETURNED: Final = HOP_BY_HOP | _OWN_REPLY
 
 # How many sets of dropped names are remembered for the names of a request: routes have few that differ.
@@ -142,10 +142,10 @@ class Hop:
         if not self.trusts(peer):
             return peer
         lines = _all(headers, "x-forwarded-for")
-        said = [_drop_port(part.strip()) for line in lines for part in line.split(",")]
-        said = said or list_addresses(_all(headers, "forwarded"))
-        nearest = (address for address in reversed(said) if not address or not self.trusts(address))
-        return next(nearest, said[0] if said else peer)
+        addresses = [_drop_port(part.strip()) for line in lines for part in line.split(",")]
+        addresses = addresses or list_addresses(_all(headers, "forwarded"))
+        nearest = (address for address in reversed(addresses) if not address or not self.trusts(address))
+        return next(nearest, addresses[0] if addresses else peer)
 
     def is_loop(self, headers: Headers) -> bool:
         """Whether this request has passed this very process before."""
@@ -153,31 +153,32 @@ class Hop:
 
     def own_fields(self, peer: str, scheme: str, headers: Headers) -> Headers:
         """`Via`, the `X-Forwarded-*` fields and, where a trusted hop uses it, `Forwarded` for the upstream."""
-        said = dict(headers)
+        values = dict(headers)
         via = f"1.1 {self.pseudonym}"
-        if "via" in said:
+        if "via" in values:
             via = ", ".join((*_all(headers, "via"), via))
-        host = said.get("host", "")
-        chain, proto, asked, forwarded = peer, scheme, host, ""
+        host = values.get("host", "")
+        chain, proto, outer_host, forwarded = peer, scheme, host, ""
         others: Headers = ()
         if self.trusts(peer):
             others = tuple(
                 field
                 for field in headers
-                if (field[0] in _SAID or field[0].startswith(_SAID_PREFIXES)) and field[0] not in _OWN_REQUEST
+                if (field[0] in _CLIENT_FIELDS or field[0].startswith(_CLIENT_PREFIXES))
+                and field[0] not in _OWN_REQUEST
             )
         elif peer:
-            others = tuple((name, peer) for name in said if name in _ADDRESSES)
+            others = tuple((name, peer) for name in values if name in _ADDRESSES)
         if self.trusts(peer):
             chain = ", ".join(filter(None, (*_all(headers, "x-forwarded-for"), peer)))
-            proto, asked = said.get("x-forwarded-proto", scheme), said.get("x-forwarded-host", host)
-            if told := _all(headers, "forwarded"):
-                forwarded = extend_forwarded(told, peer, scheme, host)
+            proto, outer_host = values.get("x-forwarded-proto", scheme), values.get("x-forwarded-host", host)
+            if chain_of_hops := _all(headers, "forwarded"):
+                forwarded = extend_forwarded(chain_of_hops, peer, scheme, host)
         fields = (
             ("via", via),
             ("x-forwarded-for", chain),
             ("x-forwarded-proto", proto),
-            ("x-forwarded-host", asked),
+            ("x-forwarded-host", outer_host),
             ("forwarded", forwarded),
         )
         return (*[field for field in fields if field[1]], *others)  # a unix socket has no address, HTTP/1.0 no Host
@@ -211,8 +212,8 @@ class Caller:
             own = self.hop.own_fields(self.address, self.scheme, headers)
             return tuple(field for field in own if field[0] not in _PATH_OVERRIDES)
         host = headers.get("host")
-        said = not _ADDRESSES.isdisjoint(headers.by_name)
-        if self.trusted or host is None or said or headers.get("via") is not None:
+        has_addresses = not _ADDRESSES.isdisjoint(headers.by_name)
+        if self.trusted or host is None or has_addresses or headers.get("via") is not None:
             return self.hop.own_fields(self.address, self.scheme, headers)
         if host != self._host:
             self._host, self._fields = host, self.hop.own_fields(self.address, self.scheme, headers)
@@ -260,7 +261,7 @@ def _may_cross(name: str, dropped: frozenset[str]) -> bool:
     """Whether a field goes on. Servers behind CGI-like interfaces read `X_Forwarded_For` as `X-Forwarded-For`; so such
     a spelling is dropped too."""
     plain = name.replace("_", "-")
-    return not (name in dropped or plain in dropped or plain.startswith(_SAID_PREFIXES))
+    return not (name in dropped or plain in dropped or plain.startswith(_CLIENT_PREFIXES))
 
 
 # --- the `Forwarded` field (RFC 7239): who asked whom before a request came here -------------------------------------

@@ -92,14 +92,14 @@ class RecentCalls:
         usual = not (wrong or found)
         call = record.call
         who = "" if call is None else hash_conversation(call.conversation)  # its name is as long as the client likes
-        told: tuple[Any, ...] | dict[str, Any]
+        content: tuple[Any, ...] | dict[str, Any]
         if usual:
-            told = _read_usual_fields(record)
+            content = _read_usual_fields(record)
         else:
-            told = record.line or read_fields(record)
-            told = {**told, "would_refuse": True} if record.would_refuse else told
+            content = record.line or read_fields(record)
+            content = {**content, "would_refuse": True} if record.would_refuse else content
         failure = None if usual else keep_failure(record)
-        self._kept.append((seq, self._wall(), who, told, record.stages, failure))
+        self._kept.append((seq, self._wall(), who, content, record.stages, failure))
         if failure is not None:
             self._characters += failure.length
         while len(self._kept) > self.bound or self._characters > MOST_CHARACTERS:
@@ -126,8 +126,12 @@ class RecentCalls:
 def make_entry(kept: KeptCall) -> dict[str, Any]:
     """A kept request as the JSON object that the operator reads."""
     stamp = datetime.fromtimestamp(kept.at, UTC).isoformat(timespec="milliseconds")
-    told = kept.content
-    entry = dict(told) if isinstance(told, dict) else build_fields(CallRecord(**dict(zip(_NAMES, told, strict=True))))
+    content = kept.content
+    entry = (
+        dict(content)
+        if isinstance(content, dict)
+        else build_fields(CallRecord(**dict(zip(_NAMES, content, strict=True))))
+    )
     if kept.failure is not None:
         entry |= kept.failure.fields()
     if "total" in kept.stages:  # the log's line has it of calls that reached an upstream
@@ -139,11 +143,11 @@ def make_entry(kept: KeptCall) -> dict[str, Any]:
 
 def _read_usual_fields(record: CallRecord) -> tuple[Any, ...]:
     """The values of `_NAMES`. Of a trace its ids alone: its state is as long as the client likes."""
-    told = _read_usual(record)
+    content = _read_usual(record)
     if record.trace is None:
-        return told
+        return content
     place = PLACES["trace"]
-    return (*told[:place], replace(record.trace, state="", sent=[]), *told[place + 1 :])
+    return (*content[:place], replace(record.trace, state="", sent=[]), *content[place + 1 :])
 
 
 # What a reader may ask of a kept request -> its name in the log's line.
@@ -160,12 +164,12 @@ FIELDS: Final = {
 
 def read_value(kept: KeptCall, name: str) -> str:
     """A text of a kept request by its name in `FIELDS`, read without building its entry; '' where it has none."""
-    told = kept.content
-    if isinstance(told, dict):
-        return str(told.get(FIELDS[name]) or "")
+    content = kept.content
+    if isinstance(content, dict):
+        return str(content.get(FIELDS[name]) or "")
     if name == "model":
-        return str(told[PLACES["notes"]].get(FIELDS[name], ""))
-    return show_name(told[PLACES[name]]) if name == "tool" else str(told[PLACES[name]] or "")
+        return str(content[PLACES["notes"]].get(FIELDS[name], ""))
+    return show_name(content[PLACES[name]]) if name == "tool" else str(content[PLACES[name]] or "")
 
 
 # --- arguments --------------------------------------------------------------------------------------------------------
