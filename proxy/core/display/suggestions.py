@@ -144,11 +144,11 @@ def find_abbreviation(name: str, known: Iterable[str]) -> str | None:
 def make_unknown_tool_failure(name: str, known: Iterable[str]) -> Failure:
     """The failure for a call of an unknown tool: names the nearest known tool, or lists some of them."""
     names = list(known)
-    meant = find_nearest(name, names)
+    nearest = find_nearest(name, names)
     message = f"Unknown tool {quote_name(name)}."
-    if meant is not None:
-        hint = f"Did you mean '{meant}'? Call it by exactly this name."
-        details = {"did_you_mean": meant}
+    if nearest is not None:
+        hint = f"Did you mean '{nearest}'? Call it by exactly this name."
+        details = {"did_you_mean": nearest}
     else:
         shown = _list_near(name, names)
         more = f" (+{len(names) - len(shown)} more)" if len(names) > len(shown) else ""

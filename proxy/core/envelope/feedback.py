@@ -137,8 +137,8 @@ def _opening(view: FailureView) -> str:
     whose = f" for tool {tool}" if result.call.tool else ""
     tries = f" (attempt {result.attempt})" if result.attempt else ""
     if result.repeated:
-        said = _REFUSED_BEFORE if result.call.conversation.rung is Rung.ADDRESS else _RESENT
-        return f"Validation failed{whose}{tries}: {said}."
+        reason = _REFUSED_BEFORE if result.call.conversation.rung is Rung.ADDRESS else _RESENT
+        return f"Validation failed{whose}{tries}: {reason}."
     if failure.code is codes.INVALID_ARGUMENTS and failure.violations:  # the errors below say all that its message says
         return f"Validation failed{whose}{tries}:"
     message = cut(escape(clean_text(failure.message, LONGEST_NOTE, limits)), LONGEST_NOTE)
@@ -161,8 +161,8 @@ def _escalation(view: FailureView) -> str:
         lines = [lines[0], f"... (+{len(lines) - _HISTORY} more)", *lines[1 - _HISTORY :]]
     bound = max(result.limits.max_chars // 2, 0)
     call = write_original_call(view)
-    said = f"The last call was: {call}" if call else ""
-    parts = (summarize_escalation(result), cut("\n".join(lines), bound), f"{_ESCALATED}\nStatus: Blocked.", said)
+    last_call = f"The last call was: {call}" if call else ""
+    parts = (summarize_escalation(result), cut("\n".join(lines), bound), f"{_ESCALATED}\nStatus: Blocked.", last_call)
     return "\n\n".join(filter(None, parts))
 
 
@@ -323,8 +323,8 @@ def _mark_lines(
 def _write_remark(violations: list[Violation], view: FailureView) -> str:
     if not violations:
         return ""
-    said = "; ".join(
+    messages = "; ".join(
         make_hider(each.value, view.result.limits, path=each.path, sensitive=each.sensitive).hide(each.message[:1024])
         for each in violations
     )
-    return "  // ❌ " + cut(escape(said), _REMARK)
+    return "  // ❌ " + cut(escape(messages), _REMARK)

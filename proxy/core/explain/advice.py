@@ -101,25 +101,25 @@ def _fit_limits(limits: FeedbackLimits, check: Check | None) -> FeedbackLimits:
 def _write_accepts(check: Check, sent: JsonValue, found: Iterable[Violation]) -> tuple[str, ...]:
     """What the tool takes, in several sizes: the schema itself, where it is shorter than what is said of it."""
     shown: list[Pointer] = []
-    asked: list[Pointer] = []
+    missing: list[Pointer] = []
     undeclared: list[Pointer] = []
     around = set[Pointer]()
     for violation in found:
         path = violation.path
         if violation.code is REQUIRED_MISSING and path and isinstance(path[-1], str):
-            (asked if find_possible_nodes(check, path) else undeclared).append(path)
+            (missing if find_possible_nodes(check, path) else undeclared).append(path)
             around.add(path[:-1])
         elif violation.code is codes.UNKNOWN_FIELD and path:
             around.add(path[:-1])
         elif path:
             shown.append(path)
-    meant = [(*place, key) for place in around for key in _list_meant(check, sent, place)]
-    sizes = write_accepts(check.root, Wanted(tuple(shown), tuple(asked), tuple(undeclared), tuple(meant)))
+    candidates = [(*place, key) for place in around for key in _list_candidate_fields(check, sent, place)]
+    sizes = write_accepts(check.root, Wanted(tuple(shown), tuple(missing), tuple(undeclared), tuple(candidates)))
     schema = write_schema(check.root) if len(sizes[0]) > SHORT_ACCEPTS else ""
     return (f"JSON Schema {schema}", *sizes) if schema and len(schema) < len(sizes[0]) else sizes
 
 
-def _list_meant(check: Check, sent: JsonValue, place: Pointer) -> list[str]:
+def _list_candidate_fields(check: Check, sent: JsonValue, place: Pointer) -> list[str]:
     """The fields that unknown keys of an object may stand for."""
     holder = find_value(sent, place)
     if not isinstance(holder, dict):

@@ -144,10 +144,10 @@ def _explain_unknown(name: str, unsent: Mapping[str, Node], near: list[str]) -> 
     """What to do about an unknown key: it may carry what was asked for, under another name than the tool's."""
     words = split_words(name)
     same = [key for key in near if split_words(key) == words]
-    meant = same[0] if len(same) == 1 else find_nearest(name, list(unsent)[:LOOKED_AT])
-    if meant is not None:
-        takes = cut(describe_expectation(unsent[meant]), 160)
-        return f"Did you mean '{cut(meant, 60)}'" + (f" ({takes})?" if takes != "any value" else "?")
+    nearest = same[0] if len(same) == 1 else find_nearest(name, list(unsent)[:LOOKED_AT])
+    if nearest is not None:
+        takes = cut(describe_expectation(unsent[nearest]), 160)
+        return f"Did you mean '{cut(nearest, 60)}'" + (f" ({takes})?" if takes != "any value" else "?")
     leave = "leave it out"
     if not _ACTING.isdisjoint(words):
         leave += " only if the call means the same without it"
@@ -169,8 +169,8 @@ def place_unknown(check: Check, root: JsonValue, violation: Violation) -> Violat
     if not homes or len(homes) > _NAMED:
         return violation
     targets = " or ".join(f"'{cut(format_pointer(home), 120)}'" for home in homes)
-    said = f"It belongs to {targets}" if len(homes) == 1 else f"It may belong to {targets}"
-    return replace(violation, hint=f"{said}: move it there.")
+    statement = f"It belongs to {targets}" if len(homes) == 1 else f"It may belong to {targets}"
+    return replace(violation, hint=f"{statement}: move it there.")
 
 
 def _find_homes(check: Check, root: JsonValue, path: Pointer) -> list[Pointer]:

@@ -154,10 +154,10 @@ class _Run:
         """The repair of a refused value by the value rules: the one accepted proposal of the best tier that has any.
         Where none is but a text was read as a container, that reading is given unaccepted, for the answer to describe.
         """
-        asked = list_applicable_rules(node, type(value), rules, bool(path) and isinstance(path[-1], str))
-        if asked is None:
+        applicable = list_applicable_rules(node, type(value), rules, bool(path) and isinstance(path[-1], str))
+        if applicable is None:
             return None
-        rules, site, tiers = asked
+        rules, site, tiers = applicable
         self.work.spend(_FIT)
         is_guarded = self.policy.guards_null and (value == "" or path in self.guarded)
         choosing = 0 if site.choices is None else len(site.choices) // _CHOICES

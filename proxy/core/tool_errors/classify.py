@@ -94,9 +94,9 @@ def classify_answer(
     if is_bare and status < 400:
         return None
     words = _Words(sent, make_limits(check) if limits is None else limits)
-    media_type, asked = _header(reply.headers, "content-type"), _find_asked_status(error, status)
-    url = _about_url(value) if asked and is_bare else ()
-    found = read_complaints(asked, media_type, text, check, sent, limits) if asked else None
+    media_type, complaint_status = _header(reply.headers, "content-type"), _find_complaint_status(error, status)
+    url = _about_url(value) if complaint_status and is_bare else ()
+    found = read_complaints(complaint_status, media_type, text, check, sent, limits) if complaint_status else None
     if idempotent and is_bare and status in SERVER_ERRORS:
         found = read_server_error(media_type, text, check, sent, limits)
     failure = _by_status(status, words.show(_hint(value))) if is_bare else _read_enveloped(error, value, status, words)
@@ -156,7 +156,7 @@ def make_fault_failure(fault: UpstreamFault, sends: int = 1) -> Failure:
 
 
 # --- what it says about the arguments ---------------------------------------------------------------------------------
-def _find_asked_status(error: JsonValue, status: int) -> int | None:
+def _find_complaint_status(error: JsonValue, status: int) -> int | None:
     """The status under which to look for complaints; None for an answer that is not about arguments (contract section
     7). An envelope that says INPUT_ERROR inside a success has no status of its own.
 
