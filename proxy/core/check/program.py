@@ -77,7 +77,7 @@ class Program:
             if self._pending:
                 try:
                     self._link()
-                except BaseException:  # what is half written is written anew when it is asked for again
+                except BaseException:  # a half-written function is written anew on the next request
                     self._written, self._pending, self._tables = written, [], []
                     raise
             function: Callable[[JsonValue], Any] = self._space[name]

@@ -146,7 +146,7 @@ def write_guidance(container: Container) -> str:
 
 
 def _find_invocation(container: Container, sent: JsonValue) -> tuple[str, JsonValue]:
-    """Which function parameters name ('' for none) and what they hold for it."""
+    """The function that the parameters of a container name ('' for none), and the arguments that they hold for it."""
     if not isinstance(sent, dict):
         return "", {}
     known = [function.name for function in container.functions]

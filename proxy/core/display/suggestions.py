@@ -1,4 +1,4 @@
-"""Suggestions for names that are almost right: the known name that was meant, and the answer for an unknown tool.
+"""Suggestions for names that are almost right: the nearest known name, and the answer for an unknown tool.
 
 Names are compared folded (case, `-`, `_`, `.` and spaces do not count) by difflib's ratio, which is the share of
 characters that two words have in common, in order.
@@ -86,7 +86,7 @@ def fold_name(name: str) -> str:
 
 
 def find_nearest(name: str, known: Iterable[str]) -> str | None:
-    """The one known name that `name` was most likely meant to be, or None. Equal candidates: the first known wins."""
+    """The one known name that `name` most likely stands for, or None. Equal candidates: the first known wins."""
     wanted = fold_name(name[:_LONGEST_NAME])
     best, best_ratio = None, _NEAR
     for index, candidate in enumerate(known):

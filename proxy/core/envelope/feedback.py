@@ -1,7 +1,7 @@
 """The feedback: the text a model reads when its call failed (contract section 3), put together here.
 
 A failure brings the words of its errors along. Those about arguments, the signature and the example come from
-core/explain, what is said of the whole call and the closing line from `notes.py`.
+core/explain, the notes on the whole call and the closing line from `notes.py`.
 
 The text alone has to be enough: a model that sees only this, its own call and the user's wish can send the right call
 next. It starts with a summary line (Acode FR-046), lists all errors at once as bullets (FR-047), says what the tool
@@ -177,7 +177,7 @@ def write_original_call(view: FailureView) -> str:
 # --- errors ---------------------------------------------------------------------------------------------------------
 @value_class
 class _Block:
-    """What is said of one error: its place, code and message, and what is added as far as the room goes."""
+    """The text about one error: its place, code and message, and what is added as far as the room goes."""
 
     start: str
     message: str

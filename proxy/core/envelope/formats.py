@@ -258,7 +258,7 @@ def _brief_hpd(error: dict[str, JsonValue]) -> JsonValue:
 
 
 def _hpd_error(shown: Shown, result: ToolResult) -> dict[str, JsonValue]:
-    """`property` is the dotted path; a missing field is said in HPD's words, the rest in ours."""
+    """`property` is the dotted path; a missing field is described in HPD's words, the rest in the proxy's."""
     violation, message = shown.violation, write_violation(shown)
     name = parts.show_text(".".join(map(str, violation.path[:64])), result)
     if violation.code is REQUIRED_MISSING:

@@ -1,9 +1,9 @@
-"""What is said of a failed call as a whole: its hint, whether the tool ran, when to come back, the tool's own words
+"""The notes on a failed call as a whole: its hint, whether the tool ran, when to come back, the tool's own words
 (`write_notes`), and in the last line what to do next (`write_remedy`).
 
-Nothing is told twice: the tool's own words stand here only as far as nothing above holds them. By what happened the
-last line says change it, or wait, or that it can never work; an escalation says what to tell the user. `retryable`,
-`status` and this line never disagree.
+Nothing stands here twice: the tool's own words appear only as far as nothing above holds them. The last line says, by
+the kind of the failure, change it, or wait, or that it can never work; an escalation says what to tell the user.
+`retryable`, `status` and this line never disagree.
 """
 
 from __future__ import annotations

@@ -189,7 +189,7 @@ def _brief_details(view: FailureView) -> dict[str, JsonValue]:
 
 
 def show_escalation(result: ToolResult) -> dict[str, JsonValue]:
-    """What is told of a call whose attempts are used up: in short, each attempt, and the call as the model made it."""
+    """The answer to a call whose attempts are used up: in short, each attempt, and the call as the model made it."""
     return {
         "summary": summarize_escalation(result),
         "history": list(result.history),

@@ -179,7 +179,7 @@ class _Maker:
         return value is not ABSENT
 
     def name(self, parts: list[Node], number: int, depth: int) -> str:
-        """A key nobody declared that `propertyNames` or a pattern accepts."""
+        """An undeclared key that `propertyNames` or a pattern accepts."""
         rules = tuple(rule for part in parts if (rule := part.inner("propertyNames")) is not None)
         if rules:
             taken = tuple(f"key{other}" for other in range(1, number))

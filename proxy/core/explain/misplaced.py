@@ -46,7 +46,7 @@ _LONGEST_NAME: Final = 100
 
 
 def relate_fields(check: Check, root: JsonValue, found: list[Violation]) -> Iterator[Violation]:
-    """Pairs missing keys with the unknown ones that were meant; says where a misplaced key stands."""
+    """Pairs missing keys with the unknown ones that stand for them; says where a misplaced key stands."""
     wrapper = find_wrapper(check, root)
     if wrapper:
         found = list(_explain_wrapper(root, wrapper, found))
@@ -73,7 +73,7 @@ def relate_fields(check: Check, root: JsonValue, found: list[Violation]) -> Iter
 
 
 def _explain_wrapper(root: JsonValue, wrapper: str, found: list[Violation]) -> Iterator[Violation]:
-    """The violations of the outermost keys with what the wrapper around the arguments means for them, told once."""
+    """The violations of the outermost keys with a hint about the wrapper around the arguments: whole at the first."""
     key, inner = next(iter(root.items())) if isinstance(root, dict) and len(root) == 1 else ("", {})
     is_explained = False
     for violation in found:
@@ -105,10 +105,11 @@ def _find_source(
     places: Mapping[str, list[Pointer]],
     candidates: Mapping[Pointer, list[Pointer]],
 ) -> tuple[str, Pointer]:
-    """What was sent in place of a missing key, and where: beside it under another name, or elsewhere under its own.
+    """A hint about the value that was sent in place of a missing key, and where it stands: beside the key under another
+    name, or elsewhere under its own.
 
     A rename is advised where no other pairing is possible, the names are the same but for case, separators and plural,
-    and the value is accepted there; else what may have been meant is named, and whoever called decides.
+    and the value is accepted there; else the hint names the candidates, and the caller decides.
     """
     place, name = missing.path[:-1], cut(str(missing.path[-1]), 60)
     close = candidates[missing.path]
@@ -222,7 +223,7 @@ def list_unknown_beside(check: Check, root: JsonValue, place: Pointer) -> list[s
 
 
 def _candidates(check: Check, root: JsonValue, missing: list[Violation]) -> dict[Pointer, list[Pointer]]:
-    """For each missing key the unknown keys beside it that may have been meant. A name that equals it but for case and
+    """For each missing key the unknown keys beside it that may stand for it. A name that equals it but for case and
     separators is the only one; a short form (`lat` for `latitude`) and a likeness are not weighed against each
     other."""
     found: dict[Pointer, list[Pointer]] = {}

@@ -2,7 +2,7 @@
 
 `write_signature` writes a schema as a whole. `write_accepts` writes the `Accepts:` line of an answer in several sizes,
 longest first: where not everything fits, what is shown is chosen. First come the fields in error and those that an
-unknown key may have been meant for, then what is required, then fields near in words to what was sent; of the rest the
+unknown key may stand for, then those required, then fields near in words to what was sent; of the rest the
 names stand alone, and no name is cut while anything else is left to cut. What repeats is written once (`as 'from'`).
 """
 
@@ -52,7 +52,7 @@ def write_signature(node: Node, depth: int = MAX_DEPTH) -> str:
 @value_class
 class Focus:
     """What an `Accepts` line shows first. `inside` leads to the members that matter, by key (`*` for items);
-    `candidates` are keys here that an unknown key may have been meant for, which are shown with their description;
+    `candidates` are keys here that an unknown key may stand for, which are shown with their description;
     `missing` are keys that a schema declares and the call lacks, and `undeclared` those that no schema declares."""
 
     inside: dict[str, Focus] = field(default_factory=dict)
@@ -69,8 +69,8 @@ class Focus:
 
 
 class Wanted(NamedTuple):
-    """The places of which a `Focus` is made: those that are shown first, and those of keys that are asked for, that no
-    schema declares, or that an unknown key may have been meant for."""
+    """The places of which a `Focus` is made: those that are shown first, and those of keys that are missing, that no
+    schema declares, or that an unknown key may stand for."""
 
     shown: tuple[Pointer, ...] = ()
     missing: tuple[Pointer, ...] = ()

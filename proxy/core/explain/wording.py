@@ -1,7 +1,7 @@
-"""What is said of one broken keyword: a table from the keyword to the function that words it.
+"""The message about one broken keyword: a table from the keyword to the function that words it.
 
-Messages follow the templates of Acode 007.b ("Error Codes"); hints are ours. A message never holds a long value or a
-secret one: what was sent is shown shortened and masked, or not at all.
+Messages follow the templates of Acode 007.b ("Error Codes"); hints are the proxy's. A message never holds a long value
+or a secret one: what was sent is shown shortened and masked, or not at all.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ _TYPE_HINTS: Final = {
     ("boolean", "string"): "Send text in quotes.",
 }
 
-# What is said instead where a list holds several values.
+# The hint that replaces another where a list holds several values.
 _OF_SEVERAL: Final = {
     "Send one object, not a list.": "One object goes into one call: make one call for each.",
     "Send one value, not a list.": "One value goes into one call: make one call for each.",
@@ -270,7 +270,7 @@ def _forbidden(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
 
 
 def make_other_violation(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
-    """What is said of a keyword that the table does not know, and of the schema `false`."""
+    """The violation of a keyword that the table does not know, and of the schema `false`."""
     if broken.node.never and broken.path:
         message = f"Field '{name_last_step(broken.path)}' is not allowed"
         yield Violation(codes.UNKNOWN_FIELD, broken.path, message, hint="Leave it out.")

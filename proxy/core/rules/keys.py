@@ -205,7 +205,7 @@ _OF_FOLDERS: Final = frozenset(
 
 
 def _is_same_word(sent: str, target: str, texts: list[str], tool: str) -> bool:
-    """Whether two names end in the same word and what the longer one has more is said elsewhere: it is what the tool's
+    """Whether two names end in the same word and the rest of the longer one stands elsewhere: it is what the tool's
     name says it works on (`id` on `get_user` is `user_id`), or the target's description begins with it ("The company
     name"), or it says nothing more (the path of a file)."""
     one, other = split_words(sent), split_words(target)

@@ -173,7 +173,7 @@ def number_to_string(value: JsonValue, site: Site) -> JsonValue:
 
 
 def _read_word(value: JsonValue, meanings: Mapping[str, bool], site: Site) -> JsonValue:
-    """The boolean that a word means, where one is asked and text is not legal."""
+    """The boolean that a word means, where one is expected and text is not legal."""
     is_applicable = isinstance(value, str) and "boolean" in site.types and not site.free_text
     return meanings.get(value.strip(_ASCII_SPACE), NONE) if is_applicable else NONE
 
@@ -258,7 +258,7 @@ _TIME: Final = re.compile(
 
 
 def year_first_date(value: JsonValue, site: Site) -> JsonValue:
-    """`"2026/01/15"` -> `"2026-01-15"` where a date is asked; a blank for the `T` where a time is."""
+    """`"2026/01/15"` -> `"2026-01-15"` where a date is expected; a blank for the `T` where a time is."""
     text = value.strip(_ASCII_SPACE) if isinstance(value, str) else ""
     if site.formats == {"date-time"} and (time := _TIME.fullmatch(text)) is not None:
         zone = time[3] if time[3][0] in "+-" else "Z"

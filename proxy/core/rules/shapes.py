@@ -15,7 +15,7 @@ _TEXT_TYPES: Final = ("str", "Str")
 
 
 def _can_be_object(site: Site) -> bool:
-    """Whether the object itself may be meant: an object is legal, or its JSON text."""
+    """Whether an object is legal at a place, as it is or as JSON text."""
     return "object" in site.types or site.json_text
 
 

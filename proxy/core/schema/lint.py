@@ -1,8 +1,8 @@
-"""Finds what a schema says in vain: keywords that nobody reads, and values that keywords of ours do not take. Pure.
+"""Finds what a schema says in vain: keywords that are not read, and values that the proxy's keywords do not take. Pure.
 
 JSON Schema ignores keywords that it does not know (2020-12 core 4.3.1), so a misspelt one guards nothing, and nothing
 says so. `lint` tells two kinds apart. A finding is *grave* where the schema surely means a keyword that it does not
-have (`requird`, a property map without `properties`): whoever serves it serves a tool that is unguarded there. Any
+have (`requird`, a property map without `properties`): a tool served with it is unguarded there. Any
 other unknown keyword may be an annotation of its author's, and is mentioned.
 
 Only places that hold schemas are examined: what stands in `enum`, `const`, `default` and `examples` is data.
@@ -98,7 +98,7 @@ def _lint_node(node: Node, raw: Mapping[str, JsonValue], reached: set[tuple[str,
     yield from _list_undeclared(node, raw)
 
 
-# --- keywords that nobody reads ---------------------------------------------------------------------------------------
+# --- keywords that are not read ---------------------------------------------------------------------------------------
 def _judge_keyword(key: str, value: JsonValue, document: str, path: Pointer, draft: Draft) -> Finding:
     if key in _KNOWN:
         first, last = KNOWN_BY[key]
@@ -114,7 +114,7 @@ def _judge_keyword(key: str, value: JsonValue, document: str, path: Pointer, dra
 
 
 def find_nearest_keyword(key: str) -> str | None:
-    """The asserting keyword, or keyword of our own, that a misspelt one is surely meant for: one edit away, or two from
+    """The asserting keyword, or keyword of the proxy, that a misspelt one surely stands for: one edit away, or two from
     eight letters on, whatever the case and the separators. None for keywords that exist, and for words that people
     write on purpose."""
     folded = _fold(key)
@@ -265,7 +265,7 @@ def show(value: JsonValue) -> str:
 
 
 def _list_undeclared(node: Node, raw: Mapping[str, JsonValue]) -> Iterator[Finding]:
-    """Names that an open object requires and nothing describes: nobody judges their values."""
+    """Names that an open object requires and nothing describes: their values are not judged."""
     required = raw.get("required")
     if not isinstance(required, list) or not isinstance(raw.get("properties"), dict):
         return

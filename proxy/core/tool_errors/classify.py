@@ -114,7 +114,7 @@ def classify_answer(
 
 
 def _add_details(failure: Failure, reply: UpstreamReply, wall: float, original: str, idempotent: bool) -> Failure:
-    """The failure with what is told of every failed answer, beside the details of the tool's own envelope."""
+    """The failure with the details that every failed answer has, beside those of the tool's own envelope."""
     status = reply.status
     # Where the status leaves it open whether the tool ran, its call must not be repeated.
     may_have_run = status in _LOST or (status >= 500 and status not in _NOT_RUN and not idempotent)
@@ -143,7 +143,7 @@ def is_success(reply: UpstreamReply) -> bool:
 
 
 def make_fault_failure(fault: UpstreamFault, sends: int = 1) -> Failure:
-    """The failure for a call that got no answer. It says whether the tool may have run, so that nobody calls it twice.
+    """The failure for a call that got no answer. It says whether the tool may have run, so that it is not called twice.
 
     `sends` is how often the call was sent in all.
     """

@@ -36,7 +36,7 @@ _MOST_SECRETS: Final = 200
 _MOST_VALUES: Final = 50_000
 
 
-# What may be the name of a field that nobody has declared or sent.
+# What may be the name of a field that is neither declared nor sent.
 _NAME: Final = re.compile(r"[\w$@:.\[\]-]{1,64}")
 
 
