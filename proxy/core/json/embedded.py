@@ -95,7 +95,8 @@ def read_python_value(text: str) -> JsonValue | None:
     are joined to a JSON text, and the strict reader says whether they stand in order.
     """
     text = text.strip(_SPACE)
-    tokens = _split(text) if text[:1] in ("[", "{") and len(text) <= _MAX_TEXT else ()
+    if text[:1] not in ("[", "{") or len(text) > _MAX_TEXT or not (tokens := _split(text)):
+        return None
     quoted = ",".join(token for token in tokens if token[0] in "'\"")
     try:
         with _PARSING, warnings.catch_warnings():  # the filters are those of the whole process
