@@ -268,8 +268,8 @@ def _find_pin(branch: Node, key: str) -> Pin | None:
 def are_exclusive(branches: tuple[Node, ...]) -> bool:
     """Whether no value can satisfy two of the branches."""
     objects = tuple(branch for branch in branches if list_types(branch) == {"object"})
-    told_apart = objects if find_discriminator(objects) else ()
+    distinct = objects if find_discriminator(objects) else ()
     return all(
-        (left in told_apart and right in told_apart) or not list_types(left) & list_types(right)
+        (left in distinct and right in distinct) or not list_types(left) & list_types(right)
         for left, right in combinations(branches, 2)
     )

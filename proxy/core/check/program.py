@@ -77,7 +77,7 @@ class Program:
             if self._pending:
                 try:
                     self._link()
-                except BaseException:  # what is half written is written anew when it is asked for again
+                except BaseException:  # a half-written function is written anew on the next request
                     self._written, self._pending, self._tables = written, [], []
                     raise
             function: Callable[[JsonValue], Any] = self._space[name]
@@ -99,10 +99,10 @@ class Program:
         their node.)"""
         if not isinstance(node.raw, dict) or self.graph.size(node) > _COMPARED:
             return node
-        said = dumps({keyword: value for keyword, value in node.keywords.items() if keyword not in _SAYING})
-        if b'"$' in said:
+        encoded = dumps({keyword: value for keyword, value in node.keywords.items() if keyword not in _SAYING})
+        if b'"$' in encoded:
             return node
-        return self._alike.setdefault((node.draft, said), node)
+        return self._alike.setdefault((node.draft, encoded), node)
 
     def constant(self, prefix: str, value: object, key: Hashable = None) -> str:
         """A global name for a value; `key` distinguishes values that must not be shared by identity."""

@@ -258,17 +258,17 @@ def _brief_hpd(error: dict[str, JsonValue]) -> JsonValue:
 
 
 def _hpd_error(shown: Shown, result: ToolResult) -> dict[str, JsonValue]:
-    """`property` is the dotted path; a missing field is said in HPD's words, the rest in ours."""
-    violation, said = shown.violation, write_violation(shown)
+    """`property` is the dotted path; a missing field is described in HPD's words, the rest in the proxy's."""
+    violation, message = shown.violation, write_violation(shown)
     name = parts.show_text(".".join(map(str, violation.path[:64])), result)
     if violation.code is REQUIRED_MISSING:
-        said = f"{name} is required" + (f". {cut(shown.hint, SHOWN)}" if violation.hint else "")
+        message = f"{name} is required" + (f". {cut(shown.hint, SHOWN)}" if violation.hint else "")
     return {
         "property": name,
         "attempted_value": sanitise_value(
             violation.value, result.limits, path=violation.path, sensitive=violation.sensitive
         ),
-        "error_message": said,
+        "error_message": message,
         "error_code": violation.code.hpd,
     }
 

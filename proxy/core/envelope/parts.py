@@ -123,10 +123,10 @@ def write_message(view: FailureView, *, whole: bool = False) -> str:
     result = view.result
     failure, most = result.failure, _DETAIL if whole or view.full else _BRIEF
     if result.escalated:
-        said = summarize_escalation(result)
+        message = summarize_escalation(result)
     else:
-        said = failure.message if failure.message is failure.code.meaning else show_text(failure.message, result)
-    return said if len(said) <= most else cut(said, most)
+        message = failure.message if failure.message is failure.code.meaning else show_text(failure.message, result)
+    return message if len(message) <= most else cut(message, most)
 
 
 def choose_hint(view: FailureView, *, whole: bool = False) -> str:
@@ -134,8 +134,8 @@ def choose_hint(view: FailureView, *, whole: bool = False) -> str:
     result = view.result
     if result.escalated:
         return write_remedy(result)
-    said = show_text(result.failure.hint, result) or view.first_hint or write_remedy(result)
-    return cut(said, _DETAIL if whole or view.full else _BRIEF)
+    hint = show_text(result.failure.hint, result) or view.first_hint or write_remedy(result)
+    return cut(hint, _DETAIL if whole or view.full else _BRIEF)
 
 
 def write_retry_guidance(view: FailureView) -> str:
@@ -189,7 +189,7 @@ def _brief_details(view: FailureView) -> dict[str, JsonValue]:
 
 
 def show_escalation(result: ToolResult) -> dict[str, JsonValue]:
-    """What is told of a call whose attempts are used up: in short, each attempt, and the call as the model made it."""
+    """The answer to a call whose attempts are used up: in short, each attempt, and the call as the model made it."""
     return {
         "summary": summarize_escalation(result),
         "history": list(result.history),

@@ -1,7 +1,7 @@
 """JSON values inside other text: in prose, and spelt as Python literals. Pure, and linear in the length of the text.
 
 `find_embedded` finds JSON in prose, `Here is the result: {...}`: each outermost object and array, as bytes and value. A
-text that ends inside a bracket may have been cut off, and then nothing in it is what was meant: there is no result.
+text that ends inside a bracket may have been cut off, and then no value in it can be trusted: there is no result.
 Brackets of prose (`[sic]`, `{ }` around words) hold no JSON and are passed over.
 
 `read_python_value` reads `"['a', 'b']"` as the list that it spells, and nothing else. A literal counts only if it

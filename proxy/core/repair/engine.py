@@ -154,10 +154,10 @@ class _Run:
         """The repair of a refused value by the value rules: the one accepted proposal of the best tier that has any.
         Where none is but a text was read as a container, that reading is given unaccepted, for the answer to describe.
         """
-        asked = list_applicable_rules(node, type(value), rules, bool(path) and isinstance(path[-1], str))
-        if asked is None:
+        applicable = list_applicable_rules(node, type(value), rules, bool(path) and isinstance(path[-1], str))
+        if applicable is None:
             return None
-        rules, site, tiers = asked
+        rules, site, tiers = applicable
         self.work.spend(_FIT)
         is_guarded = self.policy.guards_null and (value == "" or path in self.guarded)
         choosing = 0 if site.choices is None else len(site.choices) // _CHOICES
@@ -293,12 +293,12 @@ class _Run:
         is_shorter = False
         members = work.items() if isinstance(work, dict) else enumerate(work)
         declared: Mapping[Any, Node] = nodes[0].properties
-        # Each member has one schema and no more: nearly every object. The work of judging all members is paid here.
-        are_alone = len(nodes) == 1 and isinstance(work, dict) and not nodes[0].pattern_properties
-        if are_alone := are_alone and work.keys() <= declared.keys():
+        is_plain = len(nodes) == 1 and isinstance(work, dict) and not nodes[0].pattern_properties
+        has_single = is_plain and work.keys() <= declared.keys()  # each member has one schema: nearly every object
+        if has_single:  # the work of judging all members is paid here
             self.work.spend(2 * len(work) + self.work.size(work) - 1)
         for step, item in members:
-            if are_alone:
+            if has_single:
                 schemas = [declared[step]]
                 judge = self.judges.get(schemas[0])
                 if judge(item) if judge is not None else self.check.accepts_at(schemas[0], item):
@@ -310,7 +310,10 @@ class _Run:
             place = (*path, step)
             if self.policy.guards_null and (isinstance(work, list) or step not in wanted):
                 self.guarded.add(place)
-            fitted = self.member(schemas, item, place, rules)
+            if len(schemas) == 1:
+                fitted = self.fit(schemas[0], item, place, rules, refused=True)
+            else:
+                fitted = self.member(schemas, item, place, rules)
             if not fitted.accepted and isinstance(work, dict) and step not in wanted:
                 kept = self.policy.keeps_defaults
                 if made := drop_refused(schemas, item, place, rules, self.accepts, keeps_defaults=kept):
@@ -327,11 +330,10 @@ class _Run:
         return work, tuple(repairs)
 
     def member(self, schemas: list[Node], item: JsonValue, path: Pointer, rules: frozenset[str]) -> Fit:
-        """Fits one member to each schema in turn; the result is accepted only if all schemas accept it. One alone has
-        refused the member already."""
+        """Fits one member to each schema in turn; the result is accepted only if all schemas accept it."""
         fitted = Fit(item, (), True)
         for schema in schemas:
-            step = self.fit(schema, fitted.value, path, rules, refused=len(schemas) == 1)
+            step = self.fit(schema, fitted.value, path, rules)
             fitted = Fit(step.value, fitted.repairs + step.repairs, fitted.accepted and step.accepted)
         if fitted.repairs and len(schemas) > 1 and fitted.accepted:
             settled = all(self.accepts(schema, fitted.value) for schema in schemas)
