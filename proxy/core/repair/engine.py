@@ -310,10 +310,7 @@ class _Run:
             place = (*path, step)
             if self.policy.guards_null and (isinstance(work, list) or step not in wanted):
                 self.guarded.add(place)
-            if len(schemas) == 1:
-                fitted = self.fit(schemas[0], item, place, rules, refused=True)
-            else:
-                fitted = self.member(schemas, item, place, rules)
+            fitted = self.member(schemas, item, place, rules)
             if not fitted.accepted and isinstance(work, dict) and step not in wanted:
                 kept = self.policy.keeps_defaults
                 if made := drop_refused(schemas, item, place, rules, self.accepts, keeps_defaults=kept):
@@ -330,12 +327,14 @@ class _Run:
         return work, tuple(repairs)
 
     def member(self, schemas: list[Node], item: JsonValue, path: Pointer, rules: frozenset[str]) -> Fit:
-        """Fits one member to each schema in turn; the result is accepted only if all schemas accept it."""
+        """Fits a refused member to each schema in turn; the result is accepted only if all schemas accept it."""
+        if len(schemas) == 1:
+            return self.fit(schemas[0], item, path, rules, refused=True)
         fitted = Fit(item, (), True)
         for schema in schemas:
             step = self.fit(schema, fitted.value, path, rules)
             fitted = Fit(step.value, fitted.repairs + step.repairs, fitted.accepted and step.accepted)
-        if fitted.repairs and len(schemas) > 1 and fitted.accepted:
+        if fitted.repairs and fitted.accepted:
             settled = all(self.accepts(schema, fitted.value) for schema in schemas)
             return fitted if settled else Fit(item, (), False)
         return fitted
