@@ -59,15 +59,15 @@ run: $(VENV)/run.stamp
 wheel: $(VENV)/test.stamp
 	$(BIN)/python -m hatchling build -t wheel -d dist
 
-# Two workers: most of a run is waiting for sockets and processes, and a file's tests stay together.
+# Three workers: most of a run is waiting for sockets and processes, and a file's tests stay together.
 test: lint types
-	$(BIN)/pytest -n 2 --dist loadfile -m 'not large and not locks'
+	$(BIN)/pytest -n 3 --dist loadfile -m 'not large and not locks'
 
 test-all: lint types
-	$(BIN)/pytest -n 2 --dist loadfile -m 'not locks'
+	$(BIN)/pytest -n 3 --dist loadfile -m 'not locks'
 
 locks: $(VENV)/test.stamp
-	$(BIN)/pytest -n 2 --dist loadgroup -m locks tests/extensions/test_locks.py
+	$(BIN)/pytest -n 3 --dist loadgroup -m locks tests/extensions/test_locks.py
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff format --check .

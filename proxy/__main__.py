@@ -104,12 +104,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Other verbs end at once. An exception would wait for the thread that reads the standard input of `stdio`.
         has_handler = words[:1] in (["serve"], ["demo"])
         signal.signal(signal.SIGTERM, _end_process if has_handler else signal.SIG_DFL)
-    asked = words[:1] if words[:1] and words[0] in VERBS else VERBS
-    top = make_parser(asked)
+    declared = words[:1] if words[:1] and words[0] in VERBS else VERBS
+    top = make_parser(declared)
     if not words:
         top.print_help(sys.stderr)
         raise SystemExit(EXIT_USAGE)
-    if asked is VERBS and not words[0].startswith("-"):
+    if declared is VERBS and not words[0].startswith("-"):
         top.error(_suggest_verb(words[0]))
     command = None
     if words[0] in TAKE_A_COMMAND and "--" in words:

@@ -107,5 +107,5 @@ def _may_retry(value: Any, code: str, attempt: str) -> bool:
     if number.isdecimal() and limit.isdecimal():
         return int(number) < int(limit)
     inner = value.get("error") if isinstance(value, dict) else None
-    said = inner.get("retryable") if isinstance(inner, dict) else None
-    return said if isinstance(said, bool) else code in _RETRYABLE
+    retryable = inner.get("retryable") if isinstance(inner, dict) else None
+    return retryable if isinstance(retryable, bool) else code in _RETRYABLE

@@ -219,7 +219,7 @@ class StateStore(Protocol):
         """Ends the episode (the call was delivered); gives what it was, or None. How often the refused arguments failed
         is remembered on until the episode's time is over, unless the store is to `forget` that as well.
 
-        While a shared store has not told yet whether other processes began one, it gives a future instead: the
+        While a shared store has not answered yet whether other processes began one, it gives a future instead: the
         answer to the client need not wait for it.
         """
 
@@ -257,7 +257,7 @@ class ConnectedStore(StateStore, Protocol):
 # --- telemetry ------------------------------------------------------------------------------------------------------
 @value_class
 class Event:
-    """Something that happened during a request, told with its span: `name` is one of the seeds' names, `at` seconds on
+    """Something that happened during a request, shown with its span: `name` is one of the seeds' names, `at` seconds on
     the monotonic clock; `attributes` never hold an argument value."""
 
     name: str
@@ -399,7 +399,7 @@ class CallLimiter(Protocol):
 
 
 class Observer(Protocol):
-    """Is told of each finished request: metrics, logs and traces each implement it."""
+    """Gets each finished request: metrics, logs and traces each implement it."""
 
     def finished(self, record: CallRecord) -> None:
         """Takes one finished record. Must not raise."""
@@ -565,7 +565,7 @@ class Hooks(Protocol):
     async def after_decision(
         self, call: ToolCall, decision: Decision, call_route: CallRoute, record: CallRecord
     ) -> Failure | None:
-        """Is told what was decided."""
+        """Gets the decision."""
 
     async def before_forward(
         self, checked: CheckedCall, request: UpstreamRequest, call_route: CallRoute, record: CallRecord
@@ -580,11 +580,11 @@ class Hooks(Protocol):
     async def after_outcome(
         self, call: ToolCall, outcome: Outcome | None, call_route: CallRoute, record: CallRecord
     ) -> None:
-        """Is told what became of the call; None where its client has gone."""
+        """Gets what became of the call; None where its client has gone."""
 
 
 @value_class
-class Stumble:
+class FailedCall:
     """A call that failed and may be corrected: the client's own, what became of it, and where it came from."""
 
     call: ToolCall
@@ -607,14 +607,14 @@ class Corrector(Protocol):
     def asks_again(self, policy: ToolPolicy) -> bool:
         """Whether it is asked about arguments that failed before in the episode, for it has learned something since."""
 
-    async def correct(self, stumble: Stumble, try_call: TryCall) -> Delivered | Failure | None:
+    async def correct(self, failed: FailedCall, try_call: TryCall) -> Delivered | Failure | None:
         """What came of a better call; a Failure only where that call may have run. None: nothing, so the caller is
         told of the failure it had. Bounds its own time, and raises only what `try_call` raises."""
 
     def note_delivery(
         self, checked: CheckedCall, reply: UpstreamReply, policy: ToolPolicy, call_route: CallRoute
     ) -> UpstreamReply:
-        """Is told of a call that was delivered, to remember what it gave where the policy wants that. Gives the same
+        """Gets a call that was delivered, to remember what it gave where the policy wants that. Gives the same
         answer; one that streams is remembered when it has passed."""
 
 
@@ -656,7 +656,7 @@ class JudgesElsewhere(Protocol):
 @value_class
 class Services:
     """The outside world, wired by the app: `upstreams` by name, `extra_lines` of a tool's own formatter; `escalated` is
-    told of each escalation once, and waits for nothing; `access` by the keys of the routes that ask who calls."""
+    called for each escalation once, and waits for nothing; `access` by the keys of the routes that ask who calls."""
 
     store: StateStore
     clock: Clock

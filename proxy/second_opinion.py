@@ -4,10 +4,9 @@
               the call: nothing waits for it
     always    every call before it goes: one that the second judge refuses, or says nothing about in time, is not sent
 
-A child that exceeds its time or memory is killed (`proxy/offload`): a hostile schema costs this room's child, never the
-event loop. What the second judge cannot tell, because it does not know a keyword as we read it, is not an objection.
-Only calls that the generated code has accepted are asked about, so in a disagreement the second judge is always the
-one that refuses.
+A child that exceeds its time or memory is killed (`proxy/offload`). What the second judge cannot tell, because it does
+not know a keyword as we read it, is not an objection. Only calls that the generated code has accepted are asked about,
+so in a disagreement the second judge is always the one that refuses.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ GAVE_UP: Final = "gave_up"
 
 
 class SecondOpinion:
-    """Implements `interfaces.SecondJudge`. `chance` gives a number of at least 0 and below 1; `report` is told of every
+    """Implements `interfaces.SecondJudge`. `chance` gives a number of at least 0 and below 1; `report` gets every
     question: the route, the policy, what came of it, and the opinion."""
 
     def __init__(

@@ -246,7 +246,7 @@ def record_result(record: CallRecord, result: ToolResult, outcome: str) -> None:
 
 
 def record_escalation(record: CallRecord) -> None:
-    """Records that this call is the escalation of its conversation, of which a human is told once."""
+    """Records that this call is the escalation of its conversation, which a human hears of once."""
     record.escalated = True
 
 

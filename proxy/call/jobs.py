@@ -1,7 +1,7 @@
 """The jobs of child processes: functions from bytes to bytes, run by `offload` under a deadline and a memory limit.
 
     read_text       reads a text strictly, and says how it may be read again without its checks
-    decide_call     judges one call by a tool's schema, and says what a model is to be told where it is refused
+    decide_call     judges one call by a tool's schema, with what a model reads where it is refused
     examine_schema  compiles a schema from outside, and measures what that costs
 
 A tool's schema and policy cross as JSON (`describe_policy`), a decision comes back as JSON; the bytes of the arguments
@@ -61,7 +61,7 @@ _SPARE: Final = 64 * 1024
 # So many repairs of one call come back with their place.
 _PLACED: Final = 2_000
 _STATM: Final = Path("/proc/self/statm")
-_NOWHERE: Final = Conversation("", Rung.ADDRESS)
+_NO_CONVERSATION: Final = Conversation("", Rung.ADDRESS)
 
 
 # --- one text ---------------------------------------------------------------------------------------------------------
@@ -70,12 +70,12 @@ def read_text(payload: bytes) -> bytes:
     head, text = split_frame(payload)
     known = examine_text(text, TextLimits(head["depth"], head["nodes"]), frozenset(head["repairs"]))
     repaired, names = (b"", ()) if known.repaired is None else known.repaired
-    told: JsonValue = {
+    description: JsonValue = {
         "found": _describe_found(known),
         "repaired": [_describe_found(repaired), list(names)] if isinstance(repaired, KnownText) else None,
         "outline": len(known.outline),
     }
-    return join_frame(told, known.outline + repaired)
+    return join_frame(description, known.outline + repaired)
 
 
 def write_text_job(text: bytes, limits: TextLimits, repairs: frozenset[str]) -> bytes:
@@ -102,17 +102,17 @@ def _describe_found(known: KnownText) -> JsonValue:
     return found.value
 
 
-def _read_found(told: Any) -> PlainReader | JsonProblem:
-    if isinstance(told, str):
-        return PlainReader(told)
-    reason, line, column, truncated, path = told
+def _read_found(found: Any) -> PlainReader | JsonProblem:
+    if isinstance(found, str):
+        return PlainReader(found)
+    reason, line, column, truncated, path = found
     return JsonProblem(reason, line, column, truncated, None if path is None else tuple(path))
 
 
 # --- a tool as it crosses ---------------------------------------------------------------------------------------------
 def describe_policy(policy: ToolPolicy) -> bytes:
     """All of a policy that decides what becomes of arguments, as JSON."""
-    told: dict[str, JsonValue] = {
+    policy_values: dict[str, JsonValue] = {
         "tool": policy.tool,
         "unknown_keys": policy.unknown_keys.value,
         "changes": policy.changes,
@@ -128,39 +128,43 @@ def describe_policy(policy: ToolPolicy) -> bytes:
         },
     }
     if policy.listed is not None:
-        told["listed"] = [policy.listed.schema, policy.listed.formats.as_json()]
+        policy_values["listed"] = [policy.listed.schema, policy.listed.formats.as_json()]
     elif policy.check is not None:
         schemas = policy.check.schemas
         others = {uri: value for uri, value in schemas.documents.items() if uri != schemas.base}
-        told["own"] = [schemas.documents[schemas.base], others, schemas.base, policy.check.formats.as_json()]
-    return dumps(told)
+        policy_values["own"] = [schemas.documents[schemas.base], others, schemas.base, policy.check.formats.as_json()]
+    return dumps(policy_values)
 
 
 @lru_cache(MOST_SHARED)
 def read_shared_policy(text: bytes) -> ToolPolicy:
     """The policy that `describe_policy` wrote, compiled once for all jobs that name it."""
-    told: Any = parse(text, TRUSTED)
-    if "listed" in told:
-        schema, formats = told["listed"]
+    policy_values: Any = parse(text, TRUSTED)
+    if "listed" in policy_values:
+        schema, formats = policy_values["listed"]
         check = compile_listed(schema, Formats.from_json(formats))
     else:
-        schema, documents, base, formats = told["own"]
+        schema, documents, base, formats = policy_values["own"]
         check = compile_check(schema, documents=documents, base=base, formats=Formats.from_json(formats))
-    shown = told["feedback"]
+    shown = policy_values["feedback"]
     feedback = FeedbackLimits(
         **{**shown, "path_roots": tuple(shown["path_roots"]), "secret_names": frozenset(shown["secret_names"])}
     )
     return ToolPolicy(
-        told["tool"],
+        policy_values["tool"],
         check,
         "",
-        unknown_keys=UnknownKeys(told["unknown_keys"]),
-        repair=RepairPolicy(frozenset(told["rules"]), frozenset(told["drop_keys"]), frozenset(told["by_hand"])),
+        unknown_keys=UnknownKeys(policy_values["unknown_keys"]),
+        repair=RepairPolicy(
+            frozenset(policy_values["rules"]),
+            frozenset(policy_values["drop_keys"]),
+            frozenset(policy_values["by_hand"]),
+        ),
         feedback=feedback,
-        changes=told["changes"],
-        reads=told["reads"],
-        max_body=told["max_body"],
-        leaked_markup=LeakedMarkup(told["leaked_markup"]),
+        changes=policy_values["changes"],
+        reads=policy_values["reads"],
+        max_body=policy_values["max_body"],
+        leaked_markup=LeakedMarkup(policy_values["leaked_markup"]),
     )
 
 
@@ -171,26 +175,26 @@ def decide_call(text: bytes, shared: bytes) -> bytes:
     value = parse(text, TRUSTED) if text else None
     if isinstance(value, JsonProblem):
         raise ValueError("the arguments were read before")
-    call = ToolCall(policy.tool, Document(text, value), "", _NOWHERE)
+    call = ToolCall(policy.tool, Document(text, value), "", _NO_CONVERSATION)
     with share_work(find_budget(value)):
         decision = decide(call, policy)
     if isinstance(decision, Forward):
         checked = decision.checked
         if len(checked.arguments) > _GROWTH * len(text) + _SPARE:
             raise MemoryError("the repaired arguments are many times as long as what was sent")
-        told: JsonValue = {
+        head: JsonValue = {
             "forward": True,
             "repairs": [[repair.rule, list(repair.path)] for repair in checked.repairs[:_PLACED]],
             "more": dict(Counter(repair.rule for repair in checked.repairs[_PLACED:])),
-            "told": [describe_violation(violation, value) for violation in checked.warnings],
+            "violations": [describe_violation(violation, value) for violation in checked.warnings],
         }
-        return join_frame(told, checked.arguments if checked.repairs else b"")
+        return join_frame(head, checked.arguments if checked.repairs else b"")
     failure = decision.failure
     advised = add_advice(ToolResult(call, failure, limits=policy.feedback), policy)
     return join_frame(
         {
             "forward": False,
-            "told": [describe_violation(violation, value) for violation in failure.violations],
+            "violations": [describe_violation(violation, value) for violation in failure.violations],
             "hint": failure.hint,
             "advice": [list(advised.accepts), advised.example, advised.example_complete],
         },
@@ -201,14 +205,14 @@ def decide_call(text: bytes, shared: bytes) -> bytes:
 def read_decision(result: bytes, call: ToolCall, document: Document) -> Decision:
     """The decision that a child came to about a call. Only `decide` makes what may be sent: see `decide.restored`."""
     head, arguments = split_frame(result)
-    told = tuple(read_violation(entry, lambda: document.value) for entry in head["told"])
+    violations = tuple(read_violation(entry, lambda: document.value) for entry in head["violations"])
     if head["forward"]:
         repairs = tuple(Repair(rule, tuple(path)) for rule, path in head["repairs"])
         for rule, number in head["more"].items():
             repairs += (Repair(rule, ()),) * number
-        return restore_decision(call, document, arguments, repairs, told)
+        return restore_decision(call, document, arguments, repairs, violations)
     accepts, example, complete = head["advice"]
-    return restore_decision(call, document, None, (), told, head["hint"], (tuple(accepts), example, complete))
+    return restore_decision(call, document, None, (), violations, head["hint"], (tuple(accepts), example, complete))
 
 
 def describe_violation(violation: Violation, sent: JsonValue) -> JsonValue:
@@ -251,13 +255,13 @@ def read_violation(entry: Any, sent: Callable[[], JsonValue]) -> Violation:
 def examine_schema(payload: bytes) -> bytes:
     """Compiles a listed schema. Gives `{bad: reason}`, or `{seconds, bytes, patterns}`: what compiling cost this
     process in CPU time and memory, and the dearest pattern's share of the seconds."""
-    told: Any = parse(payload, TRUSTED)
+    question: Any = parse(payload, TRUSTED)
     read_shared_policy.cache_clear()  # what this process holds already would hide what the schema costs
     seconds, held = time.process_time(), _resident()
     try:
-        dearest = max(_pattern_seconds(told["schema"]), default=0.0)
-        check = compile_listed(told["schema"], Formats.from_json(told["formats"]))
-        check.prepare(everywhere=bool(told["rules"]))
+        dearest = max(_pattern_seconds(question["schema"]), default=0.0)
+        check = compile_listed(question["schema"], Formats.from_json(question["formats"]))
+        check.prepare(everywhere=bool(question["rules"]))
     except BadSchemaError as bad:
         return dumps({"bad": str(bad)})
     spent = {"seconds": time.process_time() - seconds, "bytes": _resident() - held, "pattern": dearest}
@@ -267,10 +271,10 @@ def examine_schema(payload: bytes) -> bytes:
 def read_examined(result: bytes) -> tuple[str, float, float, float]:
     """The result of `examine_schema`: why the schema cannot be used ('' if it can), seconds, bytes, and the
     slowest pattern's seconds."""
-    told: Any = parse(result)
-    if "bad" in told:
-        return told["bad"], 0.0, 0.0, 0.0
-    seconds, size, pattern = (float(make_decimal(told[key])) for key in ("seconds", "bytes", "pattern"))
+    answer: Any = parse(result)
+    if "bad" in answer:
+        return answer["bad"], 0.0, 0.0, 0.0
+    seconds, size, pattern = (float(make_decimal(answer[key])) for key in ("seconds", "bytes", "pattern"))
     return "", seconds, size, pattern
 
 

@@ -193,10 +193,10 @@ class Elsewhere:
         await asyncio.shield(under_way)
 
     async def _examine(self, tools: ExaminedTools, name: str, schema: ListedSchema) -> None:
-        told = dumps(
+        question = dumps(
             {"schema": schema.schema, "formats": schema.formats.as_json(), "rules": sorted(tools.rules_of(name))}
         )
-        ended = await self._foreign.run(_EXAMINE, told, seconds=tools.wait, patience=max(PATIENCE, tools.wait))
+        ended = await self._foreign.run(_EXAMINE, question, seconds=tools.wait, patience=max(PATIENCE, tools.wait))
         if isinstance(ended, GaveUp):
             if ended.limit in (Limit.DEADLINE, Limit.MEMORY, Limit.CRASH):
                 tools.settle(name, bad=f"compiling it takes more than {tools.wait:g} s of CPU time, or too much memory")
@@ -219,7 +219,7 @@ class Elsewhere:
         return known[1]
 
 
-class Here:
+class InProcessJudge:
     """The same without child processes, for programs that serve one call at a time."""
 
     async def read(self, text: bytes, limits: TextLimits, repairs: frozenset[str]) -> bytes | Failure:  # noqa: ARG002 - as above

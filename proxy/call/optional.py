@@ -17,7 +17,7 @@ from proxy.call.outcome import check_answer, deliver_answer
 from proxy.core.contract import attempts
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.model.values import Delivered, Failure, Outcome, ToolCall, UpstreamReply
-from proxy.interfaces import Hooks, Stumble
+from proxy.interfaces import FailedCall, Hooks
 from proxy.upstream.faults import EndingStream, close_body
 
 Send = Callable[[CallContext, ApprovedCall], Awaitable[Delivered | PendingFailure]]
@@ -153,8 +153,8 @@ async def correct_call(
             await close_body(result.reply)  # the corrector will not have it
         return result
 
-    stumble = Stumble(context.call, pending.failure, policy, context.call_route, record)
-    found = await corrector.correct(stumble, try_call)
+    failed = FailedCall(context.call, pending.failure, policy, context.call_route, record)
+    found = await corrector.correct(failed, try_call)
     waited = context.services.clock.now() - started - (record.stages.get("hooks", 0.0) - hooks_before)
     if found is not None:  # the time that the tool took stands in the record by itself
         waited -= record.upstream_seconds - before.upstream_seconds

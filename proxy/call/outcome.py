@@ -82,7 +82,7 @@ async def _recall_tool_errors(context: CallContext) -> ToolResult | None:
 
 
 def _escalate(context: CallContext, result: ToolResult) -> None:
-    """Tells of an escalation. Its later answers, to calls that change nothing, are not told of again."""
+    """Reports an escalation. Its later answers, to calls that change nothing, are not reported again."""
     record_escalation(context.record)
     context.services.escalated(result, context.record)
 

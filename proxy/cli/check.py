@@ -31,7 +31,7 @@ Each mistake is printed as  file:line:col  section  message  (what to write inst
 jump to it. Nothing is served and nothing is contacted; ${NAME} is looked up in the environment,
 and the modules of hooks are imported.
 
-With --live the sources of an import (docs/http-apis.md) are asked, and their changes since are told, tool by tool.
+With --live the sources of an import (docs/http-apis.md) are asked, and their changes since are listed, tool by tool.
 
 With --config-only nothing has to be there but the config and the files beside it: what ${NAME} and ${file:...} stand
 for, certificates elsewhere and the modules of hooks may be missing. A pipeline checks so, and a chart before a release.
@@ -65,7 +65,7 @@ def register(subparsers: Any) -> None:
         action="store_true",
         help="judge the config alone: variables, secrets, modules of hooks and files outside its folder may be missing",
     )
-    parser.add_argument("--format", choices=("text", *WRITERS), default="text", help="how it is told (default: text)")
+    parser.add_argument("--format", choices=("text", *WRITERS), default="text", help="its format (default: text)")
     parser.add_argument("--digest", action="store_true", help="print the config's hash alone, over its files")
     parser.add_argument("-q", "--quiet", action="store_true", help="print mistakes only")
     parser.add_argument(

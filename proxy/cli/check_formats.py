@@ -65,7 +65,7 @@ class _Finding:
 def _list_findings(report: CheckReport) -> Iterator[_Finding]:
     """Everything found; what has no line of its own stands at the first line of the config."""
     for mistake in report.mistakes:
-        yield _Finding("mistake", mistake.told, mistake.file, mistake.line, mistake.column, mistake.where)
+        yield _Finding("mistake", mistake.text, mistake.file, mistake.line, mistake.column, mistake.where)
     for text in report.differences:
         yield _Finding("second-opinion", text, report.path)
     for lines, has_changed in report.sources:
@@ -100,8 +100,8 @@ def print_unusable(form: str, message: str, mistakes: Iterable[Mistake] = ()) ->
     """Prints why nothing can be done and gives the exit code: `message` to stderr, or for the format `json` an object
     with it and the mistakes of the config to stdout."""
     if form == "json":
-        told = {"message": message, "mistakes": [show_mistake(mistake) for mistake in mistakes]}
-        print(json.dumps({"error": told}, ensure_ascii=False))
+        problem = {"message": message, "mistakes": [show_mistake(mistake) for mistake in mistakes]}
+        print(json.dumps({"error": problem}, ensure_ascii=False))
     else:
         print(message, file=sys.stderr)
     return 2

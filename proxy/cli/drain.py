@@ -80,9 +80,9 @@ def run(args: argparse.Namespace) -> int:
             time.sleep(_LOOK_EVERY)
             state = _ask(port, "GET")
     except (OSError, http.client.HTTPException, ValueError) as error:
-        told = getattr(error, "strerror", None) or str(error)
+        reason = getattr(error, "strerror", None) or str(error)
         hint = "  (is the proxy running, and is this its operator's port, `admin.listen`?)"
-        print(f"drain: {args.admin}: {told}{hint if isinstance(error, OSError) else ''}", file=sys.stderr)
+        print(f"drain: {args.admin}: {reason}{hint if isinstance(error, OSError) else ''}", file=sys.stderr)
         return EXIT_NOT_DRAINED
     print("drained")
     return 0

@@ -30,7 +30,7 @@ from proxy.core.model.values import (
     ToolResult,
 )
 from proxy.interfaces import CallRecord, Services
-from proxy.routing.dry_run import Nowhere
+from proxy.routing.dry_run import DryRoute
 from proxy.state import make_store
 
 
@@ -77,8 +77,8 @@ class DryRun(ExitStack):
             case ToolCall() as call:
                 return self._runner.run(_judge_call(call, tools))
             case Failure() as failure:
-                nobody = ToolCall("", Document(b"", None), "dry-run", Conversation("dry-run", Rung.HEADER))
-                return ToolResult(nobody, failure)
+                no_call = ToolCall("", Document(b"", None), "dry-run", Conversation("dry-run", Rung.HEADER))
+                return ToolResult(no_call, failure)
             case Passthrough():
                 return ForwardedCall(request.body, ())
 
@@ -86,7 +86,7 @@ class DryRun(ExitStack):
 async def _judge_call(call: ToolCall, tools: Mapping[str, ToolPolicy]) -> Verdict:
     clock = _NoTime()
     services = Services(make_store("memory", clock), clock, {}, clock)
-    outcome = await run_call(call, Nowhere(tools), services, CallRecord("dry-run", "dry-run"))
+    outcome = await run_call(call, DryRoute(tools), services, CallRecord("dry-run", "dry-run"))
     if isinstance(outcome, Delivered):
         body = outcome.reply.body
         return ForwardedCall(body if isinstance(body, bytes) else b"", outcome.repairs)

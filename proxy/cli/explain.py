@@ -61,8 +61,8 @@ def run(args: argparse.Namespace) -> int:
     route = found.route
     wanted = args.tool or found.params.get(route.shape.tool_param or "")
     if wanted is not None and wanted not in route.tools:
-        told = f"no tool {wanted!r} on route {route.name!r}{suggest_remark(wanted, route.tools)}"
-        print(f"explain: {told}\ntools: {', '.join(route.tools)}", file=sys.stderr)
+        problem = f"no tool {wanted!r} on route {route.name!r}{suggest_remark(wanted, route.tools)}"
+        print(f"explain: {problem}\ntools: {', '.join(route.tools)}", file=sys.stderr)
         return 2
     for name in [wanted] if wanted is not None else route.tools:
         print(f"# === route {route.name}, tool {name}")
@@ -92,14 +92,14 @@ def _add_keywords(check: Check, code: str) -> str:
     from proxy.core.schema.drafts import LISTS, MAPS, SINGLE
 
     elsewhere = {*LISTS, *MAPS, *SINGLE, "description", "title"}
-    said: dict[str, str] = {}
+    keywords: dict[str, str] = {}
     for node in check.schemas.nodes():
         own = {keyword: item for keyword, item in node.keywords.items() if keyword not in elsewhere}
         text = dumps(own).decode() if own else ""
-        said[node.uri] = text if len(text) <= _WIDEST else text[:_WIDEST] + " ..."
+        keywords[node.uri] = text if len(text) <= _WIDEST else text[:_WIDEST] + " ..."
     lines = []
     for line in code.splitlines():
         head, mark, uri = line.partition("# ")
-        words = said.get(uri, "") if mark and not head.strip() else ""
+        words = keywords.get(uri, "") if mark and not head.strip() else ""
         lines.append(f"{line}: {words}" if words else line)
     return "\n".join(lines) + "\n" if lines else ""

@@ -75,11 +75,11 @@ class OperatorPort:
 def write_refusal(status: int, found: dict[str, Any]) -> str:
     """Words an error answer of the port, with what to do about it."""
     error = found.get("error")
-    said = error if isinstance(error, str) else "no operator's port  (it is where `admin.listen` says)"
+    message = error if isinstance(error, str) else "no operator's port  (it is where `admin.listen` says)"
     if status != http.HTTPStatus.UNAUTHORIZED:
-        return said
+        return message
     return (
-        f"{said}: name its file with --token-file, or put it into {TOKEN_VARIABLE} (after `demo` or `make run` it "
+        f"{message}: name its file with --token-file, or put it into {TOKEN_VARIABLE} (after `demo` or `make run` it "
         "stands behind `#k=` in the console's link)"
     )
 

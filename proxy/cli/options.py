@@ -22,8 +22,8 @@ class HelpText(argparse.RawDescriptionHelpFormatter):
     would load shutil and three compressors to find out the width."""
 
     def __init__(self, prog: str) -> None:
-        said = os.environ.get("COLUMNS", "")  # as other programs read it
-        columns = int(said) if said.isdecimal() else 0
+        written = os.environ.get("COLUMNS", "")  # as other programs read it
+        columns = int(written) if written.isdecimal() else 0
         if not columns and sys.__stdout__:
             with suppress(OSError, ValueError):  # no terminal, or a closed stream
                 columns = os.get_terminal_size(sys.__stdout__.fileno()).columns

@@ -139,7 +139,7 @@ def _serve_file(path: Path | str, args: argparse.Namespace) -> int:
         loaded = load(path, os.environ)
     except ConfigError as error:
         for mistake in error.mistakes:
-            print(f"serve: {mistake.told}" if args.no_config else mistake, file=sys.stderr)
+            print(f"serve: {mistake.text}" if args.no_config else mistake, file=sys.stderr)
         return EXIT_CONFIG
     if args.no_config:
         from proxy.cli.operator_console import open_console
@@ -171,11 +171,11 @@ def _find_contradiction(args: argparse.Namespace) -> str:
     """The contradiction among the arguments, or ''."""
     flags = {f"--{flag}": getattr(args, flag) for flag in NO_CONFIG}
     sources = {"CONFIG": args.path, "--config": args.config, **flags}
-    said = [word for word, value in sources.items() if value is not None]
-    if not said:
+    given = [word for word, value in sources.items() if value is not None]
+    if not given:
         return "which config?  (toolcall-proxy serve config.yaml; without one: --mcp URL, --openapi URL or --model URL)"
-    if len(said) > 1:
-        return f"{' and '.join(said)} cannot stand together: say one of them"
+    if len(given) > 1:
+        return f"{' and '.join(given)} cannot stand together: say one of them"
     if args.command is not None and args.mcp is None:
         return "a command behind -- goes with --mcp alone"
     if args.mcp is not None and bool(args.mcp) == bool(args.command):
@@ -220,21 +220,21 @@ def _find_fast_loop() -> Any:
 async def _serve(loaded: Loaded, args: argparse.Namespace, watching: Any) -> int:
     from proxy.server import start_serving
 
-    told = _queue_signals()
-    entry = _read_worker_entry(told, loaded.config.admin) if args.worker else None
+    signals = _queue_signals()
+    entry = _read_worker_entry(signals, loaded.config.admin) if args.worker else None
     watcher = watching.make_watcher(args) if watching is not None else None
     serving = await start_serving(loaded, listen=args.listen, watch=True, worker=entry, watcher=watcher, held=args.held)
     serving.log.level = args.log_level or serving.log.level
-    takes_calls = not _is_ended(told)
+    takes_calls = not _is_ended(signals)
     _announce(serving, loaded, args)
     looking = None
     if args.guarded is not None:
         print(f"clients use {serving.url}{loaded.config.routes[0].path}", flush=True)
         looking = asyncio.create_task(_look_at(*args.guarded)) if args.guarded[0] else None
     settling = asyncio.create_task(_settle_when_idle(serving))
-    if await _await_ending(serving, told) is signal.SIGTERM and takes_calls:
+    if await _await_ending(serving, signals) is signal.SIGTERM and takes_calls:
         # A second signal ends the drain.
-        waiting = asyncio.create_task(serving.drain()), asyncio.create_task(_await_ending(serving, told))
+        waiting = asyncio.create_task(serving.drain()), asyncio.create_task(_await_ending(serving, signals))
         _, pending = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         for task in pending:
             task.cancel()
@@ -271,17 +271,17 @@ def _settle_memory() -> None:
 
 async def _serve_many(loaded: Loaded, args: argparse.Namespace, watching: Any) -> int:
     """Runs the supervisor of several workers: forwards signals until the last worker has ended."""
-    told = _queue_signals()
+    signals = _queue_signals()
     flags = watching.write_flags(args) if watching is not None else []
     more = [*(["--log-level", args.log_level] if args.log_level else []), *flags]
     worker_pool = await load_place(find_workers().workers)(loaded, args.listen, more=more, held=args.held)
-    if _is_ended(told):
+    if _is_ended(signals):
         worker_pool.signal(signal.SIGINT)
     _announce(worker_pool, loaded, args)
     _settle_memory()
     ended: asyncio.Task[int] = asyncio.create_task(worker_pool.wait_ended())
     while not ended.done():
-        number = asyncio.create_task(told.get())
+        number = asyncio.create_task(signals.get())
         await asyncio.wait({number, ended}, return_when=asyncio.FIRST_COMPLETED)
         if number.done():
             worker_pool.signal(number.result())
@@ -291,18 +291,18 @@ async def _serve_many(loaded: Loaded, args: argparse.Namespace, watching: Any) -
 
 def _queue_signals() -> asyncio.Queue[signal.Signals]:
     """A queue of the signals that arrive from now on."""
-    told: asyncio.Queue[signal.Signals] = asyncio.Queue()
+    signals: asyncio.Queue[signal.Signals] = asyncio.Queue()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        loop.add_signal_handler(number, told.put_nowait, number)
-    return told
+        loop.add_signal_handler(number, signals.put_nowait, number)
+    return signals
 
 
-def _is_ended(told: asyncio.Queue[signal.Signals]) -> bool:
+def _is_ended(signals: asyncio.Queue[signal.Signals]) -> bool:
     """Whether SIGTERM has arrived already: a proxy that is ended while it starts has no calls to drain."""
-    queued = [told.get_nowait() for _ in range(told.qsize())]
+    queued = [signals.get_nowait() for _ in range(signals.qsize())]
     for number in queued:
-        told.put_nowait(number)
+        signals.put_nowait(number)
     return signal.SIGTERM in queued
 
 
@@ -321,21 +321,21 @@ def _announce(running: Serving, loaded: Loaded, args: argparse.Namespace) -> Non
         print(f"console  {url}" if args.no_config else f"console on {url}", flush=True)
 
 
-def _read_worker_entry(told: asyncio.Queue[signal.Signals], admin: AdminConfig | None) -> AdminConfig:
+def _read_worker_entry(signals: asyncio.Queue[signal.Signals], admin: AdminConfig | None) -> AdminConfig:
     """The operator's port of a worker, with the token that the supervisor writes to standard input. The worker ends
     when standard input ends, because the supervisor is gone then."""
     from proxy.config.model import Address, AdminConfig
     from proxy.server.admin.operator_access import readers_token
 
     token = sys.stdin.readline().strip()
-    asyncio.get_running_loop().add_reader(sys.stdin.fileno(), told.put_nowait, signal.SIGINT)
+    asyncio.get_running_loop().add_reader(sys.stdin.fileno(), signals.put_nowait, signal.SIGINT)
     own = Address("127.0.0.1", 0)
     entry = admin or AdminConfig(console=False)
     return replace(entry, listen=own, probes=None, token=token, readers=readers_token(token), hosts=frozenset())
 
 
-async def _await_ending(serving: Serving, told: asyncio.Queue[signal.Signals]) -> signal.Signals:
+async def _await_ending(serving: Serving, signals: asyncio.Queue[signal.Signals]) -> signal.Signals:
     """Waits for the signal that ends the process, and handles other signals meanwhile."""
-    while (number := await told.get()) is signal.SIGHUP:
+    while (number := await signals.get()) is signal.SIGHUP:
         await serving.reloader.reload()
     return number

@@ -49,7 +49,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "-X", "--method", metavar="METHOD", default="", help="the request's method, where a path has several"
     )
     add_header_option(verb, "a header of the request, for operations with header parameters; may be repeated", "-H")
-    verb.add_argument("--format", choices=("text", "json"), default="text", help="how it is told (default: text)")
+    verb.add_argument("--format", choices=("text", "json"), default="text", help="its format (default: text)")
     verb.add_argument(
         "body", metavar="BODY", nargs="?", default="", help="the body of the request; - reads it from standard input"
     )
@@ -83,8 +83,8 @@ def _find_target(table: RouteTable, wanted: str, tool: str | None, method: str) 
         return found
     route = found.route
     if tool not in (None, route.shape.tool) and not route.shape.tool_param:
-        told = f"always calls {route.shape.tool!r}" if route.shape.tool else "takes the tool from the body"
-        return f"the route {route.name!r} {told}: leave --tool out"
+        shape = f"always calls {route.shape.tool!r}" if route.shape.tool else "takes the tool from the body"
+        return f"the route {route.name!r} {shape}: leave --tool out"
     if route.shape.tool_param and not tool and route.shape.tool_param not in found.params:
         return f"the route {route.name!r} takes the tool from its path: add --tool NAME ({', '.join(route.tools)})"
     return found
@@ -150,12 +150,12 @@ def _show_json(route: Route, verdict: Verdict) -> int:
         }
     else:
         reply = find_adapter(route.adapter).encode(verdict, route.envelope, route.error_status, detail=route.detail)
-        told = read_answer(verdict)["error"]["errors"]
+        errors = read_answer(verdict)["error"]["errors"]
         shown = {
             "decision": "reject",
             "route": route.name,
             "code": verdict.failure.code.name,
-            "errors": [{key: each[key] for key in ("code", "path", "message")} for each in told],
+            "errors": [{key: each[key] for key in ("code", "path", "message")} for each in errors],
             "content": write_feedback(verdict),
             "answer": {"status": reply.status, "body": parse(reply.body)},
         }

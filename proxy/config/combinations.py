@@ -144,8 +144,7 @@ def _check_tool(context: Context, route: WrittenRoute) -> Iterator[Finding]:
     ways = [words for words, there in names.items() if there]
     if len(ways) > 1:
         yield route.at, f"{' and '.join(ways)} both name the tool", "keep one of them"
-    hurt = any(context.structure.is_hurt((*route.at, key)) for key in ("tool", "dispatch", "passthrough", "protocol"))
-    if not ways and not hurt:
+    if not ways and not context.structure.has_mistake(route.at, "tool", "dispatch", "passthrough", "protocol"):
         hint = "add `tool: NAME`, `dispatch: {...}`, `{tool}` in the path, or `passthrough: true`"
         yield route.at, "nothing says which tool is called", hint
     if "tool" in route.entry and "tools" in route.entry:

@@ -191,8 +191,8 @@ def _list_notes(context: Context, catalogue: ToolReader, routes: tuple[RouteEntr
         for step in route.path.split("/"):
             if (named := _FOREIGN_TEMPLATE.fullmatch(step)) is not None:
                 name = re.sub(r"\W", "_", named["name"] or "")
-                meant = "{" + (name or "rest") + "...}" if step.startswith("*") else "{" + (name or "id") + "}"
-                yield f"route {route.name!r}: {step!r} stands for itself  (did you mean {meant!r}?)"
+                template = "{" + (name or "rest") + "...}" if step.startswith("*") else "{" + (name or "id") + "}"
+                yield f"route {route.name!r}: {step!r} stands for itself  (did you mean {template!r}?)"
         if route.listed is not None:
             yield from route.listed.list_notes()
         for tool in route.tools.values():
@@ -234,8 +234,8 @@ def _describe_lookalikes(route: RouteEntry, judged: JudgedPaths) -> Iterator[str
     """The judged paths of which other spellings fall into a passthrough template."""
     path, methods = route.path.split("/"), frozenset(route.methods)
     if reach := judged.list_reached(path, route.upstream, route.upstream_path, methods):
-        told = "such requests are refused" if route.lookalikes == "refuse" else "they go on unjudged"
+        consequence = "such requests are refused" if route.lookalikes == "refuse" else "they go on unjudged"
         yield (
             f"route {route.name!r}: other spellings of {', '.join(map(repr, reach))} (case, ';', '%20', a dot or "
-            f"a slash at the end) fall into it, and some servers read them as that path: {told}"
+            f"a slash at the end) fall into it, and some servers read them as that path: {consequence}"
         )

@@ -25,10 +25,10 @@ class Mistake:
     hint: str = ""
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}:{self.column}  {self.told}"
+        return f"{self.file}:{self.line}:{self.column}  {self.text}"
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """The mistake without its place in a file, for a config that exists only in memory."""
         return "  ".join(part for part in (self.where, self.message, self.hint and f"({self.hint})") if part)
 

@@ -93,8 +93,10 @@ class Routes:
         relayed_by = self._read_relay(route)
         tools = {} if route.passes or listed is not None else self._read_tools(route)
         name = reveal(route.entry.get("tool", ""))
-        hurt = any(self._context.structure.is_hurt(path) for path in (("defaults",), ("tools", name), route.at))
-        if len(self._context.mistakes) > before or hurt:
+        is_reported = any(
+            self._context.structure.has_mistake(path) for path in (("defaults",), ("tools", name), route.at)
+        )
+        if len(self._context.mistakes) > before or is_reported:
             return None
         policy = listed.template if listed else read_policy(self._catalogue.merge_policy(name, route.entry, route.at))
         sends = route.upstream != NO_UPSTREAM
@@ -197,7 +199,7 @@ class Routes:
         if "servers" in route.entry:
             return
         if not route.upstream:
-            if not self._context.structure.is_hurt(at):
+            if not self._context.structure.has_mistake(at):
                 hint = f"{known}; `none` checks calls and sends them nowhere"
                 self._context.mistake(route.at, "'upstream' is missing", hint, key=True)
         elif route.upstream not in (*self._upstreams, NO_UPSTREAM):
@@ -262,8 +264,8 @@ class Routes:
 
     def _is_reported(self, route: WrittenRoute, name: str) -> bool:
         """Whether it is another mistake, told elsewhere, that the tool of a route cannot be served."""
-        hurt = any(self._context.structure.is_hurt((*route.at, key)) for key in ("schema", "container", "validation"))
-        return name in self._catalogue.names or is_tool_defined(route.entry) or hurt
+        is_defined = name in self._catalogue.names or is_tool_defined(route.entry)
+        return is_defined or self._context.structure.has_mistake(route.at, "schema", "container", "validation")
 
     def _check_duplicates(self, routes: list[WrittenRoute]) -> None:
         """Reports two routes with the same path and method, whatever their parameters are called, or with the same

@@ -35,7 +35,7 @@ from proxy.core.schema.formats import Formats
 from proxy.core.schema.lint import Finding, lint, list_entry_findings
 from proxy.extensions import find_schema_source, load_place
 
-# The most remarks about one schema that are told.
+# The most remarks about one schema that are shown.
 _MOST_NOTES: Final = 10
 # The base URI of schema files. The schema folder is its root, so that schemas contain no path of this machine.
 BASE: Final = "file:///"
@@ -142,13 +142,13 @@ class SchemaLoader:
             operation = self._import_operation(written, place, provided)
             value, notes = normalise(operation.schema)
             return ReadSchema(value, place, BASE, {}, operation.description, (*operation.notes, *notes))
-        inner, said = find_definition(written)
+        inner, remarks = find_definition(written)
         place = replace(place, path=(*place.path, *inner))
         _check_entries(find_at_pointer(written, inner), place)
         value, notes = normalise(find_at_pointer(written, inner))
         start = SchemaDocument(value, place.source.at(place.path), BASE, self._folder)
         documents = Collector(self._files, self._registered, self._folder, place.where).collect(start)
-        return ReadSchema(value, place, BASE, documents, "", (*said, *notes))
+        return ReadSchema(value, place, BASE, documents, "", (*remarks, *notes))
 
     def _read_file(self, written: str, place: SchemaPlace) -> ReadSchema:
         name, _, fragment = written.partition("#")
@@ -157,13 +157,13 @@ class SchemaLoader:
         root = self._folder if is_below(path, self._folder) else path.parent
         uri = BASE + quote(path.relative_to(root).as_posix())
         steps = self._find_steps(source, fragment, written, place)
-        inner, said = find_definition(find_at_pointer(source.value, steps))
+        inner, remarks = find_definition(find_at_pointer(source.value, steps))
         steps = (*steps, *inner)
         _check_entries(find_at_pointer(source.value, steps), SchemaPlace(source, steps, place.where))
         part, notes = normalise(find_at_pointer(source.value, steps))
         file = SchemaDocument(_replace_at(source.value, steps, part), source, uri, path.parent)
         documents = Collector(self._files, self._registered, root, place.where).collect(file)
-        read = ReadSchema(part, SchemaPlace(source, steps, place.where), uri, documents, "", (*said, *notes))
+        read = ReadSchema(part, SchemaPlace(source, steps, place.where), uri, documents, "", (*remarks, *notes))
         if not steps or not any(target == uri for target, _, _ in find_references(part, uri)):
             return read
         # The part refers to its own file, so the file becomes a document and the schema a reference into it.

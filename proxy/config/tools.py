@@ -50,8 +50,7 @@ class ToolReader:
                 if key in entry:
                     hint = "put it under `mcp: {tools: {NAME: ...}}` of the route whose server lists the tool"
                     self.context.mistake((*path, key), message, hint, key=True)
-            hurt = any(self.context.structure.is_hurt((*path, key)) for key in _DEFINING)
-            if not is_tool_defined(entry) and not hurt:
+            if not is_tool_defined(entry) and not self.context.structure.has_mistake(path, *_DEFINING):
                 self.context.mistake(path, f"the tool {name!r} has no schema", NO_SCHEMA, key=True)
             if "schema" in entry:
                 self.schema(entry["schema"], path, merge_layers(self.defaults, entry))
@@ -87,7 +86,7 @@ class ToolReader:
         answer = self.answer(name, route, route_path, written)
         if len(self.context.mistakes) > before:
             return None
-        if any(self.context.structure.is_hurt(where) for where in (("defaults",), ("tools", name), route_path)):
+        if any(self.context.structure.has_mistake(where) for where in (("defaults",), ("tools", name), route_path)):
             return None
         described = reveal(route.get("description", entry.get("description", "")))
         for key in sorted(TOOL_KEYS & entry.keys() & route.keys()):

@@ -94,5 +94,5 @@ def load_hook(
 
 def _name_error(error: BaseException) -> str:
     """The kind of an exception, with its message only where Python itself wrote it: others may quote a setting."""
-    told = type(error).__name__
-    return f"{told}: {error}" if isinstance(error, ImportError | AttributeError | SyntaxError) else told
+    kind = type(error).__name__
+    return f"{kind}: {error}" if isinstance(error, ImportError | AttributeError | SyntaxError) else kind

@@ -57,7 +57,7 @@ _NO_REPLY: Final = (("Content-Type", "application/json"),)
 FAILED: Final = object()
 
 
-def _skip(_said: object) -> None:
+def _skip(_answer: object) -> None:
     """Reads the answer at a point where hooks change nothing."""
 
 
@@ -162,10 +162,10 @@ class HookChain:
             return self._fail(hook, point, "timeout", record)
         if task.cancelled():
             return self._fail(hook, point, "cancelled", record)
-        said = task.result()
-        if isinstance(said, BaseException):
-            return self._fail(hook, point, "exception", record, said)
-        made = None if said is None else read(said)
+        answer = task.result()
+        if isinstance(answer, BaseException):
+            return self._fail(hook, point, "exception", record, answer)
+        made = None if answer is None else read(answer)
         return self._fail(hook, point, made, record) if isinstance(made, str) else made
 
     def _fail(
@@ -221,11 +221,11 @@ def _show_ending(outcome: Outcome | None, record: CallRecord, seconds: float) ->
 
 
 # --- what hooks say ---------------------------------------------------------------------------------------------------
-def _read_change(call: ToolCall, policy: ToolPolicy | None, said: object) -> ToolCall | UpstreamReply | Failure | str:
+def _read_change(call: ToolCall, policy: ToolPolicy | None, answer: object) -> ToolCall | UpstreamReply | Failure | str:
     """Interprets an answer at `before_decision`; a text is the reason why it is not acceptable. Arguments may be no
     longer than a client's."""
     try:
-        match said:
+        match answer:
             case Change(value) if isinstance(call.arguments, Document):  # unreadable arguments cannot be replaced
                 text = dumps(value)
                 if policy is not None and len(text) > policy.max_body:
@@ -237,9 +237,9 @@ def _read_change(call: ToolCall, policy: ToolPolicy | None, said: object) -> Too
             case Answer(value, status) if 200 <= status <= 599:
                 return UpstreamReply(status, _NO_REPLY, dumps(value))
             case Refuse(message, hint, status, retryable, details) if 400 <= status <= 599:
-                told = {str(key): str(value) for key, value in details.items()}
+                texts = {str(key): str(value) for key, value in details.items()}
                 return Failure(
-                    codes.CALL_NOT_ALLOWED, str(message), hint=str(hint), details=told, status=status,
+                    codes.CALL_NOT_ALLOWED, str(message), hint=str(hint), details=texts, status=status,
                     retryable=bool(retryable),
                 )  # fmt: skip
     except (TypeError, ValueError, AttributeError, RecursionError):  # neither JSON nor a mapping
@@ -247,22 +247,22 @@ def _read_change(call: ToolCall, policy: ToolPolicy | None, said: object) -> Too
     return "wrong_answer"
 
 
-def _read_answer(said: object) -> UpstreamReply | str:
+def _read_answer(answer: object) -> UpstreamReply | str:
     """Interprets an answer at `after_answer`; a text is the reason why it is not acceptable."""
     try:
-        if isinstance(said, Answer) and 200 <= said.status <= 599:
-            return UpstreamReply(said.status, _NO_REPLY, dumps(said.value))
+        if isinstance(answer, Answer) and 200 <= answer.status <= 599:
+            return UpstreamReply(answer.status, _NO_REPLY, dumps(answer.value))
     except (TypeError, ValueError, RecursionError):  # no JSON
         pass
     return "wrong_answer"
 
 
-def _change_headers(headers: Headers, said: object) -> Headers | str:
+def _change_headers(headers: Headers, answer: object) -> Headers | str:
     """The headers with a hook's changes; a text is the reason why these are not acceptable."""
-    if not isinstance(said, Mapping):
+    if not isinstance(answer, Mapping):
         return "wrong_answer"
     changes: dict[str, str | None] = {}
-    for name, value in said.items():
+    for name, value in answer.items():
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             return "wrong_header"
         # MCP's headers repeat parts of the checked body.

@@ -1,7 +1,7 @@
 """A dry run: the route and the request that it is about, and a route that sends nothing.
 
 `find_dry_target` finds them by the route's name, its path, or a request's method and target, whose query and path
-parameters are then judged too. On `Nowhere` a call is judged like any other.
+parameters are then judged too. On a `DryRoute` a call is judged like any other.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _choose_likeliest(methods: tuple[str, ...]) -> str:
 
 
 @value_class
-class Nowhere:
+class DryRoute:
     """Implements `CallRoute`: knows the tools and sends nothing, so the checked arguments come back."""
 
     tools: Mapping[str, ToolPolicy]

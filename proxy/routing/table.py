@@ -225,8 +225,8 @@ class RouteTable:
             return Unclear.parameter(name)
         if route.kind == "passthrough" and route.lookalikes == "refuse" and self._judged:
             target = route.target(match.params)
-            if meant := self._judged.list_reached(segments, route.upstream, target, {method}):
-                return Unclear.lookalike(meant[0])
+            if reached := self._judged.list_reached(segments, route.upstream, target, {method}):
+                return Unclear.lookalike(reached[0])
         return match
 
 

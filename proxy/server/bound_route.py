@@ -37,14 +37,6 @@ class NothingLearned:
         return rules.whole()
 
 
-def _make_lists(route: Route) -> LearnedLists:
-    kind = find_route_kind(route.adapter)
-    if route.learn is None or kind is None:
-        return NothingLearned()
-    made: LearnedLists = load_place(kind.lists)()
-    return made
-
-
 @value_class
 class RouteBinding:
     """A route with everything its requests need, computed in advance. `alone`: the arguments go without their envelope.
@@ -72,16 +64,10 @@ class RouteBinding:
         alone = route.shape.tool_pointer is not None and "{tool}" in route.upstream_path
         varies = "{" in route.upstream_path or route.relayed_by is not None
         target = "" if varies else route.upstream_path
-        return cls(
-            route,
-            find_adapter(route.adapter),
-            dropped,
-            alone,
-            target,
-            route.kind != "passthrough",
-            route.form,
-            _make_lists(route),
-        )
+        kind = find_route_kind(route.adapter) if route.learn is not None else None
+        lists = NothingLearned() if kind is None else load_place(kind.lists)()
+        judges = route.kind != "passthrough"
+        return cls(route, find_adapter(route.adapter), dropped, alone, target, judges, route.form, lists)
 
     @property
     def starts_calls(self) -> bool:
@@ -156,15 +142,13 @@ class RouteBinding:
 
 def show_tools(tools: Mapping[str, ToolPolicy], calls: CallAccess) -> dict[str, ToolPolicy]:
     """The tools that a caller may see; containers hold the functions that it may see."""
-    return {name: _show_functions(policy, calls) for name, policy in tools.items() if calls.may_see(name)}
-
-
-def _show_functions(policy: ToolPolicy, calls: CallAccess) -> ToolPolicy:
-    group = policy.container
-    if group is None or all(calls.may_see(function.name) for function in group.functions):
-        return policy
-    seen = tuple(function for function in group.functions if calls.may_see(function.name))
-    return replace(policy, container=replace(group, functions=seen))
+    shown = {name: policy for name, policy in tools.items() if calls.may_see(name)}
+    for name, policy in shown.items():
+        if (group := policy.container) is not None:
+            seen = tuple(function for function in group.functions if calls.may_see(function.name))
+            if len(seen) < len(group.functions):
+                shown[name] = replace(policy, container=replace(group, functions=seen))
+    return shown
 
 
 @value_class

@@ -184,20 +184,42 @@ class WatchedProtocol(BaseProtocol):
 class Connection(RequestHandler, WatchedProtocol):
     """The protocol of one connection.
 
-    Requests: `queued` counts those that were parsed and not started; `heard` says that there was one; `request` is the
-    one being answered; `body` is that of the latest. Heads: an unfinished one began at `head_since`, has `head_size`
-    bytes so far and ends in `head_end` (three bytes). Bodies: `body_open` says that the latest is incomplete,
-    `body_read` counts its bytes with their framing, `chunked` says that it comes in chunks. Ends: `idle_since` is when
-    the connection became idle;
-    `half_closed` says that the client sends no more and waits for its response; `broken` says that bytes arrived that
-    are not HTTP, behind which no request can be found. Calls that began without a task: `begun` is the one under way,
-    `held` its message and body, which aiohttp has not been given.
+    Requests: `queued` counts those that were parsed and not started; `has_parsed` says that there was one; `request` is
+    the one being answered; `body` is that of the latest. Heads: an unfinished one began at `head_since`, has
+    `head_size` bytes so far and ends in `head_end` (three bytes). Bodies: `body_open` says that the latest is
+    incomplete, `body_read` counts its bytes with their framing, `chunked` says that it comes in chunks. Ends:
+    `idle_since` is when the connection became idle; `half_closed` says that the client sends no more and waits for its
+    response; `broken` says that bytes arrived that are not HTTP, behind which no request can be found. Calls that began
+    without a task: `begun` is the one under way, `held` its message and body, which aiohttp has not been given.
     """
 
     __slots__ = (
-        "__weakref__", "begun", "body", "body_open", "body_read", "broken", "caller", "chunked", "closing_since",
-        "half_closed", "head_end", "head_since", "head_size", "heard", "held", "idle_since", "link", "loop",
-        "note_consumed", "paused", "queued", "request", "service", "side_task", "slow_reader", "state",
+        "__weakref__",
+        "begun",
+        "body",
+        "body_open",
+        "body_read",
+        "broken",
+        "caller",
+        "chunked",
+        "closing_since",
+        "half_closed",
+        "has_parsed",
+        "head_end",
+        "head_since",
+        "head_size",
+        "held",
+        "idle_since",
+        "link",
+        "loop",
+        "note_consumed",
+        "paused",
+        "queued",
+        "request",
+        "service",
+        "side_task",
+        "slow_reader",
+        "state",
     )  # fmt: skip
 
     def __init__(self, manager: web.Server, service: Service, loop: asyncio.AbstractEventLoop) -> None:
@@ -213,7 +235,7 @@ class Connection(RequestHandler, WatchedProtocol):
         self.body: StreamReader | None = None
         self.queued = self.head_size = self.body_read = 0
         self.body_open = self.chunked = False
-        self.broken = self.half_closed = self.heard = self.paused = False
+        self.broken = self.half_closed = self.has_parsed = self.paused = False
         self.idle_since = loop.time()
         self.head_since: float | None = None
         self.head_end = b""
@@ -254,7 +276,7 @@ class Connection(RequestHandler, WatchedProtocol):
 
     def expects_request(self) -> bool:
         """Whether the client has just connected, or is in the middle of a head."""
-        return not self.heard or (self.state is _IDLE and self.head_since is not None)
+        return not self.has_parsed or (self.state is _IDLE and self.head_since is not None)
 
     def is_occupied(self) -> bool:
         """Whether a request is under way, queued, or unread in the kernel's buffer."""
@@ -322,7 +344,7 @@ class Connection(RequestHandler, WatchedProtocol):
             parsed = parse(data)
             self._note_parsed(data, parsed)
         except HttpProcessingError:
-            self.broken = self.heard = True
+            self.broken = self.has_parsed = True
             self.queued += 1
             if self.body is not None and not self.body.is_eof():
                 self.body.set_exception(RequestPayloadError("the body is not framed as HTTP requires"))
@@ -377,7 +399,7 @@ class Connection(RequestHandler, WatchedProtocol):
             if data:
                 self._note_part(data)
             return
-        self.heard = True
+        self.has_parsed = True
         self.queued += len(messages)
         message, self.body = messages[-1]
         head_end, before = self.head_end, self.head_size - len(self.head_end)

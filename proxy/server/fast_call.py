@@ -67,15 +67,15 @@ def begin_call(handler: Handler, message: Any, content: StreamReader, client: An
     services = handler.snapshot.services
     if not handler.fast or handler.draining or handler.closing or services.hooks is not None:
         return None
-    method, path = asked = message.method, message.path
-    if asked in handler.known_targets:
-        target = handler.known_targets[asked]
+    method, path = start = message.method, message.path
+    if start in handler.known_targets:
+        target = handler.known_targets[start]
     else:
         target = _find_start(handler, method, path)
         if len(path) <= _LONGEST_TARGET:
             if len(handler.known_targets) >= _MOST_TARGETS:
                 handler.known_targets.clear()
-            handler.known_targets[asked] = target
+            handler.known_targets[start] = target
     if target is None:
         return None
     call = FastCall(handler, message, content, client)
@@ -199,7 +199,7 @@ class FastCall(RequestCycle):
             return None
         if (context.policy is not None and context.policy.container is not None) or (
             reply.status < 300 and context.services.store.is_known(context.key)
-        ):  # the store has to be told
+        ):  # the store has to know
             return None
         self.outcome = delivered = make_delivered(context, self._approved, reply, tool)
         if handler.draining or not self._client.can_answer():
@@ -217,8 +217,8 @@ class FastCall(RequestCycle):
 
     def _write(self, delivered: Delivered, body: bytes) -> bytes:
         reply, method, cors, record = delivered.reply, self.head.method, self.call_route.cors, self.record
-        told = cors or delivered.corrections or delivered.warnings or delivered.attempt
-        plain = method == "POST" and not told
+        extras = cors or delivered.corrections or delivered.warnings or delivered.attempt
+        plain = method == "POST" and not extras
         repairs = make_repair_headers(delivered.repairs) if plain and delivered.repairs else ()
         if plain:
             data = _known_heads.write(reply.status, reply.headers, record.request_id, body, repairs)

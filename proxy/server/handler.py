@@ -1,6 +1,6 @@
 """One request from its head to its response: finds the route, reads the body, runs the call, answers.
 
-    Handler        what all requests share: what is served, who is told of them, and which are under way
+    Handler        what all requests share: what is served, who observes them, and which are under way
     RequestCycle   one request: its stages in the order in which they run, and what they have found of it
 
 A request keeps the snapshot of the routes with which it began, so that a reload never changes the rules under it. Every
@@ -132,7 +132,7 @@ Answered = Response | Coroutine[Any, Any, StreamResponse]
 @value_class
 class Snapshot:
     """The routes of one config, what their calls need, and the hash of that config. `answers`: what extensions answer
-    at paths that no route takes; `texts`: what MCP clients are told of tools."""
+    at paths that no route takes; `texts`: what MCP clients read of tools."""
 
     table: RouteTable
     bindings: Mapping[str, RouteBinding]
@@ -305,8 +305,8 @@ class Handler:
         else:  # the answer need not wait for the store, what is written down of it may
             record.settling.add_done_callback(partial(self._tell_settled, record))
 
-    def _tell_settled(self, record: CallRecord, told: asyncio.Future[Episode | None]) -> None:
-        episode = None if told.cancelled() else told.result()
+    def _tell_settled(self, record: CallRecord, settling: asyncio.Future[Episode | None]) -> None:
+        episode = None if settling.cancelled() else settling.result()
         record.corrected_after = episode.count if episode is not None else 0
         self.tell(record)
 
@@ -380,8 +380,8 @@ class RequestCycle:
         if target is None:
             target = snapshot.read_target(head.method, head.raw_path)
         self.target, binding = target, target.binding
-        if head.method == "OPTIONS" and not target.is_ours and (asked := read_preflight_method(fields)):
-            answer = self._answer_preflight(snapshot.table.match(asked, target.path))
+        if head.method == "OPTIONS" and not target.is_ours and (method := read_preflight_method(fields)):
+            answer = self._answer_preflight(snapshot.table.match(method, target.path))
             if answer is not None:
                 return answer
         if binding is None:
@@ -454,8 +454,8 @@ class RequestCycle:
         if not isinstance(match, Match):
             return None
         self.record.route, fields = match.route.name, self.fields
-        asked = fields.get("access-control-request-headers") or ""
-        allowed = answer_preflight(match.route, fields.get("origin") or "", asked)
+        names = fields.get("access-control-request-headers") or ""
+        allowed = answer_preflight(match.route, fields.get("origin") or "", names)
         if isinstance(allowed, AccessDenied):
             return answer_unrouted(allowed.code, allowed.message, self.record)
         return None if allowed is None else make_response(HttpReply(204, allowed, b""), self.record)

@@ -64,16 +64,16 @@ class Serving:
         self.console = make_console_data(admin, lambda: self.metrics.requests.series, base.clock.wall)
         self.readers, self.comparing = Readers(), asyncio.Lock()
         self._added = ExtensionObservers(base.clock, base.pacing, self.metrics)
-        self._lag = LoopLag(self.metrics.observe_lag)
-        config = compiled.loaded.config
+        self._lag = LoopLag(self.metrics.lag.observe)
+        self._base, config = base, compiled.loaded.config
         self._tracer = make_tracer(config.telemetry.traces, environ, log, self.metrics, base.clock)
-        self._base = base
         self._pools = Pools(base.clock.now, self._breaker_changed, self._child_wrote, self._server_changed)
         self._extending = ExtensionServices(base, log, self.metrics)
         self._second_judge = SecondJudges(base.pacing.chance, self.metrics, log)
         self.unpinned = UnpinnedWatch(self._tool_unpinned)
-        heard = (self.metrics.learn_tools, self._schema_unusable, self._schema_unguarded, self.unpinned)
-        self._listed = ListedRoutes(base.clock, make_id, Reports(*heard, self.metrics.add_counter, self.metrics.knows))
+        receivers = (self.metrics.learn_tools, self._schema_unusable, self._schema_unguarded, self.unpinned)
+        reports = Reports(*receivers, self.metrics.add_counter, self.metrics.knows)
+        self._listed = ListedRoutes(base.clock, make_id, reports)
         self._addresses = AddressWatch(lambda: self.metrics.sources, partial(warn_of_addresses, log))
         self.handler = Handler(
             _snapshot(compiled, self._make_services(compiled, self._pools.of(config)[0])),
@@ -243,8 +243,8 @@ class Serving:
     def _tool_unpinned(self, route: str, tool: str, effect: str, change: str) -> None:
         self.metrics.unpinned.series[route, tool if self.metrics.knows(route, tool) else OTHER] += 1
         approve = self.write_approval(route, tool)
-        told = {"route": route, "tool": tool, "effect": effect, "change": change, "approve": approve}
-        self.log.event("tool is not defined as pinned", "warning", **told)
+        fields = {"route": route, "tool": tool, "effect": effect, "change": change, "approve": approve}
+        self.log.event("tool is not defined as pinned", "warning", **fields)
 
     def write_approval(self, route: str, tool: str) -> str:
         """The command that approves a tool as it is listed now."""
@@ -303,7 +303,7 @@ class Serving:
         return found
 
     def _breaker_changed(self, upstream: str, state: str) -> None:
-        self.metrics.count_breaker_change(upstream, state)
+        self.metrics.breaker_changes.series[upstream, state] += 1
         if self.console is not None:
             self.console.changes.add("breaker", upstream=upstream, state=state)
         self.log.event(

@@ -38,7 +38,7 @@ PassedOn = Callable[[JsonValue], None]
 @value_class
 class ListedRequest:
     """One request with everything needed to answer it. With `closing` the connection ends after the answer. `texts`
-    are what clients are told of tools before they call; `tell` takes the records of further calls in the same
+    are what clients read of tools before they call; `tell` takes the records of further calls in the same
     request."""
 
     request: web.BaseRequest
@@ -96,9 +96,9 @@ class RelayHandler(Protocol):
         """Ends what runs beside the requests."""
 
 
-# How an extension makes a `RelayHandler`; `Reports` are told of the tools that requests bring along.
+# How an extension makes a `RelayHandler`; `Reports` get the tools that requests bring along.
 MakeRelay = Callable[[Clock, Reports], RelayHandler]
-# How an extension makes it; `Reports` are told of listed tools, `PassedOn` of each request that its server has.
+# How an extension makes it; `Reports` get the listed tools, `PassedOn` each request that its server has.
 MakeHandler = Callable[[Clock, Callable[[], str], Reports, PassedOn | None], RouteHandler]
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from aiohttp.web_server import Server
 
-from proxy.config.model import Listen
 from proxy.server.connection import Begin, Connection, Handle, RefuseHead, Service, Timeouts
 
 if TYPE_CHECKING:
@@ -23,11 +22,6 @@ _CHECK_INTERVAL: Final = 1.0
 _CHECKS_PER_TIMEOUT: Final = 4
 # How often `await_requests` and `await_responses` look at the connections, in seconds.
 _POLL_INTERVAL: Final = 0.02
-
-
-def make_timeouts(listen: Listen) -> Timeouts:
-    """The timeouts of a configured address."""
-    return Timeouts(listen.head_timeout, listen.idle_timeout, listen.send_timeout)
 
 
 class Listener(Server):
@@ -82,14 +76,11 @@ class Listener(Server):
         until, since = now + fresh, now - fresh
         if self._open or self._arriving:
             await asyncio.sleep(kept)
-        while self._clock.time() < until and self._expects_request(since):  # noqa: ASYNC110 - connections set no event
+        while self._clock.time() < until and (  # noqa: ASYNC110 - connections set no event
+            any(each.expects_request() for each in self._open)
+            or any(each.idle_since >= since for each in self._arriving)  # an older handshake has probably failed
+        ):
             await asyncio.sleep(_POLL_INTERVAL)
-
-    def _expects_request(self, since: float) -> bool:
-        """Whether a request may be on its way. A handshake that began before `since` has probably failed."""
-        return any(each.expects_request() for each in self._open) or any(
-            each.idle_since >= since for each in self._arriving
-        )
 
     async def await_responses(self) -> None:
         """Returns when no connection has a request that is under way, queued, or waiting in the kernel's buffer."""

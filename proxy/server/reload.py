@@ -76,7 +76,7 @@ class Compiled:
 class Reloaded:
     """The result of a look at the files. `mistakes` as `file:line:col section message`, for `failure` alone; `changed`
     names the sections and tools that differ from those served before, and `notes` what the operator should know of the
-    config and was not told of the one before, both for `success`."""
+    config and does not know the one before, both for `success`."""
 
     result: Literal["success", "unchanged", "failure"]
     digest: str
@@ -152,14 +152,14 @@ class Reloader:
         changed = find_changes(served.loaded.config, compiled.loaded.config)
         self._adopt(compiled)
         self.served = compiled
-        told = served.loaded.config.notes
-        notes = tuple(note for note in compiled.loaded.config.notes if note not in told)
+        known = served.loaded.config.notes
+        notes = tuple(note for note in compiled.loaded.config.notes if note not in known)
         return Reloaded("success", compiled.loaded.digest, (), compiled.restart_needed, changed, notes)
 
 
 def find_changes(before: Config, after: Config) -> tuple[str, ...]:
     """The keys of the file in which two configs differ: sections, and below `tools` and `upstreams` each entry; files
-    that a tool's schema stands in are told by the tool's name."""
+    that a tool's schema stands in have the tool's name."""
     old, new = (one.written if isinstance(one.written, dict) else {} for one in (before, after))
     found: list[str] = []
     for section in dict.fromkeys((*old, *new)):
@@ -197,15 +197,12 @@ def list_restart_sections(started: Config, new: Config) -> tuple[str, ...]:
 def keep_running_sections(started: Config, new: Config) -> Config:
     """Returns a new config with every section that needs a restart unchanged, so that none is half applied."""
     kept = {field.name: getattr(started, field.name) for field in dataclasses.fields(Config) if field.name not in _LIVE}
-    if started.admin is not None and new.admin is not None and _is_rotated(started.admin.token, new.admin.token):
-        kept["admin"] = replace(started.admin, token=new.admin.token)
+    if started.admin is not None and new.admin is not None:
+        before, after = started.admin.token, new.admin.token
+        if isinstance(before, Secret) and isinstance(after, Secret) and before.written == after.written:
+            kept["admin"] = replace(started.admin, token=after)  # the secret behind the reference has changed
     kept["telemetry"] = replace(started.telemetry, log_level=new.telemetry.log_level)
     return replace(new, **kept)
-
-
-def _is_rotated(before: str, after: str) -> bool:
-    """Whether the secret behind a reference has changed and has to be read again."""
-    return isinstance(before, Secret) and isinstance(after, Secret) and before.written == after.written
 
 
 def list_served(compiled: Compiled) -> list[Served]:

@@ -16,11 +16,11 @@ from proxy.config.model import AdminConfig as AdminEntry
 from proxy.interfaces import Clock
 from proxy.server.admin.api import make_pages
 from proxy.server.admin.port import open_operator_ports
-from proxy.server.connection import check_aiohttp
+from proxy.server.connection import Timeouts, check_aiohttp
 from proxy.server.fast_call import begin_call
 from proxy.server.identity import SystemClock
 from proxy.server.lifecycle import Serving
-from proxy.server.listener import Listener, make_timeouts
+from proxy.server.listener import Listener
 from proxy.server.ports import make_server_context, open_port
 from proxy.server.reload import Compiled
 from proxy.server.setup.services import SharedStore, make_services, tell_notes
@@ -54,7 +54,7 @@ async def start_serving(
     shared = SharedStore(log)
     base, admin = make_services(loaded, shared, log, clock), worker or config.admin
     serving = Serving(Compiled.of(loaded), base, environ, log, admin)
-    serving.metrics.watch_state(lambda: shared.up)
+    serving.metrics.state_up.watch(lambda: shared.up)
     serving.notices.watcher = watcher
     try:
         await shared.open()
@@ -71,11 +71,7 @@ async def start_serving(
 
 
 async def _open_operator_ports(
-    serving: Serving,
-    admin: AdminEntry,
-    known: tuple[Path, Mapping[str, str]],
-    clock: Clock,
-    held: socket.socket | None,
+    serving: Serving, admin: AdminEntry, known: tuple[Path, Mapping[str, str]], clock: Clock, held: socket.socket | None
 ) -> None:
     """Opens the operator's port and that for probes."""
     pages, refuse = make_pages(serving), serving.handler.refuse_head
@@ -86,6 +82,7 @@ async def _open_port(serving: Serving, listen: Address, *, shared: bool) -> None
     """Opens the port that clients use."""
     handler, inbound = serving.handler, serving.config.listen
     serving.library_log.attach()
-    listener = Listener(handler.handle, handler.refuse_head, make_timeouts(inbound), partial(begin_call, handler))
+    timeouts = Timeouts(inbound.head_timeout, inbound.idle_timeout, inbound.send_timeout)
+    listener = Listener(handler.handle, handler.refuse_head, timeouts, partial(begin_call, handler))
     tls = make_server_context(inbound.tls) if inbound.tls is not None else None
     serving.ports.append(await open_port(listener, listen, key="listen", shared=shared, tls=tls, mode=inbound.mode))

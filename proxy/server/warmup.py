@@ -25,7 +25,7 @@ PAUSE: Final = 0.02
 class Warming:
     """The warm-up of what is served. `begin` takes the place of the one before; `end` stops it.
 
-    `report_error` is told of a defect: what was going on, and the exception.
+    `report_error` gets each defect: what was going on, and the exception.
     """
 
     def __init__(self, report_error: Callable[[str, BaseException], None]) -> None:

@@ -117,16 +117,16 @@ class Log:
 
     def hook_failed(self, failure: HookFailure, error: BaseException | None) -> None:
         """Logs that a hook failed and where in its code, without the exception's message, which may quote a value."""
-        told: Fields = {"hook": failure.hook, "point": failure.point, "reason": failure.reason}
+        fields: Fields = {"hook": failure.hook, "point": failure.point, "reason": failure.reason}
         if error is not None:
-            told |= {"error": type(error).__name__, "frames": list_frames(error)}
-        self.event("Hook failed", "error", **told)
+            fields |= {"error": type(error).__name__, "frames": list_frames(error)}
+        self.event("Hook failed", "error", **fields)
 
     def defect(self, request_id: str, error: BaseException) -> None:
         """Logs a defect of the proxy and where it happened, without the exception's message, which may quote a
         value."""
-        told: Fields = {"error": type(error).__name__, "frames": list_frames(error)}
-        self.event("Internal error", "error", correlation_id=request_id, **told)
+        fields: Fields = {"error": type(error).__name__, "frames": list_frames(error)}
+        self.event("Internal error", "error", correlation_id=request_id, **fields)
 
     # --- in the writer's thread ---------------------------------------------------------------------------------------
     def _complete(self, _logger: object, level: str, event: Any) -> Fields:
@@ -278,7 +278,7 @@ def _list_call_fields(record: CallRecord) -> Fields:
             {"rule": repair.rule, "path": show_path(repair.path)} for repair in record.repairs[:_MOST_LISTED]
         ]
     if record.questions:  # what a model endpoint was asked, and what it changed in the delivered call
-        fields["correction.questions"] = [dict(asked.list_fields()) for asked in record.questions]
+        fields["correction.questions"] = [dict(question.list_fields()) for question in record.questions]
         if record.corrections:
             fields["corrections"] = [
                 {"layer": made.rule, "path": show_path(made.path)} for made in record.corrections[:_MOST_LISTED]

@@ -145,7 +145,7 @@ class Metrics:
         self.resent = self.add_counter(METRICS["toolproxy_upstream_resends_total"])
         self._denied = self.add_counter(METRICS["toolproxy_upstream_resends_denied_total"])
         self._breakers = self._add_gauge("toolproxy_upstream_breaker_state")
-        self._breaker_changes = self.add_counter(METRICS["toolproxy_upstream_breaker_changes_total"])
+        self.breaker_changes = self.add_counter(METRICS["toolproxy_upstream_breaker_changes_total"])
         self._overhead = self.add_histogram(METRICS["toolproxy_overhead_seconds"])
         self._server = self.add_histogram(METRICS["http_server_request_duration_seconds"])
         self._client = self.add_histogram(METRICS["http_client_request_duration_seconds"])
@@ -153,9 +153,9 @@ class Metrics:
     def _make_process(self) -> None:
         self._inflight = self._add_gauge("toolproxy_inflight_requests", 0)
         self._draining = self._add_gauge("toolproxy_draining", 0)
-        self._state_up = self._add_gauge("toolproxy_state_backend_up", 1)
-        self._lag = self.add_histogram(METRICS["toolproxy_event_loop_lag_seconds"])
-        self._lag.begin()
+        self.state_up = self._add_gauge("toolproxy_state_backend_up", 1)
+        self.lag = self.add_histogram(METRICS["toolproxy_event_loop_lag_seconds"])
+        self.lag.begin()
         self._dropped = self.add_counter(METRICS["toolproxy_log_lines_dropped_total"])
         self._lines_dropped: Callable[[], Mapping[str, int]] = dict
         self._add_gauge("toolproxy_build_info").set(1, __version__)
@@ -213,10 +213,6 @@ class Metrics:
         self._breakers.read = lambda: {(upstream,): state for upstream, state in breakers().items()}
         self._lines_dropped = lines_dropped
 
-    def watch_state(self, up: Callable[[], bool]) -> None:
-        """Sets where each scrape reads whether the state backend is up."""
-        self._state_up.watch(up)
-
     def note_config(self, tools: Iterable[Served], digest: str, wall: float, files_digest: str = "") -> None:
         """Records that another config is served; `wall` is in seconds since the Unix epoch."""
         self._set_tools(tools, digest, files_digest)
@@ -228,14 +224,6 @@ class Metrics:
         self._reloads.series[result,] += 1
         self._reloaded.set(result != "failure")
         self._restart.set(restart_needed)
-
-    def observe_lag(self, seconds: float) -> None:
-        """Records how many seconds late a timer of the event loop fired."""
-        self._lag.observe(seconds)
-
-    def count_breaker_change(self, upstream: str, state: str) -> None:
-        """Counts a circuit breaker's change of state."""
-        self._breaker_changes.series[upstream, state] += 1
 
     def count_second_opinion(self, route: str, tool: str, outcome: str) -> None:
         """Counts a call that the second judge was asked about."""

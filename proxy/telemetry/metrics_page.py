@@ -26,17 +26,6 @@ def write_page(metrics: Metrics) -> tuple[str, bytes]:
     return CONTENT_TYPE_LATEST, generate_latest(registry)
 
 
-def show(metric: Counter | Histogram | Gauge) -> Metric:
-    """A metric with its samples, as the library writes it."""
-    match metric:
-        case Counter():
-            return _show_counter(metric)
-        case Histogram():
-            return _show_histogram(metric)
-        case Gauge():
-            return _show_gauge(metric)
-
-
 class _Shown:
     """Implements the library's `Collector`."""
 
@@ -47,32 +36,22 @@ class _Shown:
         return map(show, self._metrics.list_shown())
 
 
-def _show_counter(counter: Counter) -> Metric:
-    row = counter.described
-    shown = CounterMetricFamily(row.name, row.meaning, labels=row.labels)
-    for labels, value in counter.series.items():
-        shown.add_metric(labels, value)
-    return shown
-
-
-def _show_histogram(histogram: Histogram) -> Metric:
-    row = histogram.described
-    shown = HistogramMetricFamily(row.name, row.meaning, labels=row.labels)
-    bounds = [*map(floatToGoString, row.bounds), "+Inf"]
-    for labels, series in histogram.series.items():
-        *counts, total = series
-        shown.add_metric(labels, list(zip(bounds, accumulate(counts), strict=True)), total)
-    return shown
-
-
-def _show_gauge(gauge: Gauge) -> Metric:
-    row = gauge.described
+def show(metric: Counter | Histogram | Gauge) -> Metric:
+    """A metric with its samples, as the library writes it."""
+    row = metric.described
+    if isinstance(metric, Histogram):
+        histogram = HistogramMetricFamily(row.name, row.meaning, labels=row.labels)
+        bounds = [*map(floatToGoString, row.bounds), "+Inf"]
+        for labels, (*counts, total) in metric.series.items():
+            histogram.add_metric(labels, list(zip(bounds, accumulate(counts), strict=True)), total)
+        return histogram
     if row.kind == "info":
         info = InfoMetricFamily(row.name.removesuffix("_info"), row.meaning, labels=row.labels)
-        for values in gauge.read():
-            info.add_metric(values, {})
+        for labels in metric.read() if isinstance(metric, Gauge) else ():
+            info.add_metric(labels, {})
         return info
-    shown = GaugeMetricFamily(row.name, row.meaning, labels=row.labels)
-    for values, value in gauge.read().items():
-        shown.add_metric(values, value)
+    family = CounterMetricFamily if isinstance(metric, Counter) else GaugeMetricFamily
+    shown = family(row.name, row.meaning, labels=row.labels)
+    for labels, value in (metric.series if isinstance(metric, Counter) else metric.read()).items():
+        shown.add_metric(labels, value)
     return shown

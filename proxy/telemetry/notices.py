@@ -47,7 +47,7 @@ class Notices:
     now: Callable[[], float]
     watcher: TroubleWatcher | None = None
     _open: dict[str, str] = field(default_factory=dict)
-    _asked: dict[str, float] = field(default_factory=dict)
+    _unanswered: dict[str, float] = field(default_factory=dict)
     _ready: set[str] = field(default_factory=set)
 
     def tell(self, reason: str, about: str, text: str) -> None:
@@ -60,7 +60,7 @@ class Notices:
             self.watcher.add_trouble(reason, text, self.log)
 
     def clear(self, reason: str, about: str) -> bool:
-        """Takes back what was told of a thing; gives whether anything was."""
+        """Ends the trouble with a thing; gives whether there was one."""
         found = self._open.pop(reason + about, None) is not None
         if found and self.watcher is not None:
             self.watcher.show_open(list(self._open.values()))
@@ -74,11 +74,11 @@ class Notices:
             await asyncio.sleep(_LOOK_EVERY)
         if not trouble:
             self._ready.add(name)
-            self._asked.pop(name, None)
+            self._unanswered.pop(name, None)
             if self.clear(NOT_READY, name):
                 self.log.event("Upstream ready", upstream=name)
             return ""
-        since = self._asked.setdefault(name, self.now())
+        since = self._unanswered.setdefault(name, self.now())
         if self.now() - since >= _UNANSWERED and NOT_READY + name not in self._open:
             self.log.event("Upstream not ready", "warning", upstream=name, reason=trouble)
             self.tell(

@@ -95,32 +95,32 @@ class AddressWatch:
             self.begin()
 
 
-# The most definitions of which is remembered that they were told of.
-_MOST_TOLD: Final = 10_000
+# The most definitions that are remembered as shown.
+_MOST_SHOWN: Final = 10_000
 
 
 class UnpinnedWatch:
-    """Passes on what it is told of a tool that is not defined as approved: its route, its name, what becomes of it, and
-    how it differs; the same once."""
+    """Passes on, once each, the tools that are not defined as approved: route, name, what becomes of it, and how it
+    differs."""
 
     def __init__(self, tell: Callable[[str, str, str, str], None]) -> None:
         self._tell = tell
-        self._told: OrderedDict[tuple[str, str, str, str], None] = OrderedDict()
+        self._shown: OrderedDict[tuple[str, str, str, str], None] = OrderedDict()
 
     def forget(self) -> None:
-        """Begins anew: the operator may have approved what was told."""
-        self._told.clear()
+        """Begins anew: the operator may have approved what was shown."""
+        self._shown.clear()
 
-    def list_told(self) -> list[tuple[str, str, str, str]]:
-        """What was told, the oldest first."""
-        return list(self._told)
+    def list_shown(self) -> list[tuple[str, str, str, str]]:
+        """What was passed on, the oldest first."""
+        return list(self._shown)
 
     def __call__(self, route: str, tool: str, effect: str, change: str) -> None:
-        """Tells of a tool that was not told of before."""
+        """Passes on a tool that is not among those shown."""
         seen = (route, tool, effect, change)
-        if seen in self._told:
+        if seen in self._shown:
             return
-        self._told[seen] = None
-        if len(self._told) > _MOST_TOLD:
-            self._told.popitem(last=False)
+        self._shown[seen] = None
+        if len(self._shown) > _MOST_SHOWN:
+            self._shown.popitem(last=False)
         self._tell(*seen)

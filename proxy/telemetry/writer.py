@@ -59,10 +59,10 @@ class Sink(Protocol):
         """Writes the beginning of a text; gives how many bytes of it. Raises OSError."""
 
     def note_loss(self, reason: str, lines: int, why: str) -> None:
-        """Is told that lines were lost: one of DROP_REASONS, how many, and what the system says."""
+        """Learns that lines were lost: one of DROP_REASONS, how many, and what the system says."""
 
     def note_recovery(self, lost: Mapping[str, int]) -> None:
-        """Is told that lines are written again, and how many were lost before, by reason."""
+        """Learns that lines are written again, and how many were lost before, by reason."""
 
     def close(self) -> None:
         """Ends. Raises OSError."""
@@ -138,7 +138,7 @@ class QueueWriter:
         self._awake = False
         self._work = threading.Event()
         self._closing = threading.Event()
-        self._told: Counter[str] = Counter()  # used only by the writer's thread: losses already reported
+        self._reported: Counter[str] = Counter()  # used only by the writer's thread
         self._thread = threading.Thread(target=self._run, name="log", daemon=True)
         self._thread.start()
 
@@ -212,9 +212,9 @@ class QueueWriter:
     def _report_losses(self) -> None:
         """Reports how many lines were lost, once the queue has room for more than a few."""
         with self._lock:
-            lost = self.dropped - self._told if self._room * 2 > self._size else None
+            lost = self.dropped - self._reported if self._room * 2 > self._size else None
         if lost and not self._send(self._notice(lost))[0]:
-            self._told += lost
+            self._reported += lost
             self._sink.note_recovery(lost)
 
     def _send(self, text: bytes) -> tuple[bytes, str]:

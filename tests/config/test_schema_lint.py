@@ -11,7 +11,7 @@ from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
 from proxy.core.check.validation import compile_check
 from proxy.core.rules.contradictions import describe_gaps
-from proxy.core.schema.lint import find_meant_keyword
+from proxy.core.schema.lint import find_nearest_keyword
 
 LAT = {"lat": {"type": "number"}}
 
@@ -62,7 +62,7 @@ def said(folder: Path, schema: object, **rest: object) -> list[str]:
     ],
 )
 def test_a_misspelt_keyword_is_known_for_what_it_means(written: str, meant: str | None) -> None:
-    assert meant == find_meant_keyword(written)
+    assert meant == find_nearest_keyword(written)
 
 
 WORDS = """
@@ -74,7 +74,7 @@ x-hint x-null x-ms-summary
 
 @pytest.mark.parametrize("word", WORDS.split())
 def test_words_that_people_write_there_are_not_taken_for_keywords(word: str) -> None:
-    assert find_meant_keyword(word) is None
+    assert find_nearest_keyword(word) is None
 
 
 def test_a_misspelt_keyword_is_a_mistake_at_its_own_line(tmp_path: Path) -> None:

@@ -114,6 +114,11 @@ def test_the_tools_own_words_are_in_the_details(body: bytes, words: str) -> None
     assert words == failed(400, body).details["original_error"]
 
 
+def test_a_title_that_is_all_an_entry_says_is_told_once() -> None:
+    failure = failed(400, b'{"errors": [{"title": "Not  allowed"}, {"title": "Too  late"}]}')
+    assert "Not allowed\nToo late" == failure.details["original_error"]
+
+
 def test_the_tools_words_are_bounded_and_masked() -> None:
     long = failed(500, b"x" * 100_000).details["original_error"]
     secret = failed(500, b"bad token Bearer abcdefghijklmnop1234567890").details["original_error"]

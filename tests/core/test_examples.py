@@ -278,7 +278,7 @@ def test_smaller_sizes_keep_the_fields_in_focus_and_every_name() -> None:
 
 
 def test_missing_fields_are_required_whatever_the_schema_says_of_them() -> None:
-    wanted = Wanted(asked=(("street",),), undeclared=(("zip",),))
+    wanted = Wanted(missing=(("street",),), undeclared=(("zip",),))
     (text,) = write_accepts(compile_check(ADDRESS).root, wanted)
     assert "{street: string (required), city: string (required), zip: any (required)}" == text
 
@@ -332,7 +332,7 @@ def test_an_answer_about_many_properties_may_be_longer_unless_the_config_says_ho
 
 def test_what_is_remembered_of_accepts_is_what_would_be_written_anew_and_bounded() -> None:
     root = compile_check(MANY).root
-    every = [Wanted(asked=((f"asked_{number}",),)) for number in range(40)] + [Wanted(undeclared=(("x" * 5000,),))]
+    every = [Wanted(missing=((f"asked_{number}",),)) for number in range(40)] + [Wanted(undeclared=(("x" * 5000,),))]
     first = [write_accepts(root, wanted) for wanted in every]
     again = [write_accepts(root, wanted) for wanted in every]
 

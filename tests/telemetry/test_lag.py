@@ -29,7 +29,7 @@ async def test_a_loop_that_is_held_up_comes_late_to_its_timer() -> None:
 
 async def test_a_running_proxy_shows_how_late_it_comes() -> None:
     async with proxied(WEATHER) as proxy:
-        proxy.serving.metrics.observe_lag(0.3)
+        proxy.serving.metrics.lag.observe(0.3)
         text = (await proxy.ask_admin("/metrics")).body.decode()
 
     assert 'toolproxy_event_loop_lag_seconds_bucket{le="0.25"} 0.0' in text

@@ -104,9 +104,10 @@ class Structure:
                 return None
         return self._without_bad(value, path)
 
-    def is_hurt(self, path: Pointer) -> bool:
-        """Whether something at or below a path is invalid and reported already."""
-        return any(wrong[: len(path)] == path for wrong in self.bad)
+    def has_mistake(self, path: Pointer, *keys: str) -> bool:
+        """Whether something at or below a path, or one of these keys there, is invalid and reported already."""
+        paths = [(*path, key) for key in keys] or [path]
+        return any(wrong[: len(at)] == at for wrong in self.bad for at in paths)
 
     def _without_bad(self, value: JsonValue, path: Pointer) -> JsonValue:
         if isinstance(value, dict):
@@ -206,8 +207,8 @@ def _describe_broken(value: JsonValue, entry: BrokenKeyword) -> Iterator[tuple[P
                 yield (*entry.path, name), True, f"the key {name!r} {row.absence}", ""
                 continue
             others = [(system, names[name]) for system, names in OTHER_NAMES.items() if name in names]
-            told = f"{others[0][0]} calls it so; here it is {others[0][1]}" if others else ""
-            hint = told or _suggest_section(value, entry, name) or suggest_word(name, known)
+            elsewhere = f"{others[0][0]} calls it so; here it is {others[0][1]}" if others else ""
+            hint = elsewhere or _suggest_section(value, entry, name) or suggest_word(name, known)
             hint = hint or f"known here: {', '.join(known)}"
             yield (*entry.path, name), True, f"unknown key {name!r}", hint
     elif entry.keyword == "required":

@@ -93,7 +93,6 @@ def read_upstreams(context: Context, files: Files) -> dict[str, UpstreamConfig]:
         path = ("upstreams", name)
         if name == NO_UPSTREAM:
             context.mistake(path, "'none' means no upstream at all", "choose another name", key=True)
-        hurt = any(context.structure.is_hurt((*path, key)) for key in ("url", "command"))
         if "url" in entry and "command" in entry:
             message = "`url` and `command` both say where the service is"
             context.mistake((*path, "command"), message, "keep one", key=True)
@@ -101,7 +100,7 @@ def read_upstreams(context: Context, files: Files) -> dict[str, UpstreamConfig]:
             found[name] = _read_upstream(context, files, name, entry)
         elif place := find_upstream_reader(entry):
             found[name] = load_place(place)(context, name, entry)
-        elif not hurt:
+        elif not context.structure.has_mistake(path, "url", "command"):
             hint = "write `url: http://host:port`, or `command: [npx, -y, PACKAGE]` for an MCP server that speaks stdio"
             context.mistake(path, "'url' is missing", hint, key=True)
     return found

@@ -9,11 +9,9 @@ Validation walks a graph: a node leads to others for the same value (`$ref`, `al
   node with one value along several paths, and paths only meet at targets of references. So where two paths may lead
   to the same part of a value inside a cycle, or where a schema without cycles unfolds beyond `UNFOLDED`, every target
   of a reference remembers; the work is then at most nodes times values;
-* which branches of `anyOf` and `oneOf` exclude each other (`are_exclusive`, `find_discriminator`). A branch that
-  requires an object with a key, and pins that key to certain texts, accepts nothing else. Branches that pin one common
-  key to different texts exclude each other, so the text alone says which branch may accept; and branches for different
-  types exclude each other by type. The proof uses only what is necessary for acceptance, so it holds whatever else the
-  branches say.
+* which branches of `anyOf` and `oneOf` exclude each other (`are_exclusive`, `find_discriminator`), whatever else they
+  say: those for different types, and those that require an object with one common key and pin it to different texts, so
+  that the text alone says which of them may accept.
 """
 
 from __future__ import annotations
@@ -270,8 +268,8 @@ def _find_pin(branch: Node, key: str) -> Pin | None:
 def are_exclusive(branches: tuple[Node, ...]) -> bool:
     """Whether no value can satisfy two of the branches."""
     objects = tuple(branch for branch in branches if list_types(branch) == {"object"})
-    told_apart = objects if find_discriminator(objects) else ()
+    distinct = objects if find_discriminator(objects) else ()
     return all(
-        (left in told_apart and right in told_apart) or not list_types(left) & list_types(right)
+        (left in distinct and right in distinct) or not list_types(left) & list_types(right)
         for left, right in combinations(branches, 2)
     )

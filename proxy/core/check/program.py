@@ -77,7 +77,7 @@ class Program:
             if self._pending:
                 try:
                     self._link()
-                except BaseException:  # what is half written is written anew when it is asked for again
+                except BaseException:  # a half-written function is written anew on the next request
                     self._written, self._pending, self._tables = written, [], []
                     raise
             function: Callable[[JsonValue], Any] = self._space[name]
@@ -99,10 +99,10 @@ class Program:
         their node.)"""
         if not isinstance(node.raw, dict) or self.graph.size(node) > _COMPARED:
             return node
-        said = dumps({keyword: value for keyword, value in node.keywords.items() if keyword not in _SAYING})
-        if b'"$' in said:
+        encoded = dumps({keyword: value for keyword, value in node.keywords.items() if keyword not in _SAYING})
+        if b'"$' in encoded:
             return node
-        return self._alike.setdefault((node.draft, said), node)
+        return self._alike.setdefault((node.draft, encoded), node)
 
     def constant(self, prefix: str, value: object, key: Hashable = None) -> str:
         """A global name for a value; `key` distinguishes values that must not be shared by identity."""
@@ -270,25 +270,18 @@ def deeper(function: Callable[[JsonValue], Any], value: JsonValue, refused: Any)
 
 
 def refusal(error: SearchGivenUp, value: JsonValue, node: Node) -> BrokenKeyword:
-    """The broken keyword for a pattern that ran into its limit within a union or under `not`, with its place."""
+    """The broken keyword for a pattern that ran into its limit within a union or under `not`. Its place is where the
+    value holds this very string object, as an item or as a key."""
     holder = next((inner for inner in node.schemas.nodes() if inner.get("pattern") == error.pattern), node)
-    return BrokenKeyword("pattern", _place_of(error.text, value) or (), holder)
-
-
-def _place_of(text: str, value: JsonValue) -> Pointer | None:
-    """The path of this very string object in a value, as an item or as a key."""
     stack: list[tuple[JsonValue, Pointer]] = [(value, ())]
     while stack:
         current, path = stack.pop()
-        if current is text:
-            return path
-        if type(current) is dict:
-            if any(name is text for name in current):
-                return path
-            stack.extend((item, (*path, name)) for name, item in current.items())
-        elif type(current) is list:
-            stack.extend((item, (*path, index)) for index, item in enumerate(current))
-    return None
+        if current is error.text or (type(current) is dict and any(name is error.text for name in current)):
+            return BrokenKeyword("pattern", path, holder)
+        if isinstance(current, dict | list):
+            members = current.items() if isinstance(current, dict) else enumerate(current)
+            stack.extend((item, (*path, step)) for step, item in members)
+    return BrokenKeyword("pattern", (), holder)
 
 
 # The global names of generated code.

@@ -139,19 +139,15 @@ def _other_keys(writer: Writer, node: Node, spot: Spot) -> None:
     key, x = writer.name("k"), writer.name("x")
     with writer.block(f"for {key}, {x} in {spot.v}.items():"):
         part = spot.part(x, key)
-        _by_pattern(writer, node, key, part)
+        # Most keys match none of several patterns, which one joint search shows.
+        first = writer.program.any_pattern(node.pattern_properties)
+        with writer.block(f"if {first}({key}):") if first is not None else nullcontext():
+            for pattern, inner in node.pattern_properties.items():
+                with writer.block(f"if {writer.program.pattern(pattern)[0]}({key}):"):
+                    writer.node(inner, part)
         if additional is not None:
             with writer.block(f"if {_write_unnamed(writer, node, key)}:"):
                 writer.node(additional, part)
-
-
-def _by_pattern(writer: Writer, node: Node, key: str, part: Spot) -> None:
-    """`patternProperties` for one key. Most keys match none of several patterns, which one joint search shows."""
-    first = writer.program.any_pattern(node.pattern_properties)
-    with writer.block(f"if {first}({key}):") if first is not None else nullcontext():
-        for pattern, inner in node.pattern_properties.items():
-            with writer.block(f"if {writer.program.pattern(pattern)[0]}({key}):"):
-                writer.node(inner, part)
 
 
 def _write_unnamed(writer: Writer, node: Node, key: str) -> str:

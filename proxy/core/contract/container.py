@@ -104,7 +104,7 @@ def check_container(call: ToolCall, policy: ToolPolicy) -> Failure | None:
 
 def make_misuse_failure(container: Container, sent: JsonValue) -> Failure:
     """HPD's `container_invocation_error` for a container called with `sent`."""
-    function, arguments = _find_meant(container, sent)
+    function, arguments = _find_invocation(container, sent)
     found, hint = ContainerMisuse(container, sent, function, arguments), ""
     if container.auto_expand == "dispatch":
         message = f"'{container.name}' groups functions, and `function` has to name exactly one of them."
@@ -145,8 +145,8 @@ def write_guidance(container: Container) -> str:
     )
 
 
-def _find_meant(container: Container, sent: JsonValue) -> tuple[str, JsonValue]:
-    """Which function parameters name ('' for none) and what they hold for it."""
+def _find_invocation(container: Container, sent: JsonValue) -> tuple[str, JsonValue]:
+    """The function that the parameters of a container name ('' for none), and the arguments that they hold for it."""
     if not isinstance(sent, dict):
         return "", {}
     known = [function.name for function in container.functions]

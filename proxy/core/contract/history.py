@@ -29,9 +29,9 @@ def write_history(episode: Episode, what: str = "Attempt", *, words: bool = Fals
     """
     lines: dict[int, dict[str, None]] = {}
     for kept in episode.attempts:
-        said = (line.removeprefix(_WORDS) for line in kept.lines if words or not line.startswith(_WORDS))
-        lines.setdefault(kept.number, {}).update(dict.fromkeys(said))
-    written = [f"{what} {number}: {'; '.join(said)}" for number, said in lines.items()]
+        shown = (line.removeprefix(_WORDS) for line in kept.lines if words or not line.startswith(_WORDS))
+        lines.setdefault(kept.number, {}).update(dict.fromkeys(shown))
+    written = [f"{what} {number}: {'; '.join(entries)}" for number, entries in lines.items()]
     dropped = episode.failed - len(episode.attempts)
     if dropped > 0:
         written.insert(0, f"({dropped} earlier failed call{'' if dropped == 1 else 's'} no longer kept)")
@@ -49,7 +49,7 @@ def write_history_lines(failure: Failure) -> tuple[str, ...]:
     room = LONGEST_HISTORY - len("(+100 more)")
     for violation in failure.violations[:_LINES_OF_ONE]:
         line = cut(_line(violation), LONGEST_LINE)
-        room -= _bytes(line)
+        room -= len(line) if line.isascii() else _bytes(line)
         if room < 0 and lines:
             break
         lines.append(line)
@@ -60,8 +60,8 @@ def write_history_lines(failure: Failure) -> tuple[str, ...]:
 def write_tool_error(failure: Failure) -> tuple[str, ...]:
     """What one error of the tool was: its code with what it says of each argument, and the tool's own words as far as
     there is room."""
-    said = "; ".join(write_history_lines(failure)) if failure.violations else failure.code.meaning.rstrip(".")
-    line = cut(f"{failure.code.name}: {said}", LONGEST_LINE)
+    summary = "; ".join(write_history_lines(failure)) if failure.violations else failure.code.meaning.rstrip(".")
+    line = cut(f"{failure.code.name}: {summary}", LONGEST_LINE)
     words = mask_credentials(failure.details.get("original_error", ""), LONGEST_HISTORY)
     room = LONGEST_HISTORY - _bytes(line) - len(_WORDS)
     words = cut(words, max(0, room * len(words) // (_bytes(words) or 1)))
@@ -116,16 +116,16 @@ _LENGTHS: Final = {
 
 
 def _line(violation: Violation) -> str:
-    said: dict[str, str] = {"name": _known_names.get(violation.path) or _name(violation.path)}
+    parts: dict[str, str] = {"name": _known_names.get(violation.path) or _name(violation.path)}
     if violation.code is codes.TYPE_MISMATCH:
-        said["type"] = "nothing" if isinstance(violation.value, Absent) else name_json_type(violation.value)
+        parts["type"] = "nothing" if isinstance(violation.value, Absent) else name_json_type(violation.value)
     elif violation.code is codes.STRING_LENGTH:
         length, limit = _LENGTHS.get(violation.keyword, ("Wrong string length", ""))
-        said |= {"length": length, "limit": limit.format(violation.limit)}
+        parts |= {"length": length, "limit": limit.format(violation.limit)}
     else:
         expected = violation.expected
-        said["expected"] = f" (expected: {cut(escape(expected), _LONGEST_NAME)})" if expected else ""
-    return _LINES.get(violation.code.name, violation.code.meaning + " on {name}").format_map(said)
+        parts["expected"] = f" (expected: {cut(escape(expected), _LONGEST_NAME)})" if expected else ""
+    return _LINES.get(violation.code.name, violation.code.meaning + " on {name}").format_map(parts)
 
 
 def _name(path: Pointer) -> str:

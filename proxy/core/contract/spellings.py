@@ -123,12 +123,12 @@ class JudgedPaths:
     def list_reached(self, segments: Iterable[str], upstream: str, target: str, methods: Set[str]) -> list[str]:
         """The judged paths that another spelling of them may lead to: decoded `segments`, sent to `target`, or the path
         of a route's template. Methods that are judged at no such path lead to none."""
-        asked = read_strictly(segments)
-        if not (known := self._known.get((upstream, len(asked)))):
+        requested = read_strictly(segments)
+        if not (known := self._known.get((upstream, len(requested)))):
             return []
         sent = read_strictly(target.split("/"))
         return [
             judged.path
             for path, goal, judged in known
-            if not methods.isdisjoint(judged.methods) and may_be_same(path, asked) and may_be_same(goal, sent)
+            if not methods.isdisjoint(judged.methods) and may_be_same(path, requested) and may_be_same(goal, sent)
         ]

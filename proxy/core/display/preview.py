@@ -76,7 +76,7 @@ def write_preview(
     budget = max(limits.max_preview, 0)
     if isinstance(value, Absent):
         return ""
-    if value is not None and (sensitive or is_secret_path(path, limits)):
+    if value is not None and (sensitive or (path and is_secret_path(path, limits))):
         return cut(f'"{MASK}"', budget)
     if not isinstance(value, _CONTAINERS):
         return _show(value, 0, 0, budget, limits)
@@ -310,7 +310,7 @@ def make_hider(
     value: JsonValue, limits: FeedbackLimits = _DEFAULT, *, path: Pointer = (), sensitive: bool = False
 ) -> Hider:
     """The `Hider` of one value, sent at `path`; `sensitive` says that all of it is a secret."""
-    secret = sensitive or is_secret_path(path, limits)
+    secret = sensitive or bool(path and is_secret_path(path, limits))
     if isinstance(value, _CONTAINERS):
         return Hider(tuple(_leaves(value, secret, limits)), limits.path_roots)
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Suggestions for names that are almost right: the known name that was meant, and the answer for an unknown tool.
+"""Suggestions for names that are almost right: the nearest known name, and the answer for an unknown tool.
 
 Names are compared folded (case, `-`, `_`, `.` and spaces do not count) by difflib's ratio, which is the share of
 characters that two words have in common, in order.
@@ -86,7 +86,7 @@ def fold_name(name: str) -> str:
 
 
 def find_nearest(name: str, known: Iterable[str]) -> str | None:
-    """The one known name that `name` was most likely meant to be, or None. Equal candidates: the first known wins."""
+    """The one known name that `name` most likely stands for, or None. Equal candidates: the first known wins."""
     wanted = fold_name(name[:_LONGEST_NAME])
     best, best_ratio = None, _NEAR
     for index, candidate in enumerate(known):
@@ -135,22 +135,20 @@ def find_abbreviation(name: str, known: Iterable[str]) -> str | None:
     other, which has three letters or more. None where there are several."""
     wanted = fold_name(name[:_LONGEST_NAME])
     found = [known_name for _, known_name in zip(range(_LOOKED_AT), known, strict=False)
-             if _begins(fold_name(known_name), wanted) and not is_other_meaning(name, known_name)]  # fmt: skip
+             if (folded := fold_name(known_name)) and min(len(folded), len(wanted)) >= _SHORTEST
+             and (folded.startswith(wanted) or wanted.startswith(folded))
+             and not is_other_meaning(name, known_name)]  # fmt: skip
     return found[0] if len(found) == 1 else None
-
-
-def _begins(folded: str, wanted: str) -> bool:
-    return min(len(folded), len(wanted)) >= _SHORTEST and (folded.startswith(wanted) or wanted.startswith(folded))
 
 
 def make_unknown_tool_failure(name: str, known: Iterable[str]) -> Failure:
     """The failure for a call of an unknown tool: names the nearest known tool, or lists some of them."""
     names = list(known)
-    meant = find_nearest(name, names)
+    nearest = find_nearest(name, names)
     message = f"Unknown tool {quote_name(name)}."
-    if meant is not None:
-        hint = f"Did you mean '{meant}'? Call it by exactly this name."
-        details = {"did_you_mean": meant}
+    if nearest is not None:
+        hint = f"Did you mean '{nearest}'? Call it by exactly this name."
+        details = {"did_you_mean": nearest}
     else:
         shown = _list_near(name, names)
         more = f" (+{len(names) - len(shown)} more)" if len(names) > len(shown) else ""

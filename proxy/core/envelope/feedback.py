@@ -1,7 +1,7 @@
 """The feedback: the text a model reads when its call failed (contract section 3), put together here.
 
 A failure brings the words of its errors along. Those about arguments, the signature and the example come from
-core/explain, what is said of the whole call and the closing line from `notes.py`.
+core/explain, the notes on the whole call and the closing line from `notes.py`.
 
 The text alone has to be enough: a model that sees only this, its own call and the user's wish can send the right call
 next. It starts with a summary line (Acode FR-046), lists all errors at once as bullets (FR-047), says what the tool
@@ -83,7 +83,9 @@ def render_feedback(view: FailureView) -> str:
     kind = "Example" if result.example_complete else "Shape"
     has_example = result.example and not result.escalated
     example = f"{kind} of valid arguments: {_line(result.example, size)}" if has_example else ""
-    reserved = max(min(len(sizes[-1]) + 1, room * _ACCEPTS_SHARE // 10), 0) if sizes and _needs_accepts(view) else 0
+    found = result.failure.violations
+    needs_accepts = not found or len(found) > _SEVERAL or any(each.code in _PARTIAL for each in found)
+    reserved = max(min(len(sizes[-1]) + 1, room * _ACCEPTS_SHARE // 10), 0) if sizes and needs_accepts else 0
     blocks = _make_blocks(view.shown)
     errors, is_whole = _write_errors(view, blocks, room - reserved)
     room -= len(errors) + 2
@@ -104,11 +106,6 @@ def render_feedback(view: FailureView) -> str:
 # Errors that say only with the signature what to send; and how many errors of any kind do.
 _PARTIAL: Final = frozenset((codes.REQUIRED_MISSING, codes.UNKNOWN_FIELD, codes.NO_BRANCH, codes.INVALID_JSON))
 _SEVERAL: Final = 4
-
-
-def _needs_accepts(view: FailureView) -> bool:
-    found = view.result.failure.violations
-    return not found or len(found) > _SEVERAL or not _PARTIAL.isdisjoint([violation.code for violation in found])
 
 
 def _choose_size(sizes: list[str], room: int, example: int) -> str:
@@ -140,8 +137,8 @@ def _opening(view: FailureView) -> str:
     whose = f" for tool {tool}" if result.call.tool else ""
     tries = f" (attempt {result.attempt})" if result.attempt else ""
     if result.repeated:
-        said = _REFUSED_BEFORE if result.call.conversation.rung is Rung.ADDRESS else _RESENT
-        return f"Validation failed{whose}{tries}: {said}."
+        reason = _REFUSED_BEFORE if result.call.conversation.rung is Rung.ADDRESS else _RESENT
+        return f"Validation failed{whose}{tries}: {reason}."
     if failure.code is codes.INVALID_ARGUMENTS and failure.violations:  # the errors below say all that its message says
         return f"Validation failed{whose}{tries}:"
     message = cut(escape(clean_text(failure.message, LONGEST_NOTE, limits)), LONGEST_NOTE)
@@ -164,8 +161,8 @@ def _escalation(view: FailureView) -> str:
         lines = [lines[0], f"... (+{len(lines) - _HISTORY} more)", *lines[1 - _HISTORY :]]
     bound = max(result.limits.max_chars // 2, 0)
     call = write_original_call(view)
-    said = f"The last call was: {call}" if call else ""
-    parts = (summarize_escalation(result), cut("\n".join(lines), bound), f"{_ESCALATED}\nStatus: Blocked.", said)
+    last_call = f"The last call was: {call}" if call else ""
+    parts = (summarize_escalation(result), cut("\n".join(lines), bound), f"{_ESCALATED}\nStatus: Blocked.", last_call)
     return "\n\n".join(filter(None, parts))
 
 
@@ -180,7 +177,7 @@ def write_original_call(view: FailureView) -> str:
 # --- errors ---------------------------------------------------------------------------------------------------------
 @value_class
 class _Block:
-    """What is said of one error: its place, code and message, and what is added as far as the room goes."""
+    """The text about one error: its place, code and message, and what is added as far as the room goes."""
 
     start: str
     message: str
@@ -326,8 +323,8 @@ def _mark_lines(
 def _write_remark(violations: list[Violation], view: FailureView) -> str:
     if not violations:
         return ""
-    said = "; ".join(
+    messages = "; ".join(
         make_hider(each.value, view.result.limits, path=each.path, sensitive=each.sensitive).hide(each.message[:1024])
         for each in violations
     )
-    return "  // ❌ " + cut(escape(said), _REMARK)
+    return "  // ❌ " + cut(escape(messages), _REMARK)

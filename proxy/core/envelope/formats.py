@@ -16,7 +16,6 @@ from proxy.core.display.preview import sanitise_value
 from proxy.core.envelope import parts
 from proxy.core.envelope.feedback import render_feedback, write_violation
 from proxy.core.envelope.headers import make_failure_headers, prefers_problem
-from proxy.core.envelope.notes import summarize_escalation
 from proxy.core.envelope.view import SHOWN, Detail, FailureView, Shown
 from proxy.core.model import codes
 from proxy.core.model.codes import REQUIRED_MISSING, ErrorCode, ErrorType
@@ -50,17 +49,18 @@ def make_error_part(view: FailureView) -> dict[str, JsonValue]:
     feedback has."""
     result = view.result
     failure, attempt = result.failure, result.attempt
+    message, status = parts.write_message(view), parts.choose_status(result)
     found: dict[str, JsonValue] = {
         "error_type": str(failure.code.error_type),
         "code": failure.code.name,
-        "message": parts.write_message(view),
+        "message": message,
         "category": str(failure.code.category),
         "retryable": failure.may_retry,
         "errors": parts.list_errors(view),
         **({"retry_guidance": parts.write_retry_guidance(view)} if view.full else {}),
         "attempt": attempt.number if attempt else None,
         "max_attempts": attempt.limit if attempt else None,
-        "status": parts.choose_status(result),
+        "status": status,
         "details": parts.make_details(view),
     }
     if not view.full:
@@ -68,11 +68,7 @@ def make_error_part(view: FailureView) -> dict[str, JsonValue]:
     found |= parts.make_container_parts(view)
     if failure.code.error_type is ErrorType.ESCALATION:
         found["details"] = {key: item for key, item in parts.make_details(view).items() if key not in _OWN_PLACE}
-        found |= {
-            "summary": summarize_escalation(result),
-            "history": list(result.history),
-            "original_call": {"tool": result.call.tool, "arguments": parts.sanitise_arguments(result)},
-        }
+        found |= parts.show_escalation(result)
     return found
 
 
@@ -114,11 +110,7 @@ def write_problem(view: FailureView) -> dict[str, JsonValue]:
     failure, attempt = result.failure, result.attempt
     escalation: dict[str, JsonValue] = {"state": parts.choose_status(result)} if result.escalated else {}
     if result.escalated and view.full:
-        escalation |= {
-            "summary": summarize_escalation(result),
-            "history": list(result.history),
-            "original_call": {"tool": result.call.tool, "arguments": parts.sanitise_arguments(result)},
-        }
+        escalation |= parts.show_escalation(result)
     return {
         "type": "urn:toolcall-proxy:error:" + failure.code.name.lower().replace("_", "-"),
         "title": failure.code.meaning.rstrip("."),
@@ -266,17 +258,17 @@ def _brief_hpd(error: dict[str, JsonValue]) -> JsonValue:
 
 
 def _hpd_error(shown: Shown, result: ToolResult) -> dict[str, JsonValue]:
-    """`property` is the dotted path; a missing field is said in HPD's words, the rest in ours."""
-    violation, said = shown.violation, write_violation(shown)
+    """`property` is the dotted path; a missing field is described in HPD's words, the rest in the proxy's."""
+    violation, message = shown.violation, write_violation(shown)
     name = parts.show_text(".".join(map(str, violation.path[:64])), result)
     if violation.code is REQUIRED_MISSING:
-        said = f"{name} is required" + (f". {cut(shown.hint, SHOWN)}" if violation.hint else "")
+        message = f"{name} is required" + (f". {cut(shown.hint, SHOWN)}" if violation.hint else "")
     return {
         "property": name,
         "attempted_value": sanitise_value(
             violation.value, result.limits, path=violation.path, sensitive=violation.sensitive
         ),
-        "error_message": said,
+        "error_message": message,
         "error_code": violation.code.hpd,
     }
 
@@ -316,7 +308,7 @@ def choose_format(name: str, accept: str) -> str:
     """The format's name behind `name`, which may be `auto`: problem details where the client asks for them, else the
     default. A name that is not a format (the config refuses those) gives the default as well."""
     if name == AUTO:
-        return "problem" if prefers_problem(accept) else _DEFAULT
+        return "problem" if prefers_problem(accept[:4096]) else _DEFAULT
     return name if name in FORMATS else _DEFAULT
 
 

@@ -107,20 +107,13 @@ def _path(pointer: str) -> str:
     return quote(pointer[:_LONGEST_PATH], safe=_SAFE_IN_PATH, errors="replace")
 
 
+@lru_cache(maxsize=64)  # clients send the same few
 def prefers_problem(accept: str) -> bool:
     """Whether an Accept header asks for problem details, and not for plain JSON with more weight (RFC 9110, 12.5.1)."""
-    return _prefers_problem(accept[:4096])
-
-
-@lru_cache(maxsize=64)  # clients send the same few
-def _prefers_problem(accept: str) -> bool:
     weights: dict[str, float] = {}
     for part in accept.lower().split(","):
         media_type, *parameters = (piece.strip() for piece in part.split(";"))
-        weights[media_type] = next((_weight(item[2:]) for item in parameters if item.startswith("q=")), 1.0)
+        weight = next((item[2:] for item in parameters if item.startswith("q=")), "1")
+        weights[media_type] = float(weight) if re.fullmatch(r"[01](?:\.[0-9]{0,3})?", weight) else 0.0
     wanted = weights.get("application/problem+json", 0.0)
     return wanted > 0 and wanted >= weights.get("application/json", 0.0)
-
-
-def _weight(text: str) -> float:
-    return float(text) if re.fullmatch(r"[01](?:\.[0-9]{0,3})?", text) else 0.0

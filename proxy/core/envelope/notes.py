@@ -1,9 +1,9 @@
-"""What is said of a failed call as a whole: its hint, whether the tool ran, when to come back, the tool's own words
+"""The notes on a failed call as a whole: its hint, whether the tool ran, when to come back, the tool's own words
 (`write_notes`), and in the last line what to do next (`write_remedy`).
 
-Nothing is told twice: the tool's own words stand here only as far as nothing above holds them. By what happened the
-last line says change it, or wait, or that it can never work; an escalation says what to tell the user. `retryable`,
-`status` and this line never disagree.
+Nothing stands here twice: the tool's own words appear only as far as nothing above holds them. The last line says, by
+the kind of the failure, change it, or wait, or that it can never work; an escalation says what to tell the user.
+`retryable`, `status` and this line never disagree.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ _NO_NOTES: Final = frozenset(
 )
 
 
-def write_notes(result: ToolResult, limits: FeedbackLimits, said: str, room: int) -> str:
-    """What is to be said of the call as a whole; nothing that has been `said` before."""
+def write_notes(result: ToolResult, limits: FeedbackLimits, shown: str, room: int) -> str:
+    """The notes on the call as a whole; they repeat nothing that the feedback has `shown` before."""
     failure = result.failure
     notes = (
         [container.write_guidance(failure.container.container)] if failure.container and not result.escalated else []
@@ -61,7 +61,7 @@ def write_notes(result: ToolResult, limits: FeedbackLimits, said: str, room: int
         elif value == failure.message or value == failure.hint:  # the answer says that already
             continue
         elif key == _OWN_WORDS:
-            notes.append(_show_own_words(value, limits, said))
+            notes.append(_show_own_words(value, limits, shown))
         elif key in _OPEN_NOTES:
             if key == "retry_after" and value.replace(".", "", 1).isdecimal():
                 value = "1 second" if value == "1" else f"{value} seconds"  # noqa: PLW2901 - the same in words
@@ -81,10 +81,10 @@ def write_notes(result: ToolResult, limits: FeedbackLimits, said: str, room: int
     return "\n".join(lines)
 
 
-def _show_own_words(value: str, limits: FeedbackLimits, said: str) -> str:
+def _show_own_words(value: str, limits: FeedbackLimits, shown: str) -> str:
     """The lines of the tool's own words that nothing above holds; one for each error that it lists."""
     lines = [cut(escape(clean_text(line.strip(), _WORDS, limits)), _WORDS) for line in value.split("\n")]
-    kept = [line for line in lines if line and not _is_said(line, said)]
+    kept = [line for line in lines if line and not _is_shown(line, shown)]
     if len(kept) < 2:
         return f"{_OWN_WORDS_ARE} {kept[0]}" if kept else ""
     return "\n- ".join([_OWN_WORDS_ARE, *kept])
@@ -95,15 +95,15 @@ _SENTENCE_END: Final = re.compile(r"[.;!] ")
 _LINE_OF_WORDS: Final = re.compile(r"(?:[\w.$/#\[\]-]{1,120}: )?(.+?)(?: \((\w[\w .-]{0,60}: .+)\))?")
 
 
-def _is_said(line: str, said: str) -> bool:
+def _is_shown(line: str, shown: str) -> bool:
     """Whether a text holds the words of a line and each value of its data; a code alone is no news."""
     found = _LINE_OF_WORDS.fullmatch(line)
-    if line in said or found is None:
-        return line in said
+    if line in shown or found is None:
+        return line in shown
     data = [piece.partition(": ") for piece in (found[2] or "").split(", ") if piece]
     sentences = [sentence.strip(" .;!") for sentence in _SENTENCE_END.split(found[1])]
-    return all(sentence in said for sentence in sentences) and all(
-        name == "code" or (text or name) in said for name, _, text in data
+    return all(sentence in shown for sentence in sentences) and all(
+        name == "code" or (text or name) in shown for name, _, text in data
     )
 
 

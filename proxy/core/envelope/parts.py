@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -70,16 +69,15 @@ def _brief_words(shown: Shown) -> tuple[dict[str, JsonValue], int]:
     for (key, room), text in zip(_SHARES, (shown.message, shown.expected, shown.actual), strict=True):
         if text:
             words[key] = text
-            length = len(text) + 2 if _UNESCAPED.fullmatch(text) else len(write_body(text))
+            if text.isascii() and text.isprintable():  # its JSON escapes nothing else (RFC 8259 section 7)
+                length = len(text) + text.count('"') + text.count("\\") + 2
+            else:
+                length = len(write_body(text))
             if length - 2 > room:  # a text of wide characters may be cut shorter than it has to be
                 words[key] = cut(text, max(0, room - 3) * len(text) // (length - 2))
                 length = len(write_body(words[key]))
             size += len(key) + 4 + length  # with its quotes, colon and comma
     return words, max(size, len("{}"))
-
-
-# A text whose JSON has no escape (RFC 8259 section 7) and one byte for each character.
-_UNESCAPED: Final = re.compile(r"[ !#-\[\]-~]*")
 
 
 def cut_errors(found: Iterable[JsonValue]) -> list[JsonValue]:
@@ -125,8 +123,10 @@ def write_message(view: FailureView, *, whole: bool = False) -> str:
     result = view.result
     failure, most = result.failure, _DETAIL if whole or view.full else _BRIEF
     if result.escalated:
-        return cut(summarize_escalation(result), most)
-    return cut(failure.message if failure.message is failure.code.meaning else show_text(failure.message, result), most)
+        message = summarize_escalation(result)
+    else:
+        message = failure.message if failure.message is failure.code.meaning else show_text(failure.message, result)
+    return message if len(message) <= most else cut(message, most)
 
 
 def choose_hint(view: FailureView, *, whole: bool = False) -> str:
@@ -134,8 +134,8 @@ def choose_hint(view: FailureView, *, whole: bool = False) -> str:
     result = view.result
     if result.escalated:
         return write_remedy(result)
-    said = show_text(result.failure.hint, result) or view.first_hint or write_remedy(result)
-    return cut(said, _DETAIL if whole or view.full else _BRIEF)
+    hint = show_text(result.failure.hint, result) or view.first_hint or write_remedy(result)
+    return cut(hint, _DETAIL if whole or view.full else _BRIEF)
 
 
 def write_retry_guidance(view: FailureView) -> str:
@@ -186,6 +186,15 @@ def _brief_details(view: FailureView) -> dict[str, JsonValue]:
     if result.repeated:
         brief["repeated"] = "true"
     return brief
+
+
+def show_escalation(result: ToolResult) -> dict[str, JsonValue]:
+    """The answer to a call whose attempts are used up: in short, each attempt, and the call as the model made it."""
+    return {
+        "summary": summarize_escalation(result),
+        "history": list(result.history),
+        "original_call": {"tool": result.call.tool, "arguments": sanitise_arguments(result)},
+    }
 
 
 def choose_status(result: ToolResult) -> str:

@@ -75,7 +75,7 @@ def show_violations(violations: Sequence[Violation], limits: FeedbackLimits) -> 
         secret = each.sensitive or is_secret_path(each.path, limits)
         hider = make_hider(each.value, limits, sensitive=secret)
         actual = None if isinstance(each.value, Absent) else write_preview(each.value, limits, sensitive=secret)
-        texts = [text[:_LOOKED_AT] for text in (each.message, each.expected, each.hint)]
+        texts = (each.message[:_LOOKED_AT], each.expected[:_LOOKED_AT], each.hint[:_LOOKED_AT])
         message, expected, hint = texts if is_clean and hider.idle else [escape(hider.hide(text)) for text in texts]
         if not hint and each.code is REQUIRED_MISSING and each.path:  # nothing better is known
             inside = f" to '{show_path(each.path[:-1])}'" if each.path[:-1] else ""

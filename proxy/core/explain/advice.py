@@ -45,7 +45,7 @@ def add_advice(result: ToolResult, policy: ToolPolicy | None) -> ToolResult:
     if not found:
         return replace(result, limits=limits, accepts=accepts)
     places = {each.path: each.expected for each in found if each.path and each.code is REQUIRED_MISSING}
-    # An example shows the members with a wrong value: left out, what was asked for would be lost.
+    # An example shows the members with a wrong value: left out, the user's wish would be lost.
     named = (REQUIRED_MISSING, codes.UNKNOWN_FIELD)
     refused = [each for each in found if each.code not in named and each.value not in _NOTHING]
     wrong = {place: each.expected for each in refused if (place := _find_member(each.path))}
@@ -57,7 +57,7 @@ def add_advice(result: ToolResult, policy: ToolPolicy | None) -> ToolResult:
         safe = _show_types(safe, shown.value)
         text = dumps_known(safe).decode()
     complete = shown.complete and are_equal(safe, shown.value) and not ('"<' in text and _holds_placeholder(safe))
-    # What was refused is no example, nor is what leaves out a key that may have been meant for another.
+    # What was refused is no example, nor are arguments without a key that may stand for another.
     is_refused = sent is not ABSENT and are_equal(safe, sent)
     if shown.value is ABSENT or is_refused or (complete and any(map(_is_open, found))):
         text, complete = "", False
@@ -67,7 +67,7 @@ def add_advice(result: ToolResult, policy: ToolPolicy | None) -> ToolResult:
     )  # fmt: skip
 
 
-# Failures by which a tool refuses its arguments without saying which: what it takes is told all the same.
+# Failures by which a tool refuses its arguments without saying which: the answer says all the same what it takes.
 _UNPLACED: Final = (codes.UPSTREAM_REJECTED_ARGUMENTS, codes.INVALID_REQUEST)
 # With more properties than this an answer may have so many characters, where the config leaves `max_chars` as it is.
 _MANY: Final = 25
@@ -99,27 +99,27 @@ def _fit_limits(limits: FeedbackLimits, check: Check | None) -> FeedbackLimits:
 
 
 def _write_accepts(check: Check, sent: JsonValue, found: Iterable[Violation]) -> tuple[str, ...]:
-    """What the tool takes, in several sizes: the schema itself, where it is shorter than what is said of it."""
+    """What the tool takes, in several sizes: the schema itself, where it is shorter than its description."""
     shown: list[Pointer] = []
-    asked: list[Pointer] = []
+    missing: list[Pointer] = []
     undeclared: list[Pointer] = []
     around = set[Pointer]()
     for violation in found:
         path = violation.path
         if violation.code is REQUIRED_MISSING and path and isinstance(path[-1], str):
-            (asked if find_possible_nodes(check, path) else undeclared).append(path)
+            (missing if find_possible_nodes(check, path) else undeclared).append(path)
             around.add(path[:-1])
         elif violation.code is codes.UNKNOWN_FIELD and path:
             around.add(path[:-1])
         elif path:
             shown.append(path)
-    meant = [(*place, key) for place in around for key in _list_meant(check, sent, place)]
-    sizes = write_accepts(check.root, Wanted(tuple(shown), tuple(asked), tuple(undeclared), tuple(meant)))
+    candidates = [(*place, key) for place in around for key in _list_candidate_fields(check, sent, place)]
+    sizes = write_accepts(check.root, Wanted(tuple(shown), tuple(missing), tuple(undeclared), tuple(candidates)))
     schema = write_schema(check.root) if len(sizes[0]) > SHORT_ACCEPTS else ""
     return (f"JSON Schema {schema}", *sizes) if schema and len(schema) < len(sizes[0]) else sizes
 
 
-def _list_meant(check: Check, sent: JsonValue, place: Pointer) -> list[str]:
+def _list_candidate_fields(check: Check, sent: JsonValue, place: Pointer) -> list[str]:
     """The fields that unknown keys of an object may stand for."""
     holder = find_value(sent, place)
     if not isinstance(holder, dict):
@@ -158,7 +158,7 @@ def _keep_good(check: Check, sent: JsonValue, found: Iterable[Violation], wrong:
 
 
 def _is_open(violation: Violation) -> bool:
-    """Whether it is open what an unknown key was meant for."""
+    """Whether it is open which field an unknown key stands for."""
     asks = ("There is no such field: if", "Did you", "Name it so")
     return violation.code is codes.UNKNOWN_FIELD and violation.hint.startswith(asks)
 

@@ -160,8 +160,8 @@ class _Maker:
         for _ in range(_MAX_DEPTH):
             wanted = list_required(parts)
             for part in parts:
-                asked = part.get("dependentRequired") or part.get("dependencies")
-                for key, names in asked.items() if isinstance(asked, dict) else ():
+                dependencies = part.get("dependentRequired") or part.get("dependencies")
+                for key, names in dependencies.items() if isinstance(dependencies, dict) else ():
                     wanted |= set(names) if key in made and isinstance(names, list) else set()
                 parts = _parts((*parts, *(schema for key, schema in part.dependent.items() if key in made)))
             missing = sorted(wanted - made.keys())
@@ -179,7 +179,7 @@ class _Maker:
         return value is not ABSENT
 
     def name(self, parts: list[Node], number: int, depth: int) -> str:
-        """A key nobody declared that `propertyNames` or a pattern accepts."""
+        """An undeclared key that `propertyNames` or a pattern accepts."""
         rules = tuple(rule for part in parts if (rule := part.inner("propertyNames")) is not None)
         if rules:
             taken = tuple(f"key{other}" for other in range(1, number))
@@ -198,11 +198,11 @@ class _Maker:
         """The array with as few items as the schemas allow; the items differ where they must."""
         least = max((n for part in parts if isinstance(n := part.get("minItems"), int)), default=0)
         holding = [(part, inner) for part in parts if (inner := part.inner("contains")) is not None]
-        asked = [n if isinstance(n := part.get("minContains"), int) else 1 for part, _ in holding]
+        counts = [n if isinstance(n := part.get("minContains"), int) else 1 for part, _ in holding]
         differ = any(part.get("uniqueItems") is True for part in parts)
         made: list[JsonValue] = []
-        for index in range(min(max([least, *asked]), _MAX_ITEMS)):
-            extra = tuple(inner for (_, inner), n in zip(holding, asked, strict=True) if index < n)
+        for index in range(min(max([least, *counts]), _MAX_ITEMS)):
+            extra = tuple(inner for (_, inner), n in zip(holding, counts, strict=True) if index < n)
             schemas = (*list_member_schemas(parts, index, self.work), *extra)
             item = self.make(schemas, depth + 1, tuple(made) if differ else ()) if schemas else index
             if item is ABSENT:

@@ -178,18 +178,18 @@ def add_own_words(violation: Violation, node: Node) -> Violation:
         return violation  # a suggestion needs no further words
     name = next((step for step in reversed(violation.path) if isinstance(step, str)), "")
     own = read_own_words(node, name)
-    said = own if violation.hint and own.endswith(violation.hint) else f"{own} {violation.hint}".strip()
-    return replace(violation, hint=said) if own else violation
+    hint = own if violation.hint and own.endswith(violation.hint) else f"{own} {violation.hint}".strip()
+    return replace(violation, hint=hint) if own else violation
 
 
 def read_own_words(node: Node, name: str = "") -> str:
     """What the schema says of a place in its own words, in at most three short sentences; '' where it says nothing. A
     description stands behind the place's `name`, because many are no sentences."""
     memo: dict[int, tuple[str, str]] = node.schemas.memos.setdefault("own words", {})
-    said = memo.get(id(node))
-    if said is None:
-        said = memo[id(node)] = _own_words(node)
-    described, rest = said
+    words = memo.get(id(node))
+    if words is None:
+        words = memo[id(node)] = _own_words(node)
+    described, rest = words
     if described and name:
         described = f"`{cut(clean_text(name, _SHORT), _SHORT)}`: {described}"
     return f"{described} {rest}".strip()

@@ -60,8 +60,9 @@ def list_violations(check: Check, value: JsonValue, ambiguous: Iterable[Ambiguit
     says there.
     """
     found: list[Violation] = []
-    for broken in check.list_broken(value):
-        found += islice(_word_keyword(broken, value), MAX_VIOLATIONS - len(found))
+    every = check.list_broken(value)[:MAX_VIOLATIONS]  # each has a violation, or several
+    for broken, there in [(broken, find_value(value, broken.path)) for broken in every]:
+        found += islice(_word_keyword(broken, there, value), MAX_VIOLATIONS - len(found))
         if len(found) == MAX_VIOLATIONS:
             break
     if len(found) == MAX_VIOLATIONS or not found:  # a finding beyond the bound may be an error
@@ -113,9 +114,8 @@ def explain_invalid_json(problem: JsonProblem) -> Violation:
 
 
 # --- one broken keyword ---------------------------------------------------------------------------------------------
-def _word_keyword(broken: BrokenKeyword, root: JsonValue) -> Iterator[Violation]:
-    """The violations of one broken keyword; `root` is the whole value."""
-    value = find_value(root, broken.path)
+def _word_keyword(broken: BrokenKeyword, value: JsonValue, root: JsonValue) -> Iterator[Violation]:
+    """The violations of one keyword that a value breaks; `root` is the whole value."""
     word = WORDS.get(broken.keyword, make_other_violation)
     found = iter(_union(broken, value, root) if broken.branches else word(broken, value))
     first = next(found, None)
@@ -162,7 +162,7 @@ def _union(broken: BrokenKeyword, value: JsonValue, root: JsonValue) -> Iterator
         yield undecided
     elif (near := _nearest_branch(branches, broken, value)) is not None:
         for inner in broken.branches[near]:
-            yield from _word_keyword(inner, root)
+            yield from _word_keyword(inner, find_value(root, inner.path), root)
     elif isinstance(value, dict | list):
         yield _no_branch(broken, branches, value)
     else:

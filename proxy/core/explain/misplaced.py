@@ -46,10 +46,10 @@ _LONGEST_NAME: Final = 100
 
 
 def relate_fields(check: Check, root: JsonValue, found: list[Violation]) -> Iterator[Violation]:
-    """Pairs missing keys with the unknown ones that were meant; says where a misplaced key stands."""
+    """Pairs missing keys with the unknown ones that stand for them; says where a misplaced key stands."""
     wrapper = find_wrapper(check, root)
     if wrapper:
-        found = list(_tell_wrapper(root, wrapper, found))
+        found = list(_explain_wrapper(root, wrapper, found))
     missing = list({v.path: v for v in found if v.code is codes.REQUIRED_MISSING}.values())
     if not missing:
         for violation in found:
@@ -60,7 +60,7 @@ def relate_fields(check: Check, root: JsonValue, found: list[Violation]) -> Iter
     renamed: dict[Pointer, Violation] = {}
     candidates = _open_pairings(check, root, _candidates(check, root, missing[:_PAIRED]))
     for violation in missing[:_PAIRED]:
-        hint, source = _find_meant(check, root, violation, places, candidates)
+        hint, source = _find_source(check, root, violation, places, candidates)
         if hint and not (wrapper and len(violation.path) == 1):
             renamed[violation.path] = replace(violation, hint=hint)
             if violation.severity is Severity.ERROR:  # an error must not vanish behind a warning
@@ -72,18 +72,18 @@ def relate_fields(check: Check, root: JsonValue, found: list[Violation]) -> Iter
             yield _ask_for_meaning(violation, candidates) or place_unknown(check, root, violation)
 
 
-def _tell_wrapper(root: JsonValue, wrapper: str, found: list[Violation]) -> Iterator[Violation]:
-    """The violations of the outermost keys with what the wrapper around the arguments means for them, told once."""
+def _explain_wrapper(root: JsonValue, wrapper: str, found: list[Violation]) -> Iterator[Violation]:
+    """The violations of the outermost keys with a hint about the wrapper around the arguments: whole at the first."""
     key, inner = next(iter(root.items())) if isinstance(root, dict) and len(root) == 1 else ("", {})
-    has_told = False
+    is_explained = False
     for violation in found:
         misses = violation.code is codes.REQUIRED_MISSING and isinstance(inner, dict) and len(inner) > 0
         if len(violation.path) != 1 or (misses and violation.path[0] not in inner):
             yield violation
-        elif misses and has_told:
+        elif misses and is_explained:
             yield replace(violation, hint=f"It stands inside '{clean_text(str(key), 60)}'.")
         else:
-            has_told = True
+            is_explained = True
             yield replace(violation, hint=wrapper)
 
 
@@ -98,17 +98,18 @@ def _ask_for_meaning(violation: Violation, candidates: Mapping[Pointer, list[Poi
     return replace(violation, hint=f"Its meaning decides {which}.")
 
 
-def _find_meant(
+def _find_source(
     check: Check,
     root: JsonValue,
     missing: Violation,
     places: Mapping[str, list[Pointer]],
     candidates: Mapping[Pointer, list[Pointer]],
 ) -> tuple[str, Pointer]:
-    """What was sent in place of a missing key, and where: beside it under another name, or elsewhere under its own.
+    """A hint about the value that was sent in place of a missing key, and where it stands: beside the key under another
+    name, or elsewhere under its own.
 
     A rename is advised where no other pairing is possible, the names are the same but for case, separators and plural,
-    and the value is accepted there; else what may have been meant is named, and whoever called decides.
+    and the value is accepted there; else the hint names the candidates, and the caller decides.
     """
     place, name = missing.path[:-1], cut(str(missing.path[-1]), 60)
     close = candidates[missing.path]
@@ -163,7 +164,7 @@ def find_renames(check: Check, root: JsonValue, found: Iterable[Violation]) -> d
         return {}
     places = find_named_places(root, {str(violation.path[-1]) for violation in missing})
     candidates = _open_pairings(check, root, _candidates(check, root, missing))
-    pairs = {violation.path: _find_meant(check, root, violation, places, candidates)[1] for violation in missing}
+    pairs = {violation.path: _find_source(check, root, violation, places, candidates)[1] for violation in missing}
     return {
         path: source for path, source in pairs.items() if source and is_taken_at(check, path, find_value(root, source))
     }
@@ -222,7 +223,7 @@ def list_unknown_beside(check: Check, root: JsonValue, place: Pointer) -> list[s
 
 
 def _candidates(check: Check, root: JsonValue, missing: list[Violation]) -> dict[Pointer, list[Pointer]]:
-    """For each missing key the unknown keys beside it that may have been meant. A name that equals it but for case and
+    """For each missing key the unknown keys beside it that may stand for it. A name that equals it but for case and
     separators is the only one; a short form (`lat` for `latitude`) and a likeness are not weighed against each
     other."""
     found: dict[Pointer, list[Pointer]] = {}

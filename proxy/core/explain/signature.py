@@ -2,7 +2,7 @@
 
 `write_signature` writes a schema as a whole. `write_accepts` writes the `Accepts:` line of an answer in several sizes,
 longest first: where not everything fits, what is shown is chosen. First come the fields in error and those that an
-unknown key may have been meant for, then what is required, then fields near in words to what was sent; of the rest the
+unknown key may stand for, then those required, then fields near in words to what was sent; of the rest the
 names stand alone, and no name is cut while anything else is left to cut. What repeats is written once (`as 'from'`).
 """
 
@@ -52,12 +52,12 @@ def write_signature(node: Node, depth: int = MAX_DEPTH) -> str:
 @value_class
 class Focus:
     """What an `Accepts` line shows first. `inside` leads to the members that matter, by key (`*` for items);
-    `candidates` are keys here that an unknown key may have been meant for, which are shown with their description;
-    `asked` are missing keys, which are required whoever misses them; `undeclared` are those that no schema declares."""
+    `candidates` are keys here that an unknown key may stand for, which are shown with their description;
+    `missing` are keys that a schema declares and the call lacks, and `undeclared` those that no schema declares."""
 
     inside: dict[str, Focus] = field(default_factory=dict)
     candidates: set[str] = field(default_factory=set)
-    asked: set[str] = field(default_factory=set)
+    missing: set[str] = field(default_factory=set)
     undeclared: set[str] = field(default_factory=set)
 
     def at(self, path: Pointer) -> Focus:
@@ -69,11 +69,11 @@ class Focus:
 
 
 class Wanted(NamedTuple):
-    """The places of which a `Focus` is made: those that are shown first, and those of keys that are asked for, that no
-    schema declares, or that an unknown key may have been meant for."""
+    """The places of which a `Focus` is made: those that are shown first, and those of keys that are missing, that no
+    schema declares, or that an unknown key may stand for."""
 
     shown: tuple[Pointer, ...] = ()
-    asked: tuple[Pointer, ...] = ()
+    missing: tuple[Pointer, ...] = ()
     undeclared: tuple[Pointer, ...] = ()
     candidates: tuple[Pointer, ...] = ()
 
@@ -82,7 +82,7 @@ class Wanted(NamedTuple):
         focus = Focus()
         for path in self.shown:
             focus.at(path)
-        for name in ("asked", "undeclared", "candidates"):
+        for name in ("missing", "undeclared", "candidates"):
             for path in getattr(self, name):
                 getattr(focus.at(path[:-1]), name).add(str(path[-1]))
         return focus
@@ -196,7 +196,7 @@ class _Writer:
         if depth <= 0 and focus is None:
             return "{...}"
         self.open.add(own)
-        wanted = list_required(parts) | (focus.asked if focus is not None else set())
+        wanted = list_required(parts) | (focus.missing if focus is not None else set())
         ordered = sorted(keys, key=lambda key: key not in wanted)
         named: list[str] = []
         if self.size.typed:
@@ -218,7 +218,7 @@ class _Writer:
     def write_member(self, key: str, node: Node, is_wanted: bool, depth: int, focus: Focus | None) -> str:
         below = focus.inside.get(key) if focus is not None else None
         is_candidate = focus is not None and key in focus.candidates
-        if focus is not None and below is None and (is_candidate or key in focus.asked):
+        if focus is not None and below is None and (is_candidate or key in focus.missing):
             below = Focus()
         name = cut(key, _MAX_NAME)
         text = self.write(node, max(depth - 1, 2) if below is not None else depth - 1, below, name)

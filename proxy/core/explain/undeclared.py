@@ -1,9 +1,9 @@
 """Keys that no schema declares: what each may stand for, and where it belongs; and keys that are deprecated.
 
-An unknown key often carries what the user asked for, under another name or at another place. It is told the fields that
-it may stand for, or the object that declares it; only a key for which nothing is left is to be left out. A field is a
+An unknown key often carries what the user asked for, under another name or at another place. The hint names the fields
+that it may stand for, or the object that declares it; a key with neither is to be left out. A field is a
 candidate by likeness, by words that two names share, or by a word of the key that stands in the field's description
-(`max_price` for `budget`, described as "Maximum price in EUR"). No key is taken for another: whoever called decides.
+(`max_price` for `budget`, described as "Maximum price in EUR"). No key is taken for another: the caller decides.
 """
 
 from __future__ import annotations
@@ -141,13 +141,13 @@ def _list_fields(names: Iterable[str]) -> str:
 
 
 def _explain_unknown(name: str, unsent: Mapping[str, Node], near: list[str]) -> str:
-    """What to do about an unknown key: it may carry what was asked for, under another name than the tool's."""
+    """What to do about an unknown key: it may carry a value that the tool takes under another name."""
     words = split_words(name)
     same = [key for key in near if split_words(key) == words]
-    meant = same[0] if len(same) == 1 else find_nearest(name, list(unsent)[:LOOKED_AT])
-    if meant is not None:
-        takes = cut(describe_expectation(unsent[meant]), 160)
-        return f"Did you mean '{cut(meant, 60)}'" + (f" ({takes})?" if takes != "any value" else "?")
+    nearest = same[0] if len(same) == 1 else find_nearest(name, list(unsent)[:LOOKED_AT])
+    if nearest is not None:
+        takes = cut(describe_expectation(unsent[nearest]), 160)
+        return f"Did you mean '{cut(nearest, 60)}'" + (f" ({takes})?" if takes != "any value" else "?")
     leave = "leave it out"
     if not _ACTING.isdisjoint(words):
         leave += " only if the call means the same without it"
@@ -169,8 +169,8 @@ def place_unknown(check: Check, root: JsonValue, violation: Violation) -> Violat
     if not homes or len(homes) > _NAMED:
         return violation
     targets = " or ".join(f"'{cut(format_pointer(home), 120)}'" for home in homes)
-    said = f"It belongs to {targets}" if len(homes) == 1 else f"It may belong to {targets}"
-    return replace(violation, hint=f"{said}: move it there.")
+    statement = f"It belongs to {targets}" if len(homes) == 1 else f"It may belong to {targets}"
+    return replace(violation, hint=f"{statement}: move it there.")
 
 
 def _find_homes(check: Check, root: JsonValue, path: Pointer) -> list[Pointer]:
@@ -225,7 +225,7 @@ def list_notices(check: Check, value: JsonValue) -> Iterator[Violation]:
 
 
 def list_candidates(name: str, unsent: Mapping[str, Node]) -> list[str]:
-    """The fields, of those that were not sent, that an unknown key may have been meant for; best first, at most 4."""
+    """The fields, of those that were not sent, that an unknown key may stand for; best first, at most 4."""
     looked_at = dict(islice(unsent.items(), LOOKED_AT))
     name = name[:_LONGEST_COMPARED]
     # Words in the names of more than a fifth of many fields tell none from another.

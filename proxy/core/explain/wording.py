@@ -1,7 +1,7 @@
-"""What is said of one broken keyword: a table from the keyword to the function that words it.
+"""The message about one broken keyword: a table from the keyword to the function that words it.
 
-Messages follow the templates of Acode 007.b ("Error Codes"); hints are ours. A message never holds a long value or a
-secret one: what was sent is shown shortened and masked, or not at all.
+Messages follow the templates of Acode 007.b ("Error Codes"); hints are the proxy's. A message never holds a long value
+or a secret one: what was sent is shown shortened and masked, or not at all.
 """
 
 from __future__ import annotations
@@ -78,15 +78,15 @@ def make_missing_violation(path: Pointer, expected: str = "", hint: str = "") ->
 
 
 def _dependent(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
-    asked = broken.node.get(broken.keyword)
-    for key, names in asked.items() if isinstance(asked, dict) and isinstance(value, dict) else ():
+    dependents = broken.node.get(broken.keyword)
+    for key, names in dependents.items() if isinstance(dependents, dict) and isinstance(value, dict) else ():
         for name in names if key in value and isinstance(names, list) else ():
             if name not in value:
                 hint = f"It is needed because '{name_last_step((key,))}' is given."
                 yield make_missing_violation((*broken.path, name), hint=hint)
 
 
-# (sent, asked) -> what to do about it; "" stands for any type
+# (sent, expected) -> what to do about it; "" stands for any type
 _TYPE_HINTS: Final = {
     ("null", ""): "null is not allowed here: send a value, or leave an optional field out.",
     ("string", "integer"): "Send a whole number without quotes or units.",
@@ -102,7 +102,7 @@ _TYPE_HINTS: Final = {
     ("boolean", "string"): "Send text in quotes.",
 }
 
-# What is said instead where a list holds several values.
+# The hint that replaces another where a list holds several values.
 _OF_SEVERAL: Final = {
     "Send one object, not a list.": "One object goes into one call: make one call for each.",
     "Send one value, not a list.": "One value goes into one call: make one call for each.",
@@ -120,8 +120,8 @@ def make_type_violation(path: Pointer, value: JsonValue, node: Node) -> Violatio
     words = memo.get((id(node), actual))
     if words is None:  # none of them depends on the value but for its type
         expected, site = describe_expectation(node), read_facts(node).site
-        asked = "number" if "number" in site.types else min(site.types, default="")
-        hint = _TYPE_HINTS.get((actual, asked)) or _TYPE_HINTS.get((actual, ""), "")
+        expected_type = "number" if "number" in site.types else min(site.types, default="")
+        hint = _TYPE_HINTS.get((actual, expected_type)) or _TYPE_HINTS.get((actual, ""), "")
         is_listed = site.choices is not None and not site.free_text
         wanted = describe_types(site) if is_listed else expected.split(" (")[0]
         message = f"Type mismatch: expected {wanted}, got {actual}"
@@ -157,11 +157,13 @@ def make_choice_violation(path: Pointer, value: JsonValue, node: Node, choices: 
     if isinstance(value, dict | list) or value is None:
         return make_type_violation(path, value, node)
     texts, listed, is_impossible = _read_choices(node, choices)
-    meant = find_nearest(value, texts) if isinstance(value, str) else None
+    nearest = find_nearest(value, texts) if isinstance(value, str) else None
     exactly = "Send it exactly so." if len(choices) == 1 else "Send one of these, exactly as written."
-    if meant is not None and _DIGITS.findall(meant) != _DIGITS.findall(str(value)):
-        meant = None  # another quantity is another meaning
-    hint = f"Did you mean {cut(write_literal(meant), _SHORT)}?" if meant is not None else _or_leave_out(exactly, value)
+    if nearest is not None and _DIGITS.findall(nearest) != _DIGITS.findall(str(value)):
+        nearest = None  # another quantity is another meaning
+    hint = (
+        f"Did you mean {cut(write_literal(nearest), _SHORT)}?" if nearest is not None else _or_leave_out(exactly, value)
+    )
     parts = value.split(",") if isinstance(value, str) and len(path) < 2 else []
     if len(parts) > 1 and all(part.strip() in choices for part in parts):
         hint = _OF_SEVERAL["Send one value, not a list."]
@@ -268,7 +270,7 @@ def _forbidden(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
 
 
 def make_other_violation(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
-    """What is said of a keyword that the table does not know, and of the schema `false`."""
+    """The violation of a keyword that the table does not know, and of the schema `false`."""
     if broken.node.never and broken.path:
         message = f"Field '{name_last_step(broken.path)}' is not allowed"
         yield Violation(codes.UNKNOWN_FIELD, broken.path, message, hint="Leave it out.")

@@ -1,7 +1,7 @@
 """JSON values inside other text: in prose, and spelt as Python literals. Pure, and linear in the length of the text.
 
 `find_embedded` finds JSON in prose, `Here is the result: {...}`: each outermost object and array, as bytes and value. A
-text that ends inside a bracket may have been cut off, and then nothing in it is what was meant: there is no result.
+text that ends inside a bracket may have been cut off, and then no value in it can be trusted: there is no result.
 Brackets of prose (`[sic]`, `{ }` around words) hold no JSON and are passed over.
 
 `read_python_value` reads `"['a', 'b']"` as the list that it spells, and nothing else. A literal counts only if it
@@ -95,7 +95,8 @@ def read_python_value(text: str) -> JsonValue | None:
     are joined to a JSON text, and the strict reader says whether they stand in order.
     """
     text = text.strip(_SPACE)
-    tokens = _split(text) if text[:1] in ("[", "{") and len(text) <= _MAX_TEXT else ()
+    if text[:1] not in ("[", "{") or len(text) > _MAX_TEXT or not (tokens := _split(text)):
+        return None
     quoted = ",".join(token for token in tokens if token[0] in "'\"")
     try:
         with _PARSING, warnings.catch_warnings():  # the filters are those of the whole process

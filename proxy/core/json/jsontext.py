@@ -8,10 +8,8 @@ strictreader.py reads and reports errors; fast_json.py reads the texts that it c
 
 A number that is not a plain integer becomes a `float` where the shortest spelling of that float is the number's own
 text, and otherwise a `LosslessFloat`, which keeps the text. Both are exact. Code that compares numbers uses
-`make_decimal` or the engine's numbers; code that writes them uses `write_number`.
-
-Writing keeps what was read: integers exact at any size, every other number by its own text, text as UTF-8. Only
-repaired arguments are written; clean ones are forwarded as the bytes that came.
+`make_decimal` or the engine's numbers. Writing keeps what was read: integers exact at any size, every other number by
+its own text. Only repaired arguments are written; clean ones are forwarded as the bytes that came.
 """
 
 from __future__ import annotations
@@ -142,14 +140,21 @@ def _write_canonically(value: JsonValue) -> str:
 
 
 # --- values ---------------------------------------------------------------------------------------------------------
-# A bool is an int, so it comes first.
-_NAMES: Final = {type(None): "null", bool: "boolean", int: "integer", str: "string", list: "array", dict: "object"}
-
-
 def name_json_type(value: JsonValue) -> str:
     """The JSON Schema type name of a value; a number without fraction is "integer" whatever its spelling."""
-    known = next((name for kind, name in _NAMES.items() if isinstance(value, kind)), None)
-    return known or ("integer" if is_integral_number(value) else "number")
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int):
+        return "integer"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, list):
+        return "array"
+    if isinstance(value, dict):
+        return "object"
+    return "integer" if is_integral_number(value) else "number"
 
 
 def is_integral_number(value: JsonValue) -> bool:

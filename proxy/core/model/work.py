@@ -71,7 +71,13 @@ class Work:
 
     def look(self, value: JsonValue) -> None:
         """Uses up the cost of examining a whole value once."""
-        self.spend(self.size(value))
+        kind = type(value)
+        if kind is str:
+            self.left -= 1 + len(value) // _CHARACTERS
+        else:
+            self.left -= self.size(value) if kind is dict or kind is list else 1
+        if self.left < 0:
+            raise TooMuchWorkError
 
     def size(self, value: JsonValue) -> int:
         """Values inside a value, itself included; long text counts for several."""

@@ -154,10 +154,10 @@ class _Run:
         """The repair of a refused value by the value rules: the one accepted proposal of the best tier that has any.
         Where none is but a text was read as a container, that reading is given unaccepted, for the answer to describe.
         """
-        asked = list_applicable_rules(node, type(value), rules, bool(path) and isinstance(path[-1], str))
-        if asked is None:
+        applicable = list_applicable_rules(node, type(value), rules, bool(path) and isinstance(path[-1], str))
+        if applicable is None:
             return None
-        rules, site, tiers = asked
+        rules, site, tiers = applicable
         self.work.spend(_FIT)
         is_guarded = self.policy.guards_null and (value == "" or path in self.guarded)
         choosing = 0 if site.choices is None else len(site.choices) // _CHOICES
@@ -179,9 +179,9 @@ class _Run:
                     found.append((rule, fitted))
                 elif fitted is not None and rule.reads:
                     partial = partial or fitted
-            if len(meanings := self.meanings([fitted for _, fitted in found])) == 1:
-                return meanings[0]
-            if meanings:
+            if found:
+                if len(meanings := self.meanings([fitted for _, fitted in found])) == 1:
+                    return meanings[0]
                 self.note(*((rule.name, fitted.value) for rule, fitted in found), path=path)
                 return None
         return partial
@@ -290,14 +290,15 @@ class _Run:
         wanted = list_required(nodes)
         repairs: list[Repair] = []
         changed: dict[str | int, JsonValue] = {}
+        is_shorter = False
         members = work.items() if isinstance(work, dict) else enumerate(work)
         declared: Mapping[Any, Node] = nodes[0].properties
-        # Each member has one schema and no more: nearly every object. The work of judging all members is paid here.
-        are_alone = len(nodes) == 1 and isinstance(work, dict) and not nodes[0].pattern_properties
-        if are_alone := are_alone and work.keys() <= declared.keys():
+        is_plain = len(nodes) == 1 and isinstance(work, dict) and not nodes[0].pattern_properties
+        has_single = is_plain and work.keys() <= declared.keys()  # each member has one schema: nearly every object
+        if has_single:  # the work of judging all members is paid here
             self.work.spend(2 * len(work) + self.work.size(work) - 1)
         for step, item in members:
-            if are_alone:
+            if has_single:
                 schemas = [declared[step]]
                 judge = self.judges.get(schemas[0])
                 if judge(item) if judge is not None else self.check.accepts_at(schemas[0], item):
@@ -309,30 +310,31 @@ class _Run:
             place = (*path, step)
             if self.policy.guards_null and (isinstance(work, list) or step not in wanted):
                 self.guarded.add(place)
-            if len(schemas) == 1:
-                fitted = self.fit(schemas[0], item, place, rules, refused=True)
-            else:
-                fitted = self.member(schemas, item, place, rules)
+            fitted = self.member(schemas, item, place, rules)
             if not fitted.accepted and isinstance(work, dict) and step not in wanted:
                 kept = self.policy.keeps_defaults
                 if made := drop_refused(schemas, item, place, rules, self.accepts, keeps_defaults=kept):
-                    fitted = Fit(ABSENT, made, True)
+                    fitted, is_shorter = Fit(ABSENT, made, True), True
             if fitted.value is not item:
                 changed[step] = fitted.value
                 repairs.extend(fitted.repairs)
         if isinstance(work, list) and changed:
             work = [changed.get(index, item) for index, item in enumerate(work)]
         elif changed:
-            work = {key: item for key, item in {**work, **changed}.items() if item is not ABSENT}
+            work = {**work, **changed}
+            if is_shorter:
+                work = {key: item for key, item in work.items() if item is not ABSENT}
         return work, tuple(repairs)
 
     def member(self, schemas: list[Node], item: JsonValue, path: Pointer, rules: frozenset[str]) -> Fit:
-        """Fits one member to each schema in turn; the result is accepted only if all schemas accept it."""
+        """Fits a refused member to each schema in turn; the result is accepted only if all schemas accept it."""
+        if len(schemas) == 1:
+            return self.fit(schemas[0], item, path, rules, refused=True)
         fitted = Fit(item, (), True)
         for schema in schemas:
             step = self.fit(schema, fitted.value, path, rules)
             fitted = Fit(step.value, fitted.repairs + step.repairs, fitted.accepted and step.accepted)
-        if fitted.repairs and len(schemas) > 1 and fitted.accepted:
+        if fitted.repairs and fitted.accepted:
             settled = all(self.accepts(schema, fitted.value) for schema in schemas)
             return fitted if settled else Fit(item, (), False)
         return fitted

@@ -169,8 +169,8 @@ def _respell_members(
         # A key that some branch of a union declares gets no other name.
         branches = [branch for part in parts for branch in (*part.any_of, *part.one_of)]
         named = known.union(*(list_declared(applies_always(branch)) for branch in branches))
-        meant = find_targets([key for key in value if key not in named], known) if known else {}
-        names = {key: (_KEY_CASE, name) for key, name in meant.items() if name not in value}
+        targets = find_targets([key for key in value if key not in named], known) if known else {}
+        names = {key: (_KEY_CASE, name) for key, name in targets.items() if name not in value}
         value, made = rename_keys(value, path, names)
         repairs.extend(made)
     items = value.items() if isinstance(value, dict) else enumerate(value)

@@ -221,8 +221,12 @@ def list_member_schemas(nodes: Iterable[Node], step: str | int, work: Work) -> l
     work.left -= 1 + len(nodes)  # counted in place: most refused members come by here
     if work.left < 0:
         raise TooMuchWorkError
-    if len(nodes) == 1 and (named := _list_named(nodes[0], step, work)):
-        return named
+    if len(nodes) == 1:
+        node = nodes[0]
+        if isinstance(step, str) and step in node.properties and not node.pattern_properties:
+            return [node.properties[step]]
+        if named := _list_named(node, step, work):
+            return named
     found: dict[int, Node] = {}
     for node in nodes:
         for schema in _list_named(node, step, work):
@@ -279,7 +283,7 @@ _TEXT_RULES: Final = frozenset(TEXT_RULES)
 
 # The names of the rules that are on at a place, the facts that they see, and those that apply there with the functions
 # that propose, grouped by tier.
-Asked = tuple[frozenset[str], Site, tuple[tuple[tuple[Rule, Propose], ...], ...]]
+ApplicableRules = tuple[frozenset[str], Site, tuple[tuple[tuple[Rule, Propose], ...], ...]]
 
 _tiers = lru_cache(maxsize=256)(group_value_rules)
 
@@ -291,10 +295,12 @@ def may_change(rule: Rule, kind: type, site: Site) -> bool:
     return (listed or rule.gives is ANY_TYPE or not rule.gives.isdisjoint(site.types)) and issubclass(kind, rule.takes)
 
 
-def list_applicable_rules(node: Node, kind: type, rules: frozenset[str], is_member: bool) -> Asked | None:
+def list_applicable_rules(node: Node, kind: type, rules: frozenset[str], is_member: bool) -> ApplicableRules | None:
     """The rules to try on a refused value of this Python type at a node, a member of an object or another one; None
     where `x-repair` leaves none on. Computed once for each combination."""
-    memo: dict[tuple[int, type, frozenset[str], bool], Asked | None] = node.schemas.memos.setdefault("asked", {})
+    memo: dict[tuple[int, type, frozenset[str], bool], ApplicableRules | None] = node.schemas.memos.setdefault(
+        "applicable rules", {}
+    )
     key = (id(node), kind, rules, is_member)
     if key not in memo:
         allowed = read_facts(node).allowed

@@ -66,11 +66,11 @@ def rename_one_key(
     refused = [key for key in unknown if _is_refused(nodes, key, value[key], accepts)]
     if "dotted_keys" in rules and (nested := _nest_dotted(nodes, value, unknown, work)) is not None:
         return nested, tuple(Repair("dotted_keys", (*path, key)) for key in unknown if nested is not value)
-    for rule, meant in _meanings(unknown, value, known, wanted, rules, nodes, tool):
-        free = {key: target for key, target in meant.items() if target not in value}
+    for rule, targets in _meanings(unknown, value, known, wanted, rules, nodes, tool):
+        free = {key: target for key, target in targets.items() if target not in value}
         if not any(key in refused or target in wanted for key, target in free.items()):
             continue
-        if len(free) < len(meant) or len(set(free.values())) < len(free):
+        if len(free) < len(targets) or len(set(free.values())) < len(free):
             return value, ()
         return rename_keys(value, path, {key: (rule, target) for key, target in free.items()})
     dropped = [key for key in refused if is_plumbing(key, value[key], drop, tool)] if "drop_unknown" in rules else []
@@ -97,8 +97,8 @@ def is_plumbing(key: str, item: JsonValue, drop: frozenset[str], tool: str) -> b
         item = item.get("name")
     if key in drop or key not in NAMING_KEYS or not isinstance(item, str) or not _NAMES_A_TOOL.fullmatch(item):
         return key in drop
-    words, said = split_words(tool), split_words(item)
-    return said == words or (key == "tool" and said == words[1:] and reads_only(tool))
+    words, named = split_words(tool), split_words(item)
+    return named == words or (key == "tool" and named == words[1:] and reads_only(tool))
 
 
 # A path of keys: `location.city`, `location[city]`.
@@ -205,7 +205,7 @@ _OF_FOLDERS: Final = frozenset(
 
 
 def _is_same_word(sent: str, target: str, texts: list[str], tool: str) -> bool:
-    """Whether two names end in the same word and what the longer one has more is said elsewhere: it is what the tool's
+    """Whether two names end in the same word and the rest of the longer one stands elsewhere: it is what the tool's
     name says it works on (`id` on `get_user` is `user_id`), or the target's description begins with it ("The company
     name"), or it says nothing more (the path of a file)."""
     one, other = split_words(sent), split_words(target)
@@ -253,17 +253,18 @@ def drop_refused(
     for schema in schemas:
         allowed = read_facts(schema).allowed
         rules = rules if allowed is None else rules & allowed
-    defaults = [
-        (schema, part.get("default")) for schema in schemas for part in applies_always(schema) if part.has("default")
-    ]
     keeps = name == "null_word_optional" or (name and keeps_defaults)
-    if keeps and any(default is not None for _, default in defaults):
+    if keeps and any(part.get("default") is not None for schema in schemas for part in applies_always(schema)):
         return ()
     if name and all(read_facts(schema).can_leave_out(name, rules) for schema in schemas):
         return (Repair(name, path),)
     if item is None or item == "" or "default_optional" not in rules:
         return ()
-    own = any(are_equal(default, item) and not accepts(schema, item) for schema, default in defaults)
+    own = any(
+        part.has("default") and are_equal(part.get("default"), item) and not accepts(schema, item)
+        for schema in schemas
+        for part in applies_always(schema)
+    )
     return (Repair("default_optional", path),) if own else ()
 
 

@@ -195,8 +195,8 @@ def _is_plural(site: Site) -> bool:
 
 def json_item(value: JsonValue, site: Site) -> JsonValue:
     """`"{\\"id\\": 1}"` -> `[{"id": 1}]`: JSON text of one object where a list of such objects is expected."""
-    is_asked = "array" in site.types and "object" not in site.types
-    read = read_inside(value, site, frozenset({"object"})) if is_asked else None
+    is_applicable = "array" in site.types and "object" not in site.types
+    read = read_inside(value, site, frozenset({"object"})) if is_applicable else None
     return [read[0]] if read is not None and _has_item_key(read[0], site) else NONE
 
 
@@ -259,8 +259,8 @@ def _may_stand_alone(part: str) -> bool:
 def join_chunks(value: JsonValue, site: Site) -> JsonValue:
     """`["a\\n","b"]` -> `"a\\nb"` where one text is expected: each chunk but the last ends in a line break. Not for an
     item of a list, which the chunks may be the items of."""
-    is_asked = site.name and "string" in site.types and "array" not in site.types
-    if not is_asked or not isinstance(value, list) or len(value) < 2:
+    is_applicable = site.name and "string" in site.types and "array" not in site.types
+    if not is_applicable or not isinstance(value, list) or len(value) < 2:
         return NONE
     if not all(isinstance(item, str) for item in value) or not all(item.endswith("\n") for item in value[:-1]):
         return NONE

@@ -116,9 +116,9 @@ def acts_by_argument(root: Node, value: JsonValue) -> bool:
     for current in found:  # grows meanwhile
         if isinstance(current, dict):
             for key in filter(_read_acting_word, current):
-                said = current[key] if isinstance(current[key], str) else ""
-                does_more = said.upper() in _WRITING if _read_acting_word(key) == "method" else not reads_only(said)
-                if said and does_more:
+                action = current[key] if isinstance(current[key], str) else ""
+                does_more = action.upper() in _WRITING if _read_acting_word(key) == "method" else not reads_only(action)
+                if action and does_more:
                     return True
             found += [item for item in current.values() if isinstance(item, _CONTAINERS)]
         elif isinstance(current, list):

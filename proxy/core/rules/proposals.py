@@ -108,8 +108,8 @@ def make_integral(number: Decimal) -> JsonValue:
 
 def string_to_integer(value: JsonValue, site: Site) -> JsonValue:
     """`"42"` -> 42, exact at any size."""
-    is_asked = "integer" in site.types and "number" not in site.types and not site.free_text
-    text = _number_text(value, whole=True) if is_asked else None
+    is_applicable = "integer" in site.types and "number" not in site.types and not site.free_text
+    text = _number_text(value, whole=True) if is_applicable else None
     if text is None or len(text) > MAX_INTEGER_DIGITS:
         return NONE
     return int(text) if text.isdecimal() else make_integral(read_decimal(text))
@@ -138,14 +138,14 @@ def string_to_boolean(value: JsonValue, site: Site) -> JsonValue:
 
 def boolean_letter(value: JsonValue, site: Site) -> JsonValue:
     """The single letters of strconv.ParseBool."""
-    is_asked = isinstance(value, str) and "boolean" in site.types and not site.free_text
-    return _LETTERS.get(value, NONE) if is_asked else NONE
+    is_applicable = isinstance(value, str) and "boolean" in site.types and not site.free_text
+    return _LETTERS.get(value, NONE) if is_applicable else NONE
 
 
 def integral_float(value: JsonValue, site: Site) -> JsonValue:
     """`3.0` -> 3 where an integer is expected."""
-    is_asked = isinstance(value, FRACTIONS) and "integer" in site.types and "number" not in site.types
-    return make_integral(make_decimal(value)) if is_asked and "e" not in write_number(value).lower() else NONE
+    is_applicable = isinstance(value, FRACTIONS) and "integer" in site.types and "number" not in site.types
+    return make_integral(make_decimal(value)) if is_applicable and "e" not in write_number(value).lower() else NONE
 
 
 def number_to_string(value: JsonValue, site: Site) -> JsonValue:
@@ -173,9 +173,9 @@ def number_to_string(value: JsonValue, site: Site) -> JsonValue:
 
 
 def _read_word(value: JsonValue, meanings: Mapping[str, bool], site: Site) -> JsonValue:
-    """The boolean that a word means, where one is asked and text is not legal."""
-    is_asked = isinstance(value, str) and "boolean" in site.types and not site.free_text
-    return meanings.get(value.strip(_ASCII_SPACE), NONE) if is_asked else NONE
+    """The boolean that a word means, where one is expected and text is not legal."""
+    is_applicable = isinstance(value, str) and "boolean" in site.types and not site.free_text
+    return meanings.get(value.strip(_ASCII_SPACE), NONE) if is_applicable else NONE
 
 
 def yes_no(value: JsonValue, site: Site) -> JsonValue:
@@ -185,8 +185,8 @@ def yes_no(value: JsonValue, site: Site) -> JsonValue:
 
 def zero_one(value: JsonValue, site: Site) -> JsonValue:
     """The numbers 1 and 0 -> boolean."""
-    is_asked = "boolean" in site.types and not _NUMERIC & site.types
-    return bool(value) if is_asked and type(value) is int and value in (0, 1) else NONE
+    is_applicable = "boolean" in site.types and not _NUMERIC & site.types
+    return bool(value) if is_applicable and type(value) is int and value in (0, 1) else NONE
 
 
 def boolean_word(value: JsonValue, site: Site) -> JsonValue:
@@ -258,7 +258,7 @@ _TIME: Final = re.compile(
 
 
 def year_first_date(value: JsonValue, site: Site) -> JsonValue:
-    """`"2026/01/15"` -> `"2026-01-15"` where a date is asked; a blank for the `T` where a time is."""
+    """`"2026/01/15"` -> `"2026-01-15"` where a date is expected; a blank for the `T` where a time is."""
     text = value.strip(_ASCII_SPACE) if isinstance(value, str) else ""
     if site.formats == {"date-time"} and (time := _TIME.fullmatch(text)) is not None:
         zone = time[3] if time[3][0] in "+-" else "Z"
@@ -321,6 +321,6 @@ def read_inside(
 
 def python_literal(value: JsonValue, site: Site) -> JsonValue:
     """A string that is one Python dict of JSON values -> that object."""
-    is_asked = isinstance(value, str) and "object" in site.types and not site.free_text
-    read = read_python_value(value) if is_asked else None
+    is_applicable = isinstance(value, str) and "object" in site.types and not site.free_text
+    read = read_python_value(value) if is_applicable else None
     return read if isinstance(read, dict) else NONE

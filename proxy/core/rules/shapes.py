@@ -14,8 +14,8 @@ _TYPED_SHAPE: Final = frozenset({"type", "value"})
 _TEXT_TYPES: Final = ("str", "Str")
 
 
-def _may_be_meant(site: Site) -> bool:
-    """Whether the object itself may be meant: an object is legal, or its JSON text."""
+def _can_be_object(site: Site) -> bool:
+    """Whether an object is legal at a place, as it is or as JSON text."""
     return "object" in site.types or site.json_text
 
 
@@ -24,7 +24,7 @@ def schema_shaped(value: JsonValue, site: Site) -> JsonValue:
 
     An object with a type of JSON Schema, or with the schema's own description, is a copied schema without a value.
     """
-    if not isinstance(value, dict) or value.keys() != _SCHEMA_SHAPE or _may_be_meant(site):
+    if not isinstance(value, dict) or value.keys() != _SCHEMA_SHAPE or _can_be_object(site):
         return NONE
     echoed = value["type"] in JSON_TYPES or value["description"] in site.descriptions
     return value["description"] if not echoed and value["type"] in _TEXT_TYPES else NONE
@@ -32,7 +32,7 @@ def schema_shaped(value: JsonValue, site: Site) -> JsonValue:
 
 def typed_value(value: JsonValue, site: Site) -> JsonValue:
     """`{"type": "string", "value": "x"}` -> `"x"`."""
-    if not isinstance(value, dict) or value.keys() != _TYPED_SHAPE or _may_be_meant(site):
+    if not isinstance(value, dict) or value.keys() != _TYPED_SHAPE or _can_be_object(site):
         return NONE
     return value["value"] if value["type"] == name_json_type(value["value"]) else NONE
 
@@ -47,7 +47,7 @@ def value_wrapped(value: JsonValue, site: Site) -> JsonValue:
 def self_wrapped(value: JsonValue, site: Site) -> JsonValue:
     """`{"tags": {"tags": ["x"]}}` -> `{"tags": ["x"]}`: a list is wrapped a second time under its own name, also as
     JSON text. An object is never legal there, and no key of the items has that name."""
-    if "array" not in site.types or site.free_text or _may_be_meant(site) or site.name in site.item_keys:
+    if "array" not in site.types or site.free_text or _can_be_object(site) or site.name in site.item_keys:
         return NONE
     read = read_inside(value, site, frozenset({"object"})) if isinstance(value, str) else (value, ())
     inner = read[0] if read is not None and isinstance(read[0], dict) and site.name else {}
@@ -56,8 +56,8 @@ def self_wrapped(value: JsonValue, site: Site) -> JsonValue:
 
 def item_wrapped(value: JsonValue, site: Site) -> JsonValue:
     """`{"item": {...}}` -> `[{...}]` where a list is expected: a list in the spelling of XML."""
-    is_asked = "array" in site.types and "object" not in site.types and "item" not in site.item_keys
-    if not is_asked or not isinstance(value, dict) or value.keys() != {"item"}:
+    is_applicable = "array" in site.types and "object" not in site.types and "item" not in site.item_keys
+    if not is_applicable or not isinstance(value, dict) or value.keys() != {"item"}:
         return NONE
     return value["item"] if isinstance(value["item"], list) else [value["item"]]
 

@@ -1,8 +1,8 @@
-"""Finds what a schema says in vain: keywords that nobody reads, and values that keywords of ours do not take. Pure.
+"""Finds what a schema says in vain: keywords that are not read, and values that the proxy's keywords do not take. Pure.
 
 JSON Schema ignores keywords that it does not know (2020-12 core 4.3.1), so a misspelt one guards nothing, and nothing
 says so. `lint` tells two kinds apart. A finding is *grave* where the schema surely means a keyword that it does not
-have (`requird`, a property map without `properties`): whoever serves it serves a tool that is unguarded there. Any
+have (`requird`, a property map without `properties`): a tool served with it is unguarded there. Any
 other unknown keyword may be an annotation of its author's, and is mentioned.
 
 Only places that hold schemas are examined: what stands in `enum`, `const`, `default` and `examples` is data.
@@ -88,7 +88,7 @@ def _lint_node(node: Node, raw: Mapping[str, JsonValue], reached: set[tuple[str,
     if declared:
         yield Finding(document, (*path, declared[0]), *word_property_map(raw, declared), is_grave=True, is_keyword=True)
     for key in (*unread, *(key for key in raw if key in KNOWN_BY and not knows(node.draft, key))):
-        if key not in declared and (not key.startswith("x-") or find_meant_keyword(key)):
+        if key not in declared and (not key.startswith("x-") or find_nearest_keyword(key)):
             yield _judge_keyword(key, raw[key], document, (*path, key), node.draft)
     if node.draft <= Draft.D7 and "$ref" in raw and (beside := sorted(raw.keys() & ASSERTING - {"$ref"})):
         message = f"draft {node.draft.value} ignores {beside[0]!r} beside `$ref`"
@@ -98,23 +98,23 @@ def _lint_node(node: Node, raw: Mapping[str, JsonValue], reached: set[tuple[str,
     yield from _list_undeclared(node, raw)
 
 
-# --- keywords that nobody reads ---------------------------------------------------------------------------------------
+# --- keywords that are not read ---------------------------------------------------------------------------------------
 def _judge_keyword(key: str, value: JsonValue, document: str, path: Pointer, draft: Draft) -> Finding:
     if key in _KNOWN:
         first, last = KNOWN_BY[key]
         message = f"{key!r} is a keyword of other drafts: draft {draft.value} ignores it"
         return Finding(document, path, message, f"it belongs to drafts {first.value} to {last.value}", is_keyword=True)
-    meant = find_meant_keyword(key)
+    near = find_nearest_keyword(key)
     hint = "call it `x-...` if it is a remark of yours"
-    if meant is not None:
-        hint = f"did you mean {meant!r}?"
+    if near is not None:
+        hint = f"did you mean {near!r}?"
     elif _is_described(value):
         hint = "a property belongs under `properties`"
-    return Finding(document, path, f"unknown keyword {key!r}, which JSON Schema ignores", hint, meant is not None, True)
+    return Finding(document, path, f"unknown keyword {key!r}, which JSON Schema ignores", hint, near is not None, True)
 
 
-def find_meant_keyword(key: str) -> str | None:
-    """The asserting keyword, or keyword of our own, that a misspelt one is surely meant for: one edit away, or two from
+def find_nearest_keyword(key: str) -> str | None:
+    """The asserting keyword, or keyword of the proxy, that a misspelt one surely stands for: one edit away, or two from
     eight letters on, whatever the case and the separators. None for keywords that exist, and for words that people
     write on purpose."""
     folded = _fold(key)
@@ -171,10 +171,10 @@ def find_property_map(schema: Mapping[str, JsonValue], *, is_root: bool) -> tupl
     is_object = schema.get("type", "object") in ("object", ["object"])
     if not is_object or schema.keys() & {"properties", "patternProperties"}:
         return ()
-    own = [key for key in schema if key not in _KNOWN and not key.startswith("x-") and not find_meant_keyword(key)]
+    own = [key for key in schema if key not in _KNOWN and not key.startswith("x-") and not find_nearest_keyword(key)]
     bare = not schema.keys() & ASSERTING - _BESIDE_MAP
-    described = tuple(key for key in own if _is_described(schema[key]) or (bare and _refuses_something(schema[key])))
     named = tuple(key for key in own if _is_type_name(schema[key]))
+    described = [key for key in own if _is_described(schema[key]) or (bare and _refuses_something(schema[key]))]
     if described:
         return tuple(key for key in own if key in described or key in named)
     if not bare or not named:
@@ -236,7 +236,7 @@ def _needs_more(schema: JsonValue) -> bool:
     """Whether a property has mistakes of its own, which a sample would repeat."""
     if not isinstance(schema, dict):
         return False
-    own = isinstance(schema.get("required"), bool) or any(map(find_meant_keyword, schema))
+    own = isinstance(schema.get("required"), bool) or any(map(find_nearest_keyword, schema))
     inner = [child for _, child in list_subschemas(schema)]
     return own or bool(find_property_map(schema, is_root=False)) or any(map(_needs_more, inner))
 
@@ -265,7 +265,7 @@ def show(value: JsonValue) -> str:
 
 
 def _list_undeclared(node: Node, raw: Mapping[str, JsonValue]) -> Iterator[Finding]:
-    """Names that an open object requires and nothing describes: nobody judges their values."""
+    """Names that an open object requires and nothing describes: their values are not judged."""
     required = raw.get("required")
     if not isinstance(required, list) or not isinstance(raw.get("properties"), dict):
         return
@@ -296,9 +296,9 @@ def _judge_entry(entry: JsonValue, index: int) -> Iterator[Finding]:
     for key in entry:
         if key in _KNOWN or key in ENTRY_WORDS or key.startswith("x-"):
             continue
-        meant = next((word for word in sorted(ENTRY_WORDS) if _count_edits(_fold(key), word) <= 1), None)
-        meant = meant or find_meant_keyword(key)
-        hint = f"did you mean {meant!r}?" if meant else "an entry takes `name`, `required` and the keywords of a schema"
+        near = next((word for word in sorted(ENTRY_WORDS) if _count_edits(_fold(key), word) <= 1), None)
+        near = near or find_nearest_keyword(key)
+        hint = f"did you mean {near!r}?" if near else "an entry takes `name`, `required` and the keywords of a schema"
         yield Finding("", (index, key), f"unknown key {key!r} of a parameter", hint, is_grave=True)
     for key, kind, wanted in (("name", str, "a text"), ("required", bool, "true or false")):
         if key in entry and not isinstance(entry[key], kind):

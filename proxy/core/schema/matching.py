@@ -137,8 +137,8 @@ class Matcher:
             if len(self.pattern) <= MAX_BACKTRACKING and _count_atoms(self.pattern) <= MAX_ATOMS:
                 self.linear = False
                 return self._compile_backtracking(read)
-            said = error.args[0] if error.args else b""
-            reason = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+            detail = error.args[0] if error.args else b""
+            reason = detail.decode("utf-8", "replace") if isinstance(detail, bytes) else str(detail)
             raise SchemaError(
                 f"{_cut(self.pattern)} is legal but beyond the matcher: {reason}; its program may take "
                 f"{MAX_MEMORY >> 20} MB, so repeat less, or count with maxLength"

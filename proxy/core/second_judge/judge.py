@@ -52,10 +52,10 @@ def judge_value(question: bytes, value: JsonValue) -> Opinion:
 
 @lru_cache(maxsize=_KEPT)
 def _judge_of(text: bytes) -> tuple[CompiledJudge | ReferenceJudge, Draft]:
-    asked, draft = _read_question(text)
-    if not asked["documents"]:
+    question, draft = _read_question(text)
+    if not question["documents"]:
         try:
-            return CompiledJudge(asked["schema"], draft, formats=Formats.from_json(asked["formats"])), draft
+            return CompiledJudge(question["schema"], draft, formats=Formats.from_json(question["formats"])), draft
         except CannotTellError:
             pass
     return _reference_of(text), draft
@@ -63,19 +63,21 @@ def _judge_of(text: bytes) -> tuple[CompiledJudge | ReferenceJudge, Draft]:
 
 @lru_cache(maxsize=_KEPT)
 def _reference_of(text: bytes) -> ReferenceJudge:
-    asked, draft = _read_question(text)
-    formats = Formats.from_json(asked["formats"])
-    return ReferenceJudge(asked["schema"], draft, documents=asked["documents"], base=asked["base"], formats=formats)
+    question, draft = _read_question(text)
+    formats = Formats.from_json(question["formats"])
+    return ReferenceJudge(
+        question["schema"], draft, documents=question["documents"], base=question["base"], formats=formats
+    )
 
 
 def _read_question(text: bytes) -> tuple[dict[str, JsonValue], Draft]:
-    asked = parse(text)
-    if isinstance(asked, JsonProblem):
-        raise CannotTellError(asked.reason)
-    schema: JsonValue = asked["schema"]
+    question = parse(text)
+    if isinstance(question, JsonProblem):
+        raise CannotTellError(question.reason)
+    schema: JsonValue = question["schema"]
     if isinstance(schema, dict) and "$schema" in schema and find_published_draft(schema["$schema"]) is None:
         raise CannotTellError("$schema names a meta-schema of its own")
-    return asked, find_draft(schema, documents=asked["documents"])
+    return question, find_draft(schema, documents=question["documents"])
 
 
 def _find_place(text: bytes, exact: JsonValue) -> Fault | None:

@@ -172,8 +172,9 @@ class Budget:
     def paid_in(self, now: float) -> Budget:
         """The budget after one more request that is not a resend."""
         most = self.policy.saved
-        added = self._by_now(now) + self.policy.ratio
-        return self if self.tokens >= most else Budget(self.policy, min(most, added), now)
+        if self.tokens >= most:
+            return self
+        return Budget(self.policy, min(most, self._by_now(now) + self.policy.ratio), now)
 
     def draw(self, now: float) -> Budget | None:
         """The budget after one more resend; None where nothing is left."""

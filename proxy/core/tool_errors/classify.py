@@ -94,9 +94,9 @@ def classify_answer(
     if is_bare and status < 400:
         return None
     words = _Words(sent, make_limits(check) if limits is None else limits)
-    media_type, asked = _header(reply.headers, "content-type"), _find_asked_status(error, status)
-    url = _about_url(value) if asked and is_bare else ()
-    found = read_complaints(asked, media_type, text, check, sent, limits) if asked else None
+    media_type, complaint_status = _header(reply.headers, "content-type"), _find_complaint_status(error, status)
+    url = _about_url(value) if complaint_status and is_bare else ()
+    found = read_complaints(complaint_status, media_type, text, check, sent, limits) if complaint_status else None
     if idempotent and is_bare and status in SERVER_ERRORS:
         found = read_server_error(media_type, text, check, sent, limits)
     failure = _by_status(status, words.show(_hint(value))) if is_bare else _read_enveloped(error, value, status, words)
@@ -114,7 +114,7 @@ def classify_answer(
 
 
 def _add_details(failure: Failure, reply: UpstreamReply, wall: float, original: str, idempotent: bool) -> Failure:
-    """The failure with what is told of every failed answer, beside the details of the tool's own envelope."""
+    """The failure with the details that every failed answer has, beside those of the tool's own envelope."""
     status = reply.status
     # Where the status leaves it open whether the tool ran, its call must not be repeated.
     may_have_run = status in _LOST or (status >= 500 and status not in _NOT_RUN and not idempotent)
@@ -143,7 +143,7 @@ def is_success(reply: UpstreamReply) -> bool:
 
 
 def make_fault_failure(fault: UpstreamFault, sends: int = 1) -> Failure:
-    """The failure for a call that got no answer. It says whether the tool may have run, so that nobody calls it twice.
+    """The failure for a call that got no answer. It says whether the tool may have run, so that it is not called twice.
 
     `sends` is how often the call was sent in all.
     """
@@ -156,7 +156,7 @@ def make_fault_failure(fault: UpstreamFault, sends: int = 1) -> Failure:
 
 
 # --- what it says about the arguments ---------------------------------------------------------------------------------
-def _find_asked_status(error: JsonValue, status: int) -> int | None:
+def _find_complaint_status(error: JsonValue, status: int) -> int | None:
     """The status under which to look for complaints; None for an answer that is not about arguments (contract section
     7). An envelope that says INPUT_ERROR inside a success has no status of its own.
 

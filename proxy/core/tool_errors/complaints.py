@@ -107,8 +107,8 @@ def read_complaints(
         if (read := list_findings(dialect, answer, tool)) is not None:
             found, words = read
             return Complaint(dialect.name, found, words, any(one.code is TYPE_MISMATCH for one in found))
-    if (said := read_sentence(answer)) is not None:
-        return Complaint("gomind", (), tool.show(said[0]), said[1])
+    if (sentence := read_sentence(answer)) is not None:
+        return Complaint("gomind", (), tool.show(sentence[0]), sentence[1])
     # MCP also answers -32602 for an unknown tool.
     invalid = [value for value in answer.values if isinstance(value, dict) and value.get("code") == _INVALID_PARAMS]
     if not all(_UNKNOWN.search(str(value.get("message", ""))) for value in invalid):

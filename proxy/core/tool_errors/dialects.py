@@ -244,7 +244,7 @@ _LOOSE: Final = (
     # A sentence whose subject is an argument: class-validator, yup, Rails' full messages, Laravel, and handlers written
     # by hand ("Amount must be greater than 0").
     Dialect("sentence", make_phrase_reader(
-        (r"(?:^|[.:;,] )(?P<said>(?:each value in |nested property |property |[Ff]ield |[Pp]arameter |[Aa]rgument "
+        (r"(?:^|[.:;,] )(?P<sentence>(?:each value in |nested property |property |[Ff]ield |[Pp]arameter |[Aa]rgument "
          r"|[Tt]he |[Vv]alue (?:of|for) ){0,3}"
          r"[\"'`]?(?P<path>[A-Za-z_$][\w$.\[\]-]{0,120}|[A-Z][a-z]{1,40}(?: [a-z]{1,40}){1,2})[\"'`]? "
          rf"(?:{_NOUNS} )?(?P<words>{_VERBS}[^\n]{{1,300}}?)){_END}", None),
@@ -253,7 +253,8 @@ _LOOSE: Final = (
         (rf"(?P<words>(?:[Uu]nknown|[Uu]nexpected|[Uu]nrecognized|[Ii]nvalid|[Uu]nsupported) "
          rf"(?:(?:type|value|format) (?:for|of)|{_NOUNS})s?:? (?:the )?(?:{_NOUNS} )?"
          rf"[\"'`]?(?P<path>[\w.\[\]-]{{1,120}})[^\n]{{0,200}}?){_END}", None),
-        (rf"(?:^|[.;] )(?P<said>[\"'`]?(?P<path>[\w.\[\]-]{{1,120}})[\"'`]?: (?P<words>[^\n]{{1,300}}?)){_END}", None),
+        (r"(?:^|[.;] )(?P<sentence>[\"'`]?(?P<path>[\w.\[\]-]{1,120})[\"'`]?: "
+         rf"(?P<words>[^\n]{{1,300}}?)){_END}", None),
         prose=True,
     ), sure=False, strict=True),
     Dialect("field-map", make_map_reader(), sure=False),

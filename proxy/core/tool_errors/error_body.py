@@ -325,11 +325,11 @@ def _compile_phrases() -> tuple[tuple[re.Pattern[str], ViolationCode], ...]:
 
 
 @cache
-def _compile_asked() -> re.Pattern[str]:
+def _compile_expected() -> re.Pattern[str]:
     return re.compile(rf"{_EXPECTING}(?P<expected>{_TYPE})|a valid (?P<needed>{_TYPE}) is required", re.IGNORECASE)
 
 
 def find_expected_type(words: str) -> str:
     """The JSON type that a sentence names as expected, '' without one."""
-    found = _compile_asked().search(words)
+    found = _compile_expected().search(words)
     return find_json_type(found["expected"] or found["needed"]) if found else ""

@@ -36,7 +36,7 @@ _MOST_SECRETS: Final = 200
 _MOST_VALUES: Final = 50_000
 
 
-# What may be the name of a field that nobody has declared or sent.
+# What may be the name of a field that is neither declared nor sent.
 _NAME: Final = re.compile(r"[\w$@:.\[\]-]{1,64}")
 
 
@@ -128,7 +128,7 @@ def list_findings(dialect: Dialect, answer: ErrorBody, tool: Tool) -> tuple[tupl
         if finding.located is not None:
             violation = _violation(finding, _path(finding.located, tool), tool)
             violations.setdefault((violation.code.name, violation.path), violation)
-    words = "; ".join(dict.fromkeys((finding.claim.said or finding.claim.words).strip(" ;") for finding in found))
+    words = "; ".join(dict.fromkeys((finding.claim.sentence or finding.claim.words).strip(" ;") for finding in found))
     return tuple(violations.values())[:_MOST_VIOLATIONS], tool.show(words)
 
 
@@ -202,13 +202,13 @@ def _violation(finding: _Finding, path: Pointer, tool: Tool) -> Violation:
     claim, value = finding.claim, find_value(tool.arguments.sent, path)
     nodes = tool.arguments.nodes_at(path)
     code = _settle_code(finding, value)
-    asked = find_json_type(claim.expected) or find_expected_type(claim.words)
-    expected = _describe_expected(code, asked, nodes, value)
+    expected_type = find_json_type(claim.expected) or find_expected_type(claim.words)
+    expected = _describe_expected(code, expected_type, nodes, value)
     sensitive = is_secret_path(path, tool.limits) or any(
         node.get("writeOnly") is True or node.get("format") == "password" or node.get("x-sensitive") is True
         for node in nodes
     )
-    words = tool.show(claim.said or claim.words.strip())
+    words = tool.show(claim.sentence or claim.words.strip())
     hint = f"The tool says: {words}" if words else ""
     name = cut(escape(clean_text(str(path[-1]), _LONGEST_NAME)), _LONGEST_NAME) if path else ""
     actual = "nothing" if value is ABSENT else name_json_type(value)
@@ -243,15 +243,15 @@ def _settle_code(finding: _Finding, value: JsonValue) -> ViolationCode:
     return code or codes.CONSTRAINT
 
 
-def _describe_expected(code: ViolationCode, asked: str, nodes: list[Node], value: JsonValue) -> str:
+def _describe_expected(code: ViolationCode, expected_type: str, nodes: list[Node], value: JsonValue) -> str:
     """What the tool expects, in the schema's words where these say the same and more."""
     if code in (codes.UNKNOWN_FIELD, codes.INVALID_JSON):
         return ""
     declared = next(
         (words for node in nodes if (words := describe_expectation(node)) not in ("any value", "no value")), ""
     )
-    if asked:
-        return declared if declared.startswith(asked) else asked
+    if expected_type:
+        return declared if declared.startswith(expected_type) else expected_type
     fits = code is codes.TYPE_MISMATCH and value is not ABSENT and declared.startswith(name_json_type(value))
     return "" if fits else declared  # "expected string, got string" does not help
 

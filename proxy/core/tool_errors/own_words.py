@@ -142,8 +142,8 @@ def _read_map(value: dict[str, JsonValue], place: str, depth: int) -> Iterator[s
         if isinstance(item, dict) and depth <= _DEEPEST and not isinstance(item.get("message"), str):
             yield from _read_map(item, below, depth + 1)
             continue
-        for said in item if isinstance(item, list) else [item]:
-            words = said.get("message") if isinstance(said, dict) else said
+        for entry in item if isinstance(item, list) else [item]:
+            words = entry.get("message") if isinstance(entry, dict) else entry
             if isinstance(words, str) and words.strip():
                 yield f"{below}: {' '.join(words.split())}"
 

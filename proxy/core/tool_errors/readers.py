@@ -36,10 +36,10 @@ class Claim:
     """One complaint about one place, in the framework's terms.
 
     `place` is None where the framework does not name it. `name` is a key alone, whose object is not named (serde's
-    `missing field`). `said` is the sentence as the tool wrote it, where `words` are its predicate alone. `kind` is the
-    framework's own name of the rule (`float_parsing`, `minLength`, `oneof`); `code` is our code where the dialect is
-    sure. `expected` and `got` are type words. `quoted` is the value as the tool repeats
-    it; it is used to find the place, and is never shown.
+    `missing field`). `kind` is the framework's own name of the rule (`float_parsing`, `minLength`, `oneof`); `code` is
+    our code where the dialect is sure. `expected` and `got` are type words. `quoted` is the value as the tool repeats
+    it; it is used to find the place, and is never shown. `sentence` is the tool's own, where `words` are its predicate
+    alone.
     """
 
     words: str
@@ -50,7 +50,7 @@ class Claim:
     expected: str = ""
     got: str = ""
     quoted: JsonValue = None
-    said: str = ""
+    sentence: str = ""
 
 
 Reader = Callable[[ErrorBody], Iterator[Claim]]
@@ -72,8 +72,8 @@ def make_items_reader(
         for value in answer.values:
             if not isinstance(value, dict) or not all(key in value for key in needs):
                 continue
-            where, said = _place(_first(value, place)), _first(value, words)
-            if where is None or not isinstance(said, str):
+            where, message = _place(_first(value, place)), _first(value, words)
+            if where is None or not isinstance(message, str):
                 continue
             start = where if isinstance(where, str) else where[0] if where else ""
             if str(start).split(".")[0].lower() in outside or str(value.get("location", "")).lower() in outside:
@@ -82,7 +82,7 @@ def make_items_reader(
             named, expected = (text if isinstance(text, str) else "" for text in texts)
             further = [step for key in extra for step in _list_texts(_first(value, (key,)))]
             for below in [_join_place(where, step) for step in further] or [where]:
-                yield Claim(said, below, kind=named, expected=expected)
+                yield Claim(message, below, kind=named, expected=expected)
 
     return read
 
@@ -162,11 +162,11 @@ def _read_map(value: JsonValue, path: tuple[str | int, ...], loose: bool, depth:
         is_tree = isinstance(value, dict) and not {"properties", "items"}.isdisjoint(value)
         itself = key in _ITSELF or (key == "errors" and (path != () or is_tree))
         below = path if itself else (*path, key)
-        said = _read_words(entry, loose)
-        if said is not None:
+        claims = _read_words(entry, loose)
+        if claims is not None:
             # A single key may itself be spelt as a path (`place.lat`, `$.lat`).
             place: Place = below[0] if len(below) == 1 and isinstance(below[0], str) else below
-            yield from (Claim(words, place, kind=kind) for words, kind in said)
+            yield from (Claim(words, place, kind=kind) for words, kind in claims)
         elif isinstance(entry, dict | list) and not (depth == 0 and key in _ECHOED):
             yield from _read_map(entry, below, loose, depth + 1)
 
@@ -195,7 +195,7 @@ def make_phrase_reader(*rows: tuple[str, ViolationCode | None], prose: bool = Fa
     """A reader of texts: each row is a regular expression and the code it means (None: the words decide).
 
     Named groups: `path` (a place), `name` (a key whose object is not named), `chain` (Jackson's reference chain),
-    `kind`, `expected`, `got`, `quoted`, `words` (default: the whole match) and `said` (default: the words). A group
+    `kind`, `expected`, `got`, `quoted`, `words` (default: the whole match) and `sentence` (default: the words). A group
     `root` says that the arguments as a whole are meant. `prose`: not for HTML pages, which may contain any sentence.
     The expressions are compiled on first use, or by `complaints.compile_dialects`, so that the start does not wait for
     them.
@@ -228,6 +228,8 @@ def _claim(match: re.Match[str], code: ViolationCode | None) -> Claim:
         place = tuple(name or int(index) for name, index in _CHAIN.findall(found["chain"]))
     elif found.get("root") is not None:
         place = ()
-    words, said = (" ".join(text.split()) for text in (found.get("words") or match[0], found.get("said") or ""))
+    words, sentence = (" ".join(text.split()) for text in (found.get("words") or match[0], found.get("sentence") or ""))
     name, expected, got = (found.get(group) or "" for group in ("name", "expected", "got"))
-    return Claim(words, place, name, kind, code or find_code_of_kind(kind), expected, got, found.get("quoted"), said)
+    return Claim(
+        words, place, name, kind, code or find_code_of_kind(kind), expected, got, found.get("quoted"), sentence
+    )

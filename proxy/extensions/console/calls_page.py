@@ -38,20 +38,20 @@ async def list_calls(data: ConsoleData, question: PageRequest, readers: Readers)
     query = parse_qs(question.query, keep_blank_values=True)
     if question.wants_events and question.resume:
         query["after"] = [question.resume]
-    wanted = read_filter(query, data)
-    if isinstance(wanted, str):
-        return refuse_question(wanted)
+    call_filter = read_filter(query, data)
+    if isinstance(call_filter, str):
+        return refuse_question(call_filter)
     if question.wants_events:
-        return EventPage(follow_calls(data, wanted, _start(query, data), readers))
+        return EventPage(follow_calls(data, call_filter, _start(query, data), readers))
     limit = _read_limit(query)
     if limit is None:
         return refuse_question(f"`limit` is a number from 1 to {MOST_ENTRIES}")
     if _first(query, "sort").removeprefix("-") not in ("", *SORTS):
         return refuse_question(f"`sort` is one of: {', '.join(SORTS)}; with `-` before it the highest stand first")
-    return Page(_list_entries(data, wanted, limit, query))
+    return Page(_list_entries(data, call_filter, limit, query))
 
 
-def _list_entries(data: ConsoleData, wanted: CallFilter, limit: int, query: Mapping[str, list[str]]) -> bytes:
+def _list_entries(data: ConsoleData, call_filter: CallFilter, limit: int, query: Mapping[str, list[str]]) -> bytes:
     """Returns the answer of `/-/calls` as JSON.
 
     The answer holds the entries, the `cursor` behind the newest one, how many calls are kept (`kept`) and can be kept
@@ -61,7 +61,7 @@ def _list_entries(data: ConsoleData, wanted: CallFilter, limit: int, query: Mapp
     """
     recent, continues, order = data.recent, bool(query.get("after")), _first(query, "sort") or USUAL_SORT
     usual = order == USUAL_SORT
-    found = list(select_calls(recent, wanted, None if continues or not usual else limit + 1))
+    found = list(select_calls(recent, call_filter, None if continues or not usual else limit + 1))
     if not usual:
         found.sort(key=SORTS[order.removeprefix("-")][0], reverse=order.startswith("-"))
     more = len(found) > limit and usual
@@ -73,7 +73,7 @@ def _list_entries(data: ConsoleData, wanted: CallFilter, limit: int, query: Mapp
         # With several workers, 1 is the position of a worker without older calls.
         "older": f"{recent.boot}.{found[limit - 1].seq if more else 1}",
         "has_older": more,
-        "missed": count_missed(data, wanted.after) + len(found[limit:]) if continues else 0,
+        "missed": count_missed(data, call_filter.after) + len(found[limit:]) if continues else 0,
     }
     if "changes" in query:
         seen = read_place(query["changes"][0], data.recent.boot) or 0

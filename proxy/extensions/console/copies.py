@@ -14,12 +14,14 @@ from proxy.core.display.secrets import MASK
 from proxy.core.json.jsontext import parse
 from proxy.core.model.values import JsonProblem, JsonValue
 from proxy.routing.table import Route
-from proxy.telemetry.recent.kept_values import LONGEST
+from proxy.telemetry.recent.ring import LONGEST_ARGUMENTS
 
 _READER: Final = "Arguments are shown to who logs in with `admin.token`, if `admin.values` keeps them."
 _OFF: Final = "Arguments are not kept. To see and copy them, set `admin.values: full`."
 _PREVIEW: Final = "These arguments are a preview, masked and cut. To copy the call, set `admin.values: full`."
-_GONE: Final = f"Its arguments are not kept: they were longer than {LONGEST // 1024} kB, or newer ones took their room."
+_GONE: Final = (
+    f"Its arguments are not kept: they were longer than {LONGEST_ARGUMENTS // 1024} kB, or newer ones took their room."
+)
 _MASKED: Final = "It cannot be copied: a secret in it is masked."
 _NO_OBJECT: Final = "It cannot be copied: its arguments are no JSON object."
 _CHANGED: Final = "It cannot be copied as a test: its schema is no longer served."

@@ -32,7 +32,7 @@ from proxy.core.model.values import (
 )
 from proxy.interfaces import CallRecord, Services
 from proxy.routing import MethodNotAllowed, find_dry_target
-from proxy.routing.dry_run import Nowhere
+from proxy.routing.dry_run import DryRoute
 from proxy.server import Serving
 from proxy.server.admin.page import Page, PageRequest, make_json_page, refuse_question
 from proxy.server.bound_route import RouteBinding
@@ -101,7 +101,7 @@ async def judge_question(binding: RouteBinding, request: RawRequest, services: S
     tools: Mapping[str, ToolPolicy] = binding.route.tools
     if binding.route.learn is not None:
         tools = binding.catalogues.get_latest(binding.route.learn)
-    outcome = await run_call(call, Nowhere(_Enforced(tools)), make_dry_services(services), record)
+    outcome = await run_call(call, DryRoute(_Enforced(tools)), make_dry_services(services), record)
     policy = tools.get(record.tool)
     shown |= {"tool": record.tool, "mode": policy.mode.value if policy else "enforce", "schema_id": record.schema_id}
     if isinstance(outcome, Delivered):

@@ -49,7 +49,7 @@ def _frame_event(event: str, data: bytes, name: str) -> bytes:
 
 
 async def follow_calls(
-    data: ConsoleData, wanted: CallFilter, start: int | None, readers: Readers
+    data: ConsoleData, call_filter: CallFilter, start: int | None, readers: Readers
 ) -> AsyncGenerator[bytes, None]:
     """Yields the events behind the call with the number `start` until the proxy ends.
 
@@ -62,7 +62,7 @@ async def follow_calls(
     try:
         yield b": toolcall-proxy\n\n" + (format_event("lost", {"missed": None}) if start is None else b"")
         while not readers.ending:
-            piece, place = _read_new(data, wanted, place)
+            piece, place = _read_new(data, call_filter, place)
             silent = 0 if piece else silent + 1
             if piece:
                 yield piece
@@ -70,12 +70,12 @@ async def follow_calls(
                 silent = 0
                 yield b": still here\n\n"
             await asyncio.sleep(_EVERY)
-        yield _read_new(data, wanted, place)[0] + format_event("bye", {})
+        yield _read_new(data, call_filter, place)[0] + format_event("bye", {})
     finally:
         readers.count -= 1
 
 
-def _read_new(data: ConsoleData, wanted: CallFilter, place: _Place) -> tuple[bytes, _Place]:
+def _read_new(data: ConsoleData, call_filter: CallFilter, place: _Place) -> tuple[bytes, _Place]:
     """Returns the events since a position, and the position behind them."""
     recent, changes = data.recent, data.changes
     if place == (recent.last, changes.last):
@@ -86,7 +86,7 @@ def _read_new(data: ConsoleData, wanted: CallFilter, place: _Place) -> tuple[byt
     if missed > 0:
         pieces.append(format_event("lost", {"missed": missed}))
         seen = recent.oldest - 1
-    new = list(select_calls(recent, replace(wanted, after=seen)))[::-1]
+    new = list(select_calls(recent, replace(call_filter, after=seen)))[::-1]
     pieces += [_call(data, kept) for kept in new[:_MOST]]
     last = new[_MOST - 1].seq if len(new) > _MOST else recent.last
     return b"".join(pieces), _Place(last, changes.last)

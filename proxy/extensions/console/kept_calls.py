@@ -61,15 +61,15 @@ SEVERAL: Final = tuple(each.name for each in fields(CallFilter) if each.default 
 SINGLE: Final = tuple(each.name for each in fields(CallFilter) if each.default == "")
 
 
-def select_calls(recent: RecentCalls, wanted: CallFilter, limit: int | None = None) -> Iterator[KeptCall]:
+def select_calls(recent: RecentCalls, call_filter: CallFilter, limit: int | None = None) -> Iterator[KeptCall]:
     """The kept requests that pass the filter, newest first."""
-    is_open, found = wanted.is_open, 0
+    is_open, found = call_filter.is_open, 0
     for kept in recent.newest():
-        if kept.seq <= wanted.after or kept.at < wanted.since or found == limit:
+        if kept.seq <= call_filter.after or kept.at < call_filter.since or found == limit:
             return
-        if wanted.before and kept.seq >= wanted.before:
+        if call_filter.before and kept.seq >= call_filter.before:
             continue
-        if is_open or _fits(recent, kept, wanted):
+        if is_open or _fits(recent, kept, call_filter):
             found += 1
             yield kept
 
@@ -156,26 +156,26 @@ SORTS: Final[Mapping[str, tuple[Callable[[KeptCall], Any], str]]] = {
 }
 
 
-def _fits(recent: RecentCalls, kept: KeptCall, wanted: CallFilter) -> bool:
+def _fits(recent: RecentCalls, kept: KeptCall, call_filter: CallFilter) -> bool:
     for name in SEVERAL:
-        choices: frozenset[str] = getattr(wanted, name)
+        choices: frozenset[str] = getattr(call_filter, name)
         if choices and not any(_matches(read_value(kept, name), choice) for choice in choices):
             return False
     for name in ("request_id", "trace_id"):
-        if (one := getattr(wanted, name)) and not _matches(read_value(kept, name), one):
+        if (one := getattr(call_filter, name)) and not _matches(read_value(kept, name), one):
             return False
-    if not kept.conversation.startswith(wanted.conversation):
+    if not kept.conversation.startswith(call_filter.conversation):
         return False
-    if not _fits_places(kept, wanted):
+    if not _fits_places(kept, call_filter):
         return False
-    if not wanted.text:
+    if not call_filter.text:
         return True
     shown = _words.setdefault(recent, _NewestTexts()).read(kept, lambda: _join_words(kept))
-    return all(word in shown for word in wanted.text.casefold().split())
+    return all(word in shown for word in call_filter.text.casefold().split())
 
 
-def _matches(name: str, wanted: str) -> bool:
-    return wanted[1:].lower() in name.lower() if wanted.startswith("~") else name == wanted
+def _matches(name: str, pattern: str) -> bool:
+    return pattern[1:].lower() in name.lower() if pattern.startswith("~") else name == pattern
 
 
 def _join_words(kept: KeptCall) -> str:
@@ -198,26 +198,26 @@ def _join_words(kept: KeptCall) -> str:
     return "\n".join(shown)
 
 
-def _fits_places(kept: KeptCall, wanted: CallFilter) -> bool:
+def _fits_places(kept: KeptCall, call_filter: CallFilter) -> bool:
     """Whether code, rule and path are those of an error or a repair of the call."""
-    if not (wanted.code or wanted.path or wanted.rule):
+    if not (call_filter.code or call_filter.path or call_filter.rule):
         return True
     errors = kept.failure.errors if kept.failure is not None else ()
     repairs = kept.failure.repairs if kept.failure is not None else ()
     codes = [read_value(kept, "code"), *(each["code"] for each in errors)]
-    if wanted.code and not any(_matches(code, wanted.code) for code in codes):
+    if call_filter.code and not any(_matches(code, call_filter.code) for code in codes):
         return False
-    if wanted.rule and not any(_matches(each["rule"], wanted.rule) for each in repairs):
+    if call_filter.rule and not any(_matches(each["rule"], call_filter.rule) for each in repairs):
         return False
     paths = [str(each["path"]) for each in (*errors, *repairs)]
-    if wanted.path.startswith("~"):
-        return any(_matches(path, wanted.path) for path in paths)
-    return not wanted.path or any(is_below(path, wanted.path) for path in paths)
+    if call_filter.path.startswith("~"):
+        return any(_matches(path, call_filter.path) for path in paths)
+    return not call_filter.path or any(is_below(path, call_filter.path) for path in paths)
 
 
-def is_below(path: str, wanted: str) -> bool:
-    """Whether a JSON Pointer is at or below the wanted one, in which `*` stands for any step."""
-    steps, parts = path.split("/"), wanted.rstrip("/").split("/")
+def is_below(path: str, pattern: str) -> bool:
+    """Whether a JSON Pointer is at or below a pattern, in which `*` stands for any step."""
+    steps, parts = path.split("/"), pattern.rstrip("/").split("/")
     return len(steps) >= len(parts) and all(
         part in ("*", step) for step, part in zip(steps[: len(parts)], parts, strict=True)
     )

@@ -56,7 +56,7 @@ async def make_overview(serving: Serving, question: PageRequest) -> Page:
                 "change": change,
                 "approve": serving.write_approval(route, tool),
             }
-            for route, tool, effect, change in serving.unpinned.list_told()[-_UNPINNED:]
+            for route, tool, effect, change in serving.unpinned.list_shown()[-_UNPINNED:]
         ],
         "listen": serving.url,
         "workers": 1,

@@ -40,7 +40,7 @@ from proxy.extensions.correction.record import CorrectionRecorder, DebugLog
 from proxy.extensions.correction.rules import Action, asks, may_go_again, may_have_run
 from proxy.extensions.correction.trajectory import GatheredStream, Trajectories, Trajectory
 from proxy.extensions.correction.verdicts import ModelVerdict, Unusable, Usage
-from proxy.interfaces import CallRoute, Services, Stumble, TryCall
+from proxy.interfaces import CallRoute, FailedCall, Services, TryCall
 
 # The most bytes of JSON for one character of a prompt.
 _ESCAPED: Final = 6
@@ -57,7 +57,7 @@ class _Run:
 
     call: ToolCall
     failure: Failure
-    stumble: Stumble
+    failed: FailedCall
     trajectory: Trajectory
     query: str
     due: float
@@ -82,7 +82,7 @@ class _Run:
 
     def show_arguments(self) -> JsonValue:
         """The latest arguments without secrets."""
-        return changes.hide_secrets(self.arguments, self.stumble.policy.feedback)
+        return changes.hide_secrets(self.arguments, self.failed.policy.feedback)
 
 
 class ModelCorrector:
@@ -142,16 +142,16 @@ class ModelCorrector:
         remember(reply.body)
         return reply
 
-    async def correct(self, stumble: Stumble, try_call: TryCall) -> Delivered | Failure | None:
+    async def correct(self, failed: FailedCall, try_call: TryCall) -> Delivered | Failure | None:
         """The result of a corrected call; None where the first failure stands."""
         run: _Run | None = None
-        policy = find_policy(stumble.policy)
+        policy = find_policy(failed.policy)
         for _ in range(self._settings.max_corrections):
             try:
-                run = run or self._begin(stumble)
+                run = run or self._begin(failed)
                 proposal = await self._propose(run)
             except Exception as error:  # noqa: BLE001 - a defect here must not cost a caller its answer
-                self._report(stumble.record.request_id, error)
+                self._report(failed.record.request_id, error)
                 return None
             if proposal is None:
                 return None
@@ -167,13 +167,13 @@ class ModelCorrector:
                 run.exhausted.add(Layer.VALIDATION_FEEDBACK)
         return None
 
-    def _begin(self, stumble: Stumble) -> _Run:
-        policy, now = find_policy(stumble.policy), self._services.clock.now
-        known = self._trajectories.find(stumble.call.conversation) if policy.trajectory else Trajectory()
-        query = stumble.call_route.find_user_query(self._settings.query) if policy.trajectory else ""
-        recorder = CorrectionRecorder(stumble.record, now)
+    def _begin(self, failed: FailedCall) -> _Run:
+        policy, now = find_policy(failed.policy), self._services.clock.now
+        known = self._trajectories.find(failed.call.conversation) if policy.trajectory else Trajectory()
+        query = failed.call_route.find_user_query(self._settings.query) if policy.trajectory else ""
+        recorder = CorrectionRecorder(failed.record, now)
         due = now() + self._settings.deadline
-        return _Run(stumble.call, stumble.failure, stumble, known, query or known.query, due, recorder)
+        return _Run(failed.call, failed.failure, failed, known, query or known.query, due, recorder)
 
     async def _propose(self, run: _Run) -> ToolCall | None:
         """The call to try next, or None."""
@@ -190,7 +190,7 @@ class ModelCorrector:
         return None
 
     def _may_ask(self, run: _Run, layer: Layer) -> bool:
-        policy = run.stumble.policy
+        policy = run.failed.policy
         readable = isinstance(run.call.arguments, Document)  # changes cannot be compared with unreadable arguments
         again = layer not in run.exhausted and run.recorder.count(layer) < find_policy(policy).max_attempts
         return readable and again and asks(layer, run.failure, policy, run.independent)
@@ -207,7 +207,7 @@ class ModelCorrector:
         if not await self._endpoint.enter(run.due - self._services.clock.now()):
             return self._skip(run, layer, QuestionOutcome.BUSY)
         try:
-            spent = await self._budgets.take(run.call.conversation, len(run.stumble.record.questions))
+            spent = await self._budgets.take(run.call.conversation, len(run.failed.record.questions))
             if spent is not None:
                 return self._skip(run, layer, QuestionOutcome.BUDGET, spent)
             run.recorder.note_start(layer, run.call, run.failure, run.independent)
@@ -222,17 +222,17 @@ class ModelCorrector:
     def _write_question(self, run: _Run, layer: Layer, shown: str) -> list[dict[str, str]]:
         values = {
             "arguments": shown,
-            "attempt": str(len(run.stumble.record.questions) + 1),
+            "attempt": str(len(run.failed.record.questions) + 1),
             "query": questions.describe_wish(run.query),
             "trajectory": run.trajectory.write_json() if run.trajectory.steps else "none",
         }
         prompt = self._settings.prompts.get(layer) or questions.load_prompt(layer)
-        return questions.write_messages(prompt, run.call, run.failure, run.stumble.policy, values, run.note)
+        return questions.write_messages(prompt, run.call, run.failure, run.failed.policy, values, run.note)
 
     async def _read_answer(self, run: _Run, layer: Layer, messages: list[dict[str, str]]) -> ToolCall | QuestionOutcome:
         now = self._services.clock.now
         started = now()
-        forms = find_forms(layer, run.stumble.policy)
+        forms = find_forms(layer, run.failed.policy)
         answer = await self._endpoint.ask(messages, forms, min(run.due - started, self._settings.timeout))
         seconds, body = now() - started, answer.body
         verdict = verdicts.read_verdict(body, layer) if isinstance(body, bytes) else None
@@ -264,7 +264,7 @@ class ModelCorrector:
         return {
             "at": round(self._services.clock.wall(), 3),
             "site": question.layer.value,
-            "correlation_id": run.stumble.record.request_id,
+            "correlation_id": run.failed.record.request_id,
             "tool": run.call.tool,
             "call_id": run.call.call_id,
             "model": self._settings.model,
@@ -298,8 +298,8 @@ class ModelCorrector:
         paths, run.note = changes.find_changes(before, after), ""
         if not paths:
             return await self._repeat_call(run, wait=False)
-        if find_policy(run.stumble.policy).scope_of(layer) is Scope.FAILING:
-            failing = await find_failing_elsewhere(self._services.elsewhere, run.call, run.stumble.policy, run.failure)
+        if find_policy(run.failed.policy).scope_of(layer) is Scope.FAILING:
+            failing = await find_failing_elsewhere(self._services.elsewhere, run.call, run.failed.policy, run.failure)
             if beyond := changes.find_out_of_scope(paths, failing):
                 run.note = _name_beyond([format_pointer(path) for path in beyond])
                 after = changes.keep_in_scope(before, after, failing)
@@ -315,7 +315,7 @@ class ModelCorrector:
 
     async def _repeat_call(self, run: _Run, *, wait: bool) -> ToolCall | QuestionOutcome:
         """The same call once more, where the rules of resends allow it."""
-        record, policy, services = run.stumble.record, run.stumble.policy, self._services
+        record, policy, services = run.failed.record, run.failed.policy, self._services
         upstream = services.upstreams.get(record.upstream)
         if not may_go_again(run.failure, policy, len(record.resends)) or upstream is None:
             return QuestionOutcome.CANNOT_FIX

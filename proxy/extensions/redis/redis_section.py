@@ -104,7 +104,7 @@ def read_settings(context: Context, files: Files, written: Mapping[str, JsonValu
         hint = "install it: pip install '.[redis]' in a clone"
         context.mistake(("state", "backend"), "the client library `redis` is not installed", hint)
     if "url" not in written:
-        if not context.structure.is_hurt(("state", "url")):
+        if not context.structure.has_mistake(("state", "url")):
             context.mistake(("state", "backend"), "`backend: redis` needs a url", "add `url: ${REDIS_URL}`")
         return None
     try:

@@ -50,9 +50,9 @@ class _Merged:
         self._metrics: dict[str, Metric] = {}
         self._values: dict[str, dict[tuple[str, tuple[tuple[str, str], ...]], list[float]]] = {}
 
-    def add(self, text: bytes, wanted: Callable[[Metric], bool]) -> None:
+    def add(self, text: bytes, counts: Callable[[Metric], bool]) -> None:
         for metric in text_string_to_metric_families(text.decode()):
-            if not wanted(metric):
+            if not counts(metric):
                 continue
             self._metrics.setdefault(metric.name, metric)
             values = self._values.setdefault(metric.name, {})

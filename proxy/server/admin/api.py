@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs, unquote
 
@@ -29,7 +30,6 @@ from proxy.telemetry.recent.ring import make_entry, read_value
 
 if TYPE_CHECKING:
     from proxy.server.lifecycle import Serving
-    from proxy.telemetry.metrics import Metrics
 
 _LONGEST_DRAIN: Final = 3600.0
 _LONGEST_NAME: Final = 1000
@@ -59,15 +59,10 @@ async def _upstream_ready(serving: Serving, question: PageRequest) -> Page:
 
 
 async def _metrics(serving: Serving, _: PageRequest) -> Page:
-    write_page = await asyncio.to_thread(_load_metrics_page)  # calls do not wait for the first scrape's imports
-    content_type, text = write_page(serving.metrics)
+    # Calls do not wait for the first scrape's imports.
+    page = await asyncio.to_thread(import_module, "proxy.telemetry.metrics_page")
+    content_type, text = page.write_page(serving.metrics)
     return Page(text, content_type=content_type)
-
-
-def _load_metrics_page() -> Callable[[Metrics], tuple[str, bytes]]:
-    from proxy.telemetry.metrics_page import write_page
-
-    return write_page
 
 
 # --- what is served ---------------------------------------------------------------------------------------------------
@@ -234,10 +229,10 @@ def _last_seen(data: ConsoleData | None) -> dict[tuple[str, str], dict[str, Json
         wrong = (kept for kept in data.recent.newest() if read_value(kept, "outcome") in ("refused", "tool_error"))
         for entry in map(make_entry, wrong):
             who = (str(entry.get("conversation", "")), str(entry.get("gen_ai.tool.name", "")))
-            told = {"last": entry["timestamp"], "source": entry.get("conversation.source")}
-            found.setdefault(who, told)
+            latest = {"last": entry["timestamp"], "source": entry.get("conversation.source")}
+            found.setdefault(who, latest)
             if entry.get("error.code") == codes.UNKNOWN_TOOL.name:  # the store counts these under the tool ''
-                found.setdefault((who[0], ""), told)
+                found.setdefault((who[0], ""), latest)
     return found
 
 
@@ -361,7 +356,7 @@ PAGES: Final[Mapping[str, Mapping[str, Callable[[Serving, PageRequest], Awaitabl
 def make_pages(serving: Serving) -> Pages:
     """Returns the pages of one running proxy. With `console: off` the console's files (`/ui/`) are left out."""
     shown = serving.console is not None and serving.console.counts is not None
-    added = {path: {page.method: _import_when_asked(page)} for path, page in list_added_pages()}
+    added = {path: {page.method: _import_at_first_request(page)} for path, page in list_added_pages()}
     return {
         path: {name: partial(make, serving) for name, make in made.items()}
         for path, made in {**PAGES, **added}.items()
@@ -369,7 +364,7 @@ def make_pages(serving: Serving) -> Pages:
     }
 
 
-def _import_when_asked(page: PageRow) -> Callable[[Serving, PageRequest], Awaitable[Page | EventPage]]:
+def _import_at_first_request(page: PageRow) -> Callable[[Serving, PageRequest], Awaitable[Page | EventPage]]:
     """What answers a page of an extension, which is imported for the first request."""
 
     async def answer(serving: Serving, question: PageRequest) -> Page | EventPage:

@@ -16,8 +16,7 @@ from proxy.config.model import AdminConfig
 from proxy.core.model.value_class import value_class
 from proxy.extensions import find_page_counts, load_place
 from proxy.interfaces import CallRecord, Observer
-from proxy.telemetry.recent.kept_values import KeptValues
-from proxy.telemetry.recent.ring import KEPT_WRONG, RecentCalls
+from proxy.telemetry.recent.ring import KEPT_WRONG, KeptValues, RecentCalls
 
 # (route, tool, outcome) -> how many
 Counts = Mapping[tuple[str, ...], float]

@@ -73,14 +73,21 @@ def admit(route: Route, headers: Fields, access: RouteAccess | None, certificate
     origins = [value for name, value in headers if name == "origin"]
     if origins and (cors is None or not cors.upstream) and not (len(origins) == 1 and _welcome(origins[0], cors)):
         return AccessDenied(codes.ORIGIN_NOT_ALLOWED, "Pages of this origin may not call this route.")
-    fields = _make_cors_fields(origins[0]) if origins and cors is not None and not cors.upstream else ()
+    fields: Headers = ()
+    if origins and cors is not None and not cors.upstream:
+        # The page may read the answer. Cookies are never allowed: clients show a token.
+        exposed = ("Access-Control-Expose-Headers", _EXPOSED)
+        fields = (("Access-Control-Allow-Origin", origins[0]), exposed, ("Vary", "Origin"))
     name = "" if route.auth is None else _holder(route.auth, headers)
     if access is not None:
         found = access.admit(headers, name, certificate)
         if not isinstance(found, Admitted | AccessDenied):
             return _wait(found, fields)
-        return _add_cors(found, fields)
-    return _add_cors(Admitted(name, caller=f"token {name}" if name else "") if isinstance(name, str) else name, fields)
+    elif isinstance(name, str):
+        found = Admitted(name, caller=f"token {name}" if name else "")
+    else:
+        found = name
+    return _add_cors(found, fields)
 
 
 async def _wait(found: Awaitable[Admitted | AccessDenied], fields: Headers) -> Admitted | AccessDenied:
@@ -89,10 +96,8 @@ async def _wait(found: Awaitable[Admitted | AccessDenied], fields: Headers) -> A
 
 def _add_cors(found: Admitted | AccessDenied, fields: Headers) -> Admitted | AccessDenied:
     """The page may read why it was refused: else it could not ask its user for a token."""
-    if not fields:
-        return found
     if isinstance(found, Admitted):
-        return replace(found, cors=fields)
+        return replace(found, cors=fields) if fields else found
     return replace(found, headers=found.headers + fields)
 
 
@@ -118,15 +123,6 @@ def _unknown(message: str, challenge: str) -> AccessDenied:
 
 
 # --- CORS (fetch.spec.whatwg.org, "CORS protocol") --------------------------------------------------------------------
-def _make_cors_fields(origin: str) -> Headers:
-    """The page may read the answer. Cookies are never allowed: clients show a token."""
-    return (
-        ("Access-Control-Allow-Origin", origin),
-        ("Access-Control-Expose-Headers", _EXPOSED),
-        ("Vary", "Origin"),
-    )
-
-
 def read_preflight_method(headers: Fields) -> str:
     """The method that a preflight asks about, or '' for another OPTIONS request."""
     if headers.get("origin") is None:
@@ -134,15 +130,15 @@ def read_preflight_method(headers: Fields) -> str:
     return headers.get("access-control-request-method") or ""
 
 
-def answer_preflight(route: Route, origin: str, asked: str = "") -> Headers | AccessDenied | None:
-    """The answer to a preflight that `asked` for headers; None where it is the upstream's to give."""
+def answer_preflight(route: Route, origin: str, names: str = "") -> Headers | AccessDenied | None:
+    """The answer to a preflight that asks for the headers `names`; None where it is the upstream's to give."""
     cors = route.cors
     if cors is not None and cors.upstream:
         return None
     if cors is None or not _welcome(origin, cors):
         return AccessDenied(codes.ORIGIN_NOT_ALLOWED, "Pages of this origin may not call this route.")
     # MCP's headers that repeat arguments are named by tools; no list has them all.
-    mirrors = [name for name in map(str.strip, asked.split(",")) if route.learn is not None and _MIRROR.fullmatch(name)]
+    mirrors = [name for name in map(str.strip, names.split(",")) if route.learn is not None and _MIRROR.fullmatch(name)]
     return (
         ("Access-Control-Allow-Origin", origin),
         ("Access-Control-Allow-Methods", ", ".join(sorted(route.methods))),

@@ -20,7 +20,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import HttpVersion11
-from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestPayloadError
 
 from proxy.core.json.contentcoding import Undecodable, decode, is_coded, is_known
@@ -126,7 +125,8 @@ async def read_body(request: web.BaseRequest, fields: Fields, memory: BodyMemory
     `memory` takes what it needs. Plain text will do for a final output (a route of kind `validate`)."""
     if not request.body_exists:
         return Body(b"")
-    coding, limit = _coding(fields), route.max_body
+    # Several lines are joined (RFC 9110 section 5.3), which makes an unknown coding.
+    coding, limit = ", ".join(value for name, value in fields if name == "content-encoding"), route.max_body
     unfit = _unfit(fields, coding, limit, route.form, takes_text=route.kind == "validate")
     if unfit is not None:
         return unfit
@@ -138,8 +138,13 @@ async def read_body(request: web.BaseRequest, fields: Fields, memory: BodyMemory
         return data
     if not (coding and is_coded(coding)):
         return Body(data)
-    body = _decode_body(data, coding, limit)
-    return body if isinstance(body, BadRequest) or memory.reach(len(body.data)) else FULL
+    match decode(data, coding, limit):
+        case bytes() as plain:
+            return Body(plain, decoded=True) if memory.reach(len(plain)) else FULL
+        case Undecodable.TOO_LARGE:
+            return _too_large(limit)
+        case Undecodable.BROKEN | Undecodable.UNKNOWN:
+            return BadRequest(codes.BAD_REQUEST, "The body's content coding is broken.")
 
 
 async def read_whole(
@@ -154,12 +159,19 @@ async def read_whole(
         return FULL
     try:
         async with asyncio.timeout(_limit(timeout)):
-            data = await _read(request.content, limit, memory)
+            data = await request.content.readany()
+            while len(data) <= limit:
+                if memory is not None and not memory.reach(len(data)):
+                    return FULL
+                chunk = await request.content.readany()
+                if not chunk:
+                    return data
+                data += chunk
     except TimeoutError:
         return _LATE
     except BROKEN:
         return _BADLY_FRAMED
-    return data
+    return _too_large(limit)
 
 
 def _limit(seconds: float) -> float:
@@ -235,13 +247,6 @@ def _unfit(fields: Fields, coding: str, limit: int, form: str, *, takes_text: bo
     return _too_large(limit) if read_content_length(fields) > limit else None
 
 
-def _coding(fields: Fields) -> str:
-    """The content coding. Several lines are joined (RFC 9110 section 5.3), which makes an unknown coding."""
-    if fields.get("content-encoding") is None:
-        return ""
-    return ", ".join(value for name, value in fields if name == "content-encoding")
-
-
 # Plain text or Markdown in UTF-8, or in a charset that is not named.
 _TEXT: Final = re.compile(r"text/(?:plain|markdown)(?:\s*;\s*charset\s*=\s*\"?utf-?8\"?)?")
 
@@ -266,29 +271,6 @@ def is_form(content_type: str, form: str) -> bool:
     charsets = [value.strip(' \t"') for name, _, value in (item.partition("=") for item in parameters)
                 if name.strip().startswith("charset")]  # fmt: skip
     return media_type == form and all(value in ("utf-8", "utf8") for value in charsets)
-
-
-async def _read(content: StreamReader, limit: int, memory: BodyMemory | None) -> bytes | BadRequest:
-    """The whole body, or why it is read no further: it is longer than `limit`, or than `memory` has room for."""
-    read = await content.readany()
-    while len(read) <= limit:
-        if memory is not None and not memory.reach(len(read)):
-            return FULL
-        chunk = await content.readany()
-        if not chunk:
-            return read
-        read += chunk
-    return _too_large(limit)
-
-
-def _decode_body(data: bytes, coding: str, limit: int) -> Body | BadRequest:
-    match decode(data, coding, limit):
-        case bytes() as plain:
-            return Body(plain, decoded=True)
-        case Undecodable.TOO_LARGE:
-            return _too_large(limit)
-        case Undecodable.BROKEN | Undecodable.UNKNOWN:
-            return BadRequest(codes.BAD_REQUEST, "The body's content coding is broken.")
 
 
 def _too_large(limit: int) -> BadRequest:

@@ -255,31 +255,24 @@ class KnownHeads:
         """Keeps the head of an answer. `crossing`: those of its fields that the client is sent."""
         rows, there = _rows(status, crossing, 1)
         plain = "content-type" in there and there.isdisjoint(("connection", "content-length"))
-        if not plain or status < 200 or status in _NO_BODY or not _may_be_kept(fields):
+        is_short = sum(len(name) + len(value) for name, value in fields) <= _LONGEST_HEAD
+        # No head that is new each time, or secret.
+        is_kept = is_short and all(name.lower() not in _ONE_OF_ITS_KIND for name, _ in fields)
+        if not plain or status < 200 or status in _NO_BODY or not is_kept:
             return
         named = "server" in there
         before = "\r\n".join(rows if named else rows[:-1])
         behind = "" if named else f"\r\n{_SERVER_ROW}"
         if len(self._heads) >= _MOST_ROWS:
             self._heads.clear()
-        self._heads[status, fields] = (
-            f"{before}\r\n",
-            f"{behind}\r\nContent-Length: ",
-            "date" in there,
-        )
-
-
-def _may_be_kept(fields: Headers) -> bool:
-    """Whether an answer with these fields is expected again, and none of them is a secret."""
-    short = sum(len(name) + len(value) for name, value in fields) <= _LONGEST_HEAD
-    return short and all(name.lower() not in _ONE_OF_ITS_KIND for name, _ in fields)
+        self._heads[status, fields] = (f"{before}\r\n", f"{behind}\r\nContent-Length: ", "date" in there)
 
 
 # --- heads ------------------------------------------------------------------------------------------------------------
 def _rows(status: int, fields: Sequence[tuple[str, str]], minor: int) -> tuple[list[str], set[str]]:
     """The status line and the fields, and those fields that describe the message. Raises ValueError where a field holds
     a control character."""
-    rows = [_status_line(minor, status)]
+    rows = [f"HTTP/1.{minor} {status} {_PHRASES.get(status, '')}"]
     there: set[str] = set()
     for field in fields:
         lower, row = _known_rows.get(field) or _make_row(field)
@@ -294,7 +287,7 @@ def _rows(status: int, fields: Sequence[tuple[str, str]], minor: int) -> tuple[l
 
 
 def _head(rows: list[str], there: set[str], minor: int, *, keep_alive: bool, typed: bool) -> bytes:
-    """The bytes of a head. `typed`: there is nothing whose type would have to be told."""
+    """The bytes of a head. `typed`: the body has a type, or there is none."""
     if not typed and "content-type" not in there:
         rows.append("Content-Type: application/octet-stream")
     if "date" not in there:
@@ -320,7 +313,6 @@ def _make_row(field: tuple[str, str]) -> tuple[str, str]:
 
 
 _known_rows: dict[tuple[str, str], tuple[str, str]] = {}
-_status_lines: dict[tuple[int, int], str] = {}
 _last_date = (-1, "")
 
 
@@ -334,10 +326,3 @@ def make_date_row(second: int) -> str:
         row = f"Date: {day} {at.tm_hour:02}:{at.tm_min:02}:{at.tm_sec:02} GMT"
         _last_date = (second, row)
     return row
-
-
-def _status_line(minor: int, status: int) -> str:
-    line = _status_lines.get((minor, status))
-    if line is None:
-        line = _status_lines[minor, status] = f"HTTP/1.{minor} {status} {_PHRASES.get(status, '')}"
-    return line

@@ -39,8 +39,6 @@ _OWN_REQUEST: Final = frozenset(
         "x-forwarded-host",
     }
 )
-# All that hops say of the client: three of these we write ourselves, and the others go on if a trusted hop sent them.
-_SAID_OF_THE_CLIENT: Final = "x-forwarded-"
 # Clients use these to claim another address. The address of the connection replaces them, unless a trusted hop sent
 # them.
 _ADDRESSES: Final = frozenset({"x-real-ip", "true-client-ip", "x-client-ip"})
@@ -48,10 +46,6 @@ _OTHER_ADDRESSES: Final = frozenset(
     {"x-cluster-client-ip", "cf-connecting-ip", "cf-connecting-ipv6", "fastly-client-ip", "x-envoy-external-address",
      "x-azure-clientip", "x-appengine-user-ip", "x-remote-ip", "x-remote-addr", "x-originating-ip", "client-ip"}
 )  # fmt: skip
-# By these gateways hand on the path and the method that a request had before they changed it. Nobody but a trusted hop
-# knows.
-_PATHS: Final = ("x-original-", "x-envoy-original-")
-_REWRITTEN: Final = frozenset({"x-rewrite-url"})
 
 # Some frameworks and gateways take the path of a request from these fields. Where calls are judged, they are dropped,
 # also those of trusted hops.
@@ -66,10 +60,11 @@ _ABOUT_THE_CONNECTION: Final = frozenset({"keep-alive", "close"})
 # What many clients say in `Connection`: it names a field that never crosses, and no other.
 _LASTING: Final = "keep-alive"
 
-# What is said of the client or of the request before this hop: dropped, unless a trusted hop said it.
-_SAID: Final = _ADDRESSES | _OTHER_ADDRESSES | _REWRITTEN
-_SAID_PREFIXES: Final = (_SAID_OF_THE_CLIENT, *_PATHS)
-_NEVER_FORWARDED: Final = HOP_BY_HOP | _OWN_REQUEST | _SAID
+# What is said of the client, and of the path and the method that a request had before a gateway changed it: dropped,
+# unless a trusted hop said it. Of `x-forwarded-`, three are written here.
+_CLIENT_FIELDS: Final = _ADDRESSES | _OTHER_ADDRESSES | {"x-rewrite-url"}
+_CLIENT_PREFIXES: Final = ("x-forwarded-", "x-original-", "x-envoy-original-")
+_NEVER_FORWARDED: Final = HOP_BY_HOP | _OWN_REQUEST | _CLIENT_FIELDS
 _NEVER_RETURNED: Final = HOP_BY_HOP | _OWN_REPLY
 
 # How many sets of dropped names are remembered for the names of a request: routes have few that differ.
@@ -147,12 +142,10 @@ class Hop:
         if not self.trusts(peer):
             return peer
         lines = _all(headers, "x-forwarded-for")
-        said = [_drop_port(part.strip()) for line in lines for part in line.split(",")]
-        said = said or list_addresses(_all(headers, "forwarded"))
-        return next((address for address in reversed(said) if not self._is_trusted(address)), said[0] if said else peer)
-
-    def _is_trusted(self, address: str) -> bool:
-        return bool(address) and self.trusts(address)
+        addresses = [_drop_port(part.strip()) for line in lines for part in line.split(",")]
+        addresses = addresses or list_addresses(_all(headers, "forwarded"))
+        nearest = (address for address in reversed(addresses) if not address or not self.trusts(address))
+        return next(nearest, addresses[0] if addresses else peer)
 
     def is_loop(self, headers: Headers) -> bool:
         """Whether this request has passed this very process before."""
@@ -160,27 +153,32 @@ class Hop:
 
     def own_fields(self, peer: str, scheme: str, headers: Headers) -> Headers:
         """`Via`, the `X-Forwarded-*` fields and, where a trusted hop uses it, `Forwarded` for the upstream."""
-        said = dict(headers)
+        values = dict(headers)
         via = f"1.1 {self.pseudonym}"
-        if "via" in said:
+        if "via" in values:
             via = ", ".join((*_all(headers, "via"), via))
-        host = said.get("host", "")
-        chain, proto, asked, forwarded = peer, scheme, host, ""
+        host = values.get("host", "")
+        chain, proto, outer_host, forwarded = peer, scheme, host, ""
         others: Headers = ()
         if self.trusts(peer):
-            others = tuple(field for field in headers if _is_said(field[0]) and field[0] not in _OWN_REQUEST)
+            others = tuple(
+                field
+                for field in headers
+                if (field[0] in _CLIENT_FIELDS or field[0].startswith(_CLIENT_PREFIXES))
+                and field[0] not in _OWN_REQUEST
+            )
         elif peer:
-            others = tuple((name, peer) for name in said if name in _ADDRESSES)
+            others = tuple((name, peer) for name in values if name in _ADDRESSES)
         if self.trusts(peer):
             chain = ", ".join(filter(None, (*_all(headers, "x-forwarded-for"), peer)))
-            proto, asked = said.get("x-forwarded-proto", scheme), said.get("x-forwarded-host", host)
-            if told := _all(headers, "forwarded"):
-                forwarded = extend_forwarded(told, peer, scheme, host)
+            proto, outer_host = values.get("x-forwarded-proto", scheme), values.get("x-forwarded-host", host)
+            if chain_of_hops := _all(headers, "forwarded"):
+                forwarded = extend_forwarded(chain_of_hops, peer, scheme, host)
         fields = (
             ("via", via),
             ("x-forwarded-for", chain),
             ("x-forwarded-proto", proto),
-            ("x-forwarded-host", asked),
+            ("x-forwarded-host", outer_host),
             ("forwarded", forwarded),
         )
         return (*[field for field in fields if field[1]], *others)  # a unix socket has no address, HTTP/1.0 no Host
@@ -214,17 +212,12 @@ class Caller:
             own = self.hop.own_fields(self.address, self.scheme, headers)
             return tuple(field for field in own if field[0] not in _PATH_OVERRIDES)
         host = headers.get("host")
-        said = not _ADDRESSES.isdisjoint(headers.by_name)
-        if self.trusted or host is None or said or headers.get("via") is not None:
+        has_addresses = not _ADDRESSES.isdisjoint(headers.by_name)
+        if self.trusted or host is None or has_addresses or headers.get("via") is not None:
             return self.hop.own_fields(self.address, self.scheme, headers)
         if host != self._host:
             self._host, self._fields = host, self.hop.own_fields(self.address, self.scheme, headers)
         return self._fields
-
-
-def _is_said(name: str) -> bool:
-    """Whether a field says something of the client, or of the request before this hop."""
-    return name in _SAID or name.startswith(_SAID_PREFIXES)
 
 
 def find_caller(hop: Hop, request: RequestHead) -> Caller:
@@ -268,7 +261,7 @@ def _may_cross(name: str, dropped: frozenset[str]) -> bool:
     """Whether a field goes on. Servers behind CGI-like interfaces read `X_Forwarded_For` as `X-Forwarded-For`; so such
     a spelling is dropped too."""
     plain = name.replace("_", "-")
-    return not (name in dropped or plain in dropped or plain.startswith(_SAID_PREFIXES))
+    return not (name in dropped or plain in dropped or plain.startswith(_CLIENT_PREFIXES))
 
 
 # --- the `Forwarded` field (RFC 7239): who asked whom before a request came here -------------------------------------

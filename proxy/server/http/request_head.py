@@ -235,10 +235,10 @@ def explain_fault(error: BaseException | None) -> BadRequest:
     for kind, fault in _EXPLAINED:
         if isinstance(error, kind):
             return fault
-    said = str(getattr(error, "message", "")).strip()
-    if "Too many headers" in said:
+    message = str(getattr(error, "message", "")).strip()
+    if "Too many headers" in message:
         return BadRequest(HEADERS_TOO_LARGE, f"The head has more than {MAX_FIELDS} headers.")
-    if said == HEAD_TOO_LONG:
+    if message == HEAD_TOO_LONG:
         return BadRequest(HEADERS_TOO_LARGE, f"The head is longer than {MAX_HEAD} bytes.")
-    reason = said.removeprefix("Bad status line:").strip().partition("\n")[0].rstrip(" :.")
+    reason = message.removeprefix("Bad status line:").strip().partition("\n")[0].rstrip(" :.")
     return BadRequest(BAD_REQUEST, f"The request is not well-formed HTTP/1.1: {reason or 'it cannot be read'}.")

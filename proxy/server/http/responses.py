@@ -60,8 +60,8 @@ def make_response(reply: HttpReply, record: CallRecord, extra: Headers = ()) -> 
 def make_refusal(code: ErrorCode, message: str, record: CallRecord, status: int | None = None) -> ToolResult:
     """The result for a request that is not a call: it has no tool, no conversation and no attempts."""
     record.outcome, record.code = "refused", code.name
-    nobody = ToolCall("", Document(b"", None), record.request_id, Conversation("", Rung.ADDRESS))
-    return ToolResult(nobody, Failure(code, message or code.meaning, status=status))
+    no_call = ToolCall("", Document(b"", None), record.request_id, Conversation("", Rung.ADDRESS))
+    return ToolResult(no_call, Failure(code, message or code.meaning, status=status))
 
 
 def answer_unrouted(

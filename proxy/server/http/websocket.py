@@ -59,8 +59,8 @@ def is_agreed(fields: Fields, reply: UpstreamReply) -> bool:
     """Whether a 101 is the answer to this handshake: it proves that it read the key (RFC 6455 section 4.2.2)."""
     key = (fields.get("sec-websocket-key") or "").encode("utf-8", "surrogateescape")
     proof = b64encode(hashlib.sha1(key + _GUID, usedforsecurity=False).digest()).decode()
-    said = [value.strip() for name, value in reply.headers if name.lower() == "sec-websocket-accept"]
-    return said == [proof]
+    proofs = [value.strip() for name, value in reply.headers if name.lower() == "sec-websocket-accept"]
+    return proofs == [proof]
 
 
 class Near:

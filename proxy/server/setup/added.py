@@ -26,7 +26,7 @@ def make_answers(config: Config) -> dict[str, AnswerPath]:
 
 
 def make_tool_texts(config: Config) -> ToolTexts | None:
-    """What MCP clients are told of tools; None where the config wants nothing told."""
+    """What MCP clients read of tools; None where the config adds nothing."""
     made: list[ToolTexts | None] = [load_place(row.tool_texts)(config) for row in _list_used(config) if row.tool_texts]
     return next((texts for texts in made if texts is not None), None)
 

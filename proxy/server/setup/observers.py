@@ -44,8 +44,8 @@ def is_tracing_wanted(setting: str, environ: Mapping[str, str]) -> bool:
     if setting == "off" or environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return False
     exporters = [name.strip() for name in environ.get("OTEL_TRACES_EXPORTER", "").lower().split(",")]
-    asked = "otlp" in exporters or (exporters == [""] and any(environ.get(name) for name in _ENDPOINTS))
-    return setting == "otlp" or asked
+    is_configured = "otlp" in exporters or (exporters == [""] and any(environ.get(name) for name in _ENDPOINTS))
+    return setting == "otlp" or is_configured
 
 
 def make_tracer(setting: str, environ: Mapping[str, str], log: Log, metrics: Metrics, clock: Clock) -> Tracer | None:
@@ -62,7 +62,7 @@ def make_tracer(setting: str, environ: Mapping[str, str], log: Log, metrics: Met
 
 
 class ConfiguredObserver(Protocol):
-    """What an extension adds to observe finished calls. It is told of each config, and outlives a reload."""
+    """What an extension adds to observe finished calls. It gets each config, and outlives a reload."""
 
     @property
     def observers(self) -> tuple[Observer, ...]:

@@ -101,11 +101,11 @@ class SecondJudges:
     def _report(self, route: str, policy: ToolPolicy, outcome: str, opinion: Opinion) -> None:
         """Counts an opinion. What is logged names the schema and the place in it, and no value."""
         self._metrics.count_second_opinion(route, policy.tool, outcome)
-        told = {"route": route, "tool": policy.tool, "schema": policy.schema_id}
+        fields = {"route": route, "tool": policy.tool, "schema": policy.schema_id}
         if outcome == DISAGREED:
-            self._log.event("Second judge disagrees", "error", **told, judge=opinion.judge, place=opinion.place)
+            self._log.event("Second judge disagrees", "error", **fields, judge=opinion.judge, place=opinion.place)
         elif outcome == GAVE_UP:
-            self._log.event("Second judge gave up", "warning", **told, reason=opinion.reason)
+            self._log.event("Second judge gave up", "warning", **fields, reason=opinion.reason)
 
 
 # --- hooks ------------------------------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ def make_hook_chain(loaded: Loaded, log: Log, clock: Clock) -> HookChain | None:
 
 
 def check_hooks(loaded: Loaded) -> list[Mistake]:
-    """What is wrong with a config's hooks, as far as that can be told without making any."""
+    """What is wrong with a config's hooks, as far as that shows without making any."""
     if not loaded.config.hooks:
         return []
     from proxy.hooks import HookLoadError, find_hook

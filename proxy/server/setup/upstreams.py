@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import ssl
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -24,7 +23,7 @@ from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from proxy.config.files.secrets import reveal
-from proxy.config.model import Config, HeaderChanges, UpstreamConfig, UpstreamTls
+from proxy.config.model import Config, HeaderChanges, UpstreamConfig
 from proxy.core.model.values import UpstreamReply
 from proxy.extensions import find_upstream_place, load_place
 from proxy.interfaces import GuardedUpstream, Upstream, UpstreamRequest
@@ -87,15 +86,11 @@ class Pools:
             upstream: Upstream = Http1Upstream(make_settings(entry))
         else:
             upstreams = {name: guard for name, (_, guard) in made.items()}
-            upstream = self._find_kind().make(entry, upstreams, is_known=entry.name in self._made)
+            if self._kind is None:
+                make: MakeKind = load_place(find_upstream_place())
+                self._kind = make(self.stderr, self.unreachable)
+            upstream = self._kind.make(entry, upstreams, is_known=entry.name in self._made)
         return UpstreamGuard(upstream, entry.name, entry.guard, self.now, self.changed)
-
-    def _find_kind(self) -> UpstreamKind:
-        """What makes upstreams without a URL."""
-        if self._kind is None:
-            make: MakeKind = load_place(find_upstream_place())
-            self._kind = make(self.stderr, self.unreachable)
-        return self._kind
 
     def find_unguarded(self, name: str) -> Upstream | None:
         """Finds an upstream without its breaker and limit, for requests that are neither a call nor a client's."""
@@ -145,26 +140,20 @@ async def _close_after(upstream: Upstream, last: frozenset[asyncio.Future[Any]])
 # --- one upstream -----------------------------------------------------------------------------------------------------
 def make_settings(entry: UpstreamConfig) -> UpstreamSettings:
     """Makes the settings of the connections to one upstream. Reads certificates, which `load` has checked before."""
+    tls = entry.tls
+    certificates = () if tls is None else (Path(text) if text else None for text in (tls.ca, tls.cert, tls.key))
     return UpstreamSettings(
         entry.name,
         reveal(entry.url),
         socket=entry.socket or None,
-        tls=None if entry.tls is None else _context(entry.tls),
-        server_name=(entry.tls.server_name or None) if entry.tls is not None else None,
+        tls=None if tls is None else make_client_context(*certificates, verify=tls.verify),
+        server_name=(tls.server_name or None) if tls is not None else None,
         connect_timeout=entry.connect_timeout,
         keepalive=entry.pool_idle,
         idle_timeout=entry.idle_timeout,
         connections=entry.pool_connections,
         buffer=entry.buffer,
     )
-
-
-def _context(tls: UpstreamTls) -> ssl.SSLContext:
-    return make_client_context(_path(tls.ca), _path(tls.cert), _path(tls.key), verify=tls.verify)
-
-
-def _path(text: str) -> Path | None:
-    return Path(text) if text else None
 
 
 # --- readiness --------------------------------------------------------------------------------------------------------

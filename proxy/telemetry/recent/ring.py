@@ -3,6 +3,7 @@
     RecentCalls.finished   keeps one finished request, numbered; a usual call as a tuple of what its record holds
     RecentCalls.newest     the kept requests, newest first
     make_entry             one of them as a JSON object, built only when somebody reads it
+    KeptValues             their arguments, where `admin.values` asks for them
 
 An entry has the fields of the log's line, `seq`, `conversation`, for each error `expected` and `got`, and what is kept
 of answers that others took the place of (`replaced`).
@@ -10,20 +11,22 @@ of answers that others took the place of (`replaced`).
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from operator import attrgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from proxy.core.contract.attempts import hash_conversation
+from proxy.core.display.preview import MASK, sanitise_value
 from proxy.core.envelope.view import show_name
+from proxy.core.json.jsontext import dumps
+from proxy.core.model.values import Document, FeedbackLimits, JsonValue
 from proxy.interfaces import CallRecord
 from proxy.telemetry.logs import build_fields, read_fields, round_milliseconds
 from proxy.telemetry.metric_table import WRONG
 from proxy.telemetry.recent.failures import KeptFailure, keep_failure
-from proxy.telemetry.recent.kept_values import KeptValues
 
 # The default number of kept requests: at most 3.5 MB.
 KEPT: Final = 2000
@@ -89,11 +92,14 @@ class RecentCalls:
         usual = not (wrong or found)
         call = record.call
         who = "" if call is None else hash_conversation(call.conversation)  # its name is as long as the client likes
-        told: tuple[Any, ...] | dict[str, Any] = _read_usual_fields(record) if usual else read_fields(record)
-        if record.would_refuse:
-            told = {**read_fields(record), "would_refuse": True}
+        content: tuple[Any, ...] | dict[str, Any]
+        if usual:
+            content = _read_usual_fields(record)
+        else:
+            content = record.line or read_fields(record)
+            content = {**content, "would_refuse": True} if record.would_refuse else content
         failure = None if usual else keep_failure(record)
-        self._kept.append((seq, self._wall(), who, told, record.stages, failure))
+        self._kept.append((seq, self._wall(), who, content, record.stages, failure))
         if failure is not None:
             self._characters += failure.length
         while len(self._kept) > self.bound or self._characters > MOST_CHARACTERS:
@@ -120,8 +126,12 @@ class RecentCalls:
 def make_entry(kept: KeptCall) -> dict[str, Any]:
     """A kept request as the JSON object that the operator reads."""
     stamp = datetime.fromtimestamp(kept.at, UTC).isoformat(timespec="milliseconds")
-    told = kept.content
-    entry = dict(told) if isinstance(told, dict) else build_fields(CallRecord(**dict(zip(_NAMES, told, strict=True))))
+    content = kept.content
+    entry = (
+        dict(content)
+        if isinstance(content, dict)
+        else build_fields(CallRecord(**dict(zip(_NAMES, content, strict=True))))
+    )
     if kept.failure is not None:
         entry |= kept.failure.fields()
     if "total" in kept.stages:  # the log's line has it of calls that reached an upstream
@@ -133,11 +143,11 @@ def make_entry(kept: KeptCall) -> dict[str, Any]:
 
 def _read_usual_fields(record: CallRecord) -> tuple[Any, ...]:
     """The values of `_NAMES`. Of a trace its ids alone: its state is as long as the client likes."""
-    told = _read_usual(record)
+    content = _read_usual(record)
     if record.trace is None:
-        return told
+        return content
     place = PLACES["trace"]
-    return (*told[:place], replace(record.trace, state="", sent=[]), *told[place + 1 :])
+    return (*content[:place], replace(record.trace, state="", sent=[]), *content[place + 1 :])
 
 
 # What a reader may ask of a kept request -> its name in the log's line.
@@ -154,9 +164,87 @@ FIELDS: Final = {
 
 def read_value(kept: KeptCall, name: str) -> str:
     """A text of a kept request by its name in `FIELDS`, read without building its entry; '' where it has none."""
-    told = kept.content
-    if isinstance(told, dict):
-        return str(told.get(FIELDS[name]) or "")
+    content = kept.content
+    if isinstance(content, dict):
+        return str(content.get(FIELDS[name]) or "")
     if name == "model":
-        return str(told[PLACES["notes"]].get(FIELDS[name], ""))
-    return show_name(told[PLACES[name]]) if name == "tool" else str(told[PLACES[name]] or "")
+        return str(content[PLACES["notes"]].get(FIELDS[name], ""))
+    return show_name(content[PLACES[name]]) if name == "tool" else str(content[PLACES[name]] or "")
+
+
+# --- arguments --------------------------------------------------------------------------------------------------------
+# The longest arguments kept of one call, in bytes.
+LONGEST_ARGUMENTS: Final = 16 * 1024
+_OVERHEAD: Final = 200
+
+ShownValues = Literal["off", "preview", "full"]
+
+
+class KeptValues:
+    """The arguments of the last calls by the call's number: as received, if repaired as sent, and those of each call
+    in `replaced` answers. The oldest are dropped first.
+
+    `preview` keeps what a model would be shown: secret names and credentials masked, paths shortened, long texts cut.
+    `full` keeps the arguments whole. What the schema marks secret is `***` in both.
+    """
+
+    def __init__(self, shown: ShownValues, room: int) -> None:
+        self.shown = shown
+        self._room = self._left = room
+        self._kept: OrderedDict[int, tuple[bytes, ...]] = OrderedDict()
+
+    def keep(self, seq: int, record: CallRecord) -> None:
+        """Keeps the arguments of one call, unless they are too long; those of answers before its own as far as there is
+        room beside them."""
+        earlier = [each for answer in record.replaced for each in answer.calls]
+        if record.call is None and not earlier:
+            return
+        texts = [self._came(record), self._went(record)]
+        left = LONGEST_ARGUMENTS - sum(map(len, texts))
+        if left < 0:
+            return
+        for each in earlier:
+            text = self._came(each)
+            texts.append(text if len(text) <= left else b"")
+            left -= len(texts[-1])
+        self._kept[seq] = tuple(texts)
+        self._left -= LONGEST_ARGUMENTS - left + _OVERHEAD
+        while self._left < 0:
+            _, gone = self._kept.popitem(last=False)
+            self._left += sum(map(len, gone)) + _OVERHEAD
+
+    def read(self, seq: int) -> tuple[bytes, ...] | None:
+        """Arguments as received and as sent, and those of each call in answers before, as JSON texts; b'' where there
+        are none."""
+        return self._kept.get(seq)
+
+    def _came(self, record: CallRecord) -> bytes:
+        call, limits = record.call, _find_limits(record)
+        if call is None:
+            return b""
+        if not isinstance(call.arguments, Document):
+            text = call.raw[:LONGEST_ARGUMENTS].decode("utf-8", "replace")
+            return dumps(text if self.shown == "full" else sanitise_value(text, limits))
+        if self.shown == "full" and not limits.secret_names:
+            return call.arguments.text[: LONGEST_ARGUMENTS + 1]
+        return self._value(call.arguments.value, limits)
+
+    def _went(self, record: CallRecord) -> bytes:
+        if record.checked is None or not (record.repairs or record.corrections):
+            return b""
+        return self._value(record.checked.value, _find_limits(record))
+
+    def _value(self, value: JsonValue, limits: FeedbackLimits) -> bytes:
+        is_preview = self.shown == "preview"
+        return dumps(sanitise_value(value, limits) if is_preview else mask_names(value, limits.secret_names))
+
+
+def _find_limits(record: CallRecord) -> FeedbackLimits:
+    return FeedbackLimits() if record.policy is None else record.policy.feedback
+
+
+def mask_names(value: JsonValue, names: frozenset[str]) -> JsonValue:
+    """A value with `***` at each key of these names."""
+    if isinstance(value, Mapping):
+        return {key: MASK if key in names else mask_names(item, names) for key, item in value.items()}
+    return [mask_names(item, names) for item in value] if isinstance(value, list) else value

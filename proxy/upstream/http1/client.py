@@ -73,8 +73,8 @@ def write_head(
     if sent is not None:
         authority = next((value for name, value in headers if name == "host"), authority)
         values = tuple(compress(values, sent))
-    said = authority + "".join(values) + upgrade
-    if "\n" in said or "\r" in said or "\0" in said:
+    texts = authority + "".join(values) + upgrade
+    if "\n" in texts or "\r" in texts or "\0" in texts:
         raise ExchangeError(UNSENDABLE)
     framing = ""
     if length == CHUNKED:

@@ -26,7 +26,7 @@ from proxy.extensions.correction.core.settings import CorrectionSettings
 from proxy.extensions.correction.corrector import ModelCorrector
 from proxy.extensions.correction.endpoint import Endpoint
 from proxy.extensions.correction.trajectory import Trajectories
-from proxy.interfaces import CallRecord, QuerySources, Services, Stumble, UpstreamRequest
+from proxy.interfaces import CallRecord, FailedCall, QuerySources, Services, UpstreamRequest
 from proxy.server.identity import SystemClock, SystemPacing
 from proxy.state import make_store
 
@@ -78,7 +78,9 @@ async def test_it_is_reported_and_nothing_comes_of_the_correction() -> None:
     )  # fmt: skip
     call = ToolCall("t", Document(b"{}", json.loads("{}")), "id", Conversation("c", Rung.HEADER))
     failure = Failure(codes.INVALID_ARGUMENTS, "no")
-    assert await corrector.correct(Stumble(call, failure, POLICY, BrokenLane(), CallRecord("r1", "/r")), unused) is None
+    assert (
+        await corrector.correct(FailedCall(call, failure, POLICY, BrokenLane(), CallRecord("r1", "/r")), unused) is None
+    )
 
     decision = decide(call, POLICY)
     assert isinstance(decision, Forward)

@@ -31,7 +31,7 @@ from proxy.extensions.correction.core.settings import CorrectionSettings
 from proxy.extensions.correction.corrector import ModelCorrector
 from proxy.extensions.correction.endpoint import Endpoint
 from proxy.extensions.correction.trajectory import Trajectories
-from proxy.interfaces import CallRecord, QuerySources, Services, Stumble, UpstreamRequest
+from proxy.interfaces import CallRecord, FailedCall, QuerySources, Services, UpstreamRequest
 from proxy.server.identity import SystemClock, SystemPacing
 from proxy.state import make_store
 from tests.extensions.correction.test_defects import BrokenLane
@@ -102,7 +102,7 @@ async def corrected(answers: list[Any]) -> list[ToolCall]:
     call = ToolCall("t", Document(SENT, parse(SENT)), "id", Conversation("c", Rung.HEADER))
     refused = decide(call, POLICY)
     assert isinstance(refused, Reject)
-    await corrector.correct(Stumble(call, refused.failure, POLICY, Lane(), CallRecord("r", "/r")), try_call)
+    await corrector.correct(FailedCall(call, refused.failure, POLICY, Lane(), CallRecord("r", "/r")), try_call)
     return tried
 
 

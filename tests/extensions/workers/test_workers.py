@@ -186,7 +186,7 @@ def test_an_episode_of_several_workers_is_shown_as_the_one_that_saw_it_last_know
 def test_the_pages_of_workers_are_one_page_of_the_same_metrics() -> None:
     metrics = Metrics([Served("/weather", "weather", schema_id="s")], "digest")
     metrics.finished(CallRecord("r", "/weather", "POST", "weather", "c", outcome="delivered", status=200))
-    metrics.observe_lag(0.3)
+    metrics.lag.observe(0.3)
     page = write_page(metrics)[1]
     whole = merge_pages([page, page])[1].decode().splitlines()
 

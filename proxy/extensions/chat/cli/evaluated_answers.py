@@ -91,10 +91,10 @@ def make_text_message(text: str) -> dict[str, Any]:
     return {"role": "assistant", "content": text}
 
 
-Made = tuple[str, dict[str, Any], Calls | None]
+Turn = tuple[str, dict[str, Any], Calls | None]
 
 
-def _make_turns(name: str, arguments: dict[str, Any]) -> Iterator[Made]:
+def _make_turns(name: str, arguments: dict[str, Any]) -> Iterator[Turn]:
     right: Calls = ((name, arguments),)
     text = json.dumps(arguments, ensure_ascii=False)
     for written in (text, json.dumps(arguments, separators=(",", ":")), json.dumps(arguments, indent=2)):

@@ -10,7 +10,7 @@ import asyncio
 from dataclasses import field, replace
 from typing import Final, Literal
 
-from proxy.call.judging import Here
+from proxy.call.judging import InProcessJudge
 from proxy.core.contract.policy import BroughtTools, ToolPolicy
 from proxy.core.decide import is_ready, prepare
 from proxy.core.explain.explain import explain_unknown_tool
@@ -75,7 +75,7 @@ class CallJudge:
     def __init__(self, brought: BroughtTools, elsewhere: JudgesElsewhere | None) -> None:
         self._rules = rules = LearnPolicy(brought.template, formats=brought.formats)
         self._policies = Policies()
-        self._elsewhere: JudgesElsewhere = Here() if elsewhere is None else elsewhere
+        self._elsewhere: JudgesElsewhere = InProcessJudge() if elsewhere is None else elsewhere
         self._text_repairs = frozenset(TEXT_RULES) & rules.template.repair.rules
 
     async def judge(

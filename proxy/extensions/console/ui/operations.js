@@ -12,7 +12,7 @@ export function Conversations({ params, role }) {
     try { setParams({ hash: (await ask("conversations/find", { name })).conversations.join(","), waiting: "" }); set({}); } catch (error) { set({ error }); }
   };
   const reset = async (key) => {
-    try { await ask("attempts/reset", { key }); set({ told: "Forgotten: its next call begins at 1." }); answer.again(); } catch (error) { set({ error }); }
+    try { await ask("attempts/reset", { key }); set({ message: "Forgotten: its next call begins at 1." }); answer.again(); } catch (error) { set({ error }); }
   };
   const hashes = params.hash?.split(",").filter(Boolean);
   const rows = answer.value?.attempts.filter((row) => !hashes || hashes.includes(row.conversation));
@@ -20,7 +20,7 @@ export function Conversations({ params, role }) {
     <form class="filters" onSubmit=${find}><label>find my id<input name="name" required autocomplete="off" /></label><button>find</button>
       ${hashes && html`<button type="button" onClick=${() => setParams({ hash: "" })}>all</button>`}
       <label>show<select value=${params.waiting || ""} onChange=${(event) => setParams({ waiting: event.target.value })}><option value="">all that failed lately</option><option value="true">those that wait for a human</option></select></label></form>
-    <p role="status">${state.told || ""}</p>
+    <p role="status">${state.message || ""}</p>
     <${Rows} label="conversations" rows=${rows} empty=${hashes ? "Nothing is remembered of this conversation." : "No conversation failed lately."} columns=${[
       ["conversation", (row) => html`<a class="mono" href=${link("calls", { conversation: row.conversation })}>${row.conversation.slice(0, 8)}</a>`],
       ["known by", (row) => row.source || ""], ["tool", (row) => clean(row.tool || "(unknown tools)")], ["attempts", (row) => `${row.attempts}/${row.max_attempts}`, true],
@@ -50,8 +50,8 @@ export function Upstreams() {
 export function Config({ role }) {
   const answer = useAnswer("reloads", 1000), level = useAnswer("log-level"), written = useAnswer(answer.value ? `config?digest=${answer.value.digest}` : "");
   const [state, set] = useState({});
-  const act = async (path, body, told) => {
-    try { await ask(path, body); set({ told }); } catch (error) { set(error.value?.mistakes ? { told: "Not taken over." } : { error }); }
+  const act = async (path, body, message) => {
+    try { await ask(path, body); set({ message }); } catch (error) { set(error.value?.mistakes ? { told: "Not taken over." } : { error }); }
     answer.again();
     level.again();
   };
@@ -62,7 +62,7 @@ export function Config({ role }) {
       ${value.restart_needed.length > 0 && html`<p class="warn">needs a restart: ${value.restart_needed.map(clean).join(", ")}</p>`}
       ${role === "operator" && html`<div class="actions"><button type="button" onClick=${() => act("reload", {}, "Looked at the files.")}>reload now</button>
         <label>log level<select value=${level.value?.level || "info"} onChange=${(event) => act("log-level", { level: event.target.value }, "Log level set.")}>${["debug", "info", "warning", "error"].map((one) => html`<option>${one}</option>`)}</select></label>
-        <span role="status">${state.told || ""}</span></div>`}
+        <span role="status">${state.message || ""}</span></div>`}
       <h2>What was taken over</h2>
       <${Rows} label="reloads" rows=${value.reloads} empty="Nothing since the start." columns=${[
         ["at", (row) => time(row.timestamp)], ["result", (row) => html`<span class=${row.result === "failure" ? "bad" : "good"}>${row.result}</span>`],

@@ -49,8 +49,8 @@ def _list_hinted_places(check: Check, root: JsonValue, found: Iterable[Violation
         if violation.code is codes.UNKNOWN_FIELD and violation.path:
             yield violation.path
             declared = {key for node in find_nodes_at(check, violation.path[:-1]) for key in node.properties}
-            meant = find_nearest(str(violation.path[-1]), sorted(declared)[:LOOKED_AT])
-            yield from () if meant is None else ((*violation.path[:-1], meant),)
+            nearest = find_nearest(str(violation.path[-1]), sorted(declared)[:LOOKED_AT])
+            yield from () if nearest is None else ((*violation.path[:-1], nearest),)
 
 
 def find_failing_places(call: ToolCall, policy: ToolPolicy, failure: Failure) -> list[tuple[str, ...]]:

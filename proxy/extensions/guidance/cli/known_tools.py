@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 NOTHING: Final = "the config names no tool with a schema  (what an MCP server lists, the running proxy knows)"
 
 
-def load_tools(verb: str, path: str, wanted: Sequence[str] | None) -> tuple[Config, dict[str, ToolPolicy]] | None:
+def load_tools(verb: str, path: str, names: Sequence[str] | None) -> tuple[Config, dict[str, ToolPolicy]] | None:
     """Reads a config and its tools. None, with the reason printed under the verb's name, where that fails."""
     from proxy.config.load import load
     from proxy.config.mistakes import ConfigError
@@ -24,7 +24,7 @@ def load_tools(verb: str, path: str, wanted: Sequence[str] | None) -> tuple[Conf
     except ConfigError as error:
         print(error, file=sys.stderr)
         return None
-    found = find_tools(config, wanted)
+    found = find_tools(config, names)
     if isinstance(found, str):
         print(f"{verb}: {found}", file=sys.stderr)
         return None
@@ -33,9 +33,9 @@ def load_tools(verb: str, path: str, wanted: Sequence[str] | None) -> tuple[Conf
     return config, {name: policy for name, (_, policy) in found.items()}
 
 
-def find_tools(config: Config, wanted: Sequence[str] | None) -> dict[str, tuple[ToolConfig, ToolPolicy]] | str:
-    """Tool -> (as written, as compiled) on the first route that serves it; a message where no route serves a wanted
-    one.
+def find_tools(config: Config, names: Sequence[str] | None) -> dict[str, tuple[ToolConfig, ToolPolicy]] | str:
+    """Tool -> (as written, as compiled) on the first route that serves it; a message where no route serves
+    one of `names`.
 
     A tool that an MCP server lists is known only if its schema stands in the config.
     """
@@ -50,11 +50,11 @@ def find_tools(config: Config, wanted: Sequence[str] | None) -> dict[str, tuple[
         for name, tool in (entry.listed.tools if entry.listed is not None else {}).items():
             if route.learn is not None and tool.schema is not None:
                 found.setdefault(name, (tool, route.learn.whole()[name]))
-    for name in wanted or ():
+    for name in names or ():
         if name not in found:
             known = ", ".join(found) or "none"
             return f"no route serves a tool {name!r}{suggest_remark(name, found)}\ntools: {known}"
-    return found if wanted is None else {name: found[name] for name in wanted}
+    return found if names is None else {name: found[name] for name in names}
 
 
 def find_http(config: Config, names: Sequence[str]) -> list[dict[str, str]]:

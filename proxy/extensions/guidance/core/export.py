@@ -145,10 +145,10 @@ def _object(schemas: Schemas) -> dict[str, JsonValue] | None:
 
 
 def _name(tool: str, vendor: _Vendor, taken: set[str]) -> str:
-    wanted = re.sub(vendor.names, "_", tool)[: vendor.longest_name]
-    name, number = wanted, 2
+    base = re.sub(vendor.names, "_", tool)[: vendor.longest_name]
+    name, number = base, 2
     while name in taken:
-        name, number = f"{wanted[: vendor.longest_name - 4]}_{number}", number + 1
+        name, number = f"{base[: vendor.longest_name - 4]}_{number}", number + 1
     taken.add(name)
     return name
 
@@ -188,8 +188,8 @@ def _members(
         above |= {name}
         always.append(definitions[name])
     for part in always:
-        found, wanted = _members(part, definitions, above)
-        properties, required = _join_properties(properties, found), required | wanted
+        found, needed = _members(part, definitions, above)
+        properties, required = _join_properties(properties, found), required | needed
     sides = [schema.get(keyword, ()) for keyword in ("anyOf", "oneOf")]
     if "if" in schema:
         sides.append([schema.get("then", {}), schema.get("else", {})])
@@ -197,7 +197,7 @@ def _members(
         each = [_members(branch, definitions, above) for branch in branches]
         for found, _ in each:
             properties = _join_properties(properties, found)
-        required |= set.intersection(*(wanted for _, wanted in each))
+        required |= set.intersection(*(needed for _, needed in each))
     return properties, required
 
 

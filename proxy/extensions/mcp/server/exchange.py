@@ -20,7 +20,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from proxy.call.context import open_context
-from proxy.call.judging import Here
+from proxy.call.judging import InProcessJudge
 from proxy.call.outcome import count_tool_error
 from proxy.call.run import run_call
 from proxy.core.contract.policy import Mode
@@ -129,7 +129,7 @@ class Exchange:
             return mcp_request.make_refusal(make_refusal(decoded.code, decoded.message, record))
         upstream, elsewhere = (
             mcp_request.services.upstreams[binding.route.upstream],
-            mcp_request.services.elsewhere or Here(),
+            mcp_request.services.elsewhere or InProcessJudge(),
         )
         token = record.notes.get("client.token", "")
         asking = Asking.of(self._learner, call_route, message, upstream, self._reports, elsewhere, token)

@@ -179,10 +179,10 @@ class Translator:
             schema["discriminator"] = {key: value for key, value in discriminator.items() if key != "mapping"}
 
     def nullable(self, schema: dict[str, JsonValue]) -> JsonValue:
-        wanted = _is_nullable(schema)
+        allows_null = _is_nullable(schema)
         schema.pop("nullable", None)
         schema.pop("x-nullable", None)
-        if not wanted:
+        if not allows_null:
             return schema
         self.note("`nullable: true` lets null in")
         if any(keyword in schema for keyword in ("$ref", "allOf", "anyOf", "oneOf", "not")):
