@@ -272,7 +272,7 @@ class ConcurrencyLimiter:
 
 class UpstreamGuard:
     """Implements `GuardedUpstream` around another upstream. `now` is a monotonic clock in seconds; `changed` hears
-    the upstream's name and the breaker's new state (one of `guard.CALLED`) whenever that becomes another one.
+    the upstream's name and the breaker's new state (one of `circuit_breaker.CALLED`) whenever that becomes another one.
 
     A call keeps its slot until its answer has been read to the end; a relayed request until its answer begins.
     `unguarded` is the upstream without breaker and bound.
