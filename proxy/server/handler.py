@@ -594,7 +594,7 @@ class RequestCycle:
         response.closes = True
         return response
 
-    # --- what is no call ----------------------------------------------------------------------------------------------
+    # --- requests that are not calls ----------------------------------------------------------------------------------
     def _make_listed(self) -> ListedRequest:
         """The request with everything that an extension needs to answer it."""
         handler = self.handler

@@ -178,7 +178,7 @@ def _within(request: UpstreamRequest, left: float) -> UpstreamRequest:
 
 
 def _classify(answer: Answer, checked: CheckedCall, policy: ToolPolicy | None, clock: Clock) -> Failure | None:
-    """What an answer says went wrong; None for a success, and for what is no error of the call."""
+    """The failure that an answer reports; None where the call succeeded, or the answer reports no error of the call."""
     if isinstance(answer, UpstreamFault):
         return make_fault_failure(answer)
     if is_success(answer):

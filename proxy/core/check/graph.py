@@ -150,7 +150,7 @@ class Graph:
     @cached_property
     def _unfolds(self) -> bool:
         finite = (self.size(node) for node in self._targets if node not in self._cycles)
-        # Of a node on a cycle, what is not on one counts.
+        # A node on a cycle counts with what it leads to off all cycles.
         around = ([edge[2] for edge in list_edges(node) if edge[2] not in self._cycles] for node in self._cycles)
         return any(size > UNFOLDED for size in chain(finite, (sum(map(self.size, below)) for below in around)))
 
