@@ -695,6 +695,10 @@ def tracked_files() -> list[Path]:
     return [path for path in ROOT.rglob("*") if made.isdisjoint(path.relative_to(ROOT).parts)]
 
 
+def test_no_python_stands_outside_the_packages() -> None:
+    assert [] == sorted(path.name for path in ROOT.glob("*.py"))
+
+
 def test_no_file_names_a_package_registry() -> None:
     named = [
         f"{path.relative_to(ROOT)}: names {registry}"
