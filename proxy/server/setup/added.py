@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from proxy.config.model import Config, Policy
-from proxy.core.contract.definitions import PinnedTools
+from proxy.core.contract.listed_tool import PinnedTools
 from proxy.extensions import EXTENSIONS, Extension, find_limiter, find_pinned_place, load_place
 from proxy.interfaces import CallLimiter, Services, ToolTexts
 from proxy.server.handler import AnswerPath
