@@ -76,7 +76,7 @@ class CallJudge:
         self._rules = rules = LearnPolicy(brought.template, formats=brought.formats)
         self._policies = Policies()
         self._elsewhere: JudgesElsewhere = InProcessJudge() if elsewhere is None else elsewhere
-        self._text_repairs = frozenset(TEXT_RULES) & rules.template.repair.rules
+        self._text_repairs = TEXT_RULES & rules.template.repair.rules
 
     async def judge(
         self, request: ModelRequest, calls: list[FoundCall], conversation: Conversation
