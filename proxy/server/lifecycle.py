@@ -32,7 +32,7 @@ from proxy.server.reload import Compiled, Reloaded, Reloader, list_served
 from proxy.server.setup.added import ExtensionServices, list_unpinned, make_answers, make_tool_texts
 from proxy.server.setup.memory import find_room
 from proxy.server.setup.observers import FLUSH, ExtensionObservers, make_tracer
-from proxy.server.setup.services import SecondJudges, warn_of_addresses
+from proxy.server.setup.services import warn_of_addresses
 from proxy.server.setup.upstreams import Pools, await_gone, find_trouble
 from proxy.server.warmup import Warming
 from proxy.telemetry.logs import LibraryLog, Log
@@ -69,7 +69,6 @@ class Serving:
         self._tracer = make_tracer(config.telemetry.traces, environ, log, self.metrics, base.clock)
         self._pools = Pools(base.clock.now, self._breaker_changed, self._child_wrote, self._server_changed)
         self._extending = ExtensionServices(base, log, self.metrics)
-        self._second_judge = SecondJudges(base.pacing.chance, self.metrics, log)
         self.unpinned = UnpinnedWatch(self._tool_unpinned)
         receivers = (self.metrics.learn_tools, self._schema_unusable, self._schema_unguarded, self.unpinned)
         reports = Reports(*receivers, self.metrics.add_counter, self.metrics.knows)
@@ -213,7 +212,6 @@ class Serving:
         await self._extending.close()
         await self.notices.settle()
         await self._listed.close()
-        await self._second_judge.close()
         await self._pools.close()
         if isinstance(self._base.elsewhere, Elsewhere):
             await self._base.elsewhere.close()
@@ -274,10 +272,7 @@ class Serving:
 
     def _make_services(self, compiled: Compiled, upstreams: Mapping[str, GuardedUpstream]) -> Services:
         """Makes the services that the calls of a config use."""
-        services = replace(
-            self._base, upstreams=upstreams, second_judge=self._second_judge.of(compiled.loaded.config.second_judge)
-        )
-        return self._extending.extend(compiled.loaded.config, services)
+        return self._extending.extend(compiled.loaded.config, replace(self._base, upstreams=upstreams))
 
     def _renew(self, tls: ServerTls | None) -> None:
         """Shows the certificate that the files hold now; the port stays as it is."""

@@ -155,7 +155,6 @@ class Metrics:
         self._hooks = self.add_counter(METRICS["toolproxy_hook_failures_total"])
         self.unguarded = self.add_counter(METRICS["toolproxy_unguarded_schemas_total"])
         self.unpinned = self.add_counter(METRICS["toolproxy_unpinned_tools_total"])
-        self._second_opinions = self.add_counter(METRICS["toolproxy_second_opinions_total"])
 
     def _make_wire(self) -> None:
         self.sent = self.add_counter(METRICS["toolproxy_upstream_requests_total"])
@@ -242,11 +241,6 @@ class Metrics:
         self._reloads.series[result,] += 1
         self._reloaded.set(result != "failure")
         self._restart.set(restart_needed)
-
-    def count_second_opinion(self, route: str, tool: str, outcome: str) -> None:
-        """Counts a call that the second judge was asked about."""
-        name = tool if (route, tool) in self._known else OTHER
-        self._second_opinions.series[route or OTHER, name, outcome] += 1
 
     # --- scrapes ------------------------------------------------------------------------------------------------------
     def list_shown(self) -> list[Counter | Histogram | Gauge]:
