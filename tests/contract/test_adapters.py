@@ -15,6 +15,7 @@ from proxy.adapters import ADAPTERS as OWN_ADAPTERS
 from proxy.adapters import find_adapter
 from proxy.adapters.base import Adapter, CallShape, ConversationSource
 from proxy.adapters.ladder import find_call_id
+from proxy.core.contract.attempts import hash_name
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.codes import BAD_REQUEST, INVALID_ARGUMENTS
 from proxy.core.model.fields import read_trace_id
@@ -329,8 +330,8 @@ def test_the_first_rung_that_holds_something_names_the_conversation(headers: Hea
     call = decoded(ADAPTERS["plain"], request, CallShape(tool="t", ladder=LADDER))
 
     assert rung is call.conversation.rung
-    assert 32 == len(call.conversation.key)
-    assert all(value not in call.conversation.key for _, value in headers if len(value) > 1)
+    assert 32 == len(hash_name(call.conversation))
+    assert all(value not in hash_name(call.conversation) for _, value in headers if len(value) > 1)
 
 
 def talked(headers: Headers, peer: str = "10.0.0.9", ladder: tuple[ConversationSource, ...] = LADDER) -> Conversation:
@@ -347,13 +348,13 @@ def test_the_address_rung_tells_callers_apart_by_credential_agent_and_address() 
     ]
 
     assert talked(base) == talked(base)
-    assert 4 == len({conversation.key for conversation in (talked(base), *others)})
+    assert 4 == len({hash_name(conversation) for conversation in (talked(base), *others)})
 
 
 def test_the_same_word_on_two_rungs_is_two_conversations() -> None:
     header, session = (("x-conversation-id", "c"),), (("mcp-session-id", "c"),)
 
-    assert talked(header).key != talked(session).key
+    assert hash_name(talked(header)) != hash_name(talked(session))
 
 
 def test_a_ladder_without_a_last_resort_still_ends_at_the_address() -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from hashlib import blake2b
 from typing import Any, Final, Literal
 
 from proxy.core.model.codes import ErrorCode, Severity, ViolationCode
@@ -61,13 +60,6 @@ class Conversation:
     sent: bool = False
     otherwise: Conversation | None = None
     hash: str = field(default="", init=False, repr=False, compare=False)  # kept by `attempts.hash_conversation`
-
-    @property
-    def key(self) -> str:
-        """The only name to be stored: the hash, 32 hexadecimal digits, of what the client sent."""
-        if not self.sent:
-            return self.name
-        return blake2b(self.name.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 @value_class

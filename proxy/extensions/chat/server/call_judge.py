@@ -10,9 +10,9 @@ import asyncio
 from dataclasses import field, replace
 from typing import Final, Literal
 
-from proxy.call.judging import InProcessJudge
+from proxy.call.judging import InProcessJudge, is_ready
 from proxy.core.contract.policy import BroughtTools, ToolPolicy
-from proxy.core.decide import is_ready, prepare
+from proxy.core.decide import prepare
 from proxy.core.explain.explain import explain_unknown_tool
 from proxy.core.json.textrepair import read_document
 from proxy.core.model.value_class import value_class
