@@ -113,12 +113,12 @@ class Extension:
     `summary`: a function of the config; gives the lines that `check` adds to what a config serves.
     `check`: its check (`check_added_keys` of config/context.py), called for a config in which one of `keys` is written.
     `pages`: path below the operator's port -> what answers it. A path that ends in a slash takes all below it.
-    `observer`: makes a `ConfiguredObserver` (server/setup/observers.py) for the first config with one of `sections`.
+    `observer`: makes a `ConfiguredObserver` (server/setup/added.py) for the first config with one of `sections`.
     `page_counts`: makes the `PageCounts` (server/admin/console_data.py) of its pages, where `admin.console` is on.
     `workers`: a coroutine function `(loaded, listen, more=words of a worker's command line, held=socket)` that starts
         as many workers as the config says, and gives what stands above them: the addresses of a `Serving`
         (server/lifecycle.py), with `signal` and `wait_ended`.
-    `tracer`: a `MakeTracer` (server/setup/observers.py), called where the config or the environment asks for traces.
+    `tracer`: a `MakeTracer` (server/setup/added.py), called where the config or the environment asks for traces.
     `tracer_library`: says in words which libraries are missing; '' where none is.
     `answers`: a function of the config; gives an `AnswerPath` (server/handler.py) for each path that it serves beside
         the routes. Called for a config with one of `sections`; so is the next.
