@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from proxy.core.contract.definitions import Hints
+from proxy.core.contract.listed_tool import Hints
 from proxy.core.contract.policy import CallLimits, ListedSchema, ListRules, ToolPolicy, ToolServer, UnknownTool
 from proxy.core.json.jsontext import TextLimits
 from proxy.core.model.codes import ErrorCode

@@ -125,7 +125,7 @@ class Extension:
     `services`: makes a `ServiceExtender` (server/setup/added.py) for the first config with one of `sections`.
     `is_sampler`: it makes a `CallSampler` (server/setup/added.py), for the first sampled call at the latest.
     `tool_texts`: a function of the config; gives the `ToolTexts` for MCP clients, or None.
-    `pinned`: a function `(config, name of a route) -> PinnedTools | None` (core/contract/definitions.py): which
+    `pinned`: a function `(config, name of a route) -> PinnedTools | None` (core/contract/listed_tool.py): which
         definitions of the tools that its server lists are approved. Called for a config with one of `sections`.
     `route_kinds`: value of a route's `protocol` -> what speaks it.
     `route_check`: yields what contradicts itself among the keys of a route that speaks one of its protocols, or that

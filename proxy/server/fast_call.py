@@ -31,7 +31,7 @@ from proxy.call.context import (
 from proxy.call.judging import LONG, Judged, judge_call, sample_call
 from proxy.call.run import conclude_call, follow_verdict, run_context, send_call
 from proxy.core.contract.policy import ToolPolicy
-from proxy.core.envelope.headers import make_repair_headers
+from proxy.core.envelope.parts import make_repair_headers
 from proxy.core.model.values import Delivered, Forward, Outcome, ToolCall, UpstreamReply
 from proxy.server.handler import Answered, Handler, MakeResponse, RequestCycle, Target
 from proxy.server.http.framing import KnownHeads, Response, write_response

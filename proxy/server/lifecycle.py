@@ -98,7 +98,7 @@ class Serving:
 
     def _observers(self) -> tuple[Observer, ...]:
         """The observers of finished requests. One that is off is left out, so it costs no call anything."""
-        kept = () if self.console is None else (self.console,)
+        kept = () if self.console is None else self.console.observers
         traced = () if self._tracer is None else (self._tracer,)
         return (self.metrics, self.log, *kept, *self._added.observers, *traced)
 

@@ -17,7 +17,13 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from proxy import __version__
-from proxy.core.model.codes import CALL_CAP_EXCEEDED, ERROR_CODES, Severity
+from proxy.core.model.codes import (
+    CALL_CAP_EXCEEDED,
+    CALL_RATE_EXCEEDED,
+    ERROR_CODES,
+    TOO_MANY_CALLS_AT_ONCE,
+    Severity,
+)
 from proxy.core.model.values import Rung
 from proxy.core.rules.rules import COERCIONS
 from proxy.interfaces import CallRecord
@@ -30,7 +36,19 @@ from proxy.telemetry.metric_table import (
     WRONG,
     MetricRow,
 )
-from proxy.telemetry.validation import find_validation_result
+from proxy.telemetry.validation import is_validation_failure
+
+# CallRecord.outcome -> the result of the check, where one ran.
+_RESULTS: Final = {
+    "delivered": "passed",
+    "repaired": "repaired",
+    "corrected": "passed",  # the corrected call that was sent
+    "refused": "rejected",
+    "tool_error": "passed",
+    "upstream_error": "passed",
+}
+# Calls that passed the check and were refused for how many there are.
+_PASSED: Final = frozenset(code.name for code in (CALL_CAP_EXCEEDED, CALL_RATE_EXCEEDED, TOO_MANY_CALLS_AT_ONCE))
 
 _STAGES: Final = tuple((stage, (stage,)) for stage in OWN_STAGES)
 
@@ -295,3 +313,15 @@ class Metrics:
         if record.resend_denied is not None:
             self._denied.series[upstream, record.resend_denied] += 1
         self._client.observe(record.upstream_seconds, (route, upstream, status, record.upstream_error))
+
+
+def find_validation_result(record: CallRecord) -> str:
+    """The result of the check: a value of the label `outcome` of `toolproxy_validations_total`."""
+    if record.would_refuse:
+        return "rejected"
+    result = _RESULTS.get(record.outcome, "skipped")
+    if result == "rejected" and not is_validation_failure(record):
+        result = "passed" if record.code in _PASSED else "skipped"
+    if result == "passed" and record.repairs:
+        return "repaired"
+    return "skipped" if result == "passed" and not record.schema_id else result

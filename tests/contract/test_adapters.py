@@ -23,6 +23,7 @@ from proxy.core.model.values import (
     Conversation,
     Document,
     Failure,
+    Fields,
     Headers,
     JsonProblem,
     RawRequest,
@@ -99,7 +100,7 @@ def sample(request: pytest.FixtureRequest) -> tuple[Adapter, Sample]:
 
 
 def raw(sample: Sample, body: bytes, headers: Headers = (), **changes: Any) -> RawRequest:
-    made = RawRequest("POST", "/call", "", headers, body, sample.params, "10.0.0.9")
+    made = RawRequest("POST", "/call", "", Fields(headers), body, sample.params, "10.0.0.9")
     return replace(made, **changes)
 
 
@@ -238,7 +239,7 @@ DISPATCH = CallShape(tool_pointer=("name",), arguments_pointer=("arguments",))
 
 
 def dispatched(body: bytes, shape: CallShape = DISPATCH) -> tuple[RawRequest, ToolCall]:
-    request = RawRequest("POST", "/", "", (), body, {}, "")
+    request = RawRequest("POST", "/", "", Fields(), body, {}, "")
     return request, decoded(ADAPTERS["dispatch"], request, shape)
 
 
@@ -324,7 +325,7 @@ RUNGS: list[tuple[Headers, bytes, Rung]] = [
 
 @pytest.mark.parametrize(("headers", "body", "rung"), RUNGS)
 def test_the_first_rung_that_holds_something_names_the_conversation(headers: Headers, body: bytes, rung: Rung) -> None:
-    request = RawRequest("POST", "/", "", headers, body, {}, "10.0.0.9")
+    request = RawRequest("POST", "/", "", Fields(headers), body, {}, "10.0.0.9")
     call = decoded(ADAPTERS["plain"], request, CallShape(tool="t", ladder=LADDER))
 
     assert rung is call.conversation.rung
@@ -333,7 +334,7 @@ def test_the_first_rung_that_holds_something_names_the_conversation(headers: Hea
 
 
 def talked(headers: Headers, peer: str = "10.0.0.9", ladder: tuple[ConversationSource, ...] = LADDER) -> Conversation:
-    request = RawRequest("POST", "/", "", headers, b"{}", {}, peer)
+    request = RawRequest("POST", "/", "", Fields(headers), b"{}", {}, peer)
     return decoded(ADAPTERS["plain"], request, CallShape(tool="t", ladder=ladder)).conversation
 
 
@@ -375,7 +376,7 @@ def test_a_ladder_without_a_last_resort_still_ends_at_the_address() -> None:
     ],
 )
 def test_a_call_has_the_clients_name_where_it_is_one(headers: Headers, body: bytes, call_id: str) -> None:
-    request = RawRequest("POST", "/", "", headers, body, {}, "")
+    request = RawRequest("POST", "/", "", Fields(headers), body, {}, "")
 
     assert call_id == decoded(ADAPTERS["plain"], request, CallShape(tool="t", call_id_pointer=("id",))).call_id
 
@@ -398,6 +399,6 @@ def test_a_trace_id_is_read_as_w3c_writes_it(header: str | None, found: str | No
 
 @pytest.mark.parametrize("sent", ["c" * 1024, "c" * 1025])
 def test_a_call_id_of_more_than_1024_characters_goes_back_as_its_hash(sent: str) -> None:
-    request = RawRequest("POST", "/", "", (("x-tool-call-id", sent),), b"{}", {}, "127.0.0.1")
+    request = RawRequest("POST", "/", "", Fields((("x-tool-call-id", sent),)), b"{}", {}, "127.0.0.1")
     expected = sent if len(sent) == 1024 else "sha256-" + sha256(sent.encode()).hexdigest()
     assert expected == find_call_id(request, None, {}, "fresh")

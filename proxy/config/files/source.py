@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Final
@@ -111,34 +111,28 @@ def describe_failure(error: OSError | ValueError) -> str:
 
 
 class Files:
-    """Reads files and keeps each: `read` gives the paths in order, `digest` a hash over all contents. `seen` has the
-    hash of every requested file, '' where it could not be read."""
+    """Reads files and keeps each. `seen` has the hash of every requested file, '' where it could not be read; `secrets`
+    are those that hold a secret."""
 
     def __init__(self) -> None:
         self._bytes: dict[Path, bytes] = {}
         self.seen: dict[Path, str] = {}
         self._sources: dict[Path, ConfigSource] = {}
-        self._secret: set[Path] = set()
+        self.secrets: set[Path] = set()
 
     @property
     def read(self) -> tuple[Path, ...]:
         """Every file read so far, in order of first use."""
         return tuple(self._bytes)
 
-    @property
-    def secrets(self) -> frozenset[Path]:
-        """The files that hold a secret."""
-        return frozenset(self._secret)
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 over the contents of every file read, in hexadecimal."""
-        return _hash_all(self._bytes.values())
-
-    def digest_within(self, folder: Path) -> str:
-        """SHA-256 over the files of one folder except secrets, so that it can be computed without them."""
-        own = {path: content for path, content in self._bytes.items() if path.is_relative_to(folder)}
-        return _hash_all(content for path, content in own.items() if path not in self._secret)
+    def digest(self, folder: Path | None = None) -> str:
+        """SHA-256 over the contents of every file read, in hexadecimal; with a folder over the files in it except
+        secrets, so that it can be computed without them."""
+        whole = hashlib.sha256()
+        for path in self._bytes:
+            if folder is None or (path.is_relative_to(folder) and path not in self.secrets):
+                whole.update(bytes.fromhex(self.seen[path]))
+        return whole.hexdigest()
 
     def text(self, path: Path) -> bytes:
         """The bytes of a file. Raises OSError, or ValueError where it is too large."""
@@ -150,7 +144,7 @@ class Files:
 
     def secret(self, path: Path) -> bytes:
         """The bytes of a file that holds a secret."""
-        self._secret.add(path)
+        self.secrets.add(path)
         return self.text(path)
 
     def source(self, path: Path, shown: str) -> ConfigSource:
@@ -158,13 +152,6 @@ class Files:
         if path not in self._sources:
             self._sources[path] = _parse(self.text(path), path, shown)
         return self._sources[path]
-
-
-def _hash_all(contents: Iterable[bytes]) -> str:
-    whole = hashlib.sha256()
-    for content in contents:
-        whole.update(hashlib.sha256(content).digest())
-    return whole.hexdigest()
 
 
 def _parse(text: bytes, path: Path, shown: str) -> ConfigSource:

@@ -126,15 +126,14 @@ class RawRequest:
     method: str
     path: str
     query: str
-    headers: Headers = field(repr=False)
+    headers: Fields = field(repr=False)
     body: bytes = field(repr=False)
     params: Mapping[str, str]
     peer: str
 
     def header(self, name: str) -> str | None:
         """The first value of the header `name` (lower case), or None."""
-        headers = self.headers
-        return headers.by_name.get(name) if type(headers) is Fields else Fields(headers).get(name)
+        return self.headers.get(name)
 
 
 @value_class

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from proxy.config.model import Config, Policy
-from proxy.core.contract.definitions import PinnedTools
+from proxy.core.contract.listed_tool import PinnedTools
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.model.values import CheckedCall
 from proxy.extensions import EXTENSIONS, Extension, find_limiter, find_pinned_place, find_sampler, load_place

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.check.validation import MAX_STRANGE_CHARACTERS, compile_check
-from proxy.core.contract.listed_schema import MAX_NODES
+from proxy.core.contract.listed_tool import MAX_NODES
 from proxy.core.contract.policy import CallCap, ToolPolicy
 from proxy.core.decide import is_ready, prepare
 from proxy.core.model.values import Container

@@ -1,6 +1,6 @@
 """Judges the calls of one answer by the tools of its request: `decide` treats each like any call.
 
-Tools are compiled once per schema and route, with the bounds of listed schemas (core/contract/listed_schema.py). A call
+Tools are compiled once per schema and route, with the bounds of listed schemas (core/contract/listed_tool.py). A call
 of a tool whose schema cannot be used is not judged, and passes as it is.
 """
 

@@ -221,7 +221,7 @@ class Replayer:
 
     def judge(self, case: RecordedCall) -> dict[str, Any]:
         """Judges a case; gives the JSON object of its output line."""
-        from proxy.core.model.values import RawRequest
+        from proxy.core.model.values import Fields, RawRequest
         from proxy.core.schema.drafts import SchemaError
 
         try:
@@ -229,7 +229,7 @@ class Replayer:
         except SchemaError as error:
             return _describe_unusable(case, error)
         headers = (("content-type", "application/json"), ("x-conversation-id", "replay"))
-        request = RawRequest("POST", "/", "", headers, case.sent, {}, "")
+        request = RawRequest("POST", "/", "", Fields(headers), case.sent, {}, "")
         row = _make_row(case, self._dry.judge(request, route.adapter, route.shape, route.tools))
         return row if self.second is None else row | self._second_opinion(self.second, case, route)
 
