@@ -416,6 +416,10 @@ EXTENSIONS: Final = (
         adds="requests of the proxy's own that are not calls",
     ),
     Extension(
+        "agent_client",
+        adds="what an agent host does with an answer of the proxy, as `toolcall_proxy.client` in the wheel",
+    ),
+    Extension(
         "workers",
         adds="several processes behind one port",
         workers="workers.start:start_workers",
