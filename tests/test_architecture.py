@@ -27,7 +27,6 @@ ROOT: Final = Path(__file__).parent.parent
 
 FLOORS: Final = {
     "core": 0,
-    "agent_client": 0,  # for agent hosts: imports nothing of the package
     "interfaces": 1,
     "adapters": 2,
     "upstream": 3,

@@ -52,7 +52,6 @@ RESPELLING: Final = 500_000
 EXPLAINING: Final = 500_000
 MATCHING: Final = 50_000
 REPORTING_BRANCHES: Final = 1_000
-MAKING_EXAMPLE: Final = 60_000
 # An example or a signature in an answer has to be short, and is made while a client waits.
 SKETCHING: Final = 20_000
 WRITING_SIGNATURE: Final = 500

@@ -1,7 +1,7 @@
 """Example arguments made from a schema, and always checked against it.
 
 `make_minimal_example` is the smallest valid value of a schema, for docs, prompts and tests; examples for answers are
-made in `sketch.py`.
+made in `core/explain/sketch.py`.
 
 How it works. `_Maker.values` yields values for a place, best first, each built for every schema that judges the place;
 the first one that all of them accept is used. Unions are entered branch by branch, `if` by its sides. The work is
@@ -15,13 +15,14 @@ from itertools import islice
 from typing import Final
 
 from proxy.core.check.validation import Check
-from proxy.core.explain.scalarvalues import make_numbers, make_texts
 from proxy.core.json.jsontext import LosslessFloat, are_equal
 from proxy.core.model.values import ABSENT, JsonValue
-from proxy.core.model.work import MAKING_EXAMPLE, TooMuchWorkError, Work
+from proxy.core.model.work import TooMuchWorkError, Work
 from proxy.core.rules.facts import applies_always, list_declared, list_member_schemas, list_required, read_facts
 from proxy.core.schema.nodes import Node
+from proxy.extensions.examples.core.scalarvalues import make_numbers, make_texts
 
+_MAX_WORK: Final = 60_000
 _MAX_DEPTH: Final = 24
 # Values tried for one place, and for the items of an array that must differ.
 _MAX_TRIED: Final = 80
@@ -35,7 +36,7 @@ _TELLING: Final[dict[frozenset[str], tuple[JsonValue, ...]]] = {
 
 def make_minimal_example(check: Check) -> JsonValue:
     """The smallest valid value of a schema that can be found, `ABSENT` without one. Deterministic; never raises."""
-    maker = _Maker(check, Work(MAKING_EXAMPLE))
+    maker = _Maker(check, Work(_MAX_WORK))
     try:
         value = maker.make((check.root,), 0, ())
     except (TooMuchWorkError, RecursionError):
@@ -50,7 +51,7 @@ def make_full_example(check: Check, most: int) -> JsonValue:
     if not isinstance(smallest, dict):
         return smallest
     shown: dict[str, JsonValue] = dict(smallest)
-    maker = _Maker(check, Work(MAKING_EXAMPLE))
+    maker = _Maker(check, Work(_MAX_WORK))
     try:
         parts = _parts((check.root,))
         keys = [key for part in parts for key in part.properties if key not in smallest][:most]
