@@ -41,13 +41,12 @@ def _object(writer: Writer, node: Node, spot: Spot) -> None:
         _require(writer, node, spot, key)
     optional = [key for key in node.properties if key not in required]
     counted = closed and len(optional) <= _COUNTED and set(required) <= node.properties.keys()
-    count = ""
+    count = writer.name("n") if counted and optional else ""
     if closed and not counted:
         names = writer.program.constant("keys", frozenset(node.properties))
         with writer.block(f"if not {names}.issuperset({v}):"):
             writer.line("return False")
-    elif counted and optional:
-        count = writer.name("n")
+    elif count:
         writer.line(f"{count} = {len(required)}")
     for key, inner in node.properties.items():
         if key in required:
