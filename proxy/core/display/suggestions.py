@@ -149,20 +149,15 @@ def make_unknown_tool_failure(name: str, known: Iterable[str]) -> Failure:
         hint = f"Did you mean '{nearest}'? Call it by exactly this name."
         details = {"did_you_mean": nearest}
     else:
-        shown = _list_near(name, names)
+        shown = sorted(names)
+        if len(names) > _LISTED:  # those that share a word with the name, and others up to a bound
+            words = split_words(name)
+            near = sorted(other for other in names[:_LOOKED_AT] if not words.isdisjoint(split_words(other)))
+            shown = near[:_LISTED] if len(near) >= _FEW else [*near, *sorted(set(names) - set(near))][:_SOME]
         more = f" (+{len(names) - len(shown)} more)" if len(names) > len(shown) else ""
         hint = f"Known tools: {', '.join(map(repr, shown))}{more}." if names else ""
         details = {}
     return Failure(codes.UNKNOWN_TOOL, message, hint=hint, details=details)
-
-
-def _list_near(name: str, known: list[str]) -> list[str]:
-    """All known names where they are few; else those that share a word with a name, and others up to a bound."""
-    if len(known) <= _LISTED:
-        return sorted(known)
-    words = split_words(name)
-    near = sorted(other for other in known[:_LOOKED_AT] if not words.isdisjoint(split_words(other)))
-    return near[:_LISTED] if len(near) >= _FEW else [*near, *sorted(set(known) - set(near))][:_SOME]
 
 
 @remember_short

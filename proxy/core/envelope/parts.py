@@ -14,14 +14,7 @@ from proxy.core.contract import container
 from proxy.core.display.graphemes import cut, escape, replace_surrogates
 from proxy.core.display.preview import clean_text, sanitise_value
 from proxy.core.envelope.feedback import write_original_call
-from proxy.core.envelope.view import (
-    SHOWN,
-    FailureView,
-    Shown,
-    show_violations,
-    summarize_escalation,
-    write_remedy,
-)
+from proxy.core.envelope.view import SHOWN, FailureView, Shown, show_violations, summarize_escalation, write_remedy
 from proxy.core.json.jsontext import dumps_known, format_pointer
 from proxy.core.model import codes
 from proxy.core.model.codes import ErrorType

@@ -1,7 +1,7 @@
 """Example arguments made from a schema, and always checked against it.
 
 `make_minimal_example` is the smallest valid value of a schema, for docs, prompts and tests; examples for answers are
-made in `sketch.py`.
+made in `advice.py`.
 
 How it works. `_Maker.values` yields values for a place, best first, each built for every schema that judges the place;
 the first one that all of them accept is used. Unions are entered branch by branch, `if` by its sides. The work is

@@ -20,12 +20,7 @@ from proxy.core.display.graphemes import cut
 from proxy.core.display.preview import clean_text, write_preview
 from proxy.core.display.secrets import is_sensitive
 from proxy.core.display.suggestions import fold_name, make_unknown_tool_failure
-from proxy.core.explain.expectation import (
-    add_own_words,
-    describe_expectation,
-    list_choices,
-    read_own_words,
-)
+from proxy.core.explain.expectation import add_own_words, describe_expectation, list_choices, read_own_words
 from proxy.core.explain.misplaced import relate_fields
 from proxy.core.explain.places import find_nodes_at, find_value
 from proxy.core.explain.signature import write_signature

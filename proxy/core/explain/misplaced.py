@@ -13,26 +13,22 @@ from typing import Final
 from proxy.core.check.validation import Check
 from proxy.core.display.graphemes import cut
 from proxy.core.display.preview import clean_text
-from proxy.core.display.suggestions import (
-    find_abbreviation,
-    find_nearest,
-    fold_name,
-    is_other_meaning,
-    is_same_name,
-)
+from proxy.core.display.suggestions import find_abbreviation, find_nearest, fold_name, is_other_meaning, is_same_name
 from proxy.core.explain.places import (
+    drop_member,
     find_nodes_at,
     find_possible_nodes,
     find_value,
     is_taken_at,
     list_declared_at,
     list_members,
+    put_member,
 )
 from proxy.core.explain.undeclared import LOOKED_AT, place_unknown
 from proxy.core.json.jsontext import format_pointer, name_json_type
 from proxy.core.model import codes
 from proxy.core.model.codes import Severity
-from proxy.core.model.values import JsonValue, Pointer, Violation
+from proxy.core.model.values import ABSENT, JsonValue, Pointer, Violation
 from proxy.core.rules.facts import applies_always, read_facts
 from proxy.core.rules.rules import WRAPPER_KEYS
 
@@ -170,29 +166,6 @@ def find_renames(check: Check, root: JsonValue, found: Iterable[Violation]) -> d
     }
 
 
-def find_respelt(check: Check, root: JsonValue) -> dict[Pointer, Pointer]:
-    """The required keys that stand under another spelling (`tableName` for `table_name`) with a value that is accepted
-    there: the place of each -> the place of its value."""
-    if not isinstance(root, dict):
-        return {}
-    wanted = {name for node in find_nodes_at(check, ()) for name in node.required} - root.keys()
-    found: dict[Pointer, Pointer] = {}
-    for name in sorted(wanted):
-        same = [key for key in list_unknown_beside(check, root, ()) if is_same_name(key, name)]
-        if len(same) == 1 and is_taken_at(check, (name,), root[same[0]]):
-            found[name,] = (same[0],)
-    return found
-
-
-def find_content(check: Check, root: JsonValue) -> JsonValue:
-    """The arguments themselves: those in a wrapper where there is one, nothing where what was sent is a schema or
-    several calls, else what was sent."""
-    if not isinstance(root, dict) or not find_wrapper(check, root):
-        return root
-    inner = next(iter(root.values())) if len(root) == 1 else {}
-    return inner if isinstance(inner, dict) else {}
-
-
 def _open_pairings(
     check: Check, root: JsonValue, candidates: dict[Pointer, list[Pointer]]
 ) -> dict[Pointer, list[Pointer]]:
@@ -288,3 +261,73 @@ def _is_schema(check: Check, root: dict[str, JsonValue]) -> bool:
         isinstance(item, dict) and not {"type", "enum", "anyOf", "description", "$ref"}.isdisjoint(item)
         for item in properties.values()
     )
+
+
+# --- what was sent well -----------------------------------------------------------------------------------------------
+class _Wrong:
+    """The type of `WRONG`."""
+
+    def __repr__(self) -> str:
+        return "WRONG"
+
+
+# Stands where a value was refused.
+WRONG: Final = _Wrong()
+
+
+def keep_good(check: Check, sent: JsonValue, found: Iterable[Violation]) -> tuple[JsonValue, dict[Pointer, str]]:
+    """What was sent without what is wrong in it, each value under the name and at the place that it belongs to; and the
+    places that an example shows, with what is expected there. `WRONG` stands for a wrong value: left out, the user's
+    wish would be lost."""
+    named = (codes.REQUIRED_MISSING, codes.UNKNOWN_FIELD)
+    refused = [each for each in found if each.code not in named and each.value not in _NOTHING]
+    wrong = {place: each.expected for each in refused if (place := _find_member(each.path))}
+    missing = {each.path: each.expected for each in found if each.path and each.code is codes.REQUIRED_MISSING}
+    if isinstance(sent, dict) and find_wrapper(check, sent):  # nothing of a schema, or of several calls
+        inner = next(iter(sent.values())) if len(sent) == 1 else {}
+        return inner if isinstance(inner, dict) else {}, missing | wrong
+    kept, dropped = sent, set[str | int]()
+    for each in found:
+        place = _find_member(each.path)
+        if len(place) == 1:
+            dropped.add(place[0])
+        elif place:
+            kept = drop_member(kept, place)
+        elif isinstance(find_value(kept, each.path), str):  # a text outside of any object takes the whole value
+            kept = ABSENT
+    if isinstance(kept, dict):
+        kept = {key: item for key, item in kept.items() if key not in dropped}
+        kept |= {path[0]: WRONG for path in wrong if len(path) == 1}
+    for path in wrong:
+        if len(path) > 1 or not isinstance(kept, dict):
+            kept = put_member(kept, path, WRONG)
+    for target, source in (find_renames(check, sent, found) | _find_respelt(check, kept)).items():
+        kept = put_member(drop_member(kept, source), target, find_value(sent, source))
+        if len(source) > 1 and find_value(kept, source[:-1]) == {} and not find_possible_nodes(check, source[:-1]):
+            kept = drop_member(kept, source[:-1])  # a wrapper that holds nothing more
+    return kept, missing | wrong
+
+
+# What asks for nothing where it is sent.
+_NOTHING: Final = (None, "", ABSENT)
+
+
+def _find_member(path: Pointer) -> Pointer:
+    """The last member of an object on the way to a place; () where there is none."""
+    while path and not isinstance(path[-1], str):
+        path = path[:-1]
+    return path
+
+
+def _find_respelt(check: Check, root: JsonValue) -> dict[Pointer, Pointer]:
+    """The required keys that stand under another spelling (`tableName` for `table_name`) with a value that is accepted
+    there: the place of each -> the place of its value."""
+    if not isinstance(root, dict):
+        return {}
+    wanted = {name for node in find_nodes_at(check, ()) for name in node.required} - root.keys()
+    found: dict[Pointer, Pointer] = {}
+    for name in sorted(wanted):
+        same = [key for key in list_unknown_beside(check, root, ()) if is_same_name(key, name)]
+        if len(same) == 1 and is_taken_at(check, (name,), root[same[0]]):
+            found[name,] = (same[0],)
+    return found

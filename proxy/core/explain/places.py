@@ -85,6 +85,30 @@ def find_value(value: JsonValue, path: Pointer) -> JsonValue:
     return value
 
 
+def put_member(value: JsonValue, path: Pointer, member: JsonValue) -> JsonValue:
+    """A value with a member at a path whose parents are objects or items that are there; otherwise the value itself."""
+    if not path:
+        return member
+    step, rest = path[0], path[1:]
+    if isinstance(value, dict) and isinstance(step, str) and (not rest or step in value):
+        return {**value, step: put_member(value.get(step), rest, member)}
+    if isinstance(value, list) and isinstance(step, int) and step < len(value):
+        return [put_member(item, rest, member) if index == step else item for index, item in enumerate(value)]
+    return value
+
+
+def drop_member(value: JsonValue, path: Pointer) -> JsonValue:
+    """A value without the member at a path; the value itself where there is none."""
+    step, rest = path[0], path[1:]
+    if isinstance(value, dict) and step in value:
+        if not rest:
+            return {key: item for key, item in value.items() if key != step}
+        return {key: drop_member(item, rest) if key == step else item for key, item in value.items()}
+    if isinstance(value, list) and isinstance(step, int) and step < len(value) and rest:
+        return [drop_member(item, rest) if index == step else item for index, item in enumerate(value)]
+    return value
+
+
 def is_taken_at(check: Check, path: Pointer, value: JsonValue) -> bool:
     """Whether the schemas of a place accept a value there."""
     return all(check.accepts_at(node, value) for node in find_nodes_at(check, path))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from typing import Final
@@ -204,20 +205,15 @@ def _list_absent_homes(check: Check, holder: dict[str, JsonValue], place: Pointe
 # --- warnings ---------------------------------------------------------------------------------------------------------
 def list_notices(check: Check, value: JsonValue) -> Iterator[Violation]:
     """A warning for each key that the schema calls deprecated; at most 100, none where there is too much to search."""
-    if "deprecated" in check.schemas.mentioned:
-        try:
-            with borrow_work(EXPLAINING) as work:
-                marked = (
-                    (place.path, next(part for part in place.parts if part.get("deprecated") is True))
-                    for place in walk_places(check, value, work)
-                    if place.path and any(part.get("deprecated") is True for part in place.parts)
-                )
-                for path, part in islice(marked, _MOST_NOTICES):
-                    message = f"Field '{clean_text(str(path[-1]), 60)}' is deprecated"
-                    hint = read_own_words(part)
-                    yield Violation(codes.DEPRECATED_FIELD, path, message, hint=hint, severity=Severity.WARNING)
-        except TooMuchWorkError:
-            return
+    with suppress(TooMuchWorkError), borrow_work(EXPLAINING) as work:
+        marked = (
+            (place.path, part)
+            for place in walk_places(check, value, work)
+            if place.path and (part := next((each for each in place.parts if each.get("deprecated") is True), None))
+        )
+        for path, part in islice(marked, _MOST_NOTICES):
+            message = f"Field '{clean_text(str(path[-1]), 60)}' is deprecated"
+            yield Violation(codes.DEPRECATED_FIELD, path, message, hint=read_own_words(part), severity=Severity.WARNING)
 
 
 # --- candidates -------------------------------------------------------------------------------------------------------

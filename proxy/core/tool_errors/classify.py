@@ -17,7 +17,7 @@ from typing import Final
 
 from proxy.core.check.validation import Check
 from proxy.core.display.graphemes import cut_sentences
-from proxy.core.display.preview import clean_text, hide
+from proxy.core.display.preview import clean_text, make_hider
 from proxy.core.json.contentcoding import Undecodable, decode, is_coded
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model import codes
@@ -318,5 +318,5 @@ class _Words:
         """At most 1,500 code points of a text; '' where the arguments hold more secrets than can be searched for."""
         if self._secrets is None:
             return ""
-        text = hide(mask_secrets(text[:_SEARCHED], self._secrets), self._sent, self._limits)
+        text = make_hider(self._sent, self._limits).hide(mask_secrets(text[:_SEARCHED], self._secrets))
         return cut_sentences(clean_text(text, _SEARCHED, self._limits), MOST_WORDS)
