@@ -8,10 +8,9 @@ from proxy.core.check.validation import compile_check
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.decide import decide
 from proxy.core.explain.advice import add_advice, make_example
-from proxy.core.explain.examples import make_minimal_example
+from proxy.core.explain.examples import make_minimal_example, make_text_for
 from proxy.core.explain.expectation import describe_expectation, list_choices, write_literal
 from proxy.core.explain.explain import list_violations
-from proxy.core.explain.scalarvalues import make_text_for
 from proxy.core.explain.signature import Wanted, write_accepts, write_schema, write_signature
 from proxy.core.json.jsontext import dumps
 from proxy.core.model import codes

@@ -11,8 +11,7 @@ from random import Random
 from typing import Final
 
 from proxy.core.check.validation import Check
-from proxy.core.explain.examples import make_minimal_example
-from proxy.core.explain.scalarvalues import make_numbers, make_texts
+from proxy.core.explain.examples import make_minimal_example, make_numbers, make_texts
 from proxy.core.json.jsontext import LosslessFloat, dumps
 from proxy.core.model.values import ABSENT, JsonValue
 from proxy.core.model.work import Work

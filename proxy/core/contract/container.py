@@ -28,7 +28,6 @@ from proxy.core.display.preview import write_preview
 from proxy.core.display.suggestions import find_nearest, fold_name, quote_name
 from proxy.core.json.jsontext import dumps
 from proxy.core.model import codes
-from proxy.core.model.value_class import value_class
 from proxy.core.model.values import (
     Container,
     ContainerFunction,
@@ -40,6 +39,7 @@ from proxy.core.model.values import (
     Pointer,
     ToolCall,
     Violation,
+    value_class,
 )
 
 # What can happen around containers, for metrics: a closed set.

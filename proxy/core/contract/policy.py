@@ -16,8 +16,7 @@ from proxy.core.check.validation import Check
 from proxy.core.contract.listed_tool import PinnedTools
 from proxy.core.contract.request_rules import ChannelJudge, OperationRule
 from proxy.core.json.jsontext import TextLimits
-from proxy.core.model.value_class import value_class
-from proxy.core.model.values import Container, JsonValue
+from proxy.core.model.values import Container, JsonValue, value_class
 from proxy.core.model.values import FeedbackLimits as FeedbackLimits
 from proxy.core.rules.names import changes_something, creates_only, reads_only
 from proxy.core.rules.rules import ASSUMING, LEAVING_OUT

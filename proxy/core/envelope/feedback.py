@@ -40,8 +40,7 @@ from proxy.core.envelope.view import (
 )
 from proxy.core.model import codes
 from proxy.core.model.codes import ErrorType, Severity
-from proxy.core.model.value_class import value_class
-from proxy.core.model.values import Absent, JsonValue, Pointer, Rung, ToolResult, Violation
+from proxy.core.model.values import Absent, JsonValue, Pointer, Rung, ToolResult, Violation, value_class
 
 # Bounds of one part, in code points: generous for one error, so that ten still leave room for the signature.
 _LINE: Final = 320

@@ -20,8 +20,7 @@ from proxy.core.envelope.feedback import render_feedback
 from proxy.core.envelope.view import SHOWN, Detail, FailureView, Shown
 from proxy.core.model import codes
 from proxy.core.model.codes import REQUIRED_MISSING, ErrorCode, ErrorType
-from proxy.core.model.value_class import value_class
-from proxy.core.model.values import HttpReply, JsonValue, ToolResult
+from proxy.core.model.values import HttpReply, JsonValue, ToolResult, value_class
 
 # The version of the formats that have a part for machines: since 2 it is short unless the route says `full`.
 VERSION: Final = 2

@@ -19,7 +19,7 @@ from proxy.core.contract.policy import ToolPolicy
 from proxy.core.display.preview import MASK, sanitise_value
 from proxy.core.explain.expectation import describe_types, list_choices
 from proxy.core.explain.misplaced import WRONG, keep_good
-from proxy.core.explain.places import find_nodes_at, find_possible_nodes, find_value, put_member
+from proxy.core.explain.places import find_nodes_at, find_possible_nodes, find_value, list_declared_at, put_member
 from proxy.core.explain.signature import SHORT_ACCEPTS, Wanted, write_accepts, write_schema
 from proxy.core.explain.undeclared import list_candidates
 from proxy.core.json.jsontext import are_equal, dumps_known, name_json_type
@@ -61,7 +61,8 @@ def add_advice(result: ToolResult, policy: ToolPolicy | None) -> ToolResult:
     complete = is_valid and are_equal(safe, value) and not ('"<' in text and _holds_placeholder(safe))
     # What was refused is no example, nor are arguments without a key that may stand for another.
     is_refused = sent is not ABSENT and are_equal(safe, sent)
-    if value is ABSENT or is_refused or (complete and any(map(_is_open, found))):
+    is_open = any(each.code is codes.UNKNOWN_FIELD and each.hint.startswith(_ASKING) for each in found)
+    if value is ABSENT or is_refused or (complete and is_open):
         text, complete = "", False
     return ToolResult(  # `replace` takes several times as long
         result.call, result.failure, result.attempt, result.escalated, result.repeated, result.history, accepts, text,
@@ -71,6 +72,8 @@ def add_advice(result: ToolResult, policy: ToolPolicy | None) -> ToolResult:
 
 # Failures by which a tool refuses its arguments without saying which: the answer says all the same what it takes.
 _UNPLACED: Final = (codes.UPSTREAM_REJECTED_ARGUMENTS, codes.INVALID_REQUEST)
+# How the hint begins where it is open which field an unknown key stands for.
+_ASKING: Final = ("There is no such field: if", "Did you", "Name it so")
 # With more properties than this an answer may have so many characters, where the config leaves `max_chars` as it is.
 _MANY: Final = 25
 _LARGE: Final = 3000
@@ -123,27 +126,15 @@ def _write_accepts(check: Check, sent: JsonValue, found: Iterable[Violation]) ->
 
 def _list_candidate_fields(check: Check, sent: JsonValue, place: Pointer) -> list[str]:
     """The fields that unknown keys of an object may stand for."""
-    holder = find_value(sent, place)
+    holder, declared = find_value(sent, place), list_declared_at(check, place)
     if not isinstance(holder, dict):
         return []
-    declared = {key: member for node in find_possible_nodes(check, place) for key, member in node.properties.items()}
     unsent = {key: member for key, member in declared.items() if key not in holder}
-    return sorted(
-        {
-            candidate
-            for key in islice((key for key in holder if key not in declared), _MOST_KEYS)
-            for candidate in list_candidates(key, unsent)
-        }
-    )
+    unknown = islice((key for key in holder if key not in declared), _MOST_KEYS)
+    return sorted({candidate for key in unknown for candidate in list_candidates(key, unsent)})
 
 
 _MOST_KEYS: Final = 12
-
-
-def _is_open(violation: Violation) -> bool:
-    """Whether it is open which field an unknown key stands for."""
-    asks = ("There is no such field: if", "Did you", "Name it so")
-    return violation.code is codes.UNKNOWN_FIELD and violation.hint.startswith(asks)
 
 
 def _show_types(safe: JsonValue, value: JsonValue) -> JsonValue:

@@ -54,7 +54,7 @@ def relate_fields(check: Check, root: JsonValue, found: list[Violation]) -> Iter
     places = find_named_places(root, {str(violation.path[-1]) for violation in missing})
     taken: set[Pointer] = set()
     renamed: dict[Pointer, Violation] = {}
-    candidates = _open_pairings(check, root, _candidates(check, root, missing[:_PAIRED]))
+    candidates = _find_candidates(check, root, missing[:_PAIRED])
     for violation in missing[:_PAIRED]:
         hint, source = _find_source(check, root, violation, places, candidates)
         if hint and not (wrapper and len(violation.path) == 1):
@@ -159,31 +159,35 @@ def find_renames(check: Check, root: JsonValue, found: Iterable[Violation]) -> d
     if not missing:
         return {}
     places = find_named_places(root, {str(violation.path[-1]) for violation in missing})
-    candidates = _open_pairings(check, root, _candidates(check, root, missing))
+    candidates = _find_candidates(check, root, missing)
     pairs = {violation.path: _find_source(check, root, violation, places, candidates)[1] for violation in missing}
     return {
         path: source for path, source in pairs.items() if source and is_taken_at(check, path, find_value(root, source))
     }
 
 
-def _open_pairings(
-    check: Check, root: JsonValue, candidates: dict[Pointer, list[Pointer]]
-) -> dict[Pointer, list[Pointer]]:
-    """The candidates, where a pairing is open widened to every unknown key that no other missing key has for sure."""
+def _find_candidates(check: Check, root: JsonValue, missing: list[Violation]) -> dict[Pointer, list[Pointer]]:
+    """For each missing key the unknown keys beside it that may stand for it. A name that equals it but for case and
+    separators is the only one; a short form (`lat` for `latitude`) and a likeness are not weighed against each other.
+    Where a pairing is open, it may be every unknown key that no other missing key has for sure."""
+    found: dict[Pointer, list[Pointer]] = {}
+    for violation in missing:
+        place, name = violation.path[:-1], str(violation.path[-1])
+        unknown = list_unknown_beside(check, root, place)
+        close = [key for key in unknown if find_nearest(name, [key]) or find_abbreviation(name, [key])]
+        same = [key for key in close if fold_name(key) == fold_name(name)]
+        found[violation.path] = [(*place, key) for key in (same if len(same) == 1 else close)]
     sure = {
         paths[0]
-        for paths in candidates.values()
-        if len(paths) == 1 and sum(paths[0] in others for others in candidates.values()) == 1
+        for paths in found.values()
+        if len(paths) == 1 and sum(paths[0] in others for others in found.values()) == 1
     }
-    unsure = [path for path, paths in candidates.items() if paths and not (len(paths) == 1 and paths[0] in sure)]
-    if not unsure:
-        return candidates
-    widened = dict(candidates)
-    for path in candidates:
-        if any(path[:-1] == other[:-1] for other in unsure) and not sure.intersection(candidates[path]):
-            unknown = [(*path[:-1], key) for key in list_unknown_beside(check, root, path[:-1])]
-            widened[path] = [place for place in unknown if place not in sure]
-    return widened
+    unsure = {path[:-1] for path, paths in found.items() if paths and not (len(paths) == 1 and paths[0] in sure)}
+    for path, paths in found.items():
+        if path[:-1] in unsure and sure.isdisjoint(paths):
+            unknown_places = [(*path[:-1], key) for key in list_unknown_beside(check, root, path[:-1])]
+            found[path] = [place for place in unknown_places if place not in sure]
+    return found
 
 
 def list_unknown_beside(check: Check, root: JsonValue, place: Pointer) -> list[str]:
@@ -193,20 +197,6 @@ def list_unknown_beside(check: Check, root: JsonValue, place: Pointer) -> list[s
         return []
     declared = list_declared_at(check, place)
     return list(islice((key for key in beside if key not in declared and len(key) <= _LONGEST_NAME), LOOKED_AT))
-
-
-def _candidates(check: Check, root: JsonValue, missing: list[Violation]) -> dict[Pointer, list[Pointer]]:
-    """For each missing key the unknown keys beside it that may stand for it. A name that equals it but for case and
-    separators is the only one; a short form (`lat` for `latitude`) and a likeness are not weighed against each
-    other."""
-    found: dict[Pointer, list[Pointer]] = {}
-    for violation in missing:
-        place, name = violation.path[:-1], str(violation.path[-1])
-        unknown = list_unknown_beside(check, root, place)
-        close = [key for key in unknown if find_nearest(name, [key]) or find_abbreviation(name, [key])]
-        same = [key for key in close if fold_name(key) == fold_name(name)]
-        found[violation.path] = [(*place, key) for key in (same if len(same) == 1 else close)]
-    return found
 
 
 def find_named_places(root: JsonValue, names: set[str]) -> dict[str, list[Pointer]]:
@@ -225,16 +215,26 @@ def find_named_places(root: JsonValue, names: set[str]) -> dict[str, list[Pointe
     return found
 
 
+# Keywords of which each property of a schema has one.
+_OF_SCHEMAS: Final = frozenset({"type", "enum", "anyOf", "description", "$ref"})
+
+
 def find_wrapper(check: Check, root: JsonValue) -> str:
     """A hint where the arguments stand inside a wrapper key, or several calls inside one, or are a schema."""
     if not isinstance(root, dict):
         return ""
-    if _is_schema(check, root):
+    declared = {name for node in applies_always(check.root) for name in node.properties}
+    schemas = root.get("properties")
+    if (
+        isinstance(schemas, dict)
+        and "properties" not in declared
+        and not declared.isdisjoint(schemas)
+        and all(isinstance(each, dict) and not _OF_SCHEMAS.isdisjoint(each) for each in schemas.values())
+    ):  # some models repeat the schema in place of a call
         return "You sent the tool's schema: send values, each under its name."
     if len(root) != 1:
         return ""
     ((key, inner),) = root.items()
-    declared = {name for node in applies_always(check.root) for name in node.properties}
     if key in declared:
         return ""
     key = clean_text(key, 60)
@@ -247,20 +247,6 @@ def find_wrapper(check: Check, root: JsonValue) -> str:
     if any({"parameters", "arguments"} & item.keys() for item in calls):
         return f"'{key}' seems to hold several calls: make one call of this tool for each, with its arguments alone."
     return ""
-
-
-def _is_schema(check: Check, root: dict[str, JsonValue]) -> bool:
-    """Whether the arguments are the tool's own schema, which some models repeat in place of a call."""
-    properties = root.get("properties")
-    if not isinstance(properties, dict):
-        return False
-    declared = {name for node in applies_always(check.root) for name in node.properties}
-    if "properties" in declared or declared.isdisjoint(properties):
-        return False
-    return all(
-        isinstance(item, dict) and not {"type", "enum", "anyOf", "description", "$ref"}.isdisjoint(item)
-        for item in properties.values()
-    )
 
 
 # --- what was sent well -----------------------------------------------------------------------------------------------

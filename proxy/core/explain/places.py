@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from proxy.core.check.validation import Check
-from proxy.core.model.value_class import value_class
 from proxy.core.model.values import ABSENT, JsonValue, Pointer
 from proxy.core.model.work import Work
 from proxy.core.rules.facts import applies_always
@@ -114,22 +113,14 @@ def is_taken_at(check: Check, path: Pointer, value: JsonValue) -> bool:
     return all(check.accepts_at(node, value) for node in find_nodes_at(check, path))
 
 
-@value_class
-class Place:
-    """One place in a value with every schema that judges it."""
-
-    path: Pointer
-    value: JsonValue
-    parts: list[Node]
-
-
-def walk_places(check: Check, value: JsonValue, work: Work) -> Iterator[Place]:
-    """Every place in a value that a schema judges, parents first. Raises TooMuchWorkError."""
+def walk_places(check: Check, value: JsonValue, work: Work) -> Iterator[tuple[Pointer, JsonValue, list[Node]]]:
+    """Every place in a value that a schema judges, parents first, with its value and all schemas that judge it. Raises
+    TooMuchWorkError."""
     stack: list[tuple[tuple[Node, ...], JsonValue, Pointer]] = [((check.root,), value, ())]
     while stack:
         nodes, current, path = stack.pop()
         parts = list_alternatives(check, nodes, current, work)
-        yield Place(path, current, parts)
+        yield path, current, parts
         below = []
         for step, member in list_members(current):
             work.spend(1 + len(parts))

@@ -73,11 +73,11 @@ def find_unknown_fields(check: Check, value: JsonValue, severity: Severity) -> I
     try:
         with borrow_work(EXPLAINING) as work:
             found = (
-                make_unknown_violation((*place.path, key), place.value, place.parts, severity)
-                for place in walk_places(check, value, work)
+                make_unknown_violation((*path, key), holder, parts, severity)
+                for path, holder, parts in walk_places(check, value, work)
                 # a place whose schema declares no key at all takes any
-                if isinstance(place.value, dict) and (known := list_declared_keys(place.parts))
-                for key in place.value
+                if isinstance(holder, dict) and (known := list_declared_keys(parts))
+                for key in holder
                 if key not in known
             )
             yield from islice(found, _MAX_UNKNOWN)
@@ -207,9 +207,9 @@ def list_notices(check: Check, value: JsonValue) -> Iterator[Violation]:
     """A warning for each key that the schema calls deprecated; at most 100, none where there is too much to search."""
     with suppress(TooMuchWorkError), borrow_work(EXPLAINING) as work:
         marked = (
-            (place.path, part)
-            for place in walk_places(check, value, work)
-            if place.path and (part := next((each for each in place.parts if each.get("deprecated") is True), None))
+            (path, part)
+            for path, _, parts in walk_places(check, value, work)
+            if path and (part := next((each for each in parts if each.get("deprecated") is True), None))
         )
         for path, part in islice(marked, _MOST_NOTICES):
             message = f"Field '{clean_text(str(path[-1]), 60)}' is deprecated"

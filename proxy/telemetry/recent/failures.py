@@ -22,7 +22,6 @@ from proxy.core.explain.advice import add_advice
 from proxy.core.explain.places import find_value
 from proxy.core.json.jsontext import dumps, name_json_type
 from proxy.core.model.codes import CALL_NOT_ALLOWED, Severity
-from proxy.core.model.value_class import value_class
 from proxy.core.model.values import (
     ABSENT,
     Absent,
@@ -35,6 +34,7 @@ from proxy.core.model.values import (
     ToolCall,
     ToolResult,
     Violation,
+    value_class,
 )
 from proxy.interfaces import CallRecord
 

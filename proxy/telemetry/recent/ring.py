@@ -94,7 +94,10 @@ class RecentCalls:
         who = "" if call is None else hash_conversation(call.conversation)  # its name is as long as the client likes
         content: tuple[Any, ...] | dict[str, Any]
         if usual:
-            content = _read_usual_fields(record)
+            content = _read_usual(record)
+            if record.trace is not None:  # its ids alone: its state is as long as the client likes
+                place = PLACES["trace"]
+                content = (*content[:place], replace(record.trace, state="", sent=[]), *content[place + 1 :])
         else:
             content = record.line or read_fields(record)
             content = {**content, "would_refuse": True} if record.would_refuse else content
@@ -139,15 +142,6 @@ def make_entry(kept: KeptCall) -> dict[str, Any]:
     if kept.conversation:
         entry["conversation"] = kept.conversation
     return {"seq": kept.seq, "timestamp": stamp, **entry}
-
-
-def _read_usual_fields(record: CallRecord) -> tuple[Any, ...]:
-    """The values of `_NAMES`. Of a trace its ids alone: its state is as long as the client likes."""
-    content = _read_usual(record)
-    if record.trace is None:
-        return content
-    place = PLACES["trace"]
-    return (*content[:place], replace(record.trace, state="", sent=[]), *content[place + 1 :])
 
 
 # What a reader may ask of a kept request -> its name in the log's line.
