@@ -120,8 +120,7 @@ def make_misuse_failure(container: Container, sent: JsonValue) -> Failure:
 
 
 def ask_for_two_calls(failure: Failure) -> Failure:
-    """A misuse in HPD's words, whatever the container does in place of a refusal: for a function that the route itself
-    does not serve."""
+    """A misuse in HPD's words, whatever `auto_expand` says: for a function that the route itself does not serve."""
     if (found := failure.container) is None:
         return failure
     return make_misuse_failure(replace(found.container, auto_expand="off"), found.attempted)
@@ -195,8 +194,7 @@ def expand_or_dispatch(call: ToolCall, failure: Failure, seen_before: bool) -> E
 
 
 def make_inner_failure(failure: Failure, dispatch: Dispatch, sent: JsonValue) -> Failure:
-    """What is wrong with the arguments of a function that was called through its container, with the places where they
-    stand in the container's call."""
+    """The failure of a function called through its container, with the places that they have in that call."""
     moved = tuple(replace(violation, path=(*dispatch.below, *violation.path)) for violation in failure.violations)
     whose = f"These are the arguments of the function '{dispatch.call.tool}'."
     return replace(failure, violations=moved, hint=f"{whose} {failure.hint}".strip(), sent=sent)

@@ -41,8 +41,7 @@ class UnknownKeys(StrEnum):
 
 
 class LeakedMarkup(StrEnum):
-    """What happens to a text that holds markup of the call itself: refused where it is sure, a warning where it may
-    be, or nothing at all."""
+    """What happens to a text with markup of the call itself: refused where that is sure, a warning, or nothing."""
 
     REFUSE = "refuse"
     WARN = "warn"
@@ -110,8 +109,7 @@ class AttemptsPolicy:
 
 @value_class
 class ToolServer:
-    """One of several servers whose tools are listed together: their names begin with `prefix`. `down` is why it is out
-    of reach, '' where it is not."""
+    """One of several servers whose tools are listed together, with a `prefix`. `down`: why it is unreachable, or ''."""
 
     name: str
     prefix: str

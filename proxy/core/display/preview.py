@@ -89,8 +89,7 @@ def write_preview(
 
 
 def _fits(value: JsonValue, depth: int, entries: int, width: int, most: int) -> bool:
-    """Whether a container of this size may fit into `most` code points: a quick estimate before the work of showing
-    it."""
+    """Whether a container of this size may fit into `most` code points: an estimate before the work of showing it."""
     length, stack = 2, [(value, depth)]
     while stack:
         item, left = stack.pop()
@@ -318,8 +317,7 @@ def make_hider(
 
 
 def _leaves(value: JsonValue, secret: bool, limits: FeedbackLimits) -> list[tuple[str, bool]]:
-    """Texts inside a container and whether each is a secret. The longest come first, so that no part of one
-    survives."""
+    """Texts inside a container and whether each is a secret; the longest first, so that no part of one survives."""
     found: list[tuple[str, bool]] = []
     stack: list[tuple[JsonValue, bool]] = [(value, secret)]
     looked_at = 0

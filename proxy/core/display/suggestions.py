@@ -44,8 +44,7 @@ _SIGNS: Final = "-+!~"
 
 
 def is_other_meaning(one: str, other: str) -> bool:
-    """Whether two names, however alike, differ in a negation, a sign, or in naming a thing by its id: then neither is a
-    slip of the other."""
+    """Whether two names differ in a negation, a sign, or naming a thing by its id: neither is a slip of the other."""
     if (one[:1] in _SIGNS and one[:1], one[-1:] in _SIGNS and one[-1:]) != (
         other[:1] in _SIGNS and other[:1],
         other[-1:] in _SIGNS and other[-1:],

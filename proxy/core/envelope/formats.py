@@ -92,11 +92,8 @@ MCP_FEEDBACK: Final = "toolcall-proxy/feedback"
 
 
 def write_mcp(view: FailureView) -> dict[str, JsonValue]:
-    """MCP's `CallToolResult`: the feedback as text, the part for machines in `_meta`.
-
-    Never `structuredContent`: one SDK checks it by the tool's outputSchema and drops our text, one framework shows its
-    model nothing else.
-    """
+    """MCP's `CallToolResult`: the feedback as text, the part for machines in `_meta`; never `structuredContent`: an SDK
+    checks it by the tool's outputSchema and drops our text, one framework shows its model nothing else."""
     return {
         "content": [{"type": "text", "text": render_feedback(view)}],
         "isError": True,

@@ -295,8 +295,7 @@ class _Sketch:
         yield from self.plain(parts, site, depth)
 
     def draw_undecided(self, branches: list[Node], sent: JsonValue) -> JsonValue:
-        """What was sent with a placeholder for the property that tells the branches apart, None where it is known which
-        is meant."""
+        """What was sent with a placeholder for what tells the branches apart, None where it is known which is meant."""
         if not isinstance(sent, dict) or len(branches) < 2:
             return None
         for key, choices in list_shared_choices(tuple(branches)):

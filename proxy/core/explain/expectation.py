@@ -165,8 +165,7 @@ _EXAMPLES: Final = 2
 
 
 def add_own_words(violation: Violation, node: Node) -> Violation:
-    """The violation with what the schema says of the property before anything generic: `x-hint`, else description,
-    examples and default."""
+    """The violation with what the schema says of the property before anything generic."""
     if violation.code is codes.REQUIRED_MISSING:
         declared = find_declared(node, str(violation.path[-1])) if violation.path else None
         if declared is None:
@@ -222,8 +221,7 @@ def _sentence(text: str) -> str:
 
 
 def may_take(node: Node, value: JsonValue) -> bool:
-    """Whether a value of the schema's own (a default, an example) is of a type that the place takes, and among the
-    values that it lists."""
+    """Whether a default or example is of a type that the place takes, and among the values that it lists."""
     site = read_facts(node).site
     return name_json_type(value) in site.types and (site.choices is None or value in site.choices)
 

@@ -59,8 +59,7 @@ _LONGEST_TAGS: Final = 2_000
 
 
 def find_leaked_markup(check: Check, value: JsonValue, *, refuse: bool) -> Iterator[Violation]:
-    """VAL-013 for every text that holds markup of the call itself, at most 20: an error where that is certain and
-    `refuse` says so, else a warning."""
+    """VAL-013 for texts with markup of the call itself, at most 20: errors where sure and `refuse`, else warnings."""
     known = list_declared(applies_always(check.root))
     absent = frozenset(known - value.keys()) if isinstance(value, dict) else frozenset[str]()
     found = 0
@@ -101,8 +100,7 @@ def _spell_strictly(tag: re.Match[str]) -> str:
 
 
 def _find_leak(text: str, known: Set[str], absent: frozenset[str]) -> tuple[str, bool, str] | None:
-    """What of a call's markup stands in a text, whether that is certain, and the property that it names; None where the
-    text is plain or about markup."""
+    """A call's markup in a text, whether it is certain, and the property that it names; None for any other text."""
     text = _CODE.sub(" ", text[-_LONGEST:]).rstrip()
     if len(text) <= _LONGEST_TAGS and _TAGS_ALONE.fullmatch(text):
         text = _LOOSE_TAG.sub(_spell_strictly, text)

@@ -129,8 +129,7 @@ def _find_source(
 
 
 def _ask_about_unknown(check: Check, root: JsonValue, missing: Violation) -> str:
-    """Which of the unknown keys beside a missing one may hold its value; '' where none may. Keys that are like other
-    fields are theirs."""
+    """Which of the unknown keys beside a missing one may hold its value: none that is like another field."""
     place, name = missing.path[:-1], cut(str(missing.path[-1]), 60)
     holder = find_value(root, place)
     unsent = [key for key in list_declared_at(check, place) if isinstance(holder, dict) and key not in holder]
@@ -262,9 +261,8 @@ WRONG: Final = _Wrong()
 
 
 def keep_good(check: Check, sent: JsonValue, found: Iterable[Violation]) -> tuple[JsonValue, dict[Pointer, str]]:
-    """What was sent without what is wrong in it, each value under the name and at the place that it belongs to; and the
-    places that an example shows, with what is expected there. `WRONG` stands for a wrong value: left out, the user's
-    wish would be lost."""
+    """What was sent well, each value at its place, with `WRONG` in the place of others: left out, the user's wish would
+    be lost; and the places that an example shows, with what is expected there."""
     named = (codes.REQUIRED_MISSING, codes.UNKNOWN_FIELD)
     refused = [each for each in found if each.code not in named and each.value not in _NOTHING]
     wrong = {place: each.expected for each in refused if (place := _find_member(each.path))}

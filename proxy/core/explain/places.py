@@ -114,8 +114,7 @@ def is_taken_at(check: Check, path: Pointer, value: JsonValue) -> bool:
 
 
 def walk_places(check: Check, value: JsonValue, work: Work) -> Iterator[tuple[Pointer, JsonValue, list[Node]]]:
-    """Every place in a value that a schema judges, parents first, with its value and all schemas that judge it. Raises
-    TooMuchWorkError."""
+    """Every judged place in a value, parents first, its value, all schemas that judge it. Raises TooMuchWorkError."""
     stack: list[tuple[tuple[Node, ...], JsonValue, Pointer]] = [((check.root,), value, ())]
     while stack:
         nodes, current, path = stack.pop()

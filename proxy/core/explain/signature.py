@@ -79,8 +79,7 @@ class Wanted(NamedTuple):
 
 @value_class
 class _Size:
-    """How much is shown: levels of what is not in focus, how many keys of an object, and whether optional keys without
-    focus have their types."""
+    """How much is shown of what is not in focus: levels, keys of an object, and whether optional keys have types."""
 
     depth: int
     keys: int

@@ -161,8 +161,7 @@ def _explain_unknown(name: str, unsent: Mapping[str, Node], near: list[str]) -> 
 
 
 def place_unknown(check: Check, root: JsonValue, violation: Violation) -> Violation:
-    """An unknown key that another object here declares and lacks: it is to be moved there. Others come back as they
-    are."""
+    """The violation of an unknown key, with where to move it if another object here declares and lacks it."""
     if violation.code is not codes.UNKNOWN_FIELD or not violation.path or violation.severity is not Severity.ERROR:
         return violation
     homes = _find_homes(check, root, violation.path)
@@ -174,8 +173,7 @@ def place_unknown(check: Check, root: JsonValue, violation: Violation) -> Violat
 
 
 def _find_homes(check: Check, root: JsonValue, path: Pointer) -> list[Pointer]:
-    """The places where objects that were sent, or that may stand beside the key, lack a key of its name that they
-    declare and take its value for."""
+    """The places where objects that were sent, or may stand beside the key, lack its name and take its value."""
     name, value = str(path[-1]), find_value(root, path)
     if find_nearest(name, [key for key in list_declared_at(check, path[:-1]) if key != name]) is not None:
         return []  # it is like a field beside it

@@ -174,8 +174,7 @@ def make_choice_violation(path: Pointer, value: JsonValue, node: Node, choices: 
 
 
 def _read_choices(node: Node, choices: tuple[JsonValue, ...]) -> tuple[list[str], str, bool]:
-    """The texts among the values that may be sent at a place, all of them in words, and whether none is of a type that
-    it takes."""
+    """The texts among a place's choices, all choices in words, and whether none is of a type that the place takes."""
     memo: dict[int, tuple[tuple[JsonValue, ...], list[str], str, bool]] = node.schemas.memos.setdefault("choices", {})
     known = memo.get(id(node))
     if known is None or known[0] is not choices:

@@ -57,9 +57,8 @@ Row = dict[str, Any]
 
 @value_class
 class KeptFailure:
-    """The errors and repairs of one call without values, and the proxy's own answer to it, if it gave one. `got` says
-    of each error what type the value had; `replaced` are a model's answers before that in which the call stood, as the
-    entry shows them."""
+    """The errors and repairs of one call without values, and the proxy's own answer to it, if any. `got` says what type
+    each wrong value had; `replaced` are the model's answers before the call's own, as the entry shows them."""
 
     violations: tuple[Violation, ...]
     got: tuple[str, ...]
@@ -103,8 +102,7 @@ class KeptFailure:
         return found
 
     def compose_answer(self) -> str:
-        """The text that the model read, with every value masked; '' where the proxy gave no answer of its own. An
-        example is made from the schema alone."""
+        """The text that the model read, every value masked; '' for no answer. Its example shows the schema alone."""
         return write_feedback(add_advice(self.answer, self.policy)) if self.answer is not None else ""
 
 
