@@ -425,7 +425,7 @@ class RequestCycle:
         if relayed and route.websocket and asks_for_websocket(head, fields):
             own += UPGRADE
         memory = BodyMemory(self.handler.memory, RELAYED if relayed else JUDGED)
-        data = None if relayed or binding.form else take_body(head, fields, route.max_body, memory)
+        data = None if relayed or route.form else take_body(head, fields, route.max_body, memory)
         raw = RawRequest(head.method, target.path, target.query, fields, data or b"", target.params, client)
         tools = route.tools if admitted.calls is None else show_tools(route.tools, admitted.calls)
         self.call_route = RouteRequest(binding, raw, own, admitted.cors, memory, tools, admitted.calls, admitted.caller)
