@@ -34,7 +34,17 @@ from proxy.core.decide import complete_decision, decide, forward_unjudged, is_cl
 from proxy.core.explain.explain import explain_unknown_tool
 from proxy.core.json.jsontext import TextLimits, dumps
 from proxy.core.model import codes
-from proxy.core.model.values import Decision, Document, Failure, Forward, Reject, ToolCall, Violation, value_class
+from proxy.core.model.values import (
+    CheckedCall,
+    Decision,
+    Document,
+    Failure,
+    Forward,
+    Reject,
+    ToolCall,
+    Violation,
+    value_class,
+)
 from proxy.core.model.work import ON_EVENT_LOOP, CallBudget, call_budget
 from proxy.interfaces import ExaminedTools
 from proxy.offload.pool import GaveUp, Limit, OffloadPool, Shared
@@ -100,6 +110,27 @@ async def _judge_misuse(context: CallContext, policy: ToolPolicy, failure: Failu
             return Judged(Reject(container.make_inner_failure(decision.failure, dispatch, failure.sent)), "refused")
         case None:
             return Judged(Reject(failure), "refused")
+
+
+# One forwarded call in so many is judged by another validator too: of the first `FIRST` calls of a tool with a schema,
+# and of all later ones. What two validators read differently in a schema shows early; each question costs a child
+# process as much as a call.
+FIRST: Final = 1000
+SAMPLE_OF_FIRST: Final = 100
+SAMPLE_OF_LATER: Final = 1000
+
+
+def sample_call(context: CallContext, checked: CheckedCall) -> None:
+    """Shows some of the calls that are sent to the second judge, which is asked while they go (docs/engine.md)."""
+    policy, services = context.policy, context.services
+    if services.sampled is None or policy is None or policy.check is None or not checked.enforced:
+        return
+    counts = policy.check.schemas.memos.setdefault("sampled calls", {})
+    before: int = counts.get(policy.tool, 0)
+    if before < FIRST:
+        counts[policy.tool] = before + 1
+    if services.pacing.chance() * (SAMPLE_OF_FIRST if before < FIRST else SAMPLE_OF_LATER) < 1:
+        services.sampled(context.record.route, checked, policy)
 
 
 # Arguments of so many bytes are judged, repaired and explained here, whatever they hold: 50 ms on a large schema.

@@ -22,7 +22,6 @@ from proxy.call.context import (
 )
 from proxy.core.contract import attempts as contract
 from proxy.core.contract import container, refusals
-from proxy.core.contract.history import write_tool_error
 from proxy.core.contract.policy import AnswerPolicy, ToolPolicy
 from proxy.core.explain.advice import add_advice
 from proxy.core.model.values import (
@@ -93,7 +92,7 @@ async def count_tool_error(context: CallContext, failure: Failure) -> None:
     if policy is None or context.report_only or not context.counts_tool_errors:
         return
     errors, budget = context.key + refusals.TOOL_ERRORS, policy.attempts.tool_errors
-    error = FailedAttempt(context.digest, write_tool_error(failure))
+    error = FailedAttempt(context.digest, contract.write_tool_error(failure))
     if refusals.is_refusal(failure):
         await store.reserve(errors, refusals.MOST_ERRORS, max(refusals.SAME_CALL_TTL, budget.window))
         same = refusals.make_same_call_key(context.key, context.digest)

@@ -15,6 +15,7 @@ from typing import Final
 from proxy.core.check import fast_metaschema
 from proxy.core.check.functions import write_function
 from proxy.core.check.graph import Graph
+from proxy.core.check.metaschema import find_fault
 from proxy.core.check.program import BrokenKeyword, Program
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.schema.drafts import META_SCHEMAS, ROOT_URI, Draft, SchemaError
@@ -154,10 +155,7 @@ def check_schema(schema: JsonValue, draft: Draft, path: Pointer = ()) -> None:
     the generated check; jsonschema, loaded for it, judges and explains every other schema."""
     if fast_metaschema.ENABLED and fast_metaschema.accepts(schema, draft):
         return
-    from proxy.core.second_judge.reference import find_fault
-
-    fault = find_fault(schema, draft)
-    if fault is not None:
+    if (fault := find_fault(schema, draft)) is not None:
         raise SchemaError(fault.message, (*path, *fault.path))
 
 

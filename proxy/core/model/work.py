@@ -13,17 +13,23 @@ The count depends on how much is examined, not on the time it took, so the same 
 The values of a text are counted while it is read; its first verdict, and writing it, cost as much again. Each later
 stage may spend its share; `share_work` opens the budget of a whole call, and then all of them together may spend
 no more than that. Where a stage stops, its result is the cautious one: a call is refused, a hint is left out.
+
+`remember_short` saves work: the names of a schema come again with every call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Final
+from functools import lru_cache, wraps
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from proxy.core.model.values import JsonValue
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 # Characters of text that cost as much as one value.
 _CHARACTERS: Final = 100
@@ -154,3 +160,22 @@ class borrow_work:  # noqa: N801 - a context manager; one made of a generator co
     def __exit__(self, *_: object) -> None:
         if self._budget is not None:
             self._budget.left -= self._lent - max(0, self._work.left)
+
+
+# --- what is said of short texts --------------------------------------------------------------------------------------
+# Characters of the longest text that is remembered, and how many texts each function remembers. A text that a client
+# has made up may be as long as its call, and what is made of it takes up to twenty times the memory.
+LONGEST: Final = 64
+MOST: Final = 4096
+
+
+def remember_short(function: Callable[Concatenate[str, P], T]) -> Callable[Concatenate[str, P], T]:
+    """Makes a function remember what it gave for the latest texts, where its first argument is short."""
+    remembered: Any = lru_cache(maxsize=MOST)(function)
+
+    @wraps(function)
+    def find(text: str, /, *others: P.args, **named: P.kwargs) -> T:
+        found: T = (remembered if len(text) <= LONGEST else function)(text, *others, **named)
+        return found
+
+    return find

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from proxy.call.judging import is_ready
 from proxy.core.check.validation import MAX_STRANGE_CHARACTERS, compile_check
-from proxy.core.contract.listed_schema import MAX_NODES
+from proxy.core.contract.listed_tool import MAX_NODES
 from proxy.core.contract.policy import CallCap, ToolPolicy
 from proxy.core.decide import prepare
 from proxy.core.model.values import Container

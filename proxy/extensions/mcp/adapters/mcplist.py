@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from proxy.core.contract.definitions import hash_definition, read_hints
-from proxy.core.contract.listed_schema import Unparsed
+from proxy.core.contract.listed_tool import Unparsed, hash_definition, read_hints
 from proxy.core.json.contentcoding import read_events
 from proxy.core.json.jsontext import TextLimits, dumps, join_frame, parse, split_frame
 from proxy.core.model.value_class import value_class

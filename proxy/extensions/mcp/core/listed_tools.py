@@ -14,8 +14,7 @@ from dataclasses import field, replace
 from typing import Final, Literal
 
 from proxy.core.check.validation import Check
-from proxy.core.contract.definitions import Hints, PinnedTools
-from proxy.core.contract.listed_schema import BadSchemaError, check_size, compile_listed, parse_schema
+from proxy.core.contract.listed_tool import BadSchemaError, Hints, PinnedTools, check_size, compile_listed, parse_schema
 from proxy.core.contract.policy import CallCap, ListedSchema, ListRules, ToolPolicy
 from proxy.core.display.secrets import find_sensitive_names
 from proxy.core.json.jsontext import JSON_TYPES, dumps
