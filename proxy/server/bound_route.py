@@ -76,11 +76,6 @@ class RouteBinding:
         adapter = find_adapter(route.adapter)
         return cls(route, adapter, dropped, alone, adapter.name == PlainAdapter.name, target, judges, lists)
 
-    @property
-    def starts_calls(self) -> bool:
-        """Whether its requests are calls, in JSON, of tools that are all in the config."""
-        return self.route.kind == "call" and self.route.learn is None and not self.route.form
-
     def make_outgoing(
         self,
         request: RawRequest,
