@@ -110,7 +110,7 @@ async def deliver(
     if isinstance(reply.body, bytes):
         record_response(record, reply.status, len(reply.body))
         return Response(reply.status, headers, reply.body)
-    length = next((value for name, value in reply.headers if name.lower() == "content-length"), "")
+    length = reply.header("content-length")
     stream = ResponseStream(
         reply.status, [*headers, *cors], int(length) if length.isdecimal() else None, closes=closing
     )
