@@ -83,7 +83,7 @@ class Serving:
         self.listed = ListedRoutes(base.clock, make_id, reports)
         self._addresses = AddressWatch(lambda: self.metrics.sources, partial(warn_of_addresses, log))
         self.handler = Handler(
-            _snapshot(compiled, self._make_services(compiled, self.pools.of(config)[0])),
+            self._make_snapshot(compiled, self.pools.of(config)[0]),
             self._observers(),
             # How this process signs in `Via` (RFC 9110 section 7.6.3), unlike others of its kind in the same chain.
             Hop(f"{SERVER}-{secrets.token_hex(4)}", config.trusted.networks, config.trusted.unix),
@@ -258,7 +258,7 @@ class Serving:
         """Serves another config from here on. Nothing in it waits, so no request sees a half of it."""
         before, after = self.config.telemetry.log_level, compiled.loaded.config.telemetry.log_level
         upstreams, gone = self.pools.of(compiled.loaded.config)
-        last = self.handler.exchange(_snapshot(compiled, self._make_services(compiled, upstreams)))
+        last = self.handler.exchange(self._make_snapshot(compiled, upstreams))
         self.pools.retire(gone, last)
         self.unpinned.forget()
         self.warming.begin(compiled.table)
@@ -281,12 +281,12 @@ class Serving:
         for unpinned in list_unpinned(loaded.config):
             self.unpinned(*unpinned)
 
-    def _make_services(self, compiled: Compiled, upstreams: Mapping[str, GuardedUpstream]) -> Services:
-        """Makes the services that the calls of a config use."""
-        services = replace(
-            self._base, upstreams=upstreams, second_judge=self._second_judge.of(compiled.loaded.config.second_judge)
-        )
-        return self._extending.extend(compiled.loaded.config, services)
+    def _make_snapshot(self, compiled: Compiled, upstreams: Mapping[str, GuardedUpstream]) -> Snapshot:
+        config = compiled.loaded.config
+        judge = self._second_judge.of(config.second_judge)
+        services = self._extending.extend(config, replace(self._base, upstreams=upstreams, second_judge=judge))
+        answers, texts = make_answers(config), make_tool_texts(config)
+        return Snapshot(compiled.table, compiled.bindings, services, compiled.loaded.digest, answers, texts)
 
     def breaker_states(self) -> dict[str, str]:
         """Upstream -> closed, half-open or open; of those that have a breaker."""
@@ -326,9 +326,3 @@ class Serving:
             for section in reloaded.restart_needed:
                 self.log.event("config needs a restart", "warning", section=section)
                 self.notices.tell(NEEDS_RESTART, section, f"`{section}` of the config counts after a restart alone")
-
-
-def _snapshot(compiled: Compiled, services: Services) -> Snapshot:
-    config = compiled.loaded.config
-    answers, texts = make_answers(config), make_tool_texts(config)
-    return Snapshot(compiled.table, compiled.bindings, services, compiled.loaded.digest, answers, texts)

@@ -114,7 +114,7 @@ class Reloader:
     async def watch(self) -> None:
         """Takes over changes until it is cancelled."""
         while True:
-            interval = self.served.loaded.config.reload.interval
+            interval = self.served.loaded.config.reload
             await asyncio.sleep(interval or IDLE)
             if interval is not None and await self._has_changed():
                 await self.reload()

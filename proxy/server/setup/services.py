@@ -31,7 +31,8 @@ from proxy.telemetry.logs import Log
 from proxy.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
-    from proxy.hooks import HookChain, HookLoadError
+    from proxy.hooks.loading import HookLoadError
+    from proxy.hooks.running import HookChain
 
 
 def make_services(loaded: Loaded, shared: SharedStore, log: Log, clock: Clock) -> Services:
@@ -113,7 +114,8 @@ def make_hook_chain(loaded: Loaded, log: Log, clock: Clock) -> HookChain | None:
     """The chain of a config's hooks, None where it has none. Raises ConfigError with every hook that cannot be made."""
     if not loaded.config.hooks:
         return None
-    from proxy.hooks import HookChain, HookLoadError, load_hook
+    from proxy.hooks.loading import HookLoadError, load_hook
+    from proxy.hooks.running import HookChain
 
     made, mistakes = [], []
     for entry in loaded.config.hooks:
@@ -131,7 +133,7 @@ def check_hooks(loaded: Loaded) -> list[Mistake]:
     """What is wrong with a config's hooks, as far as that shows without making any."""
     if not loaded.config.hooks:
         return []
-    from proxy.hooks import HookLoadError, find_hook
+    from proxy.hooks.loading import HookLoadError, find_hook
 
     found = [(entry, find_hook(entry.use)) for entry in loaded.config.hooks]
     return [_mistake(loaded, entry, hook) for entry, hook in found if isinstance(hook, HookLoadError)]
