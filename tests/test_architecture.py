@@ -37,7 +37,6 @@ FLOORS: Final = {
     "config": 3,
     "telemetry": 3,
     "offload": 3,
-    "second_opinion": 4,  # asks the second judge in a child of `offload`
     "call": 4,
     "routing": 4,
     "server": 5,
@@ -55,7 +54,7 @@ USES: Final = {row.name: row.uses for row in EXTENSIONS}
 
 # The rows of the core, from the bottom up: a row imports rows above it in this list, and itself.
 ROWS: Final = (
-    "model", "json", "schema", "second_judge", "check", "display", "rules", "contract", "explain", "repair",
+    "model", "json", "schema", "check", "display", "rules", "contract", "explain", "repair",
     "envelope", "tool_errors", "decide",
 )  # fmt: skip
 
@@ -98,10 +97,10 @@ LIBRARIES: Final = {
     "yarl": ("proxy/extensions/outgoing/outgoing_client.py",),
     "jiter": ("proxy/core/json/strictreader.py",),
     "orjson": ("proxy/core/json/", "proxy/telemetry/logs.py"),
-    "jsonschema": ("proxy/core/second_judge/reference.py",),
-    "jsonschema_specifications": ("proxy/core/second_judge/reference.py",),
-    "referencing": ("proxy/core/second_judge/reference.py",),
-    "fastjsonschema": ("proxy/core/second_judge/judge.py",),
+    "jsonschema": ("proxy/core/check/metaschema.py", "proxy/extensions/second_judge/core/reference.py"),
+    "jsonschema_specifications": ("proxy/extensions/second_judge/core/reference.py",),
+    "referencing": ("proxy/extensions/second_judge/core/reference.py",),
+    "fastjsonschema": ("proxy/extensions/second_judge/core/judge.py",),
     "re2": ("proxy/core/schema/matching.py",),
     "regex": ("proxy/core/schema/matching.py",),
     "idna": ("proxy/core/schema/formats.py",),

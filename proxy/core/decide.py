@@ -89,13 +89,6 @@ def prepare(policy: ToolPolicy) -> None:
         policy.answer.check.prepare(everywhere=False)
 
 
-def is_ready(policy: ToolPolicy) -> bool:
-    """Whether the code that `prepare` writes exists already."""
-    return (policy.check is None or policy.check.is_prepared(everywhere=bool(policy.repair.rules))) and (
-        policy.answer is None or policy.answer.check.ready
-    )
-
-
 def forward_unjudged(call: ToolCall, failure: Failure) -> Forward:
     """Forwards a call without a policy on a report-only route, because its tool is unknown (`failure` says so). The
     call is forwarded as it came, and the answer of an enforced route is recorded."""

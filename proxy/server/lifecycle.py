@@ -39,7 +39,7 @@ from proxy.server.setup.added import (
     make_tracer,
 )
 from proxy.server.setup.memory import find_room
-from proxy.server.setup.services import SecondJudges, warn_of_addresses
+from proxy.server.setup.services import warn_of_addresses
 from proxy.server.setup.upstreams import Pools, await_gone, find_trouble
 from proxy.server.warmup import Warming
 from proxy.telemetry.logs import LibraryLog, Log
@@ -76,7 +76,6 @@ class Serving:
         self._tracer = make_tracer(config.telemetry.traces, environ, log, self.metrics, base.clock)
         self.pools = Pools(base.clock.now, self._breaker_changed, log)
         self._extending = ExtensionServices(base, log, self.metrics)
-        self._second_judge = SecondJudges(base.pacing.chance, self.metrics, log)
         self.unpinned = UnpinnedWatch(self._tool_unpinned)
         receivers = (self.metrics.learn_tools, self._schema_unusable, self._schema_unguarded, self.unpinned)
         reports = Reports(*receivers, self.metrics.add_counter, self.metrics.knows)
@@ -106,7 +105,7 @@ class Serving:
 
     def _observers(self) -> tuple[Observer, ...]:
         """The observers of finished requests. One that is off is left out, so it costs no call anything."""
-        kept = () if self.console is None else (self.console,)
+        kept = () if self.console is None else self.console.observers
         traced = () if self._tracer is None else (self._tracer,)
         return (self.metrics, self.log, *kept, *self._added.observers, *traced)
 
@@ -216,7 +215,6 @@ class Serving:
         await self._extending.close()
         await self.notices.settle()
         await self.listed.close()
-        await self._second_judge.close()
         await self.pools.close()
         if isinstance(self._base.elsewhere, Elsewhere):
             await self._base.elsewhere.close()
@@ -283,8 +281,7 @@ class Serving:
 
     def _make_snapshot(self, compiled: Compiled, upstreams: Mapping[str, GuardedUpstream]) -> Snapshot:
         config = compiled.loaded.config
-        judge = self._second_judge.of(config.second_judge)
-        services = self._extending.extend(config, replace(self._base, upstreams=upstreams, second_judge=judge))
+        services = self._extending.extend(config, replace(self._base, upstreams=upstreams))
         answers, texts = make_answers(config), make_tool_texts(config)
         return Snapshot(compiled.table, compiled.bindings, services, compiled.loaded.digest, answers, texts)
 

@@ -17,7 +17,13 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from proxy import __version__
-from proxy.core.model.codes import CALL_CAP_EXCEEDED, ERROR_CODES, Severity
+from proxy.core.model.codes import (
+    CALL_CAP_EXCEEDED,
+    CALL_RATE_EXCEEDED,
+    ERROR_CODES,
+    TOO_MANY_CALLS_AT_ONCE,
+    Severity,
+)
 from proxy.core.model.values import Rung
 from proxy.core.rules.rules import COERCIONS
 from proxy.interfaces import CallRecord
@@ -30,7 +36,19 @@ from proxy.telemetry.metric_table import (
     WRONG,
     MetricRow,
 )
-from proxy.telemetry.validation import find_validation_result
+from proxy.telemetry.validation import is_validation_failure
+
+# CallRecord.outcome -> the result of the check, where one ran.
+_RESULTS: Final = {
+    "delivered": "passed",
+    "repaired": "repaired",
+    "corrected": "passed",  # the corrected call that was sent
+    "refused": "rejected",
+    "tool_error": "passed",
+    "upstream_error": "passed",
+}
+# Calls that passed the check and were refused for how many there are.
+_PASSED: Final = frozenset(code.name for code in (CALL_CAP_EXCEEDED, CALL_RATE_EXCEEDED, TOO_MANY_CALLS_AT_ONCE))
 
 _STAGES: Final = tuple((stage, (stage,)) for stage in OWN_STAGES)
 
@@ -136,7 +154,6 @@ class Metrics:
         self._hooks = self.add_counter(METRICS["toolproxy_hook_failures_total"])
         self.unguarded = self.add_counter(METRICS["toolproxy_unguarded_schemas_total"])
         self.unpinned = self.add_counter(METRICS["toolproxy_unpinned_tools_total"])
-        self._second_opinions = self.add_counter(METRICS["toolproxy_second_opinions_total"])
         self.sent = self.add_counter(METRICS["toolproxy_upstream_requests_total"])
         self._faults = self.add_counter(METRICS["toolproxy_upstream_errors_total"])
         self.resent = self.add_counter(METRICS["toolproxy_upstream_resends_total"])
@@ -222,11 +239,6 @@ class Metrics:
         self._reloaded.set(result != "failure")
         self._restart.set(restart_needed)
 
-    def count_second_opinion(self, route: str, tool: str, outcome: str) -> None:
-        """Counts a call that the second judge was asked about."""
-        name = tool if (route, tool) in self._known else OTHER
-        self._second_opinions.series[route or OTHER, name, outcome] += 1
-
     # --- scrapes ------------------------------------------------------------------------------------------------------
     def list_shown(self) -> list[Counter | Histogram | Gauge]:
         """Every metric, as a scrape shows it."""
@@ -290,3 +302,15 @@ class Metrics:
             self._answers.series[route, tool, record.answer] += 1
         if record.container_event:
             self._containers.series[route, tool, record.container_event] += 1
+
+
+def find_validation_result(record: CallRecord) -> str:
+    """The result of the check: a value of the label `outcome` of `toolproxy_validations_total`."""
+    if record.would_refuse:
+        return "rejected"
+    result = _RESULTS.get(record.outcome, "skipped")
+    if result == "rejected" and not is_validation_failure(record):
+        result = "passed" if record.code in _PASSED else "skipped"
+    if result == "passed" and record.repairs:
+        return "repaired"
+    return "skipped" if result == "passed" and not record.schema_id else result

@@ -70,7 +70,7 @@ def rules(level: str) -> RepairPolicy:
 
 def decided(check: Check, text: bytes, level: str, unknown: UnknownKeys = UnknownKeys.SCHEMA) -> Forward | Reject:
     on = rules(level)
-    document = read_document(text, TextLimits(), on.rules & frozenset(TEXT_RULES))
+    document = read_document(text, TextLimits(), on.rules & TEXT_RULES)
     policy = ToolPolicy("tool", check, "f", repair=on, unknown_keys=unknown)
     return decide(ToolCall("tool", document, "call_1", Conversation("c-1", Rung.HEADER), text), policy)
 
@@ -206,7 +206,7 @@ def test_nothing_raises_for_any_schema_that_compiles(schema: JsonValue, value: J
 @THOROUGH
 @given(st.binary(max_size=200), levels)
 def test_nothing_raises_for_any_bytes(text: bytes, level: str) -> None:
-    classes = select_rules(level) & frozenset(TEXT_RULES)
+    classes = select_rules(level) & TEXT_RULES
     document = read_document(text, TextLimits(), classes)
     if isinstance(document, Document) and document.repairs:
         assert isinstance(parse(text), JsonProblem)
@@ -223,7 +223,7 @@ _PIECES = st.sampled_from(
 @THOROUGH
 @given(st.lists(_PIECES, max_size=25).map("".join))
 def test_a_text_is_mended_without_inventing_or_losing_a_word(text: str) -> None:
-    document = read_document(text.encode(), TextLimits(), frozenset(TEXT_RULES))
+    document = read_document(text.encode(), TextLimits(), TEXT_RULES)
     if isinstance(document, JsonProblem) or not document.repairs:
         return
     made = {repair.rule for repair in document.repairs}

@@ -208,8 +208,6 @@ def read_single_keys(context: Context) -> dict[str, Any]:
         if made["reload"] < _SHORTEST_LOOK:
             hint = "2s finds a change soon enough; `reload: off` does not look"
             context.mistake(("reload", "interval"), "an interval this short leaves time for nothing else", hint)
-    if (judging := entry("second_judge")) is not None:
-        made["second_judge"] = judging
     if "memory" in limits:
         made["memory"] = read_size(limits["memory"])
     drain = entry("drain")

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any, ClassVar, Protocol
 
 from proxy.core.check.validation import Check
-from proxy.core.contract.definitions import PinnedTools
+from proxy.core.contract.listed_tool import PinnedTools
 from proxy.core.contract.request_rules import ChannelJudge, OperationRule
 from proxy.core.json.jsontext import TextLimits
 from proxy.core.model.value_class import value_class

@@ -13,9 +13,8 @@ from typing import Final
 
 from proxy.core.display.preview import clean_text, write_preview
 from proxy.core.model import codes
-from proxy.core.model.short_texts import remember_short
 from proxy.core.model.values import Failure
-from proxy.core.model.work import afford_work
+from proxy.core.model.work import afford_work, remember_short
 
 # Below this ratio, two names share too little to suggest one for the other. difflib's own `get_close_matches` uses 0.6,
 # which suggests `get_time` for `get_item`.

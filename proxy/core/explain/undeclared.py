@@ -31,9 +31,8 @@ from proxy.core.explain.places import (
 from proxy.core.json.jsontext import format_pointer
 from proxy.core.model import codes
 from proxy.core.model.codes import Severity
-from proxy.core.model.short_texts import remember_short
 from proxy.core.model.values import ABSENT, JsonValue, Pointer, Violation
-from proxy.core.model.work import EXPLAINING, TooMuchWorkError, afford_work, borrow_work
+from proxy.core.model.work import EXPLAINING, TooMuchWorkError, afford_work, borrow_work, remember_short
 from proxy.core.rules.facts import applies_always
 from proxy.core.rules.keys import TELLING_WORDS
 from proxy.core.schema.nodes import Node

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from proxy.core.envelope import render_failure
-from proxy.core.envelope.headers import make_correction_headers, make_repair_headers, make_warning_headers
+from proxy.core.envelope.parts import make_correction_headers, make_repair_headers, make_warning_headers
 from proxy.core.model.codes import ErrorCode
 from proxy.core.model.values import (
     Conversation,

@@ -5,11 +5,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Final, Protocol
+from functools import partial
+from typing import Any, Final, Protocol
 
 from proxy.config.model import Config
-from proxy.core.contract.definitions import PinnedTools
-from proxy.extensions import EXTENSIONS, Extension, find_limiter, find_pinned_place, find_tracer, load_place
+from proxy.core.contract.listed_tool import PinnedTools
+from proxy.core.contract.policy import ToolPolicy
+from proxy.core.model.values import CheckedCall
+from proxy.extensions import (
+    EXTENSIONS,
+    Extension,
+    find_limiter,
+    find_pinned_place,
+    find_sampler,
+    find_tracer,
+    load_place,
+)
 from proxy.interfaces import CallLimiter, Clock, Observer, Pacing, Services, ToolTexts, Trace
 from proxy.routing import RouteTable
 from proxy.server.handler import AnswerPath
@@ -56,9 +67,16 @@ class ServiceExtender(Protocol):
 MakeExtender = Callable[[Services, Log, Metrics], ServiceExtender]
 
 
+class CallSampler(ServiceExtender, Protocol):
+    """A `ServiceExtender` that is shown a sample of the forwarded calls, unless the config asks for something else."""
+
+    def sample(self, route: str, checked: CheckedCall, policy: ToolPolicy) -> None:
+        """Takes one of these calls, and waits for nothing."""
+
+
 class ExtensionServices:
     """The services that extensions add, each made for the first config that has a section of its extension; the limiter
-    of calls for the first that limits some."""
+    of calls for the first that limits some, the sampler for the first sampled call."""
 
     def __init__(self, base: Services, log: Log, metrics: Metrics) -> None:
         self._world = (base, log, metrics)
@@ -67,10 +85,11 @@ class ExtensionServices:
 
     def extend(self, config: Config, services: Services) -> Services:
         """The services of a config, with all that it asks for."""
+        if (sampler := find_sampler()) is not None:
+            services = replace(services, sampled=partial(self._sample, sampler))
         for row in _list_used(config):
-            if row.services and row.name not in self._made:
-                make: MakeExtender = load_place(row.services)
-                self._made[row.name] = make(*self._world)
+            if row.services:
+                self._make(row)
         for each in self._made.values():
             services = each.extend(config, services)
         policies = [route.policy for route in config.routes]
@@ -81,6 +100,16 @@ class ExtensionServices:
             self._limiter = self._limiter or load_place(find_limiter())(self._world[0])
             services = replace(services, limiter=self._limiter)
         return services
+
+    def _make(self, row: Extension) -> Any:
+        if row.name not in self._made:
+            make: MakeExtender = load_place(row.services)
+            self._made[row.name] = make(*self._world)
+        return self._made[row.name]
+
+    def _sample(self, row: Extension, route: str, checked: CheckedCall, policy: ToolPolicy) -> None:
+        sampler: CallSampler = self._make(row)
+        sampler.sample(route, checked, policy)
 
     async def close(self) -> None:
         """Ends each."""

@@ -19,7 +19,7 @@ from typing import Final
 
 import aiohttp
 
-from proxy.core.model.values import ABSENT, JsonProblem, JsonValue, RawRequest
+from proxy.core.model.values import ABSENT, Fields, JsonProblem, JsonValue, RawRequest
 from proxy.extensions.mcp.adapters.mcpmessage import Message, MessageBatch, guess_message, read_message, write_id
 from proxy.extensions.mcp.server.stdio_session import INITIALIZE, LIMITS, Line, StdioSession, Write, write_error
 from proxy.server.listed_routes import ListedRoutes
@@ -165,6 +165,6 @@ class LinePump:
 
 def read_line(text: bytes) -> Message | MessageBatch:
     """The message in a line. One that is not strict JSON is read as far as possible, and may lack id and method."""
-    raw = RawRequest("POST", "", "", (), text, {}, "")
+    raw = RawRequest("POST", "", "", Fields(), text, {}, "")
     found = read_message(raw, LIMITS)
     return guess_message(raw) or Message(ABSENT, "") if isinstance(found, JsonProblem) else found

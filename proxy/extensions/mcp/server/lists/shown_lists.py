@@ -21,8 +21,7 @@ from itertools import pairwise
 from typing import Final
 
 from proxy.core.contract.container import SEARCH
-from proxy.core.contract.definitions import read_hints
-from proxy.core.contract.listed_schema import BadSchemaError, parse_schema
+from proxy.core.contract.listed_tool import BadSchemaError, parse_schema, read_hints
 from proxy.core.json.contentcoding import is_coded
 from proxy.core.json.jsonspan import replace_values
 from proxy.core.json.jsontext import dumps, parse
