@@ -19,7 +19,7 @@ from typing import Final
 from proxy.call.judging import Elsewhere
 from proxy.config.model import AdminConfig as AdminEntry
 from proxy.config.model import Config
-from proxy.interfaces import CountsConnections, GuardedUpstream, Observer, Services
+from proxy.interfaces import CountsConnections, GuardedUpstream, Services
 from proxy.server.admin.console_data import make_console_data
 from proxy.server.admin.page import Readers
 from proxy.server.handler import Handler, Snapshot
@@ -66,7 +66,7 @@ class Serving:
     def __init__(
         self, compiled: Compiled, base: Services, environ: Mapping[str, str], log: Log, admin: AdminEntry | None
     ) -> None:
-        self.log, self._environ, self.notices = log, environ, Notices(log, base.clock.now)
+        self.log, self.notices = log, Notices(log, base.clock.now)
         self.metrics = Metrics(list_served(compiled), compiled.loaded.digest)
         self.console = make_console_data(admin, lambda: self.metrics.requests.series, base.clock.wall)
         self.readers, self.comparing = Readers(), asyncio.Lock()
@@ -83,7 +83,7 @@ class Serving:
         self._addresses = AddressWatch(lambda: self.metrics.sources, partial(warn_of_addresses, log))
         self.handler = Handler(
             self._make_snapshot(compiled, self.pools.of(config)[0]),
-            self._observers(),
+            (),
             # How this process signs in `Via` (RFC 9110 section 7.6.3), unlike others of its kind in the same chain.
             Hop(f"{SERVER}-{secrets.token_hex(4)}", config.trusted.networks, config.trusted.unix),
             make_id,
@@ -100,23 +100,9 @@ class Serving:
         self._draining: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self.warming = Warming(log.defect)
-        self._watch()
+        handler, breakers = self.handler, self.pools.breaker_states
+        self.metrics.watch(lambda: handler.inflight, lambda: handler.draining, breakers, lambda: log.dropped)
         self._tell_metrics(compiled)
-
-    def _observers(self) -> tuple[Observer, ...]:
-        """The observers of finished requests. One that is off is left out, so it costs no call anything."""
-        kept = () if self.console is None else self.console.observers
-        traced = () if self._tracer is None else (self._tracer,)
-        return (self.metrics, self.log, *kept, *self._added.observers, *traced)
-
-    def _watch(self) -> None:
-        """Sets where the metrics read at each scrape."""
-        self.metrics.watch(
-            lambda: self.handler.inflight,
-            lambda: self.handler.draining,
-            self.pools.breaker_states,
-            lambda: self.log.dropped,
-        )
 
     def begin(self, *, watch: bool) -> None:
         """Begins what runs beside the calls, once the ports are open. `watch`: takes over changed files."""
@@ -274,7 +260,10 @@ class Serving:
     def _tell_metrics(self, compiled: Compiled) -> None:
         loaded = compiled.loaded
         self._added.adopt(loaded.config, compiled.table, loaded.digest)
-        self.handler.observers = self._observers()
+        # An observer that is off is left out, so it costs no call anything.
+        kept = () if self.console is None else self.console.observers
+        traced = () if self._tracer is None else (self._tracer,)
+        self.handler.observers = (self.metrics, self.log, *kept, *self._added.observers, *traced)
         self.metrics.note_config(list_served(compiled), loaded.digest, self._base.clock.wall(), loaded.files_digest)
         for unpinned in list_unpinned(loaded.config):
             self.unpinned(*unpinned)
