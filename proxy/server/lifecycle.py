@@ -19,7 +19,7 @@ from typing import Final
 from proxy.call.judging import Elsewhere
 from proxy.config.model import AdminConfig as AdminEntry
 from proxy.config.model import Config
-from proxy.interfaces import CountsConnections, GuardedUpstream, Services
+from proxy.interfaces import GuardedUpstream, Services
 from proxy.server.admin.console_data import make_console_data
 from proxy.server.admin.page import Readers
 from proxy.server.handler import Handler, Snapshot
@@ -56,8 +56,6 @@ _KEPT_WAIT: Final = 0.2
 _FRESH_WAIT: Final = 2.0
 # How long a connection may take to be closed.
 _CLOSING: Final = 1.0
-# The states of circuit breakers by the number that the metric shows.
-BREAKER_STATES: Final = ("closed", "half-open", "open")
 
 
 class Serving:
@@ -273,19 +271,6 @@ class Serving:
         services = self._extending.extend(config, replace(self._base, upstreams=upstreams))
         answers, texts = make_answers(config), make_tool_texts(config)
         return Snapshot(compiled.table, compiled.bindings, services, compiled.loaded.digest, answers, texts)
-
-    def breaker_states(self) -> dict[str, str]:
-        """Upstream -> closed, half-open or open; of those that have a breaker."""
-        return {name: BREAKER_STATES[state] for name, state in self.pools.breaker_states().items()}
-
-    def count_connections(self) -> dict[str, tuple[int, int, int]]:
-        """Upstream -> its connections: open, idle, and how many may be open; of those that keep a pool of them."""
-        found: dict[str, tuple[int, int, int]] = {}
-        for name in self.config.upstreams:
-            upstream = self.pools.find_unguarded(name)
-            if isinstance(upstream, CountsConnections):
-                found[name] = upstream.count_connections()
-        return found
 
     def _breaker_changed(self, upstream: str, state: str) -> None:
         self.metrics.breaker_changes.series[upstream, state] += 1

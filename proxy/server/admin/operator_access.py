@@ -93,12 +93,6 @@ _OPERATOR: Final[Role] = "operator"
 _READER: Final[Role] = "reader"
 
 
-def readers_token(token: str) -> str:
-    """Returns the token that the supervisor sends to a worker on behalf of a reader. `token` is the one that it sends
-    on behalf of the operator."""
-    return f"{token}-reader"
-
-
 def is_foreign_page(fields: Fields, *, may_navigate: bool) -> bool:
     """Whether a request comes from a page of another origin. With `may_navigate`, following a link from another origin
     to this page is allowed."""
