@@ -91,7 +91,7 @@ class CallContext:
         """Whether earlier failures may matter to the call: `recall_failures` need not be awaited where this is False.
         With a store in memory it is False in every conversation that has not failed with this tool."""
         store, counts = self.services.store, self.policy is not None and self.came.conversation.rung is not _ADDRESS
-        return store.is_known(self.key) or (counts and store.is_known(refusals.make_tool_errors_key(self.key)))
+        return store.is_known(self.key) or (counts and store.is_known(self.key + refusals.TOOL_ERRORS))
 
 
 @value_class

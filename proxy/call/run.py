@@ -21,7 +21,7 @@ from proxy.call.context import (
     record_call,
     record_refusal,
 )
-from proxy.call.judging import Judged, judge_call
+from proxy.call.judging import Judged, judge_call, sample_call
 from proxy.call.optional import (
     admit_call,
     correct_call,
@@ -121,11 +121,10 @@ async def follow_verdict(
     approved = approve_call(context, decision.checked, judged.container_event, seconds)
     if (calls := context.call_route.calls) is not None and (denied := calls.refuse_call(approved.checked)):
         return PendingFailure(denied, "refused", approved.repairs)
-    judge = services.second_judge
-    if judge is not None and policy is not None:
-        if not judge.asks_first:  # it is asked about some calls, while they go
-            judge.sample(context.record.route, approved.checked, policy)
-        elif (failure := await judge.confirm(context.record.route, approved.checked, policy)) is not None:
+    sample_call(context, approved.checked)
+    if services.confirm is not None and policy is not None:
+        failure = await services.confirm(context.record.route, approved.checked, policy)
+        if failure is not None:
             return PendingFailure(failure, "refused", approved.repairs)
     unlimited = services.limiter is None or context.report_only
     send = send_call if unlimited else partial(send_within_limits, send=send_call)

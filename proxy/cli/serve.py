@@ -13,6 +13,7 @@ import contextlib
 import gc
 import os
 import re
+import secrets
 import signal
 import sys
 from dataclasses import replace
@@ -82,18 +83,14 @@ def register(subparsers: Any) -> None:
         help="with --mcp, --openapi and --model: the operator's port (default 127.0.0.1:9090, or a free one)",
     )  # fmt: skip
     parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), help="instead of the config's")
-    _add_extension_flags(parser)
-    parser.set_defaults(no_config=False, guarded=None)
-    # One of several processes behind a port (`workers`); started by `proxy/extensions/workers/supervisor.py` alone.
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-
-
-def _add_extension_flags(parser: argparse.ArgumentParser) -> None:
     for row, group in list_serve_flags():
         described = parser.add_argument_group(group.title, group.text)
         for flag, keywords in group.flags.items():
             placed = {"type": partial(_read_placed, row, keywords["type"])} if "type" in keywords else {}
             described.add_argument(flag, **{**keywords, **placed})
+    parser.set_defaults(no_config=False, guarded=None)
+    # One of several processes behind a port (`workers`); started by `proxy/extensions/workers/supervisor.py` alone.
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
 
 
 def _read_placed(row: Extension, place: str, text: str) -> Any:
@@ -142,8 +139,6 @@ def _serve_file(path: Path | str, args: argparse.Namespace) -> int:
             print(f"serve: {mistake.text}" if args.no_config else mistake, file=sys.stderr)
         return EXIT_CONFIG
     if args.no_config:
-        from proxy.cli.operator_console import open_console
-
         closed = replace(loaded, config=replace(loaded.config, admin=None))
         loaded = closed if args.admin == "off" else open_console(loaded, args.admin)
     # The extension whose flags say where this process runs.
@@ -152,8 +147,13 @@ def _serve_file(path: Path | str, args: argparse.Namespace) -> int:
     if watching is not None and (mistakes := watching.list_mistakes(loaded.config, args)):
         print(*[f"{path}: {each}" for each in mistakes], sep="\n", file=sys.stderr)
         return EXIT_CONFIG
+    loop_factory = None
+    with contextlib.suppress(ImportError):  # the extra `speed`
+        import uvloop
+
+        loop_factory = uvloop.new_event_loop
     try:
-        with asyncio.Runner(loop_factory=_find_fast_loop()) as runner:
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
             if loaded.config.workers > 1 and not args.worker:
                 return runner.run(_serve_many(loaded, args, watching))
             return runner.run(_serve(loaded, args, watching))
@@ -206,15 +206,6 @@ def _run_without_config(flag: str, args: argparse.Namespace) -> int:
         if flag != "openapi" or args.serve_as == "mcp":  # all clients use one path
             args.guarded = args.mcp or "", tuple(args.header)
         return EXIT_CONFIG if path is None else _serve_file(path, args)
-
-
-def _find_fast_loop() -> Any:
-    """uvloop's event loop if it is installed (the extra `speed`), otherwise None for asyncio's."""
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop
 
 
 async def _serve(loaded: Loaded, args: argparse.Namespace, watching: Any) -> int:
@@ -309,8 +300,6 @@ def _is_ended(signals: asyncio.Queue[signal.Signals]) -> bool:
 def _announce(running: Serving, loaded: Loaded, args: argparse.Namespace) -> None:
     """Prints where calls, the operator and probes come in. The token of a config of the user's is not printed: the
     console's page asks for it."""
-    from proxy.cli.operator_console import make_link
-
     print(f"listening on {running.url}", flush=True)
     if running.admin_url is not None:
         print(f"admin on {running.admin_url}", flush=True)
@@ -339,3 +328,32 @@ async def _await_ending(serving: Serving, signals: asyncio.Queue[signal.Signals]
     while (number := await signals.get()) is signal.SIGHUP:
         await serving.reloader.reload()
     return number
+
+
+# --- the operator's port of a proxy without a config of the user's ----------------------------------------------------
+# Without one, `serve` and `demo` add an operator's port at a free port, so that several such processes can run side by
+# side. Its token stands in the fragment of the console's link, which no browser sends anywhere; the page takes it out
+# of the address at once.
+_TOKEN_BYTES: Final = 24
+
+
+def open_console(loaded: Loaded, listen: Address | None = None) -> Loaded:
+    """The config with an operator's port at `listen` (default: the usual one, or a free one where it is taken) that
+    asks for a token: the config's own, or a fresh one."""
+    from proxy.config.model import AdminConfig
+
+    admin = loaded.config.admin or AdminConfig()
+    address = listen or replace(admin.listen, or_free=True)
+    token = admin.token or secrets.token_urlsafe(_TOKEN_BYTES)
+    return replace(loaded, config=replace(loaded.config, admin=replace(admin, listen=address, token=token)))
+
+
+def make_link(admin_url: str | None, loaded: Loaded, *, with_token: bool = True) -> str | None:
+    """The console's URL, with the operator's token in it; None where there is no console."""
+    from proxy.config.files.secrets import reveal
+
+    admin = loaded.config.admin
+    if admin is None or not admin.console or not admin_url or not admin_url.startswith("http"):
+        return None
+    token = reveal(admin.token) if with_token else ""
+    return f"{admin_url}/ui/" + (f"#k={token}" if token else "")

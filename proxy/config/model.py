@@ -34,8 +34,6 @@ from proxy.core.model.values import Container, FeedbackLimits, Headers, JsonValu
 from proxy.core.schema.formats import USUAL, Formats
 from proxy.core.tool_errors.circuit_breaker import GuardPolicy
 
-# Which calls jsonschema or fastjsonschema judge too.
-SecondJudging = Literal["off", "sampled", "always"]
 # What becomes of keywords that JSON Schema does not know; `misspelt`: those that surely mean another one are mistakes.
 UnknownKeywords = Literal["misspelt", "refuse", "note", "off"]
 
@@ -454,7 +452,6 @@ class Config:
     finish: float = 5.0
     stay_ready: bool = False
     reload: Reload = field(default_factory=Reload)
-    second_judge: SecondJudging = "sampled"
     workers: int = 1
     memory: int | None = None
     sections: Mapping[str, Any] = field(default_factory=dict)

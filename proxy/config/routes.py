@@ -303,8 +303,8 @@ def _make_shape(route: WrittenRoute, policy: Policy, tools: dict[str, ToolConfig
     if route.is_listed:
         allowed = [make_repair_policy(policy.repair).rules]
     # The text is repaired before the tool is known, so only rules that every tool of the route allows apply.
-    rules = (*TEXT_RULES, _EMPTY) if is_operation else TEXT_RULES
-    made: dict[str, Any] = {"text_repairs": frozenset(rules).intersection(*allowed)} if allowed else {}
+    rules = TEXT_RULES | {_EMPTY} if is_operation else TEXT_RULES
+    made: dict[str, Any] = {"text_repairs": rules.intersection(*allowed)} if allowed else {}
     if "dispatch" in route.entry:
         value = route.entry["dispatch"]
         pointers = [key for key in ("tool", "arguments", "call_id") if key in value]

@@ -89,13 +89,6 @@ def prepare(policy: ToolPolicy) -> None:
         policy.answer.check.prepare(everywhere=False)
 
 
-def is_ready(policy: ToolPolicy) -> bool:
-    """Whether the code that `prepare` writes exists already."""
-    return (policy.check is None or policy.check.is_prepared(everywhere=bool(policy.repair.rules))) and (
-        policy.answer is None or policy.answer.check.ready
-    )
-
-
 def restore_decision(
     call: ToolCall,
     document: Document,

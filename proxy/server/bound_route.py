@@ -15,8 +15,8 @@ from proxy.adapters.base import Adapter
 from proxy.adapters.ladder import find_text
 from proxy.core.contract.policy import ListRules, Mode, ToolPolicy, UnknownTool
 from proxy.core.contract.request_rules import OperationRule, WrittenRequest
-from proxy.core.model.fields import NO_NAMES, fold_header
-from proxy.core.model.values import CheckedCall, Failure, Fields, Headers, RawRequest, UpstreamReply, value_class
+from proxy.core.model.fields import fold_header
+from proxy.core.model.values import CheckedCall, Failure, Headers, RawRequest, UpstreamReply, value_class
 from proxy.extensions import find_route_kind, load_place
 from proxy.interfaces import CallAccess, LearnedLists, QuerySources, UpstreamRequest
 from proxy.routing import Route
@@ -96,7 +96,6 @@ class RouteBinding:
         target = self.target or route.target(request.params, tool)
         if request.query:
             target = f"{target}?{request.query}"
-        names = request.headers.names if isinstance(request.headers, Fields) else None
         timeout = route.timeout_for(tool) if route.tool_timeouts else route.timeout
         return UpstreamRequest(
             route.upstream,
@@ -106,7 +105,7 @@ class RouteBinding:
             body,
             timeout,
             silence=silence,
-            client_names=NO_NAMES if names is None else names,
+            client_names=request.headers.names,
             is_from_root=route.is_from_root,
             passed_on=passed_on,
         )
@@ -127,7 +126,6 @@ class RouteBinding:
             own += (("content-type", written.media_type),) if written.media_type else ()
         headers = make_request_headers(request.headers, dropped, own)
         target = f"{path}?{written.query}" if written.query else path
-        names = request.headers.names if isinstance(request.headers, Fields) else None
         timeout = route.timeout_for(tool)
         return UpstreamRequest(
             route.upstream,
@@ -136,7 +134,7 @@ class RouteBinding:
             headers,
             written.body,
             timeout,
-            client_names=NO_NAMES if names is None else names,
+            client_names=request.headers.names,
         )
 
 

@@ -28,7 +28,7 @@ from proxy.call.context import (
     open_context,
     record_call,
 )
-from proxy.call.judging import LONG, Judged, judge_call
+from proxy.call.judging import LONG, Judged, judge_call, sample_call
 from proxy.call.run import conclude_call, follow_verdict, run_context, send_call
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.envelope.parts import make_repair_headers
@@ -151,21 +151,20 @@ class FastCall(RequestCycle):
         if waits or call_route.calls is not None or context.has_failed_before():
             self._wait = partial(run_context, context)
             return
-        policy, judge, started = context.policy, services.second_judge, services.clock.now()
+        policy, started = context.policy, services.clock.now()
         judged = judge_call(context)
         if (
             not isinstance(judged, Judged)
             or not isinstance(judged.decision, Forward)
             or policy is None
             or policy.cap.limit is not None
-            or (judge is not None and judge.asks_first)
+            or services.confirm is not None
         ):
             self._abort = None if isinstance(judged, Judged) else judged.close
             self._wait = lambda: conclude_call(context, follow_verdict(context, judged, started))
             return
         seconds, checked = services.clock.now() - started, judged.decision.checked
-        if judge is not None:
-            judge.sample(record.route, checked, policy)
+        sample_call(context, checked)
         self._approved = approved = approve_call(context, checked, judged.container_event, seconds)
         request = make_request(context, approved)
         self._tool = call_route.tools.get(checked.call.tool)

@@ -80,7 +80,6 @@ from proxy.server.http.headers import Hop, find_caller
 from proxy.server.http.request_head import (
     BadRequest,
     RequestHead,
-    asks_for_another_method,
     find_fault,
     read_fields,
     split_target,
@@ -416,7 +415,7 @@ class RequestCycle:
             refuses = route.query_policy is QueryPolicy.REFUSE
             if target.query and refuses and (route.mode is Mode.ENFORCE or admitted.calls is not None):
                 return self._deny(_NO_QUERY)
-            if name := asks_for_another_method(fields):
+            if name := fields.names.method_override:
                 return self._deny(AccessDenied(codes.BAD_REQUEST, _NO_OVERRIDE.format(name=name)))
         if admitted.token:
             record.notes = {"client.token": admitted.token}

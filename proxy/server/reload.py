@@ -43,7 +43,6 @@ _LIVE: Final = frozenset(
         "finish",
         "stay_ready",
         "reload",
-        "second_judge",
         "notes",
         "written",
     }

@@ -24,7 +24,7 @@ from proxy.server.listener import Listener
 from proxy.server.ports import make_server_context, open_port
 from proxy.server.reload import Compiled
 from proxy.server.setup.services import SharedStore, make_services, tell_notes
-from proxy.telemetry.logs import make_log
+from proxy.telemetry.logs import Log
 from proxy.telemetry.notices import TroubleWatcher
 
 
@@ -50,7 +50,7 @@ async def start_serving(
     """
     check_aiohttp()
     config, clock, environ = loaded.config, clock or SystemClock(), os.environ if environ is None else environ
-    log = make_log(log_to or sys.stderr, config.telemetry.log_format, config.telemetry.log_level, clock.wall)
+    log = Log(log_to or sys.stderr, config.telemetry.log_format, config.telemetry.log_level, clock.wall)
     shared = SharedStore(log)
     base, admin = make_services(loaded, shared, log, clock), worker or config.admin
     serving = Serving(Compiled.of(loaded), base, environ, log, admin)

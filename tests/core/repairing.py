@@ -45,7 +45,7 @@ def policy(
 def call(sent: str | bytes, rules: frozenset[str] = frozenset()) -> ToolCall:
     """A call whose arguments arrived as this text."""
     text = sent.encode() if isinstance(sent, str) else sent
-    document = read_document(text, TextLimits(), rules & frozenset(TEXT_RULES)) if text else Document(b"", None)
+    document = read_document(text, TextLimits(), rules & TEXT_RULES) if text else Document(b"", None)
     return ToolCall(TOOL, document, "call_1", Conversation("c-1", Rung.HEADER), text)
 
 

@@ -53,7 +53,7 @@ class TrialCall(NamedTuple):
 def judge(tool: str, schema: JsonValue, sent: str) -> tuple[Decision, ToolCall, ToolPolicy]:
     """The decision on arguments sent as text, at the usual level."""
     policy = ToolPolicy(tool, check_of(schema), "trial", repair=RepairPolicy(_RULES))
-    document = read_document(sent.encode(), TextLimits(), _RULES & frozenset(TEXT_RULES))
+    document = read_document(sent.encode(), TextLimits(), _RULES & TEXT_RULES)
     call = ToolCall(tool, document, "call", Conversation("trial", Rung.HEADER))
     return decide(call, policy), call, policy
 

@@ -56,7 +56,7 @@ def judged(
     drop = PLUMBING_KEYS if level == "lenient" else frozenset()
     policy = ToolPolicy(tool, check_of(schema), "corpus", repair=RepairPolicy(rules, drop))
     text = sent.encode() if isinstance(sent, str) else sent
-    document = read_document(text, TextLimits(), rules & frozenset(TEXT_RULES)) if text else Document(b"", None)
+    document = read_document(text, TextLimits(), rules & TEXT_RULES) if text else Document(b"", None)
     return decide(ToolCall(tool, document, "call", Conversation("corpus", Rung.HEADER)), policy)
 
 

@@ -61,7 +61,7 @@ DIFFERING: Final = {
 
 def texts_read(data: Path, level: str) -> dict[str, Document | JsonProblem]:
     """What is made of each file of JSONTestSuite at a level, by the file's name."""
-    classes = select_rules(level) & frozenset(TEXT_RULES)
+    classes = select_rules(level) & TEXT_RULES
     return {
         row["name"]: read_document(base64.b64decode(row["base64"]), TextLimits(), classes)
         for row in rows(data / "json-parsing/nst_test_parsing.jsonl.gz")
@@ -94,7 +94,7 @@ def _verdict(name: str, made: Document | JsonProblem, by_repair: frozenset[str])
 def malformed(data: Path) -> Iterator[tuple[str, Found]]:
     """Malformed JSON as models write it: right where the project that collected it says the same, never wrong."""
     for level in ("off", "standard", "lenient"):
-        classes = select_rules(level) & frozenset(TEXT_RULES)
+        classes = select_rules(level) & TEXT_RULES
         found: Found = Counter()
         for row in rows(data / "malformed-json/pairs.jsonl.gz"):
             made = read_document(row["text"].encode("utf-8", "surrogatepass"), TextLimits(), classes)

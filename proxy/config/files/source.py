@@ -7,15 +7,13 @@ reading the text again when a mistake is shown.
 from __future__ import annotations
 
 import hashlib
-import json
-import re
-from collections.abc import Iterator
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Final
 
 from proxy.config.files.yaml12 import MAX_DEPTH, MAX_NODES, YamlError, YamlNode, read_yaml
 from proxy.config.mistakes import ConfigError, Mistake
+from proxy.core.json.jsonspan import find_span
 from proxy.core.json.jsontext import TextLimits, find_at_pointer, parse
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonProblem, JsonValue, Pointer
@@ -26,8 +24,6 @@ MAX_FILE_BYTES: Final = 32 * 1024 * 1024
 # The hash in `Files.seen` of a file that does not exist or cannot be read.
 UNREADABLE: Final = ""
 
-_PIECE = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
-
 
 @value_class
 class JsonPlaces:
@@ -37,14 +33,20 @@ class JsonPlaces:
 
     def at(self, path: Pointer, *, key: bool = False) -> tuple[int, int]:
         """Line and column as `YamlNode.at` gives them."""
-        text = self.text.decode()
-        best, offset = -1, 0
-        for place, steps, is_key in _walk_json(text):
-            depth = len(steps)
-            wanted = depth == len(path) if is_key and key else not is_key
-            if wanted and depth > best and steps == path[:depth]:
-                best, offset = depth, place
-        return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
+        text, found, at = self.text, path, 0
+        while True:
+            try:
+                at, _ = find_span(text, found)
+                break
+            except LookupError:
+                found = found[:-1]
+        if key and found == path and path and isinstance(path[-1], str):
+            at = text.rindex(b'"', 0, text.rindex(b":", 0, at))  # the end of the key
+            at = text.rindex(b'"', 0, at)
+            while text[at - 1 : at] == b"\\":  # a quote within the key
+                at = text.rindex(b'"', 0, at)
+        before = text[:at].decode()
+        return before.count("\n") + 1, len(before) - before.rfind("\n")
 
 
 @value_class
@@ -64,34 +66,6 @@ class ConfigSource:
         """A mistake about the value at `path`, or about its key."""
         line, column = self.places.at((*self.base, *path), key=key)
         return Mistake(self.file, line, column, where, message, hint)
-
-
-def _walk_json(text: str) -> Iterator[tuple[int, Pointer, bool]]:
-    """Every key and value of a JSON text in order: its offset, its path, whether it is a key. Keys come first."""
-    path: list[str | int] = []
-    expects_key: list[bool] = []
-    for found in _PIECE.finditer(text):
-        piece = found[0]
-        if piece in "}]":
-            path.pop()
-            expects_key.pop()
-        elif piece == ",":
-            last = path[-1]
-            if isinstance(last, int):
-                path[-1] = last + 1
-            else:
-                expects_key[-1] = True
-        elif piece == ":":
-            continue
-        elif expects_key and expects_key[-1]:
-            path[-1] = json.loads(piece)
-            expects_key[-1] = False
-            yield found.start(), tuple(path), True
-        else:
-            yield found.start(), tuple(path), False
-            if piece in "{[":
-                path.append("" if piece == "{" else 0)
-                expects_key.append(piece == "{")
 
 
 def read_file(path: Path) -> bytes:

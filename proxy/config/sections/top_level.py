@@ -200,8 +200,6 @@ def read_single_keys(context: Context) -> dict[str, Any]:
         "reload": _read_reload(context),
     }
     entry, limits = context.structure.entry, context.mapping("limits")
-    if (judging := entry("second_judge")) is not None:
-        made["second_judge"] = judging
     if "memory" in limits:
         made["memory"] = read_size(limits["memory"])
     drain = entry("drain")

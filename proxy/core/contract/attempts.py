@@ -71,9 +71,16 @@ _DIGEST: Final = ByAddress.DIGEST
 def hash_conversation(conversation: Conversation) -> str:
     """A conversation's name in the store, 32 hexadecimal digits: the same key on two rungs is two conversations."""
     if not conversation.hash:
-        named = f"{conversation.rung}\n{conversation.key}".encode("utf-8", "surrogatepass")
+        named = f"{conversation.rung}\n{hash_name(conversation)}".encode("utf-8", "surrogatepass")
         object.__setattr__(conversation, "hash", blake2b(named, digest_size=16).hexdigest())
     return conversation.hash
+
+
+def hash_name(conversation: Conversation) -> str:
+    """A conversation's name as it may be kept and shown: 32 hexadecimal digits in place of what the client sent."""
+    if not conversation.sent:
+        return conversation.name
+    return blake2b(conversation.name.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def make_attempt_key(conversation: Conversation, tool: str, policy: ToolPolicy | UnknownTool, digest: str = "") -> str:

@@ -2,7 +2,7 @@
 how often a tool may be called at all.
 
 The errors stand in the store under a key of their own, beside the attempts: those of one and the same call
-(`make_same_call_key`), and all of a tool where the config gives them a budget (`make_tool_errors_key`). A call that is
+(`make_same_call_key`), and all of a tool where the config gives them a budget (`TOOL_ERRORS`). A call that is
 not sent because of them is kept under `make_blocked_key` of that key; the first of those is the escalation.
 
 A call cap says how often one tool may be called in one conversation (Compozy gap 2; contract section 5). Its slot is
@@ -37,6 +37,9 @@ SAME_CALL_TTL: Final = 60.0
 REFUSED_BY_TOOL: Final = "refused by the tool"
 # Errors are counted without a bound of their own.
 MOST_ERRORS: Final = 2**31 - 1
+# The end of the store's key of a tool's errors in one conversation, and of how many there were, behind the key of its
+# attempts.
+TOOL_ERRORS: Final = "\nerrors"
 # The end of a key of calls that were refused for a tool's errors, and how much is kept of each one's history.
 _BLOCKED: Final = "\nblocked"
 _BLOCKED_LINES: Final = 3
@@ -45,11 +48,6 @@ _BLOCKED_LINES: Final = 3
 def make_same_call_key(key: str, digest: str) -> str:
     """The store's key of the tool's refusals of one and the same call, from the key of its attempts."""
     return f"{key}\nsame\n{digest}"
-
-
-def make_tool_errors_key(key: str) -> str:
-    """The store's key of a tool's errors in one conversation, and of how many there were."""
-    return f"{key}\nerrors"
 
 
 def make_blocked_key(key: str) -> str:

@@ -19,8 +19,10 @@ no more than that. Where a stage stops, its result is the cautious one: a call i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import lru_cache, wraps
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
@@ -50,7 +52,6 @@ RESPELLING: Final = 500_000
 EXPLAINING: Final = 500_000
 MATCHING: Final = 50_000
 REPORTING_BRANCHES: Final = 1_000
-MAKING_EXAMPLE: Final = 60_000
 # An example or a signature in an answer has to be short, and is made while a client waits.
 SKETCHING: Final = 20_000
 WRITING_SIGNATURE: Final = 500
@@ -107,20 +108,24 @@ class Work:
         return total
 
 
-_call: Final[ContextVar[Work | None]] = ContextVar("call", default=None)
+@dataclass(slots=True)
+class CallBudget:
+    """What all stages of a call may still spend."""
+
+    left: int
 
 
-class share_work(Work):  # noqa: N801 - a context manager; each call enters it, and one made of a generator costs more
-    """Opens the budget of a call, and gives it: whatever is borrowed inside comes out of it."""
+call_budget: Final[ContextVar[CallBudget | None]] = ContextVar("call_budget", default=None)
 
-    __slots__ = ("_token",)
 
-    def __enter__(self) -> Work:
-        self._token = _call.set(self)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        _call.reset(self._token)
+@contextmanager
+def share_work(limit: int) -> Iterator[None]:
+    """Opens the budget of a call: whatever is borrowed inside comes out of it."""
+    token = call_budget.set(CallBudget(limit))
+    try:
+        yield
+    finally:
+        call_budget.reset(token)
 
 
 def find_budget(value: JsonValue) -> int:
@@ -130,20 +135,20 @@ def find_budget(value: JsonValue) -> int:
 
 def afford_work(amount: int) -> bool:
     """Takes a little work out of the call's budget, if there is one. False: it is spent, so the work is left out."""
-    budget = _call.get()
+    budget = call_budget.get()
     if budget is None:
         return True
     budget.left -= amount
     return budget.left >= 0
 
 
-class borrow_work:  # noqa: N801 - as `share_work`
+class borrow_work:  # noqa: N801 - a context manager; one made of a generator costs more
     """The work of one stage: its share, or what is left of the call's budget, out of which it is paid at its end."""
 
     __slots__ = ("_budget", "_lent", "_work")
 
     def __init__(self, share: int) -> None:
-        self._budget = budget = _call.get()
+        self._budget = budget = call_budget.get()
         self._lent = share if budget is None else max(0, min(share, budget.left))
         self._work = Work(self._lent)
 

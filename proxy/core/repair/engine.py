@@ -5,17 +5,15 @@ for a refused scalar, tier by tier: the proposals that the judge accepts count, 
 ambiguous and stays as it is. A refused object or array is repaired part by part: each part is fitted to every schema
 that applies to it, the key rules rename or remove keys, and for each union that accepts no branch the branches are
 fitted one by one; exactly one result may remain. Any result counts only if the judge accepts the whole. A failed result
-is kept as far as it got, so that the answer can describe what is still wrong.
-
-Everything is bounded: each (node, value) pair is fitted once, paths end at 64 steps, and the work of a call is counted
-(`work.py`). A call that takes more than its share is refused as it is. The rules stand in `rules.py`, their effect on
-keys in `keys.py`, unions in `branches.py`; this file knows no spelling of any value.
+is kept as far as it got, so that the answer can describe what is still wrong. Everything is bounded: each (node, value)
+pair is fitted once, paths end at 64 steps, and the work of a call is counted (`work.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
+from functools import partial
 from typing import Any, Final
 
 from proxy.core.check.validation import Check
@@ -66,17 +64,14 @@ class Repaired:
 
 
 def repair(check: Check, value: JsonValue, policy: RepairPolicy, limit: int = REPAIRING, *, tool: str = "") -> Repaired:
-    """Repairs one value (the arguments) under a policy. Never changes `value` itself; never raises.
-
-    `tool` is the name of the tool, which a call may hold once more. `limit` bounds the work, in the units of `work.py`.
-    """
+    """Repairs one value (the arguments) under a policy. Never changes `value` itself; never raises. `tool` is the
+    tool's name, which a call may hold once more; `limit` bounds the work (`work.py`)."""
     try:
         with borrow_work(limit) as work:
             run = _Run(check, policy, work, tool)
             fitted = run.arguments(value)
             if fitted.accepted and not KEY_RULES.isdisjoint([made.rule for made in fitted.repairs]):
-                # No half repair: every other undeclared key that folds to a declared one is renamed as well, at any
-                # depth, or the call stays as it came.
+                # No half repair: every other undeclared key that folds to a declared one is renamed too, at any depth.
                 renamed, repairs = respell_keys(check, fitted.value, policy)
                 if repairs:
                     again = run.arguments(renamed)
@@ -99,14 +94,12 @@ class _Run:
         self.policy = policy
         self.work = work
         self.tool = tool
-        # The places where nothing is read as null (`RepairPolicy.guards_null`).
-        self.guarded: set[Pointer] = set()
+        self.guarded: set[Pointer] = set()  # where nothing is read as null (`RepairPolicy.guards_null`)
         self.ambiguous: dict[Pointer, Ambiguity] = {}
         # Keyed by identity. Each value is stored beside its result, so that its id is not used again.
         self.memo: dict[tuple[int, int, Pointer, frozenset[str]], tuple[JsonValue, Fit]] = {}
 
     def accepts(self, node: Node, value: JsonValue) -> bool:
-        """The judge's verdict on a value at a node."""
         self.work.look(value)
         judge = self.judges.get(node)
         return judge(value) if judge is not None else self.check.accepts_at(node, value)
@@ -132,11 +125,10 @@ class _Run:
 
     # --- one value at one node ----------------------------------------------------------------------------------
     def fit(self, node: Node, value: JsonValue, path: Pointer, rules: frozenset[str], *, refused: bool = False) -> Fit:
-        """The value as the node accepts it: untouched if it is accepted, else repaired as far as the rules reach.
-        `refused`: the judge has refused it here already."""
+        """The value as the node accepts it, or as far as the rules reach. `refused`: the judge has refused it here
+        already."""
         key = (id(node), id(value), path, rules)
-        known = self.memo.get(key)
-        if known is not None:
+        if (known := self.memo.get(key)) is not None:
             return known[1]
         self.work.spend(_FIT)
         fitted: Fit | None = None
@@ -151,9 +143,8 @@ class _Run:
         return fitted
 
     def proposals(self, node: Node, value: JsonValue, path: Pointer, rules: frozenset[str]) -> Fit | None:
-        """The repair of a refused value by the value rules: the one accepted proposal of the best tier that has any.
-        Where none is but a text was read as a container, that reading is given unaccepted, for the answer to describe.
-        """
+        """The one accepted proposal of the best tier that has any. Where none is but a text was read as a container,
+        that reading is given unaccepted, for the answer to describe."""
         applicable = list_applicable_rules(node, type(value), rules, bool(path) and isinstance(path[-1], str))
         if applicable is None:
             return None
@@ -167,10 +158,8 @@ class _Run:
             for rule, propose in tier:
                 if is_guarded and rule.name == _NULL_TEXT:
                     continue
-                if rule.nests and isinstance(value, str):
-                    self.work.spend(choosing + len(value) // _READ)
-                elif choosing:
-                    self.work.spend(choosing)
+                if cost := choosing + (len(value) // _READ if rule.nests and isinstance(value, str) else 0):
+                    self.work.spend(cost)
                 candidate = propose(value, site)
                 if candidate is NONE:
                     continue
@@ -216,16 +205,13 @@ class _Run:
         return kept
 
     def note(self, *options: tuple[str, JsonValue], path: Pointer = ()) -> None:
-        """Records that a place is ambiguous."""
         self.ambiguous[path] = Ambiguity(path, options)
 
     # --- objects and arrays -------------------------------------------------------------------------------------
     def parts(self, node: Node, value: JsonValue, path: Pointer, rules: frozenset[str]) -> Fit | None:
-        """Repairs the parts of an object or array; None where `x-repair` leaves no rule on.
-
-        The value may decide which schemas apply (`if`, dependent schemas). If repairs changed that, they are made again
-        from the start under the schemas that apply in the end; if that gives no stable result, nothing counts.
-        """
+        """Repairs the parts of an object or array; None where `x-repair` leaves no rule on. Where the repairs changed
+        which schemas apply (`if`, dependent schemas), they are made again under those; if that is not stable, nothing
+        counts."""
         allowed = read_facts(node).allowed
         rules = rules if allowed is None else rules & allowed
         if not rules:
@@ -233,27 +219,25 @@ class _Run:
         fitted, used = self.rounds(node, value, path, rules, value)
         if not fitted.accepted:
             return fitted
-        final = frozenset(map(id, self.applying(node, fitted.value)))
+        final = frozenset(self.applying(node, fitted.value))
         if final == used:
             return fitted
         again, _ = self.rounds(node, value, path, rules, fitted.value)
-        settled = again.accepted and frozenset(map(id, self.applying(node, again.value))) == final
+        settled = again.accepted and frozenset(self.applying(node, again.value)) == final
         return again if settled else Fit(value, (), False)
 
     def rounds(
         self, node: Node, value: JsonValue, path: Pointer, rules: frozenset[str], judged: JsonValue
-    ) -> tuple[Fit, frozenset[int]]:
-        """Repairs the parts until the node accepts the whole or nothing changes any more.
-
-        `judged` is the value by which conditional schemas are chosen. Gives the result and the schemas applied.
-        """
+    ) -> tuple[Fit, frozenset[Node]]:
+        """Repairs the parts until the node accepts the whole or nothing changes any more. `judged` is the value by
+        which conditional schemas are chosen. Gives the result and the schemas applied."""
         work = value
         repairs: tuple[Repair, ...] = ()
         nodes = self.applying(node, judged)
-        used = frozenset(map(id, nodes))
+        used = frozenset(nodes)
         for _ in range(_MAX_ROUNDS):
             before = work
-            for step in (self.keys, self.children, self.unions, self.defaults):
+            for step in (self.keys, self.children, self.unions, partial(fill_defaults, accepts=self.accepts)):
                 work, made = step(nodes, work, path, rules)
                 repairs = (*repairs, *made)
                 if made and self.accepts(node, work):
@@ -271,11 +255,10 @@ class _Run:
                     break
             if judged is value and not isinstance(work, list):
                 nodes = self.applying(node, work)
-                used |= frozenset(map(id, nodes))
+                used |= frozenset(nodes)
         return Fit(work, repairs, False), used
 
     def applying(self, node: Node, value: JsonValue) -> tuple[Node, ...]:
-        """Every node that judges this very value."""
         return list_applying(node, value, self.accepts, self.work)
 
     # The steps of a round: each gives the value, the same object if nothing changed, and its repairs.
@@ -290,7 +273,6 @@ class _Run:
         wanted = list_required(nodes)
         repairs: list[Repair] = []
         changed: dict[str | int, JsonValue] = {}
-        is_shorter = False
         members = work.items() if isinstance(work, dict) else enumerate(work)
         declared: Mapping[Any, Node] = nodes[0].properties
         is_plain = len(nodes) == 1 and isinstance(work, dict) and not nodes[0].pattern_properties
@@ -308,22 +290,20 @@ class _Run:
                 if len(schemas) == 1 and self.accepts(schemas[0], item):
                     continue
             place = (*path, step)
-            if self.policy.guards_null and (isinstance(work, list) or step not in wanted):
+            is_optional = isinstance(work, list) or step not in wanted
+            if self.policy.guards_null and is_optional:
                 self.guarded.add(place)
             fitted = self.member(schemas, item, place, rules)
-            if not fitted.accepted and isinstance(work, dict) and step not in wanted:
-                kept = self.policy.keeps_defaults
-                if made := drop_refused(schemas, item, place, rules, self.accepts, keeps_defaults=kept):
-                    fitted, is_shorter = Fit(ABSENT, made, True), True
+            if not fitted.accepted and is_optional and isinstance(work, dict):
+                made = drop_refused(schemas, item, place, rules, self.accepts, self.policy.keeps_defaults)
+                fitted = Fit(ABSENT, made, True) if made else fitted
             if fitted.value is not item:
                 changed[step] = fitted.value
                 repairs.extend(fitted.repairs)
         if isinstance(work, list) and changed:
             work = [changed.get(index, item) for index, item in enumerate(work)]
         elif changed:
-            work = {**work, **changed}
-            if is_shorter:
-                work = {key: item for key, item in work.items() if item is not ABSENT}
+            work = {key: item for key, item in {**work, **changed}.items() if item is not ABSENT}
         return work, tuple(repairs)
 
     def member(self, schemas: list[Node], item: JsonValue, path: Pointer, rules: frozenset[str]) -> Fit:
@@ -362,13 +342,7 @@ class _Run:
         if len(accepted) > 1:
             accepted = [fitted for fitted in accepted if self.accepts(node, fitted.value)] or accepted
         if len(accepted) > 1:
-            self.note(*((fitted.rules, fitted.value) for fitted in accepted), path=path)
+            options = (("+".join(made.rule for made in fitted.repairs), fitted.value) for fitted in accepted)
+            self.note(*options, path=path)
             return None
-        if accepted:
-            return accepted[0]
-        return fits[0] if len(fits) == 1 else None
-
-    def defaults(self, nodes: tuple[Node, ...], work: JsonValue, path: Pointer, rules: _Names) -> Changed:
-        """Missing required keys with a `default`, else the one missing optional key whose `default` makes the object
-        acceptable."""
-        return fill_defaults(nodes, work, path, rules, self.accepts) if isinstance(work, dict) else (work, ())
+        return accepted[0] if accepted else fits[0] if len(fits) == 1 else None

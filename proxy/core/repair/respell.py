@@ -39,10 +39,8 @@ _NONZERO = tuple(b"%d" % digit for digit in range(1, 10))
 
 
 def respell_integers(check: Check, value: JsonValue, policy: RepairPolicy) -> tuple[JsonValue, tuple[Repair, ...]]:
-    """A valid value with its integral floats written as integers, except inside unions, and the repairs made.
-
-    The same object where nothing changes, or where the result would not be valid. Never raises.
-    """
+    """A valid value with its integral floats written as integers, except inside unions, and the repairs made; the same
+    object where nothing changes, or the result would not be valid. Never raises."""
     if RESPELT not in policy.rules:
         return value, ()
     # Every valid call is tested; most tools have integers only at the root, so a look at few keys decides.
@@ -141,8 +139,8 @@ _MAX_PATH: Final = 64
 
 
 def respell_keys(check: Check, value: JsonValue, policy: RepairPolicy) -> tuple[JsonValue, tuple[Repair, ...]]:
-    """The value with undeclared keys renamed to the declared keys they mean, and the repairs made; the same object
-    where nothing changes. The result still has to be judged. Never raises."""
+    """The value with undeclared keys renamed to the declared keys they mean, still to be judged, and the repairs made;
+    the same object where nothing changes. Never raises."""
     if _KEY_CASE not in policy.rules:
         return value, ()
     repairs: list[Repair] = []

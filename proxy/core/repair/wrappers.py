@@ -32,7 +32,6 @@ _MAX_WRAPPERS: Final = 3
 # Characters of JSON text that one unit of work reads.
 _READ: Final = 5
 _OBJECT: Final = frozenset({"object"})
-_TEXT_RULES: Final = frozenset(TEXT_RULES)
 
 
 class Run(Protocol):
@@ -51,8 +50,7 @@ class Run(Protocol):
 
 
 def unwrap_arguments(run: Run, value: dict[str, JsonValue], path: Pointer) -> Fit | None:
-    """The inner object of `{"arguments": {...}}`, if it is the call's only meaning. `path` holds the wrappers that were
-    removed before."""
+    """The inner object of `{"arguments": {...}}`, if it is the only meaning. `path`: the wrappers removed before."""
     if len(value) > len(run.policy.drop_keys) + len(NAMING_KEYS) + 1:  # more than one key that is no plumbing
         return None
     known = list_declared(applies_always(run.check.root))
@@ -99,8 +97,8 @@ _METHOD: Final = "tools/call"
 
 
 def unwrap_call(run: Run, value: dict[str, JsonValue] | list[JsonValue]) -> Fit | None:
-    """The arguments out of a whole call that was sent as its own arguments, where it names this tool: in the shapes of
-    OpenAI, Anthropic, LangChain and their kin. Nothing else may stand beside the call."""
+    """The arguments out of a whole call that was sent as its own arguments, where it names this tool and nothing stands
+    beside it: in the shapes of OpenAI, Anthropic, LangChain and their kin."""
     if "call_envelope" not in run.policy.rules or not run.tool:
         return None
     found = _find_call(value, run.tool, folds="tool_name_fold" in run.policy.rules)
@@ -118,15 +116,15 @@ def unwrap_call(run: Run, value: dict[str, JsonValue] | list[JsonValue]) -> Fit 
 def _read_object(run: Run, text: str, path: Pointer) -> tuple[JsonValue, tuple[Repair, ...]]:
     """The object in JSON text with the repairs of that; any other text as it is."""
     run.work.spend(len(text) // _READ)
-    read = read_inside(text, Site(_OBJECT, False, None, classes=run.policy.rules & _TEXT_RULES))
+    read = read_inside(text, Site(_OBJECT, False, None, classes=run.policy.rules & TEXT_RULES))
     if read is None:
         return text, ()
     return read[0], tuple(Repair(name, path) for name in ("parse_json_string", *read[1]))
 
 
 def _find_call(value: JsonValue, tool: str, *, folds: bool) -> tuple[Pointer, JsonValue] | None:
-    """The place of the arguments in a call's envelope, and what stands there. `folds`: the tool may be named in another
-    spelling."""
+    """The place of the arguments in a call's envelope, and what stands there. `folds`: another spelling of the tool
+    counts."""
     path: Pointer = ()
     for _ in range(_MAX_WRAPPERS + 1):
         if isinstance(value, list):
@@ -155,7 +153,7 @@ def _find_call(value: JsonValue, tool: str, *, folds: bool) -> tuple[Pointer, Js
 
 
 def nest_arguments(run: Run, value: dict[str, JsonValue]) -> Fit | None:
-    """The arguments under the one key that the tool declares and requires, an object that declares all of them. Not
+    """The arguments under the one key that the tool declares and requires, an object that declares all of them; not
     where that key's name turns or tells what its members mean (`exclude`, `old`)."""
     nodes = applies_always(run.check.root)
     known = list_declared(nodes)

@@ -23,16 +23,11 @@ class Ambiguity:
 
 @value_class
 class Fit:
-    """The result of fitting a value to a node: whether it changed, the repairs made, whether the node accepts it."""
+    """The result of fitting a value to a node: the value, the repairs made, whether the node accepts it."""
 
     value: JsonValue = field(repr=False)
     repairs: tuple[Repair, ...]
     accepted: bool
-
-    @property
-    def rules(self) -> str:
-        """The names of the rules used, in order."""
-        return "+".join(made.rule for made in self.repairs)
 
 
 def select_branches(branches: tuple[Node, ...], value: JsonValue) -> tuple[Node, ...]:
@@ -60,8 +55,8 @@ def list_discriminators(branches: tuple[Node, ...], value: JsonValue) -> list[tu
 
 
 def list_shared_choices(branches: tuple[Node, ...]) -> list[tuple[str, tuple[JsonValue, ...]]]:
-    """The properties that distinguish branches: every branch requires them and lists texts for them. Gives all
-    texts."""
+    """The properties that distinguish branches, with all their texts: every branch requires them and lists texts for
+    them."""
     if len(branches) < 2:
         return []
     found = []
@@ -86,8 +81,8 @@ def _choices_of(branch: Node, key: str) -> tuple[JsonValue, ...] | None:
 
 
 def is_settled(nodes: tuple[Node, ...], before: JsonValue, work: JsonValue) -> bool:
-    """Whether further changes are only possible within single members: no key was added, removed or renamed, and no
-    schema depends on the values of several members (a union's branch, an `if`)."""
+    """Whether only changes within single members are left: the keys are the same, and no schema depends on several
+    members."""
     for node in nodes:
         if node.any_of or node.one_of or node.condition is not None or node.dependent:
             return False

@@ -43,8 +43,8 @@ def list_refused_defaults(schemas: Schemas) -> tuple[str, ...]:
 
 
 def describe_gaps(check: Check) -> str:
-    """What a schema of somebody else's surely means and does not guard, and what no value can satisfy, in one line of
-    at most three remarks; '' where there is nothing of the kind."""
+    """What a foreign schema surely means and does not guard, and what no value can satisfy: at most three remarks, or
+    ''."""
     remarks = [(each.path, f"{each.message} ({each.hint})") for each in lint(check.schemas) if each.is_grave] + [
         (node.path, f"{message} ({remedy})")
         for node, message, remedy in list_unsatisfiable(check)
@@ -55,11 +55,8 @@ def describe_gaps(check: Check) -> str:
 
 
 def list_unsatisfiable(check: Check) -> Iterator[tuple[Node, str, str]]:
-    """The places that no value, or no value of the type they speak of, can satisfy, each with (message, remedy).
-
-    What is found is surely so: bounds that exclude each other, listed values that their neighbours refuse, keys that
-    are required and refused. References and `allOf` are read together with what stands beside them.
-    """
+    """The places that surely no value (of the type they speak of) can satisfy, each with (message, remedy). References
+    and `allOf` are read together with what stands beside them."""
     if any(part.never or part.get("not") in (True, {}) for part in applies_always(check.root)):
         yield check.root, "no value can satisfy it: every call is refused", "say what a call may hold"
     for node in _list_applied(check.root):
@@ -86,7 +83,6 @@ def list_unsatisfiable(check: Check) -> Iterator[tuple[Node, str, str]]:
 
 
 def _list_contrary_counts(node: Node) -> Iterator[str]:
-    """Sentences about numbers of keys or items that the keys or items themselves do not allow."""
     most, least, items = (node.get(keyword) for keyword in ("maxProperties", "minProperties", "minItems"))
     types = read_facts(node).site.types
     required, allowed = len(set(node.required)), len(node.prefix_items)
@@ -119,7 +115,6 @@ _LISTING: Final = frozenset(["enum", "const", "type", "title", "description", "d
 
 
 def _is_any_accepted(check: Check, node: Node) -> bool:
-    """Whether a place accepts one of its listed values."""
     if node.keywords.keys() <= _LISTING:
         return True
     try:
@@ -149,8 +144,7 @@ class _Limit:
 
 
 def _list_contrary_limits(node: Node, parts: list[Node]) -> Iterator[str]:
-    """Sentences about limits of a place, and of what is always judged with it, that leave no value between them. What
-    one of the other parts says by itself is reported there."""
+    """Limits that leave no value between them; what one of the other parts says by itself is reported there."""
     types = read_facts(node).site.types
     for least, most, kinds in _LIMITS:
         if not any(kind in types for kind in kinds):
@@ -181,7 +175,6 @@ def _read_limits(part: Node, keyword: str) -> Iterator[_Limit]:
 
 
 def _leaves_room(low: _Limit, high: _Limit, *, whole: bool) -> bool:
-    """Whether a number, or a whole one, lies between two limits."""
     least, most = low.number, high.number
     if whole and max(abs(least), abs(most)) < _ROUNDED:
         first = floor(least) + 1 if low.excludes or not is_integral(least) else int(least)

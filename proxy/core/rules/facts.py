@@ -1,14 +1,8 @@
 """What a schema says of one place, worked out once for each node: the facts that the repair rules use.
 
 A place is judged by every schema that applies to it: the node itself, its references, its `allOf`, and one branch of
-each union. `read_facts` combines these without looking at a value.
-
-    applies_always          the schemas that always judge the same value as a node
-    read_facts              what they allow there, and which repair rules `x-repair` leaves on
-    list_member_schemas     the schemas that judge one member of an object or array
-    list_applicable_rules   the value rules that may apply there; at most places none does, so most refused values are
-                            skipped early. Each rule makes its proposal itself; its conditions stand in its row
-                            (`rules.py`)
+each union. `read_facts` combines these without looking at a value. `list_applicable_rules` gives the value rules that
+may apply there: at most places none does, so most refused values are skipped early.
 """
 
 from __future__ import annotations
@@ -16,14 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import replace
-from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from proxy.core.json.jsontext import JSON_TYPES, name_json_type
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue
 from proxy.core.model.work import TooMuchWorkError, Work
-from proxy.core.rules.names import narrows_something, split_words
+from proxy.core.rules.names import split_words
 from proxy.core.rules.proposals import Site
 from proxy.core.rules.rules import (
     ANY_TYPE,
@@ -49,13 +42,6 @@ class Facts:
     allowed: frozenset[str] | None
     null: str = ""
 
-    def can_leave_out(self, rule: str, rules: frozenset[str]) -> bool:
-        """Whether a rule may treat the property's value as not sent, where `rules` are on. A property that narrows a
-        call down is left out where the value is null and `x-null` says so, but not for an empty text or a word."""
-        if self.null:
-            return self.null == "drop" and bool(rules)
-        return rule in rules and (rule == "drop_null_optional" or not narrows_something(self.site.name))
-
 
 # Recognises a text that holds JSON by its media type, format, description or name.
 _JSON_TYPE: Final = re.compile(r"[/+]json\b", re.IGNORECASE)
@@ -71,6 +57,8 @@ _JSON_NAMES: Final = frozenset({"arguments"})
 
 _ANYTHING: Final = Facts(Site(_ALL, True, None), None)
 _NULL_SWITCHES: Final = ("drop", "refuse")
+# The most nested unions that are examined; the rules skip what is nested deeper, and only the judge sees it.
+_MAX_NEST: Final = 64
 
 
 def read_facts(node: Node) -> Facts:
@@ -80,10 +68,7 @@ def read_facts(node: Node) -> Facts:
 
 
 def list_mistaken_switches(schemas: Schemas) -> Iterator[tuple[Node, tuple[str, ...]]]:
-    """Every schema whose `x-repair` names an unknown rule, with those names, for a report when a schema is loaded.
-
-    A switch with an unknown name does nothing, so a typing error would silently leave a rule on (or off).
-    """
+    """Every schema whose `x-repair` names an unknown rule, with those names: such a switch does nothing."""
     for node in schemas.nodes():
         if node.has("x-repair") and (names := list_unknown_switches(node.get("x-repair"))):
             yield node, names
@@ -97,8 +82,8 @@ def list_mistaken_null_switches(schemas: Schemas) -> Iterator[tuple[Node, str]]:
 
 
 def applies_always(node: Node) -> tuple[Node, ...]:
-    """The node and every node that always judges the same value: references and `allOf`, each once; the same object
-    each time."""
+    """The node, its references and its `allOf`, each once: what always judges the same value. The same object each
+    time."""
     memo: dict[int, tuple[Node, ...]] = node.schemas.memos.setdefault("always", {})
     if known := memo.get(id(node)):
         return known
@@ -115,8 +100,7 @@ def applies_always(node: Node) -> tuple[Node, ...]:
 def list_applying(
     node: Node, value: JsonValue, accepts: Callable[[Node, JsonValue], bool], work: Work
 ) -> tuple[Node, ...]:
-    """Every node that judges this very value: references, `allOf`, the chosen side of `if`, dependent schemas. Raises
-    TooMuchWorkError."""
+    """Every node that judges this very value, by `if` and dependent schemas too. Raises TooMuchWorkError."""
     memo: dict[int, tuple[Node, ...] | None] = node.schemas.memos.setdefault("applying", {})
     if id(node) not in memo:
         always = applies_always(node)
@@ -139,10 +123,6 @@ def list_applying(
             if isinstance(value, dict):
                 stack.extend(schema for key, schema in current.dependent.items() if key in value)
     return tuple(found.values())
-
-
-# The most nested unions that are examined; the rules skip what is nested deeper, and only the judge sees it.
-_MAX_NEST: Final = 64
 
 
 def _read_once(node: Node, above: frozenset[int], memo: dict[int, Facts]) -> Facts:
@@ -181,7 +161,6 @@ def _read_once(node: Node, above: frozenset[int], memo: dict[int, Facts]) -> Fac
 
 
 def _says_json(part: Node) -> bool:
-    """Whether a schema says that a text holds JSON."""
     words = ("contentMediaType", "format", "description")
     media, known, described = (text if isinstance(text := part.get(word), str) else "" for word in words)
     if _JSON_TYPE.search(media) or _JSON_WORD.search(known.replace("-", " ")):
@@ -205,35 +184,24 @@ def _list_sites(part: Node, above: frozenset[int], memo: dict[int, Facts]) -> It
 
 
 def _widen(types: Iterable[str]) -> frozenset[str]:
-    """JSON Schema's `number` takes integers too."""
     named = frozenset(types)
-    return named | {"integer"} if "number" in named else named
+    return named | {"integer"} if "number" in named else named  # JSON Schema's `number` takes integers too
 
 
 # --- the members of a place -------------------------------------------------------------------------------------------
 def list_member_schemas(nodes: Iterable[Node], step: str | int, work: Work) -> list[Node]:
-    """The schemas of one member, each once: by name, by pattern, else `additionalProperties`; by position for arrays.
-
-    A key that no schema names is judged by `unevaluatedProperties`, unless a union might name it. Raises
-    TooMuchWorkError.
-    """
+    """The schemas of one member, each once: by name, by pattern, else `additionalProperties`; by position for arrays;
+    `unevaluatedProperties` for a key that no schema, and no union, might name. Raises TooMuchWorkError."""
     nodes = nodes if type(nodes) is tuple else tuple(nodes)
     work.left -= 1 + len(nodes)  # counted in place: most refused members come by here
     if work.left < 0:
         raise TooMuchWorkError
-    if len(nodes) == 1:
-        node = nodes[0]
-        if isinstance(step, str) and step in node.properties and not node.pattern_properties:
-            return [node.properties[step]]
-        if named := _list_named(node, step, work):
-            return named
-    found: dict[int, Node] = {}
-    for node in nodes:
-        for schema in _list_named(node, step, work):
-            found.setdefault(id(schema), schema)
+    if len(nodes) == 1 and (named := _list_named(nodes[0], step, work)):
+        return named
+    found = {id(schema): schema for node in nodes for schema in _list_named(node, step, work)}
     if not found and isinstance(step, str) and not any(node.any_of or node.one_of for node in nodes):
         rest = [node.unevaluated for node in nodes if node.unevaluated is not None and not node.unevaluated.never]
-        found.update((id(schema), schema) for schema in rest)
+        found = {id(schema): schema for schema in rest}
     return list(found.values())
 
 
@@ -242,8 +210,7 @@ def _list_named(node: Node, step: str | int, work: Work) -> list[Node]:
         member = node.item(step)
         return [] if member is None else [member]
     named = [node.properties[step]] if step in node.properties else []
-    if node.pattern_properties:
-        named += [schema for pattern, schema in node.pattern_properties.items() if is_match(pattern, step, work)]
+    named += [schema for pattern, schema in node.pattern_properties.items() if is_match(pattern, step, work)]
     if not named and node.additional is not None and not node.additional.never:
         return [node.additional]
     return named
@@ -255,8 +222,8 @@ def is_patterned(nodes: Iterable[Node], key: str, work: Work) -> bool:
 
 
 def is_match(pattern: str, key: str, work: Work) -> bool:
-    """Whether an ECMA-262 pattern is found in a key, by the matcher that also judges. Raises TooMuchWorkError, also
-    where a pattern runs into its own limit: a value without a verdict is not repaired."""
+    """Whether an ECMA-262 pattern is found in a key. Raises TooMuchWorkError, also where the pattern runs into its own
+    limit: a value without a verdict is not repaired."""
     work.spend(4 + len(key) // 100)
     try:
         return make_matcher(pattern).search(key)
@@ -279,13 +246,10 @@ def list_required(nodes: Iterable[Node]) -> set[str]:
 
 
 # --- the rules of a place ---------------------------------------------------------------------------------------------
-_TEXT_RULES: Final = frozenset(TEXT_RULES)
 
 # The names of the rules that are on at a place, the facts that they see, and those that apply there with the functions
 # that propose, grouped by tier.
 ApplicableRules = tuple[frozenset[str], Site, tuple[tuple[tuple[Rule, Propose], ...], ...]]
-
-_tiers = lru_cache(maxsize=256)(group_value_rules)
 
 
 def may_change(rule: Rule, kind: type, site: Site) -> bool:
@@ -297,16 +261,14 @@ def may_change(rule: Rule, kind: type, site: Site) -> bool:
 
 def list_applicable_rules(node: Node, kind: type, rules: frozenset[str], is_member: bool) -> ApplicableRules | None:
     """The rules to try on a refused value of this Python type at a node, a member of an object or another one; None
-    where `x-repair` leaves none on. Computed once for each combination."""
-    memo: dict[tuple[int, type, frozenset[str], bool], ApplicableRules | None] = node.schemas.memos.setdefault(
-        "applicable rules", {}
-    )
+    where `x-repair` leaves none on. Computed once."""
+    memo: dict[Any, ApplicableRules | None] = node.schemas.memos.setdefault("applicable rules", {})
     key = (id(node), kind, rules, is_member)
     if key not in memo:
         allowed = read_facts(node).allowed
         rules = rules if allowed is None else rules & allowed
         site = _with_items(node)
-        if classes := rules & _TEXT_RULES:
+        if classes := rules & TEXT_RULES:
             site = replace(site, classes=classes)
         tiers = [
             tuple(
@@ -314,7 +276,7 @@ def list_applicable_rules(node: Node, kind: type, rules: frozenset[str], is_memb
                 for rule in tier
                 if rule.propose is not None and (is_member or not rule.member) and may_change(rule, kind, site)
             )
-            for tier in _tiers(rules)
+            for tier in group_value_rules(rules)
         ]
         memo[key] = (rules, site, tuple(tier for tier in tiers if tier)) if rules else None
     return memo[key]
@@ -338,8 +300,6 @@ def _with_items(node: Node) -> Site:
 _SINGLE_FORMATS: Final = frozenset(
     ["email", "idn-email", "uri", "iri", "uuid", "hostname", "idn-hostname", "ipv4", "ipv6"]
 )
-
-
 # Texts of several values; a pattern that takes one of them does not pin what one value is.
 _SEVERAL: Final = (
     "one two", "One Two", "ONE TWO", "one,two", "one and two", "One, Two", "1 2", "1,2", "one-two", "one/two",

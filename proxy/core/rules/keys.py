@@ -23,7 +23,7 @@ from proxy.core.rules.facts import (
     read_facts,
 )
 from proxy.core.rules.members import fold
-from proxy.core.rules.names import changes_something, is_same_case, reads_only, split_words
+from proxy.core.rules.names import changes_something, is_same_case, narrows_something, reads_only, split_words
 from proxy.core.rules.proposals import NULL_WORDS
 from proxy.core.schema.nodes import Node
 
@@ -48,12 +48,13 @@ def rename_one_key(
     work: Work,
 ) -> Changed:
     """Renames keys that differ only in spelling from one absent declared key, and removes those in `drop` and those
-    that name the tool itself.
+    that name the tool itself. Raises TooMuchWorkError.
 
     Only a key that some schema refuses is renamed, or one whose target is required. But where one key is renamed, every
     other key that the same rule relates to a declared key is renamed too; where that is impossible, none is. Otherwise
-    the tool would read only half of a call. Raises TooMuchWorkError.
+    the tool would read only half of a call.
     """
+
     known = list_declared(nodes)
     work.spend(len(known) + len(value))
     if value.keys() <= known:
@@ -108,8 +109,8 @@ _DOTTED: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*|\[[A-Za-z_]\w*\])+",
 def _nest_dotted(
     nodes: tuple[Node, ...], value: dict[str, JsonValue], unknown: list[str], work: Work
 ) -> dict[str, JsonValue] | None:
-    """The object with every undeclared key at the place that it spells; None where one of them spells no declared
-    place, or one that was sent otherwise too."""
+    """The object with every undeclared key at the place that it spells; None where one spells none, or one that was
+    sent."""
     made = {key: item for key, item in value.items() if key not in unknown}
     for key in unknown:
         if _DOTTED.fullmatch(key) is None:
@@ -181,8 +182,7 @@ def _meanings(
 
 
 def explain_keys(unknown: Iterable[str], known: Iterable[str]) -> dict[str, str]:
-    """For each unknown key the one declared key with the same folded name. None where two declared keys fold alike, or
-    where the case carries the meaning."""
+    """For each unknown key the one declared key that folds like it, unless the case carries the meaning."""
     names: dict[str, str] = {}
     for name in known:
         key = fold(name)
@@ -224,7 +224,6 @@ def _is_same_word(sent: str, target: str, texts: list[str], tool: str) -> bool:
     return more is one and any(begins.match(text) for text in texts)
 
 
-# --- which keys are touched -------------------------------------------------------------------------------------------
 def _is_refused(nodes: Iterable[Node], key: str, value: JsonValue, accepts: Accepts) -> bool:
     """Whether some schema refuses an undeclared key (or its value)."""
     return any(
@@ -234,13 +233,13 @@ def _is_refused(nodes: Iterable[Node], key: str, value: JsonValue, accepts: Acce
     )
 
 
+# --- values that are not sent, and defaults ---------------------------------------------------------------------------
 def drop_refused(
     schemas: list[Node],
     item: JsonValue,
     path: Pointer,
     rules: frozenset[str],
     accepts: Accepts,
-    *,
     keeps_defaults: bool,
 ) -> tuple[Repair, ...]:
     """The repair that treats an optional key's refused value as not sent; () where no rule does. A word such as "None"
@@ -250,33 +249,40 @@ def drop_refused(
         name = "null_word_optional"
     if not name and "default_optional" not in rules:
         return ()
-    for schema in schemas:
-        allowed = read_facts(schema).allowed
-        rules = rules if allowed is None else rules & allowed
+    facts = [read_facts(schema) for schema in schemas]
+    for each in facts:
+        rules = rules if each.allowed is None else rules & each.allowed
+    parts = [(schema, part) for schema in schemas for part in applies_always(schema)]
     keeps = name == "null_word_optional" or (name and keeps_defaults)
-    if keeps and any(part.get("default") is not None for schema in schemas for part in applies_always(schema)):
+    if keeps and any(part.get("default") is not None for _, part in parts):
         return ()
-    if name and all(read_facts(schema).can_leave_out(name, rules) for schema in schemas):
+    # What narrows a call down is left out where it is null or `x-null` says so, but not for an empty text or a word.
+    if name and all(
+        each.null == "drop" and bool(rules)
+        if each.null
+        else name in rules and (name == "drop_null_optional" or not narrows_something(each.site.name))
+        for each in facts
+    ):
         return (Repair(name, path),)
     if item is None or item == "" or "default_optional" not in rules:
         return ()
     own = any(
         part.has("default") and are_equal(part.get("default"), item) and not accepts(schema, item)
-        for schema in schemas
-        for part in applies_always(schema)
+        for schema, part in parts
     )
     return (Repair("default_optional", path),) if own else ()
 
 
 def fill_defaults(
-    nodes: tuple[Node, ...], value: dict[str, JsonValue], path: Pointer, rules: frozenset[str], accepts: Accepts
+    nodes: tuple[Node, ...], value: JsonValue, path: Pointer, rules: frozenset[str], accepts: Accepts
 ) -> Changed:
     """Adds missing required keys with a `default`, else the one missing optional key whose `default` makes the object
-    acceptable, as far as the `rules` allow it. Raises TooMuchWorkError."""
-    if "fill_required" in rules:
-        whole, made = fill_required(nodes[0], nodes, value, path, accepts)
-        if made:
-            return whole, made
+    acceptable. Raises TooMuchWorkError."""
+    if not isinstance(value, dict):
+        return value, ()
+    given = _list_missing_defaults(nodes, value) if "fill_required" in rules else {}
+    if given and accepts(nodes[0], {**value, **given}):
+        return {**value, **given}, tuple(Repair("fill_required", (*path, key)) for key in given)
     if "fill_default" not in rules:
         return value, ()
     taken = value.keys() | list_required(nodes)
@@ -293,23 +299,20 @@ def fill_defaults(
     return whole, (Repair("fill_default", (*path, key)),)
 
 
-def fill_required(
-    node: Node, nodes: tuple[Node, ...], value: dict[str, JsonValue], path: Pointer, accepts: Accepts
-) -> Changed:
-    """The object with its missing required keys at their defaults, where it is accepted so. Nothing is assumed where
-    the key may have been sent under another name, or in another place. Raises TooMuchWorkError."""
+def _list_missing_defaults(nodes: tuple[Node, ...], value: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """The missing required keys with their defaults, none unless all have one. Nothing is assumed where the key may
+    have been sent under another name, or in another place."""
     absent = list_required(nodes) - value.keys()
     inside = [item for item in value.values() if isinstance(item, dict)]
-    if not absent or not value.keys() <= list_declared(nodes) or any(not absent.isdisjoint(item) for item in inside):
-        return value, ()
+    if not value.keys() <= list_declared(nodes) or any(not absent.isdisjoint(item) for item in inside):
+        return {}
     given: dict[str, JsonValue] = {}
     for key in sorted(absent):
         members = [schema.properties[key] for schema in nodes if key in schema.properties]
         defaults = [member.get("default") for member in members if member.has("default")]
         if not defaults or any(not are_equal(defaults[0], other) for other in defaults[1:]):
-            return value, ()
+            return {}
         if isinstance(defaults[0], str) and changes_something(defaults[0]):  # no default changes or removes anything
-            return value, ()
+            return {}
         given[key] = defaults[0]
-    whole, made = {**value, **given}, tuple(Repair("fill_required", (*path, key)) for key in given)
-    return (whole, made) if accepts(node, whole) else (value, ())
+    return given

@@ -1,4 +1,4 @@
-"""The value rules between one value and a list: a value for a list of one, a text that lists values, and the reverse.
+"""The value rules between one value and a list, and those that take off what a model put around a value.
 
 A text becomes an item as a whole only where nothing in it looks like a separator, and is split only where every part
 proves to be one: a text such as `San Francisco, CA` is one place or two, which cannot be known here.
@@ -10,7 +10,7 @@ import re
 from typing import Final
 
 from proxy.core.json.embedded import read_python_value
-from proxy.core.json.jsontext import name_json_type, parse
+from proxy.core.json.jsontext import JSON_TYPES, dumps, name_json_type, parse
 from proxy.core.model.values import JsonValue
 from proxy.core.rules.members import fold_case, index_members
 from proxy.core.rules.names import split_words
@@ -59,6 +59,7 @@ _FAMILIES: Final = tuple(
 # The last words of names whose values hold a slash.
 _FILE: Final = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,7}\Z|\*")
 _PATHS: Final = frozenset([
+
     "paths", "files", "filenames", "dirs", "directories", "folders", "repos", "repositories", "urls", "uris", "links",
     "routes", "topics", "images", "globs", "patterns", "zones", "timezones", "refs", "branches", "models", "packages",
 ])  # fmt: skip
@@ -242,23 +243,21 @@ def split_commas(value: JsonValue, site: Site) -> JsonValue:
 
 
 def split_pinned(value: JsonValue, site: Site) -> JsonValue:
-    """`"a@x.org, b@y.org"` -> `["a@x.org", "b@y.org"]` where a format or pattern takes each part. No part is a plain
-    word, which a name or a place may hold two of, and the whole is proposed too (`wrap_single`): where the schema takes
-    either, the text has two meanings."""
+    """`"a@x.org, b@y.org"` -> `["a@x.org", "b@y.org"]` where a format or pattern takes each part, and none is a plain
+    word. The whole is proposed too (`wrap_single`): where the schema takes either, the text has two meanings."""
     if not isinstance(value, str) or not _takes_list(site) or not site.pinned or _is_parted(site):
         return NONE
     parts = _PARTINGS.split(value.strip())
-    return parts if len(parts) > 1 and all(_may_stand_alone(part) for part in parts) else NONE
-
-
-def _may_stand_alone(part: str) -> bool:
-    is_signed = part[:1].isalnum() and _SIGN.fullmatch(part) is not None and any(letter.isalpha() for letter in part)
-    return is_signed or _IP.fullmatch(part) is not None
+    are_pinned = all(
+        _IP.fullmatch(part) or (part[:1].isalnum() and _SIGN.fullmatch(part) and any(map(str.isalpha, part)))
+        for part in parts
+    )
+    return parts if len(parts) > 1 and are_pinned else NONE
 
 
 def join_chunks(value: JsonValue, site: Site) -> JsonValue:
-    """`["a\\n","b"]` -> `"a\\nb"` where one text is expected: each chunk but the last ends in a line break. Not for an
-    item of a list, which the chunks may be the items of."""
+    r"""`["a\\n","b"]` -> `"a\\nb"` where one text is expected, not an item of a list: all but the last end in a line
+    break."""
     is_applicable = site.name and "string" in site.types and "array" not in site.types
     if not is_applicable or not isinstance(value, list) or len(value) < 2:
         return NONE
@@ -281,3 +280,63 @@ def list_level(value: JsonValue, site: Site) -> JsonValue:
 
 def _takes_list(site: Site) -> bool:
     return "array" in site.types and not site.free_text
+
+
+# --- what a model put around a value: the shape of its schema, its own name, `item` -----------------------------------
+_SCHEMA_SHAPE: Final = frozenset({"description", "type"})
+_TYPED_SHAPE: Final = frozenset({"type", "value"})
+# Python's name of a text's type. Any other word may be data: the type of an issue is lost with it.
+_TEXT_TYPES: Final = ("str", "Str")
+
+
+def _can_be_object(site: Site) -> bool:
+    return "object" in site.types or site.json_text  # as it is, or as JSON text
+
+
+def schema_shaped(value: JsonValue, site: Site) -> JsonValue:
+    """`{"description": "x", "type": "str"}` -> `"x"`: the model copied the schema's shape around its value."""
+    if not isinstance(value, dict) or value.keys() != _SCHEMA_SHAPE or _can_be_object(site):
+        return NONE
+    echoed = value["type"] in JSON_TYPES or value["description"] in site.descriptions
+    return value["description"] if not echoed and value["type"] in _TEXT_TYPES else NONE
+
+
+def typed_value(value: JsonValue, site: Site) -> JsonValue:
+    """`{"type": "string", "value": "x"}` -> `"x"`."""
+    if not isinstance(value, dict) or value.keys() != _TYPED_SHAPE or _can_be_object(site):
+        return NONE
+    return value["value"] if value["type"] == name_json_type(value["value"]) else NONE
+
+
+def value_wrapped(value: JsonValue, site: Site) -> JsonValue:
+    """`{"value": "high"}` -> `"high"` where the schema lists it, or asks a number or boolean."""
+    if not isinstance(value, dict) or value.keys() != {"value"} or site.types & {"object", "array"} or site.free_text:
+        return NONE
+    return value["value"]
+
+
+def self_wrapped(value: JsonValue, site: Site) -> JsonValue:
+    """`{"tags": {"tags": ["x"]}}` -> `{"tags": ["x"]}`: a list is wrapped a second time under its own name, also as
+    JSON text. An object is never legal there, and no key of the items has that name."""
+    if "array" not in site.types or site.free_text or _can_be_object(site) or site.name in site.item_keys:
+        return NONE
+    read = read_inside(value, site, frozenset({"object"})) if isinstance(value, str) else (value, ())
+    inner = read[0] if read is not None and isinstance(read[0], dict) and site.name else {}
+    return inner[site.name] if inner.keys() == {site.name} and isinstance(inner[site.name], list) else NONE
+
+
+def item_wrapped(value: JsonValue, site: Site) -> JsonValue:
+    """`{"item": {...}}` -> `[{...}]` where a list is expected: a list in the spelling of XML."""
+    is_applicable = "array" in site.types and "object" not in site.types and "item" not in site.item_keys
+    if not is_applicable or not isinstance(value, dict) or value.keys() != {"item"}:
+        return NONE
+    return value["item"] if isinstance(value["item"], list) else [value["item"]]
+
+
+def object_to_json_string(value: JsonValue, site: Site) -> JsonValue:
+    """`{...}` -> its JSON text, where the schema says that the string is JSON and the object does not wrap a value."""
+    if not isinstance(value, dict) or "string" not in site.types or "object" in site.types or not site.json_text:
+        return NONE
+    if value.keys() in (_SCHEMA_SHAPE, _TYPED_SHAPE, {site.name}):
+        return NONE
+    return dumps(value).decode()

@@ -56,14 +56,13 @@ _JOINED_LETTERS: Final = re.compile(r"[^\W\d_]{2,}(?:[-_ ]?[^\W\d_]{2,})*")
 
 
 def fold(text: str) -> str:
-    """A name without case and without '-', '_' and spaces: `startDate`, `start_date` and `START-DATE` are one. A sign
-    before or behind a name stays."""
+    """A name without case, '-', '_' and spaces, but with signs around it: `startDate` and `START-DATE` are one."""
     return _JOINING.sub("", text).lower()
 
 
 def _fold_words(text: str) -> str:
-    """The words of a text of letters, of two or more each: `streamableHttp` and `STREAMABLE_HTTP` are the same two.
-    What holds anything else is itself alone."""
+    """The words of a text of letters: `streamableHttp` and `STREAMABLE_HTTP` are the same two. Others are themselves
+    alone."""
     text = text.strip()
     return " ".join(split_words(text)) if _JOINED_LETTERS.fullmatch(text) and text.isascii() else text
 
@@ -109,7 +108,7 @@ _CAPITALS: Final = re.compile(r"[^\W\d_]+")
 
 
 def _may_mean_case(member: str) -> bool:
-    """Whether the same letters in another case may mean something else: `-d`, `\\d`, `Am7`, `HH:mm`, `10 Mb/s`."""
+    r"""Whether the same letters in another case may mean something else: `-d`, `\\d`, `Am7`, `HH:mm`, `10 Mb/s`."""
     if _LOCALE.fullmatch(member):
         return False
     letters = [len(run) for run in _CAPITALS.findall(member)]

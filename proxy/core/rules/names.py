@@ -107,8 +107,7 @@ def narrows_something(name: str) -> bool:
 
 def acts_by_argument(root: Node, value: JsonValue) -> bool:
     """Whether an argument names an action that changes something: `{"action": "update"}`. Under a name of actions, at
-    any depth, every word does that does not say that it reads; elsewhere one that changes something and that the schema
-    lists."""
+    any depth, that is every word that does not say that it reads; elsewhere a changing one that the schema lists."""
     for key, texts in _list_actions(root).items() if isinstance(value, dict) else ():
         if isinstance(value.get(key), str) and value[key] in texts:
             return True
@@ -161,9 +160,8 @@ def is_case_meaning(name: str) -> bool:
 
 @remember_short
 def is_same_case(one: str, other: str) -> bool:
-    """Whether no unit's symbol in either of two names that fold alike has another case in the other: `power_mW` and
-    `power_MW` differ. A capital that only begins a word of a camelCase name is no other case: `timeoutMs` is
-    `timeout_ms`."""
+    """Whether no unit's symbol has another case in either of two names that fold alike: `power_mW` and `power_MW`
+    differ. The capital of a camelCase word is no other case: `timeoutMs` is `timeout_ms`."""
     return _keeps_symbols(one, other) and _keeps_symbols(other, one)
 
 

@@ -40,14 +40,10 @@ MAX_UNWRAPS: Final = 3
 
 @value_class
 class Site:
-    """What the schema allows at one place: the possible types, whether free text is legal there, and the values an
-    enum or const leaves (None: no such list). `pinned`: the schema pins each item of an array by a format or a pattern.
-
-    `name` is the property's name, '' for a place without one; `descriptions` are those of its schemas. `json_text`
-    says that the text is JSON, according to name, media type, format or description. `item_keys` and `item_choices`
-    are the keys and the values that the items of an array declare. `examples` are texts that the schema shows.
-    `classes` are the text repairs allowed inside strings.
-    """
+    """What the schema allows at one place: the possible types, whether free text is legal there, and the values that an
+    enum or const leaves (None: no such list). `json_text`: by its name, media type, format or description the text is
+    JSON. `item_keys` and `item_choices`: what the items of an array declare; `pinned`: a format or pattern tells one
+    item from several. `examples` are texts that the schema shows, `classes` the text repairs allowed inside strings."""
 
     types: frozenset[str]
     free_text: bool
@@ -84,8 +80,8 @@ _LETTERS: Final = {"t": True, "T": True, "f": False, "F": False}
 
 
 def _number_text(value: JsonValue, *, whole: bool) -> str | None:
-    """The JSON spelling of a number in a string, with its digits kept, or None. Two digits may start with a zero, as in
-    dates; a longer row that does is octal or a code. `whole`: an integer is expected."""
+    """The JSON spelling of a number in a string, its digits kept, or None. Two digits may start with a zero, as in
+    dates; a longer row that does is octal or a code."""
     if not isinstance(value, str):
         return None
     found = _NUMBER.fullmatch(value.strip(_ASCII_SPACE))
@@ -149,8 +145,8 @@ def integral_float(value: JsonValue, site: Site) -> JsonValue:
 
 
 def number_to_string(value: JsonValue, site: Site) -> JsonValue:
-    """A number's own text; booleans and containers never become strings. A text has no exponent and no `.0`, except
-    where the schema lists the same number as text; and it has the number of digits that the schema tells."""
+    """A number's own text, with the number of digits that the schema tells; without exponent or `.0`, unless it lists
+    that."""
     is_number = isinstance(value, int | float | LosslessFloat) and not isinstance(value, bool)
     if not is_number or "string" not in site.types or _NUMERIC & site.types:
         return NONE
@@ -297,11 +293,8 @@ def parse_json_string(value: JsonValue, site: Site) -> JsonValue:
 def read_inside(
     value: JsonValue, site: Site, kinds: frozenset[str] | None = None
 ) -> tuple[JsonValue, tuple[str, ...]] | None:
-    """The array or object inside JSON text, and the text repairs it took; None where `parse_json_string` does not
-    apply.
-
-    `kinds` are the types to read, by default those of the two that are legal at the place.
-    """
+    """The array or object inside JSON text, and the text repairs it took, or None. `kinds` are the types to read, by
+    default those of the two that are legal at the place."""
     wanted = site.types & {"array", "object"} if kinds is None else kinds
     if not isinstance(value, str) or site.free_text or not wanted:
         return None

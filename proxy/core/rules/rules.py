@@ -1,8 +1,6 @@
 """The repair rules as a table: what each may change, when, and at which level it is on (repair.md section 3).
 
-A rule proposes and never decides: the engine (`repair/engine.py`) keeps a proposal only where the schema accepts it
-and no other rule of the same tier proposes a different one. So a rule is a small pure function from a refused value and
-its `Site` (what the schema allows there) to another value, or to `NONE`.
+`proposals.py` says what the function of a value rule may do.
 
 `RULES` is the only list: config switches, levels, metric labels and docs/reference/rules.md come from it. Rules of kind
 `text` are applied by `textrepair.py`, those of kind `key` by the engine itself (they change an object's keys),
@@ -12,14 +10,14 @@ here so that the list is complete.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Final, Literal
 
 from proxy.core.json.jsontext import FRACTIONS, JSON_TYPES
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue
-from proxy.core.rules import lists, members, proposals, shapes
+from proxy.core.rules import lists, members, proposals
 from proxy.core.rules.proposals import Site
 
 # What may be repaired at each level, in the words of every text about it.
@@ -221,16 +219,16 @@ _TABLE: Final = (
     Rule("list_level", "lenient", "value", '`[["a","b"]]` -> `["a","b"]`', "one list alone, a level too many",
         lists.list_level, (list,), _ARRAY, tier=2, nests=True),
     Rule("item_wrapped", "lenient", "value", '`{"item": {...}}` -> `[{...}]`',
-        "the lone key `item`, undeclared by the items, where a list is asked", shapes.item_wrapped, (dict,), _ARRAY,
+        "the lone key `item`, undeclared by the items, where a list is asked", lists.item_wrapped, (dict,), _ARRAY,
         tier=2, nests=True),
     Rule("self_wrapped", "lenient", "value", '`{"tags": {"tags": ["x"]}}` -> `{"tags": ["x"]}`',
         "the object, or JSON text of one, has the property's name as its lone key; a list is asked and sent, and the "
-        "items declare no such key", shapes.self_wrapped, (dict, str), _ARRAY, tier=2, nests=True, json=_OBJECT),
+        "items declare no such key", lists.self_wrapped, (dict, str), _ARRAY, tier=2, nests=True, json=_OBJECT),
     Rule("value_wrapped", "lenient", "value", '`{"value": "high"}` -> `"high"`',
-        "exactly this key; a number, a boolean or a listed value is asked", shapes.value_wrapped, (dict,), tier=2,
+        "exactly this key; a number, a boolean or a listed value is asked", lists.value_wrapped, (dict,), tier=2,
         inside=_SPELLINGS),
     Rule("typed_value", "lenient", "value", '`{"type": "string", "value": "x"}` -> `"x"`',
-        "exactly these keys, the value has that JSON Schema type; no object is legal", shapes.typed_value, (dict,),
+        "exactly these keys, the value has that JSON Schema type; no object is legal", lists.typed_value, (dict,),
         tier=2, nests=True),
     Rule("key_word", "lenient", "key", "`company_name` -> `name`",
         "the one unknown and the one missing required key end in the same word, as no other declared key does; what "
@@ -245,10 +243,10 @@ _TABLE: Final = (
         "as unwrap_arguments, for a value that is not an object; the tool declares one key alone"),
     Rule("schema_shaped", "lenient", "value", '`{"description": "x", "type": "str"}` -> `"x"`',
         "exactly these keys, the type `str`; no object is legal; not the schema's own description",
-        shapes.schema_shaped, (dict,), tier=3, nests=True, last=True),
+        lists.schema_shaped, (dict,), tier=3, nests=True, last=True),
     Rule("object_to_json_string", "lenient", "value", "`{...}` -> its JSON text",
         "a string is asked, no object; the schema says JSON (`contentMediaType`, `format`, description) or it is named "
-        "`arguments`", shapes.object_to_json_string, (dict,), _STRING, tier=4, last=True),
+        "`arguments`", lists.object_to_json_string, (dict,), _STRING, tier=4, last=True),
     Rule("drop_unknown", "lenient", "key", "client plumbing keys are removed",
         "refused, and in `drop_keys` (at `lenient`: `toolCallId`, `sessionId`, `chatInput`), or `tool` or `action` "
         "with the tool's own name"),
@@ -302,16 +300,12 @@ def leave_out_last_resorts(rules: frozenset[str]) -> frozenset[str]:
     return rules - LAST_RESORTS
 
 
-# Text classes in the order in which they are tried.
-TEXT_RULES: Final = tuple(rule.name for rule in _TABLE if rule.kind == "text")
+TEXT_RULES: Final = frozenset(rule.name for rule in _TABLE if rule.kind == "text")
 
 
 def select_rules(level: str, switches: Mapping[str, bool] | None = None, *, listed: bool = False) -> frozenset[str]:
-    """The names of the rules that are on at a level, after single rules are switched on or off.
-
-    `listed`: of a tool that a server lists, which has the rules of level `listed` from `standard` on.
-    Raises KeyError for an unknown level or rule name.
-    """
+    """The names of the rules that are on at a level, after single rules are switched on or off. `listed`: of a tool
+    that a server lists. Raises KeyError for an unknown level or rule name."""
     if level not in LEVELS:
         raise KeyError(level)
     reach = {*LEVELS[1 : LEVELS.index(level) + 1]}
@@ -326,10 +320,8 @@ def select_rules(level: str, switches: Mapping[str, bool] | None = None, *, list
 
 
 def list_unknown_switches(written: JsonValue) -> tuple[str, ...]:
-    """The entries of an `x-repair` beside a schema that are not known rules; () where it is correct.
-
-    It may be `on`, `off`, true, false, or the list of the rules that stay on at this place and below.
-    """
+    """The entries of an `x-repair` (`on`, `off`, true, false, or a list of rules that stay on) that are not known
+    rules."""
     if isinstance(written, bool) or written in ("on", "off"):
         return ()
     if not isinstance(written, list):
@@ -337,9 +329,9 @@ def list_unknown_switches(written: JsonValue) -> tuple[str, ...]:
     return tuple(str(name) for name in written if not isinstance(name, str) or name not in RULES)
 
 
-def group_value_rules(names: Iterable[str]) -> tuple[tuple[Rule, ...], ...]:
+@lru_cache(maxsize=256)
+def group_value_rules(names: frozenset[str]) -> tuple[tuple[Rule, ...], ...]:
     """The value rules among `names`, grouped by tier, best tier first."""
-    wanted = frozenset(names)
-    chosen = [rule for rule in _TABLE if rule.propose is not None and rule.name in wanted]
+    chosen = [rule for rule in _TABLE if rule.propose is not None and rule.name in names]
     tiers = sorted({rule.tier for rule in chosen})
     return tuple(tuple(rule for rule in chosen if rule.tier == tier) for tier in tiers)

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Final
 
+from proxy.core.contract.attempts import hash_name
 from proxy.core.display.graphemes import cut, replace_surrogates
 from proxy.core.display.secrets import mask_credentials
 from proxy.core.json.contentcoding import Undecodable, decode, is_coded, read_events
@@ -71,7 +72,7 @@ class Trajectories:
         """The trajectory of a conversation."""
         if conversation.rung is Rung.ADDRESS:
             return _NOTHING
-        kept, expires = self._kept.get(conversation.key, (_NOTHING, 0.0))
+        kept, expires = self._kept.get(hash_name(conversation), (_NOTHING, 0.0))
         return kept if expires > self._now() else _NOTHING
 
     def add(
@@ -86,8 +87,8 @@ class Trajectories:
         arguments = _bound_size(hide_secrets(checked.value, hidden), limits.max_chars)
         step = TrajectoryStep(checked.call.tool, arguments, result)
         after = replace(before, query=query or before.query, steps=(*before.steps, step)[-limits.steps :])
-        self._kept[conversation.key] = (after, self._now() + limits.ttl)
-        self._kept.move_to_end(conversation.key)
+        self._kept[hash_name(conversation)] = (after, self._now() + limits.ttl)
+        self._kept.move_to_end(hash_name(conversation))
         while len(self._kept) > limits.conversations:
             self._kept.popitem(last=False)
 

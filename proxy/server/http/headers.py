@@ -17,7 +17,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_address
 from itertools import compress
 from typing import Any, Final
 
-from proxy.core.model.fields import OF_THE_CONNECTION
+from proxy.core.model.fields import NO_NAMES, OF_THE_CONNECTION
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Fields, Headers
 from proxy.server.http.request_head import METHOD_OVERRIDES, RequestHead
@@ -242,7 +242,7 @@ def make_request_headers(headers: Headers, dropped: frozenset[str], own: Headers
     `Connection` names, with `own`, in which those stand that are believed."""
     if (
         isinstance(headers, Fields)
-        and (names := headers.names) is not None
+        and (names := headers.names) is not NO_NAMES
         and names.is_unique
         and (headers.get("connection") or _LASTING) == _LASTING
     ):

@@ -1,34 +1,22 @@
-"""The services that calls use, as the config wants them: state store, second judge, hooks.
+"""The services that calls use, as the config wants them: state store and hooks.
 
 What a service remembers outlives a reload. The room of hooks is loaded for the first config that has some.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from proxy.call.judging import Elsewhere
 from proxy.config.load import Loaded
 from proxy.config.mistakes import ConfigError, Mistake
-from proxy.config.model import HookEntry, SecondJudging, StateConfig
+from proxy.config.model import HookEntry, StateConfig
 from proxy.config.watch import find_warnings
-from proxy.core.contract.policy import ToolPolicy
-from proxy.core.second_judge.question import Opinion
 from proxy.formatters import Formatters
-from proxy.interfaces import (
-    Clock,
-    ConnectedStore,
-    SecondJudge,
-    Services,
-    StateStore,
-)
-from proxy.offload.pool import OffloadPool
-from proxy.second_opinion import DISAGREED, GAVE_UP, MEMORY, SecondOpinion
+from proxy.interfaces import Clock, ConnectedStore, Services, StateStore
 from proxy.server.identity import SystemPacing
 from proxy.state import StoreChange, make_store
 from proxy.telemetry.logs import Log
-from proxy.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
     from proxy.hooks import HookChain, HookLoadError
@@ -70,42 +58,6 @@ class SharedStore:
             self._log.event("State store is back", backend=self._backend, away_seconds=away, merged=change.merged)
         else:
             self._log.event("State store lost, counting locally", "error", backend=self._backend, reason=change.reason)
-
-
-# --- the second judge -------------------------------------------------------------------------------------------------
-class SecondJudges:
-    """The second judge in each of its two modes. No child process is there before the first question."""
-
-    def __init__(self, chance: Callable[[], float], metrics: Metrics, log: Log) -> None:
-        self._metrics = metrics
-        self._log = log
-        self._chance = chance
-        self._made: dict[SecondJudging, SecondOpinion] = {}
-
-    def of(self, mode: SecondJudging) -> SecondJudge | None:
-        """The judge for a config; None where it says `off`."""
-        if mode == "off":
-            return None
-        if mode not in self._made:
-            pool = OffloadPool(size=2 if mode == "always" else 1, memory=MEMORY)
-            self._made[mode] = SecondOpinion(
-                pool, asks_first=mode == "always", chance=self._chance, report=self._report
-            )
-        return self._made[mode]
-
-    async def close(self) -> None:
-        """Ends the child processes."""
-        for judge in self._made.values():
-            await judge.close()
-
-    def _report(self, route: str, policy: ToolPolicy, outcome: str, opinion: Opinion) -> None:
-        """Counts an opinion. What is logged names the schema and the place in it, and no value."""
-        self._metrics.count_second_opinion(route, policy.tool, outcome)
-        fields = {"route": route, "tool": policy.tool, "schema": policy.schema_id}
-        if outcome == DISAGREED:
-            self._log.event("Second judge disagrees", "error", **fields, judge=opinion.judge, place=opinion.place)
-        elif outcome == GAVE_UP:
-            self._log.event("Second judge gave up", "warning", **fields, reason=opinion.reason)
 
 
 # --- hooks ------------------------------------------------------------------------------------------------------------

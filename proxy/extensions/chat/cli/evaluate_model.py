@@ -140,7 +140,7 @@ def _repair_plainly(turn: EvaluatedAnswer, sent: bytes) -> bytes:
     value = json.loads(sent)
     for call in turn.message.get("tool_calls") or ():
         text = call["function"]["arguments"].encode()
-        repaired = repair_text(text, frozenset(TEXT_RULES)) if isinstance(parse(text), JsonProblem) else None
+        repaired = repair_text(text, TEXT_RULES) if isinstance(parse(text), JsonProblem) else None
         if repaired is not None:
             value["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"] = repaired[0].decode()
     return json.dumps(value).encode()

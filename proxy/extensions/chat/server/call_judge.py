@@ -10,9 +10,9 @@ import asyncio
 from dataclasses import field, replace
 from typing import Final, Literal
 
-from proxy.call.judging import InProcessJudge
+from proxy.call.judging import InProcessJudge, is_ready
 from proxy.core.contract.policy import BroughtTools, ToolPolicy
-from proxy.core.decide import is_ready, prepare
+from proxy.core.decide import prepare
 from proxy.core.explain.explain import explain_unknown_tool
 from proxy.core.json.textrepair import read_document
 from proxy.core.model.value_class import value_class
@@ -76,7 +76,7 @@ class CallJudge:
         self._rules = rules = LearnPolicy(brought.template, formats=brought.formats)
         self._policies = Policies()
         self._elsewhere: JudgesElsewhere = InProcessJudge() if elsewhere is None else elsewhere
-        self._text_repairs = frozenset(TEXT_RULES) & rules.template.repair.rules
+        self._text_repairs = TEXT_RULES & rules.template.repair.rules
 
     async def judge(
         self, request: ModelRequest, calls: list[FoundCall], conversation: Conversation

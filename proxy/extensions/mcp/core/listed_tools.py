@@ -238,7 +238,7 @@ class LearnedTools(Mapping[str, ToolPolicy]):
     def is_made(self, name: str, is_ready: Callable[[ToolPolicy], bool]) -> bool:
         """Whether a tool's policy and code exist already. An unknown name counts as ready.
 
-        `is_ready` and `prepare` are those of `core/decide.py`, which stands above this file.
+        `is_ready` is that of `call/judging.py`, `prepare` that of `core/decide.py`: both stand above this file.
         """
         if name in self.bad or name not in self.listing.tools:
             return True

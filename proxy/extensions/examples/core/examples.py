@@ -1,7 +1,6 @@
 """Example arguments made from a schema, and always checked against it.
 
-`make_minimal_example` is the smallest valid value of a schema, for docs, prompts and tests; examples for answers are
-made in `advice.py`.
+`make_minimal_example` is the smallest valid value of a schema; `core/explain/advice.py` makes examples for answers.
 
 How it works. `_Maker.values` yields values for a place, best first, each built for every schema that judges the place;
 the first one that all of them accept is used. Unions are entered branch by branch, `if` by its sides. The work is
@@ -22,10 +21,11 @@ from typing import Final
 from proxy.core.check.validation import Check
 from proxy.core.json.jsontext import LosslessFloat, are_equal, make_decimal
 from proxy.core.model.values import ABSENT, JsonValue
-from proxy.core.model.work import MAKING_EXAMPLE, TooMuchWorkError, Work
+from proxy.core.model.work import TooMuchWorkError, Work
 from proxy.core.rules.facts import applies_always, list_declared, list_member_schemas, list_required, read_facts
 from proxy.core.schema.nodes import Node
 
+_MAX_WORK: Final = 60_000
 _MAX_DEPTH: Final = 24
 # Values tried for one place, and for the items of an array that must differ.
 _MAX_TRIED: Final = 80
@@ -40,7 +40,7 @@ _TELLING: Final[dict[frozenset[str], tuple[JsonValue, ...]]] = {
 def make_minimal_example(check: Check) -> JsonValue:
     """The smallest valid value of a schema that can be found, `ABSENT` without one. Deterministic; never raises."""
     try:
-        value = _Maker(check, Work(MAKING_EXAMPLE)).make((check.root,), 0)
+        value = _Maker(check, Work(_MAX_WORK)).make((check.root,), 0)
     except (TooMuchWorkError, RecursionError):
         return ABSENT
     return value if value is ABSENT or check.accepts(value) else ABSENT
@@ -52,7 +52,7 @@ def make_full_example(check: Check, most: int) -> JsonValue:
     smallest = make_minimal_example(check)
     if not isinstance(smallest, dict):
         return smallest
-    shown, maker = dict(smallest), _Maker(check, Work(MAKING_EXAMPLE))
+    shown, maker = dict(smallest), _Maker(check, Work(_MAX_WORK))
     try:
         parts = _parts((check.root,))
         keys = [key for part in parts for key in part.properties if key not in smallest][:most]
