@@ -152,9 +152,9 @@ class CountedBy(StrEnum):
 
 @value_class
 class RateLimit:
-    """How many calls may be made in a time: `calls` in `per` seconds, `burst` of them at once. `by`: what the calls
-    have in common that are counted together, of those that `scope` names (the place of the config that sets the
-    limit). `name` tells it from other limits of its tool."""
+    """How many calls may be made in a time: `calls` in `per` seconds, evenly, and `burst` of them at once (GCRA: in any
+    `per` seconds at most `calls` + `burst`). `by`: what the calls have in common that are counted together, of those
+    that `scope` names (the place of the config that sets the limit). `name` tells it from other limits of its tool."""
 
     calls: int
     per: float
