@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import io
 import sys
 import tempfile
 from collections import Counter
@@ -132,11 +131,12 @@ async def _proxy(tool: int) -> AsyncIterator[int]:
             f"upstreams: {{tools: {{url: 'http://127.0.0.1:{tool}'}}}}\n"
             f"routes: [{{path: /forecast, upstream: tools, tool: forecast, schema: {dumps(SCHEMA).decode()}}}]\n"
         )
-        serving = await start_serving(load(path, {}), log_to=io.StringIO())
-        try:
-            yield urlsplit(serving.url).port or 0
-        finally:
-            await serving.stop(grace=0.5)
+        with (Path(folder) / "log").open("w") as log:  # a file, as in production: its lines are made in a thread
+            serving = await start_serving(load(path, {}), log_to=log)
+            try:
+                yield urlsplit(serving.url).port or 0
+            finally:
+                await serving.stop(grace=0.5)
 
 
 def main() -> None:

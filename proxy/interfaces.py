@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from proxy.core.contract.definitions import Hints
+from proxy.core.contract.listed_tool import Hints
 from proxy.core.contract.policy import CallLimits, ListedSchema, ListRules, ToolPolicy, ToolServer, UnknownTool
 from proxy.core.json.jsontext import TextLimits
 from proxy.core.model.codes import ErrorCode
@@ -405,20 +405,6 @@ class Observer(Protocol):
         """Takes one finished record. Must not raise."""
 
 
-class SecondJudge(Protocol):
-    """Another validator's word on calls that the generated code has accepted (`second_judge` in the config)."""
-
-    @property
-    def asks_first(self) -> bool:
-        """Whether each call waits for the answer (`confirm`); else some are asked about beside the call (`sample`)."""
-
-    def sample(self, route: str, checked: CheckedCall, policy: ToolPolicy) -> None:
-        """Asks about some of the calls, and does not wait for the answer."""
-
-    async def confirm(self, route: str, checked: CheckedCall, policy: ToolPolicy) -> Failure | None:
-        """Why a call should not be sent, or None."""
-
-
 # --- tools ----------------------------------------------------------------------------------------------------------
 class ToolTexts(Protocol):
     """What agents read of tools before they call, and where MCP clients are given it: after the server's own
@@ -656,7 +642,10 @@ class JudgesElsewhere(Protocol):
 @value_class
 class Services:
     """The outside world, wired by the app: `upstreams` by name, `extra_lines` of a tool's own formatter; `escalated` is
-    called for each escalation once, and waits for nothing; `access` by the keys of the routes that ask who calls."""
+    called for each escalation once, and waits for nothing; `access` by the keys of the routes that ask who calls.
+
+    `sampled` is called for some of the forwarded calls, with the route's name, and waits for nothing; `confirm` for
+    every call that has been accepted, and gives the reason why it is not sent after all, or None."""
 
     store: StateStore
     clock: Clock
@@ -666,7 +655,8 @@ class Services:
     corrector: Corrector | None = None
     hooks: Hooks | None = None
     elsewhere: JudgesElsewhere | None = None
-    second_judge: SecondJudge | None = None
+    sampled: Callable[[str, CheckedCall, ToolPolicy], None] | None = None
+    confirm: Callable[[str, CheckedCall, ToolPolicy], Awaitable[Failure | None]] | None = None
     limiter: CallLimiter | None = None
     escalated: Callable[[ToolResult, CallRecord], None] = lambda result, record: None  # noqa: ARG005
     access: Mapping[str, RouteAccess] = field(default_factory=dict)

@@ -24,19 +24,19 @@ Finder = Callable[[RawRequest, str, JsonValue], str | None]
 
 
 def _find_header(request: RawRequest, name: str, _body: JsonValue) -> str | None:
-    return request.header(name.lower())
+    return request.headers.get(name.lower())
 
 
 def _make_address_key(request: RawRequest, _name: str, _body: JsonValue) -> str:
-    parts = (request.header("authorization") or "", request.header("user-agent") or "", request.peer)
-    return "\n".join(parts)
+    headers = request.headers
+    return "\n".join((headers.get("authorization") or "", headers.get("user-agent") or "", request.peer))
 
 
 _FINDERS: Final[dict[str, tuple[Rung, Finder]]] = {
     "header": (Rung.HEADER, _find_header),
     "meta": (Rung.META, lambda _request, name, body: _find_text_at(body, ("_meta", name))),
     "body": (Rung.BODY, lambda _request, name, body: _find_text_at(body, parse_pointer(name))),
-    "trace": (Rung.TRACE, lambda request, _name, _body: read_trace_id(request.header("traceparent"))),
+    "trace": (Rung.TRACE, lambda request, _name, _body: read_trace_id(request.headers.get("traceparent"))),
     "session": (Rung.SESSION, _find_header),
     "address": (Rung.ADDRESS, _make_address_key),
 }
@@ -85,7 +85,7 @@ def find_text(request: RawRequest, places: tuple[tuple[str, str], ...]) -> str:
 
 def find_call_id(request: RawRequest, pointer: Pointer | None, body: JsonValue, fresh_id: str) -> str:
     """The client's own id of the call, from its header or body; otherwise `fresh_id`."""
-    found = request.header(CALL_ID_HEADER)
+    found = request.headers.get(CALL_ID_HEADER)
     if found is None and pointer is not None:
         found = _find_text_at(body, pointer)
     if not found or not found.isprintable():

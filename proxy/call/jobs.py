@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from proxy.core.check.validation import compile_check
-from proxy.core.contract.listed_schema import BadSchemaError, compile_listed
+from proxy.core.contract.listed_tool import BadSchemaError, compile_listed
 from proxy.core.contract.policy import LeakedMarkup, RepairPolicy, ToolPolicy, UnknownKeys
 from proxy.core.decide import decide, restore_decision
 from proxy.core.explain.advice import add_advice

@@ -30,12 +30,22 @@ from proxy.call.jobs import (
 from proxy.call.outcome import count_expansion
 from proxy.core.contract import container
 from proxy.core.contract.policy import ListedSchema, ToolPolicy
-from proxy.core.decide import complete_decision, decide, forward_unjudged, is_clean, is_ready, prepare
+from proxy.core.decide import complete_decision, decide, forward_as_sent, is_clean, prepare
 from proxy.core.explain.explain import explain_unknown_tool
 from proxy.core.json.jsontext import TextLimits, dumps
 from proxy.core.model import codes
-from proxy.core.model.values import Decision, Document, Failure, Forward, Reject, ToolCall, Violation, value_class
-from proxy.core.model.work import ON_EVENT_LOOP, share_work
+from proxy.core.model.values import (
+    CheckedCall,
+    Decision,
+    Document,
+    Failure,
+    Forward,
+    Reject,
+    ToolCall,
+    Violation,
+    value_class,
+)
+from proxy.core.model.work import ON_EVENT_LOOP, CallBudget, call_budget
 from proxy.interfaces import ExaminedTools
 from proxy.offload.pool import GaveUp, Limit, OffloadPool, Shared
 
@@ -54,12 +64,13 @@ def judge_call(context: CallContext) -> Judged | Coroutine[Any, Any, Judged]:
     policy = context.policy
     if policy is None:
         failure = explain_unknown_tool(context.call, context.call_route.tools, context.call_route.unknown.servers)
-        decision = forward_unjudged(context.call, failure) if context.report_only else Reject(failure)
+        refused = Reject(failure)
+        decision = forward_as_sent(context.call, refused) if context.report_only else refused
         return Judged(decision, "dotted" if failure.container is not None else "")
-    is_plain = policy.member_of is None and policy.container is None and is_ready(policy)
+    is_plain = policy.member_of is None and policy.container is None
     if is_plain and (here := decide_here(context.call, policy)) is not None:
         return Judged(here)
-    return _judge_slowly(context, policy, tried=is_plain)
+    return _judge_slowly(context, policy, tried=is_plain and is_ready(policy))
 
 
 async def _judge_slowly(context: CallContext, policy: ToolPolicy, *, tried: bool) -> Judged:
@@ -100,6 +111,27 @@ async def _judge_misuse(context: CallContext, policy: ToolPolicy, failure: Failu
             return Judged(Reject(container.make_inner_failure(decision.failure, dispatch, failure.sent)), "refused")
         case None:
             return Judged(Reject(failure), "refused")
+
+
+# One forwarded call in so many is judged by another validator too: of the first `FIRST` calls of a tool with a schema,
+# and of all later ones. What two validators read differently in a schema shows early; each question costs a child
+# process as much as a call.
+FIRST: Final = 1000
+SAMPLE_OF_FIRST: Final = 100
+SAMPLE_OF_LATER: Final = 1000
+
+
+def sample_call(context: CallContext, checked: CheckedCall) -> None:
+    """Shows some of the calls that are sent to the second judge, which is asked while they go (docs/engine.md)."""
+    policy, services = context.policy, context.services
+    if services.sampled is None or policy is None or policy.check is None or not checked.enforced:
+        return
+    counts = policy.check.schemas.memos.setdefault("sampled calls", {})
+    before: int = counts.get(policy.tool, 0)
+    if before < FIRST:
+        counts[policy.tool] = before + 1
+    if services.pacing.chance() * (SAMPLE_OF_FIRST if before < FIRST else SAMPLE_OF_LATER) < 1:
+        services.sampled(context.record.route, checked, policy)
 
 
 # Arguments of so many bytes are judged, repaired and explained here, whatever they hold: 50 ms on a large schema.
@@ -245,12 +277,24 @@ def is_rich(text: bytes) -> bool:
     return len(text) > LONG and text.count(b",") + text.count(b"[") + text.count(b"{") > RICH
 
 
+def is_ready(policy: ToolPolicy) -> bool:
+    """Whether the code that judges a tool (`core.decide.prepare`) exists already."""
+    return (policy.check is None or bool(policy.repair.rules) in policy.check.prepared) and (
+        policy.answer is None or policy.answer.check.ready
+    )
+
+
 def decide_here(call: ToolCall, policy: ToolPolicy) -> Decision | None:
-    """The decision on a light call. None: it is not light, or takes more work than others may wait for."""
-    if not is_light(call, policy):
+    """The decision on a light call. None: the code of its tool is not written yet, it is not light, or takes more work
+    than others may wait for."""
+    if not is_ready(policy) or not is_light(call, policy):
         return None
-    with share_work(ON_EVENT_LOOP) as budget:
+    budget = CallBudget(ON_EVENT_LOOP)
+    token = call_budget.set(budget)  # as `share_work` does, which costs each call more
+    try:
         decision = decide(call, policy)
+    finally:
+        call_budget.reset(token)
     return decision if budget.left > 0 or not isinstance(call.arguments, Document) else None
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from proxy.call.context import ApprovedCall, CallContext, PendingFailure, record_correction, record_delivery
 from proxy.call.outcome import check_answer, deliver_answer
-from proxy.core.contract import attempts
+from proxy.core.contract import refusals
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.model.values import Delivered, Failure, Outcome, ToolCall, UpstreamReply
 from proxy.interfaces import FailedCall, Hooks
@@ -81,11 +81,11 @@ async def send_within_cap(
 ) -> Delivered | PendingFailure:
     """Takes the call's slot of its cap, where it has one, and gives it back unless the call is delivered."""
     store, call = context.services.store, approved.checked.call
-    slot = attempts.make_reservation(call, policy)
+    slot = refusals.make_reservation(call, policy)
     if slot is None:
         return await send(context, approved)
     if await store.reserve(slot.key, slot.limit, slot.ttl) is None:
-        return PendingFailure(attempts.make_cap_failure(call, slot), "refused", approved.repairs)
+        return PendingFailure(refusals.make_cap_failure(call, slot), "refused", approved.repairs)
     result: Delivered | PendingFailure | None = None
     try:
         result = await send(context, approved)

@@ -22,7 +22,6 @@ from proxy.call.context import (
 )
 from proxy.core.contract import attempts as contract
 from proxy.core.contract import container, refusals
-from proxy.core.contract.history import write_tool_error
 from proxy.core.contract.policy import AnswerPolicy, ToolPolicy
 from proxy.core.explain.advice import add_advice
 from proxy.core.model.values import (
@@ -62,7 +61,7 @@ async def recall_failures(context: CallContext) -> CallContext | ToolResult:
 async def _recall_tool_errors(context: CallContext) -> ToolResult | None:
     """The answer in place of a call whose tool has refused or failed too often. Only where this process has counted an
     error of the tool is there anything to ask the store."""
-    store, policy, errors = context.services.store, context.counted_by, refusals.make_tool_errors_key(context.key)
+    store, policy, errors = context.services.store, context.counted_by, context.key + refusals.TOOL_ERRORS
     if await store.count_taken(errors, enough=0) == 0:
         return None
     cause = refusals.make_same_call_key(context.key, context.digest)
@@ -92,8 +91,8 @@ async def count_tool_error(context: CallContext, failure: Failure) -> None:
     store, policy = context.services.store, context.policy
     if policy is None or context.report_only or not context.counts_tool_errors:
         return
-    errors, budget = refusals.make_tool_errors_key(context.key), policy.attempts.tool_errors
-    error = FailedAttempt(context.digest, write_tool_error(failure))
+    errors, budget = context.key + refusals.TOOL_ERRORS, policy.attempts.tool_errors
+    error = FailedAttempt(context.digest, contract.write_tool_error(failure))
     if refusals.is_refusal(failure):
         await store.reserve(errors, refusals.MOST_ERRORS, max(refusals.SAME_CALL_TTL, budget.window))
         same = refusals.make_same_call_key(context.key, context.digest)

@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from proxy.cli.check_formats import WRITERS, CheckReport
 from proxy.cli.options import add_header_option
-from proxy.extensions import find_live, list_summaries, load_place
+from proxy.extensions import CHECK_FLAGS, list_summaries, load_place
 
 if TYPE_CHECKING:
     from proxy.config.load import Loaded
-    from proxy.config.mistakes import Mistake
     from proxy.routing import RouteTable
 
-EXIT_DRIFT = 1
 EXIT_MISTAKES = 2
 
 _EPILOG = """\
@@ -86,17 +84,13 @@ def run(args: argparse.Namespace) -> int:
         return EXIT_MISTAKES
     report = CheckReport(args.path or args.config)
     loaded = _read(report, args)
-    if loaded is not None and args.second_opinion:
-        from proxy.cli.second_opinion import compare_judges
-
-        report.differences = compare_judges(loaded)
-        report.exit_code = max(report.exit_code, EXIT_DRIFT * bool(report.differences))
-    if loaded is not None and args.live:
-        row = find_live()
+    for flag, (row, place) in CHECK_FLAGS.items():
+        if loaded is None or not getattr(args, flag.replace("-", "_")):
+            continue
         if row.is_installed:
-            report.exit_code = max(report.exit_code, load_place(row.live)(report, args))
+            report.exit_code = max(report.exit_code, load_place(place)(report, loaded, args))
         else:
-            report.problem, report.exit_code = f"check: --live {row.absence}", EXIT_MISTAKES
+            report.problem, report.exit_code = f"check: --{flag} {row.absence}", EXIT_MISTAKES
     if args.format == "text":
         _print_text(report, loaded, args)
     elif text := WRITERS[args.format](replace(report, notes=[]) if args.quiet else report):
@@ -118,7 +112,13 @@ def _read(report: CheckReport, args: argparse.Namespace) -> Loaded | None:
             if mistakes := check_hooks(loaded):
                 raise ConfigError(mistakes)
     except ConfigError as error:
-        report.mistakes = tuple(_make_relative(mistake, report.path) for mistake in error.mistakes)
+        # Mistakes name files other than the config relative to its folder; editors jump to a path from the shell's.
+        report.mistakes = tuple(
+            mistake
+            if mistake.file == report.path or Path(mistake.file).is_absolute()
+            else replace(mistake, file=os.path.relpath(Path(report.path).parent / mistake.file))
+            for mistake in error.mistakes
+        )
         report.exit_code = EXIT_MISTAKES
         return None
     table = build_routes(loaded.config)
@@ -139,23 +139,15 @@ def _print_text(report: CheckReport, loaded: Loaded | None, args: argparse.Names
         print(loaded.files_digest)
     elif not args.quiet:
         print("\n".join(summarize(loaded, report.path)))
-    for line in report.differences:
+    for line in report.differences or ():
         print(f"second opinion: {line}")
-    if args.second_opinion and not report.differences and not args.quiet:
+    if report.differences == [] and not args.quiet:
         print("second opinion: no difference")
     for lines, has_changed in report.sources:
         if has_changed or not args.quiet:
             print("\n".join(lines))
     if report.problem:
         print(report.problem, file=sys.stderr)
-
-
-def _make_relative(mistake: Mistake, path: str) -> Mistake:
-    """The mistake with its file's path relative to the shell's folder, so that editors can jump to it. Mistakes name
-    files other than the config relative to the config's folder."""
-    if mistake.file == path or Path(mistake.file).is_absolute():
-        return mistake
-    return replace(mistake, file=os.path.relpath(Path(path).parent / mistake.file))
 
 
 def summarize(loaded: Loaded, name: str) -> list[str]:

@@ -36,15 +36,16 @@ class CheckReport:
     """What was found about the config at `path`.
 
     `mistakes` make the config unusable. `served` is what it serves, as `schemas/verbs/check.schema.json` has it, and
-    None for an unusable config. `differences`: where the two judges differ. `sources`: the lines about each imported
-    source, and whether it has changed. `problem`: why the sources could not be asked.
+    None for an unusable config. `differences`: where the two judges differ; None where the second was not asked.
+    `sources`: the lines about each imported source, and whether it has changed. `problem`: why one of the two could not
+    be asked.
     """
 
     path: str
     mistakes: tuple[Mistake, ...] = ()
     served: dict[str, Any] | None = None
     notes: list[str] = field(default_factory=list)
-    differences: list[str] = field(default_factory=list)
+    differences: list[str] | None = None
     sources: list[tuple[list[str], bool]] = field(default_factory=list)
     problem: str = ""
     exit_code: int = 0
@@ -66,7 +67,7 @@ def _list_findings(report: CheckReport) -> Iterator[_Finding]:
     """Everything found; what has no line of its own stands at the first line of the config."""
     for mistake in report.mistakes:
         yield _Finding("mistake", mistake.text, mistake.file, mistake.line, mistake.column, mistake.where)
-    for text in report.differences:
+    for text in report.differences or ():
         yield _Finding("second-opinion", text, report.path)
     for lines, has_changed in report.sources:
         if has_changed:
@@ -85,7 +86,7 @@ def write_json(report: CheckReport) -> str:
         "problem": report.problem or None,
         "notes": report.notes,
         "served": report.served,
-        "differences": report.differences,
+        "differences": report.differences or [],
         "sources": [{"changed": has_changed, "text": "\n".join(lines)} for lines, has_changed in report.sources],
     }
     return json.dumps(shown, ensure_ascii=False, indent=2)

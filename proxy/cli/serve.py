@@ -13,6 +13,7 @@ import contextlib
 import gc
 import os
 import re
+import secrets
 import signal
 import sys
 from dataclasses import replace
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from proxy.config.load import Loaded
-    from proxy.config.model import Address, AdminConfig
+    from proxy.config.model import Address
     from proxy.server import Serving
 
 EXIT_CONFIG: Final = 2
@@ -82,18 +83,14 @@ def register(subparsers: Any) -> None:
         help="with --mcp, --openapi and --model: the operator's port (default 127.0.0.1:9090, or a free one)",
     )  # fmt: skip
     parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), help="instead of the config's")
-    _add_extension_flags(parser)
-    parser.set_defaults(no_config=False, guarded=None)
-    # One of several processes behind a port (`workers`); started by `proxy/extensions/workers/supervisor.py` alone.
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-
-
-def _add_extension_flags(parser: argparse.ArgumentParser) -> None:
     for row, group in list_serve_flags():
         described = parser.add_argument_group(group.title, group.text)
         for flag, keywords in group.flags.items():
             placed = {"type": partial(_read_placed, row, keywords["type"])} if "type" in keywords else {}
             described.add_argument(flag, **{**keywords, **placed})
+    parser.set_defaults(no_config=False, guarded=None)
+    # One of several processes behind a port (`workers`); started by `proxy/extensions/workers/supervisor.py` alone.
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
 
 
 def _read_placed(row: Extension, place: str, text: str) -> Any:
@@ -142,8 +139,6 @@ def _serve_file(path: Path | str, args: argparse.Namespace) -> int:
             print(f"serve: {mistake.text}" if args.no_config else mistake, file=sys.stderr)
         return EXIT_CONFIG
     if args.no_config:
-        from proxy.cli.operator_console import open_console
-
         closed = replace(loaded, config=replace(loaded.config, admin=None))
         loaded = closed if args.admin == "off" else open_console(loaded, args.admin)
     # The extension whose flags say where this process runs.
@@ -152,10 +147,13 @@ def _serve_file(path: Path | str, args: argparse.Namespace) -> int:
     if watching is not None and (mistakes := watching.list_mistakes(loaded.config, args)):
         print(*[f"{path}: {each}" for each in mistakes], sep="\n", file=sys.stderr)
         return EXIT_CONFIG
+    loop_factory = None
+    with contextlib.suppress(ImportError):  # the extra `speed`
+        import uvloop
+
+        loop_factory = uvloop.new_event_loop
     try:
-        with asyncio.Runner(loop_factory=_find_fast_loop()) as runner:
-            if loaded.config.workers > 1 and not args.worker:
-                return runner.run(_serve_many(loaded, args, watching))
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
             return runner.run(_serve(loaded, args, watching))
     except ConfigError as error:  # a hook that cannot be loaded
         print(error, file=sys.stderr)
@@ -208,25 +206,19 @@ def _run_without_config(flag: str, args: argparse.Namespace) -> int:
         return EXIT_CONFIG if path is None else _serve_file(path, args)
 
 
-def _find_fast_loop() -> Any:
-    """uvloop's event loop if it is installed (the extra `speed`), otherwise None for asyncio's."""
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop
-
-
 async def _serve(loaded: Loaded, args: argparse.Namespace, watching: Any) -> int:
+    if loaded.config.workers > 1 and not args.worker:
+        signals = queue_signals()
+        return int(await load_place(find_workers().workers)(loaded, args, watching, signals))
     from proxy.server import start_serving
 
-    signals = _queue_signals()
-    entry = _read_worker_entry(signals, loaded.config.admin) if args.worker else None
+    signals = queue_signals()
+    entry = load_place(find_workers().worker_entry)(signals, loaded.config.admin) if args.worker else None
     watcher = watching.make_watcher(args) if watching is not None else None
     serving = await start_serving(loaded, listen=args.listen, watch=True, worker=entry, watcher=watcher, held=args.held)
     serving.log.level = args.log_level or serving.log.level
-    takes_calls = not _is_ended(signals)
-    _announce(serving, loaded, args)
+    takes_calls = not is_ended(signals)
+    announce(serving, loaded, args)
     looking = None
     if args.guarded is not None:
         print(f"clients use {serving.url}{loaded.config.routes[0].path}", flush=True)
@@ -258,10 +250,10 @@ async def _settle_when_idle(serving: Serving) -> None:
         await asyncio.wait({serving.warming.task}, timeout=_WARM)
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(serving.handler.idle(), _IDLE)
-    _settle_memory()
+    settle_memory()
 
 
-def _settle_memory() -> None:
+def settle_memory() -> None:
     """Exempts everything loaded so far from garbage collection, and makes collections rare: calls leave hardly any
     cycles. This saves pauses (p99), not average time."""
     gc.collect()
@@ -269,27 +261,7 @@ def _settle_memory() -> None:
     gc.set_threshold(*_SERVING)
 
 
-async def _serve_many(loaded: Loaded, args: argparse.Namespace, watching: Any) -> int:
-    """Runs the supervisor of several workers: forwards signals until the last worker has ended."""
-    signals = _queue_signals()
-    flags = watching.write_flags(args) if watching is not None else []
-    more = [*(["--log-level", args.log_level] if args.log_level else []), *flags]
-    worker_pool = await load_place(find_workers().workers)(loaded, args.listen, more=more, held=args.held)
-    if _is_ended(signals):
-        worker_pool.signal(signal.SIGINT)
-    _announce(worker_pool, loaded, args)
-    _settle_memory()
-    ended: asyncio.Task[int] = asyncio.create_task(worker_pool.wait_ended())
-    while not ended.done():
-        number = asyncio.create_task(signals.get())
-        await asyncio.wait({number, ended}, return_when=asyncio.FIRST_COMPLETED)
-        if number.done():
-            worker_pool.signal(number.result())
-        number.cancel()
-    return ended.result()
-
-
-def _queue_signals() -> asyncio.Queue[signal.Signals]:
+def queue_signals() -> asyncio.Queue[signal.Signals]:
     """A queue of the signals that arrive from now on."""
     signals: asyncio.Queue[signal.Signals] = asyncio.Queue()
     loop = asyncio.get_running_loop()
@@ -298,7 +270,7 @@ def _queue_signals() -> asyncio.Queue[signal.Signals]:
     return signals
 
 
-def _is_ended(signals: asyncio.Queue[signal.Signals]) -> bool:
+def is_ended(signals: asyncio.Queue[signal.Signals]) -> bool:
     """Whether SIGTERM has arrived already: a proxy that is ended while it starts has no calls to drain."""
     queued = [signals.get_nowait() for _ in range(signals.qsize())]
     for number in queued:
@@ -306,11 +278,9 @@ def _is_ended(signals: asyncio.Queue[signal.Signals]) -> bool:
     return signal.SIGTERM in queued
 
 
-def _announce(running: Serving, loaded: Loaded, args: argparse.Namespace) -> None:
-    """Prints where calls, the operator and probes come in. The token of a config of the user's is not printed: the
-    console's page asks for it."""
-    from proxy.cli.operator_console import make_link
-
+def announce(running: Any, loaded: Loaded, args: argparse.Namespace) -> None:
+    """Prints where calls, the operator and probes come in: to a `Serving`, or to several workers. The token of a config
+    of the user's is not printed: the console's page asks for it."""
     print(f"listening on {running.url}", flush=True)
     if running.admin_url is not None:
         print(f"admin on {running.admin_url}", flush=True)
@@ -321,21 +291,37 @@ def _announce(running: Serving, loaded: Loaded, args: argparse.Namespace) -> Non
         print(f"console  {url}" if args.no_config else f"console on {url}", flush=True)
 
 
-def _read_worker_entry(signals: asyncio.Queue[signal.Signals], admin: AdminConfig | None) -> AdminConfig:
-    """The operator's port of a worker, with the token that the supervisor writes to standard input. The worker ends
-    when standard input ends, because the supervisor is gone then."""
-    from proxy.config.model import Address, AdminConfig
-    from proxy.server.admin.operator_access import readers_token
-
-    token = sys.stdin.readline().strip()
-    asyncio.get_running_loop().add_reader(sys.stdin.fileno(), signals.put_nowait, signal.SIGINT)
-    own = Address("127.0.0.1", 0)
-    entry = admin or AdminConfig(console=False)
-    return replace(entry, listen=own, probes=None, token=token, readers=readers_token(token), hosts=frozenset())
-
-
 async def _await_ending(serving: Serving, signals: asyncio.Queue[signal.Signals]) -> signal.Signals:
     """Waits for the signal that ends the process, and handles other signals meanwhile."""
     while (number := await signals.get()) is signal.SIGHUP:
         await serving.reloader.reload()
     return number
+
+
+# --- the operator's port of a proxy without a config of the user's ----------------------------------------------------
+# Without one, `serve` and `demo` add an operator's port at a free port, so that several such processes can run side by
+# side. Its token stands in the fragment of the console's link, which no browser sends anywhere; the page takes it out
+# of the address at once.
+_TOKEN_BYTES: Final = 24
+
+
+def open_console(loaded: Loaded, listen: Address | None = None) -> Loaded:
+    """The config with an operator's port at `listen` (default: the usual one, or a free one where it is taken) that
+    asks for a token: the config's own, or a fresh one."""
+    from proxy.config.model import AdminConfig
+
+    admin = loaded.config.admin or AdminConfig()
+    address = listen or replace(admin.listen, or_free=True)
+    token = admin.token or secrets.token_urlsafe(_TOKEN_BYTES)
+    return replace(loaded, config=replace(loaded.config, admin=replace(admin, listen=address, token=token)))
+
+
+def make_link(admin_url: str | None, loaded: Loaded, *, with_token: bool = True) -> str | None:
+    """The console's URL, with the operator's token in it; None where there is no console."""
+    from proxy.config.files.secrets import reveal
+
+    admin = loaded.config.admin
+    if admin is None or not admin.console or not admin_url or not admin_url.startswith("http"):
+        return None
+    token = reveal(admin.token) if with_token else ""
+    return f"{admin_url}/ui/" + (f"#k={token}" if token else "")

@@ -18,7 +18,7 @@ from proxy.config.files.secrets import Substitution, Unresolved
 from proxy.config.files.source import Files, describe_failure
 from proxy.config.files.structure import check_structure, describe_section
 from proxy.config.mistakes import ConfigError, Mistake
-from proxy.config.model import Config, Policy, RouteEntry, ToolConfig, ToolSchema, UpstreamConfig
+from proxy.config.model import Config, Policy, RouteEntry, ToolConfig, ToolSchema
 from proxy.config.policies import check_auth, merge_layers, name_scope
 from proxy.config.routes import Routes
 from proxy.config.schemas import SchemaLoader
@@ -74,7 +74,8 @@ def load(path: Path | str, environ: Mapping[str, str], *, config_only: bool = Fa
     except ConfigError as error:
         error.seen = files.seen
         raise
-    return Loaded(config, files.read, files.digest, files.digest_within(path.parent), files.seen, files.secrets)
+    digests = files.digest(), files.digest(path.parent)
+    return Loaded(config, files.read, *digests, files.seen, frozenset(files.secrets))
 
 
 def _read_file(path: Path, environ: Mapping[str, str], files: Files, config_only: bool) -> Context:
@@ -109,7 +110,10 @@ def _read_config(context: Context, files: Files) -> Config:
     entries = routes.read()
     sections = read_sections(context, files, upstreams)
     check_added_keys(context, entries)
-    upstreams, metadata_routes = _complete_upstreams(context, upstreams, entries, routes)
+    metadata_routes: tuple[RouteEntry, ...] = ()
+    for kind in routes.kinds.values() if any(entry.listed is not None for entry in entries) else ():
+        upstreams = kind.complete_upstreams(upstreams, entries, context.mapping("upstreams"))
+        metadata_routes += kind.make_metadata_routes(entries, upstreams)
     context.notes.extend(_list_notes(context, catalogue, entries))
     config = Config(
         routes=entries,
@@ -127,19 +131,6 @@ def _read_config(context: Context, files: Files) -> Config:
     )
     _check_workers(context, config)
     return config
-
-
-def _complete_upstreams(
-    context: Context, upstreams: dict[str, UpstreamConfig], entries: tuple[RouteEntry, ...], routes: Routes
-) -> tuple[dict[str, UpstreamConfig], tuple[RouteEntry, ...]]:
-    """The upstreams as their routes need them, with those that stand for others; and the routes that the config does
-    not name."""
-    metadata_routes: tuple[RouteEntry, ...] = ()
-    if any(entry.listed is not None for entry in entries):
-        for kind in routes.kinds.values():
-            upstreams = kind.complete_upstreams(upstreams, entries, context.mapping("upstreams"))
-            metadata_routes += kind.make_metadata_routes(entries, upstreams)
-    return upstreams, metadata_routes
 
 
 def _check_workers(context: Context, config: Config) -> None:
@@ -185,8 +176,15 @@ def _list_notes(context: Context, catalogue: ToolReader, routes: tuple[RouteEntr
     yield from (f"tool {name!r} can be called by no route" for name in uncalled)
     judged = JudgedPaths(routes)
     for route in routes:
-        if route.kind == "passthrough" and "{" in route.path:
-            yield from _describe_lookalikes(route, judged)
+        if route.kind != "passthrough" or "{" not in route.path:
+            continue
+        path, methods = route.path.split("/"), frozenset(route.methods)
+        if reach := judged.list_reached(path, route.upstream, route.upstream_path, methods):
+            consequence = "such requests are refused" if route.lookalikes == "refuse" else "they go on unjudged"
+            yield (
+                f"route {route.name!r}: other spellings of {', '.join(map(repr, reach))} (case, ';', '%20', a dot or "
+                f"a slash at the end) fall into it, and some servers read them as that path: {consequence}"
+            )
     for route in routes:
         for step in route.path.split("/"):
             if (named := _FOREIGN_TEMPLATE.fullmatch(step)) is not None:
@@ -228,14 +226,3 @@ def _describe_address_effects(route: str, tool: str, policy: Policy) -> Iterator
         yield f"{unnamed}, `block: hard` of tool {tool!r} refuses nothing (attempts.address: count changes that)"
     if policy.caps.of(tool).limit is not None and not policy.caps.by_address:
         yield f"{unnamed}, the cap of tool {tool!r} does nothing (caps.by_address: on changes that)"
-
-
-def _describe_lookalikes(route: RouteEntry, judged: JudgedPaths) -> Iterator[str]:
-    """The judged paths of which other spellings fall into a passthrough template."""
-    path, methods = route.path.split("/"), frozenset(route.methods)
-    if reach := judged.list_reached(path, route.upstream, route.upstream_path, methods):
-        consequence = "such requests are refused" if route.lookalikes == "refuse" else "they go on unjudged"
-        yield (
-            f"route {route.name!r}: other spellings of {', '.join(map(repr, reach))} (case, ';', '%20', a dot or "
-            f"a slash at the end) fall into it, and some servers read them as that path: {consequence}"
-        )

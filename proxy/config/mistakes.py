@@ -7,6 +7,7 @@ A value from the environment or a secret file never appears in it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from operator import attrgetter
 from pathlib import Path
 from types import MappingProxyType
 
@@ -42,7 +43,7 @@ class ConfigError(Exception):
     def __init__(self, mistakes: Iterable[Mistake], seen: Mapping[Path, str] = MappingProxyType({})) -> None:
         self.seen = seen
         self.mistakes: tuple[Mistake, ...] = tuple(
-            sorted(set(mistakes), key=lambda mistake: (mistake.file, mistake.line, mistake.column, mistake.message))
+            sorted(dict.fromkeys(mistakes), key=attrgetter("file", "line", "column", "message"))
         )
         super().__init__("\n".join(map(str, self.mistakes)))
 

@@ -131,11 +131,12 @@ def select_fingerprint(written: Written) -> dict[str, JsonValue]:
 
 
 def _read_repair(value: Written) -> RepairSettings:
-    rules = {name: read_switch(state) for name, state in value.get("rules", {}).items()}
-    made: dict[str, Any] = {"level": reveal(value["level"])} if "level" in value else {}
-    if "drop_keys" in value:
-        made["drop_keys"] = frozenset(map(reveal, value["drop_keys"]))
-    return RepairSettings(rules=rules, **made)
+    readers: dict[str, Any] = {
+        "level": reveal,
+        "rules": lambda rules: {name: read_switch(state) for name, state in rules.items()},
+        "drop_keys": lambda keys: frozenset(map(reveal, keys)),
+    }
+    return RepairSettings(**read_fields(value, readers))
 
 
 def _read_attempts(value: Written) -> AttemptsPolicy:
@@ -154,9 +155,8 @@ def _read_caps(value: Written) -> Caps:
     return Caps(**read_fields(counted, {"ttl": read_seconds, "by_address": read_switch}))
 
 
-def _read_feedback(value: Written) -> FeedbackLimits:
-    roots = lambda items: tuple(map(reveal, items))  # noqa: E731 - the row of a table
-    return FeedbackLimits(**read_fields(value, {"path_roots": roots, "marks": read_switch}))
+def _read_texts(items: JsonValue) -> tuple[str, ...]:
+    return tuple(map(reveal, items))
 
 
 def read_formats(value: JsonValue) -> Formats:
@@ -225,8 +225,8 @@ def read_cors(value: JsonValue) -> Cors | None:
     """Reads a `cors` entry; None where it switches off."""
     if not isinstance(value, dict):
         return Cors(upstream=True) if value == "upstream" else None
-    made: dict[str, Any] = {"max_age": read_seconds(value["max_age"])} if "max_age" in value else {}
-    return Cors(frozenset(map(reveal, value["origins"])), tuple(map(reveal, value.get("headers", ()))), **made)
+    readers = {"origins": lambda origins: frozenset(map(reveal, origins)), "headers": _read_texts}
+    return Cors(**read_fields(value, {**readers, "max_age": read_seconds}))
 
 
 def _list_tokens(tokens: JsonValue) -> Iterator[tuple[str | int, str, str]]:
@@ -254,7 +254,7 @@ _READERS: Final[Mapping[str, Any]] = {
     "detail": reveal,
     "attempts": _read_attempts,
     "caps": _read_caps,
-    "feedback": _read_feedback,
+    "feedback": lambda value: FeedbackLimits(**read_fields(value, {"path_roots": _read_texts, "marks": read_switch})),
     "timeout": read_time_limit,
     "formats": read_formats,
     "upstream_errors": UpstreamErrors,

@@ -217,7 +217,10 @@ class Routes:
         for name, at in named:
             if (tool := self._catalogue.tool(name, route.entry, route.at, provided)) is not None:
                 found[name] = tool
-            elif "tool" in route.entry and not self._is_reported(route, name):
+            elif "tool" in route.entry:
+                is_defined = name in self._catalogue.names or is_tool_defined(route.entry)
+                if is_defined or self._context.structure.has_mistake(route.at, "schema", "container", "validation"):
+                    continue  # what keeps the tool from being served is told elsewhere
                 nearest = suggest_word(name, self._catalogue.names)
                 hint = f"{nearest} Otherwise {NO_SCHEMA}" if nearest else NO_SCHEMA
                 self._context.mistake(at, f"the tool {name!r} has no schema", hint)
@@ -261,11 +264,6 @@ class Routes:
                 else:
                     hint = suggest_word(name, known) or f"known: {join_words(known)}"
                     self._context.mistake(at, f"unknown tool {name!r}", hint)
-
-    def _is_reported(self, route: WrittenRoute, name: str) -> bool:
-        """Whether it is another mistake, told elsewhere, that the tool of a route cannot be served."""
-        is_defined = name in self._catalogue.names or is_tool_defined(route.entry)
-        return is_defined or self._context.structure.has_mistake(route.at, "schema", "container", "validation")
 
     def _check_duplicates(self, routes: list[WrittenRoute]) -> None:
         """Reports two routes with the same path and method, whatever their parameters are called, or with the same

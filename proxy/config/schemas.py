@@ -9,10 +9,10 @@ outside of it, the file's own folder is the schema folder. `references.py` finds
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 from urllib.parse import quote, unquote
 
 from proxy.config.context import Context
@@ -75,30 +75,20 @@ class SourceProblem:
     hint: str = ""
 
 
-class FoundSchema(Protocol):
-    """A tool's schema in a document, with what else the document says of the tool."""
+@value_class
+class FoundSchema:
+    """A tool in a document: the JSON Schema of its arguments, what it does, what was read differently from how it is
+    written, and how its arguments become an HTTP request at the document's first server."""
 
-    @property
-    def schema(self) -> JsonValue:
-        """The JSON Schema of its arguments."""
-
-    @property
-    def description(self) -> str:
-        """What the tool does."""
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What was read differently from how it is written."""
-
-    def place_request(self) -> RequestForm:
-        """How its arguments become an HTTP request at the document's first server."""
+    schema: JsonValue
+    description: str
+    notes: tuple[str, ...]
+    request: RequestForm
 
 
-class ReadSource(Protocol):
-    """Takes one tool out of a parsed document."""
-
-    def __call__(self, document: JsonValue, name: str, provided: frozenset[str], /) -> FoundSchema | SourceProblem:
-        """The tool called `name`. `provided`: headers that the route sets itself, which are not arguments."""
+# Takes the tool of a name out of a parsed document. The last argument are headers that the route sets itself, which are
+# not arguments.
+ReadSource = Callable[[JsonValue, str, frozenset[str]], FoundSchema | SourceProblem]
 
 
 # --- the loader -------------------------------------------------------------------------------------------------------
@@ -109,9 +99,17 @@ class SchemaLoader:
         self._files = files
         self._unknown_keywords: UnknownKeywords = context.mapping("schemas").get("unknown_keywords", "misspelt")
         self._folder = context.folder
-        self._registered = _read_documents(context, files)
         self._mistakes = context.mistakes
         self._made: dict[tuple[str, Formats], ToolSchema] = {}
+        self._registered: dict[str, ConfigSource] = {}
+        for uri, name in context.mapping("documents").items():
+            try:
+                self._registered[uri] = files.source(context.folder / reveal(name), reveal(name))
+            except ConfigError as error:
+                context.mistakes.extend(error.mistakes)
+            except (OSError, ValueError) as error:
+                reason, hint = describe_failure(error), "paths start at the config file's folder"
+                context.mistake(("documents", uri), f"cannot read {name}: {reason}", hint)
 
     def load(
         self, written: JsonValue, place: SchemaPlace, *, formats: Formats, provided: frozenset[str] = frozenset()
@@ -130,7 +128,7 @@ class SchemaLoader:
         if not is_openapi(written):
             return None
         try:
-            return self._import_operation(written, place, provided).place_request()
+            return self._import_operation(written, place, provided).request
         except ConfigError:
             return None  # `load` has reported it
 
@@ -259,20 +257,6 @@ class SchemaLoader:
         if mode == "note":
             return [replace(finding, is_grave=False) for finding in counted]
         return [replace(each, is_grave=each.is_grave or (mode == "refuse" and each.is_keyword)) for each in counted]
-
-
-def _read_documents(context: Context, files: Files) -> dict[str, ConfigSource]:
-    """The registered schema documents by URI."""
-    found: dict[str, ConfigSource] = {}
-    for uri, name in context.mapping("documents").items():
-        try:
-            found[uri] = files.source(context.folder / reveal(name), reveal(name))
-        except ConfigError as error:
-            context.mistakes.extend(error.mistakes)
-        except (OSError, ValueError) as error:
-            reason, hint = describe_failure(error), "paths start at the config file's folder"
-            context.mistake(("documents", uri), f"cannot read {name}: {reason}", hint)
-    return found
 
 
 def hash_value(value: JsonValue) -> str:

@@ -113,18 +113,19 @@ class Extension:
     `summary`: a function of the config; gives the lines that `check` adds to what a config serves.
     `check`: its check (`check_added_keys` of config/context.py), called for a config in which one of `keys` is written.
     `pages`: path below the operator's port -> what answers it. A path that ends in a slash takes all below it.
-    `observer`: makes a `ConfiguredObserver` (server/setup/observers.py) for the first config with one of `sections`.
+    `observer`: makes a `ConfiguredObserver` (server/setup/added.py) for the first config with one of `sections`.
     `page_counts`: makes the `PageCounts` (server/admin/console_data.py) of its pages, where `admin.console` is on.
-    `workers`: a coroutine function `(loaded, listen, more=words of a worker's command line, held=socket)` that starts
-        as many workers as the config says, and gives what stands above them: the addresses of a `Serving`
-        (server/lifecycle.py), with `signal` and `wait_ended`.
-    `tracer`: a `MakeTracer` (server/setup/observers.py), called where the config or the environment asks for traces.
+    `workers`: a coroutine function `(loaded, arguments of serve, what watches, queue of signals) -> exit code` that
+        runs as many workers as the config says; `worker_entry`: a function `(queue of signals, admin) -> AdminConfig`
+        that gives the operator's port of one of them.
+    `tracer`: a `MakeTracer` (server/setup/added.py), called where the config or the environment asks for traces.
     `tracer_library`: says in words which libraries are missing; '' where none is.
     `answers`: a function of the config; gives an `AnswerPath` (server/handler.py) for each path that it serves beside
         the routes. Called for a config with one of `sections`; so is the next.
     `services`: makes a `ServiceExtender` (server/setup/added.py) for the first config with one of `sections`.
+    `is_sampler`: it makes a `CallSampler` (server/setup/added.py), for the first sampled call at the latest.
     `tool_texts`: a function of the config; gives the `ToolTexts` for MCP clients, or None.
-    `pinned`: a function `(config, name of a route) -> PinnedTools | None` (core/contract/definitions.py): which
+    `pinned`: a function `(config, name of a route) -> PinnedTools | None` (core/contract/listed_tool.py): which
         definitions of the tools that its server lists are approved. Called for a config with one of `sections`.
     `route_kinds`: value of a route's `protocol` -> what speaks it.
     `route_check`: yields what contradicts itself among the keys of a route that speaks one of its protocols, or that
@@ -133,8 +134,8 @@ class Extension:
     `upstream_keys`: key of an upstream in place of its URL -> a function `(context, name, written) -> UpstreamConfig`.
     `upstreams`: makes the `UpstreamKind` (server/setup/upstreams.py) of upstreams without a URL.
     `sources`: kind of a recorded import -> a coroutine function `(Recorded, headers, folder) -> Harvest`.
-    `live`: a function `(report, args) -> exit code` that `check --live` calls: it puts into the `CheckReport`
-        (cli/check_formats.py) what has changed at the sources of a config.
+    `check_flags`: flag of `check` -> a function `(report, loaded config, args) -> exit code` that puts what it finds
+        into the `CheckReport` (cli/check_formats.py).
     `imports`: kind of `import` -> a module with `register(kinds)` and `run(args) -> exit code`.
     `no_config`: flag of `serve` -> what it does.
     `serve_flags`: the flags of `serve` that say where the process runs.
@@ -165,19 +166,21 @@ class Extension:
     observer: str = ""
     page_counts: str = ""
     workers: str = ""
+    worker_entry: str = ""
     tracer: str = ""
     tracer_library: str = ""
     metrics: str = ""
     answers: str = ""
     tool_texts: str = ""
     services: str = ""
+    is_sampler: bool = False
     pinned: str = ""
     route_kinds: Mapping[str, RouteKind] = field(default_factory=dict)
     route_check: str = ""
     upstream_keys: Mapping[str, str] = field(default_factory=dict)
     upstreams: str = ""
     sources: Mapping[str, str] = field(default_factory=dict)
-    live: str = ""
+    check_flags: Mapping[str, str] = field(default_factory=dict)
     imports: Mapping[str, str] = field(default_factory=dict)
     no_config: Mapping[str, NoConfig] = field(default_factory=dict)
     serve_flags: ServeFlags | None = None
@@ -225,6 +228,7 @@ class Extension:
 EXTENSIONS: Final = (
     Extension(
         "recording",
+        uses=("second_judge",),
         adds="calls recorded to a file, and judged again by another config: `record`, `replay`, `diff`",
         verbs={"replay": "recording.cli.replay", "diff": "recording.cli.diff"},
         sections={"record": "recording.record_section:read_record"},
@@ -233,7 +237,18 @@ EXTENSIONS: Final = (
         metrics="recording.recorder:METRICS",
     ),
     Extension(
+        "second_judge",
+        uses=("examples",),
+        adds="jsonschema and fastjsonschema, which judge accepted calls too: some beside them, or all before they go",
+        sections={"second_judge": "second_judge.second_judge_section:read_second_judge"},
+        services="second_judge.second_judges:SecondJudges",
+        is_sampler=True,
+        check_flags={"second-opinion": "second_judge.cli.second_opinion:compare_judges"},
+        metrics="second_judge.second_judges:METRICS",
+    ),
+    Extension(
         "guidance",
+        uses=("examples",),
         adds="what agents read of tools before they call: prompt text, and definitions as vendors want them",
         verbs={"guidance": "guidance.cli.guidance", "export": "guidance.cli.export"},
         sections={"guidance": "guidance.guidance_section:read_guidance"},
@@ -246,7 +261,7 @@ EXTENSIONS: Final = (
         uses=("outgoing",),
         adds="configs written for tools that describe themselves: `import`, and `check --live`",
         verbs={"import": "importing.cli.import_"},
-        live="importing.cli.check_live:check_live",
+        check_flags={"live": "importing.cli.check_live:check_live"},
     ),
     Extension(
         "operations",
@@ -404,9 +419,18 @@ EXTENSIONS: Final = (
         adds="requests of the proxy's own that are not calls",
     ),
     Extension(
+        "agent_client",
+        adds="what an agent host does with an answer of the proxy, as `toolcall_proxy.client` in the wheel",
+    ),
+    Extension(
+        "examples",
+        adds="example arguments made from a schema",
+    ),
+    Extension(
         "workers",
         adds="several processes behind one port",
-        workers="workers.start:start_workers",
+        workers="workers.cli.serve_many:serve_many",
+        worker_entry="workers.cli.serve_many:read_worker_entry",
     ),
     Extension(
         "traces",
@@ -591,9 +615,9 @@ def find_tracer() -> Extension:
     return next(row for row in EXTENSIONS if row.tracer)
 
 
-def find_live() -> Extension:
-    """The extension that `check --live` asks, installed or not."""
-    return next(row for row in EXTENSIONS if row.live)
+def find_sampler() -> Extension | None:
+    """The installed extension that is shown a sample of the forwarded calls."""
+    return next((row for row in list_installed() if row.is_sampler), None)
 
 
 def list_import_kinds() -> list[tuple[str, str]]:
@@ -610,6 +634,9 @@ def find_key(key: str, holder: Sequence[str | int] = ()) -> Extension | None:
 
 # Every flag of `serve` in place of a config -> its row, and what it does.
 NO_CONFIG: Final = dict(sorted((flag, (row, made)) for row in EXTENSIONS for flag, made in row.no_config.items()))
+
+# Every flag of `check` that is an extension's -> its row, and what it calls.
+CHECK_FLAGS: Final = {flag: (row, place) for row in EXTENSIONS for flag, place in row.check_flags.items()}
 
 # Every value of `state.backend` that is an extension's -> its row, and what keeps state there.
 BACKENDS: Final = {name: (row, backend) for row in EXTENSIONS for name, backend in row.backends.items()}

@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from proxy.core.json.jsontext import parse
 from proxy.core.model.values import Headers, JsonProblem, JsonValue
 
-__all__ = ["Answer", "Broken", "Call", "Change", "Ending", "Hook", "Outgoing", "Refuse", "Result", "Verdict"]
-
 
 @dataclass(frozen=True, slots=True)
 class Call:

@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
+from proxy.core.contract.attempts import hash_name
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.json.contentcoding import decode, is_coded
 from proxy.core.json.jsontext import dumps, format_pointer, parse
@@ -191,7 +192,7 @@ def _show_call(call: ToolCall, call_route: CallRoute, record: CallRecord, text: 
     sent = call.arguments.text if isinstance(call.arguments, Document) else call.raw
     return Call(
         record.route, call.tool, call.call_id, record.request_id, record.notes.get("client.token", ""),
-        call.conversation.key, tuple(call_route.headers), sent if text is None else text,
+        hash_name(call.conversation), tuple(call_route.headers), sent if text is None else text,
     )  # fmt: skip
 
 

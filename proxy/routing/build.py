@@ -19,7 +19,7 @@ from proxy.config.model import (
 )
 from proxy.config.policies import make_repair_policy, select_fingerprint
 from proxy.config.schemas import hash_value
-from proxy.core.contract.definitions import PinnedTools
+from proxy.core.contract.listed_tool import PinnedTools
 from proxy.core.contract.policy import (
     AnswerPolicy,
     AttemptsPolicy,

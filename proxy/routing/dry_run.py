@@ -12,7 +12,7 @@ from typing import Final
 
 from proxy.core.contract.policy import ToolPolicy, UnknownTool
 from proxy.core.model.value_class import value_class
-from proxy.core.model.values import CheckedCall, Failure, Headers, RawRequest, UpstreamReply
+from proxy.core.model.values import CheckedCall, Failure, Fields, Headers, RawRequest, UpstreamReply
 from proxy.interfaces import CallAccess, QuerySources, UpstreamRequest
 from proxy.routing.table import Match, MethodNotAllowed, Route, RouteTable
 
@@ -34,8 +34,8 @@ class DryTarget:
         given = tuple((name.lower(), value) for name, value in headers)
         usual = (("content-type", self.route.form or "application/json"), _CONVERSATION)
         names = {name for name, _ in given}
-        kept = tuple(each for each in usual if each[0] not in names)
-        return RawRequest(self.method, self.path, self.query, (*kept, *given), body, {**self.params, **params}, "")
+        headers = Fields((*(each for each in usual if each[0] not in names), *given))
+        return RawRequest(self.method, self.path, self.query, headers, body, {**self.params, **params}, "")
 
 
 def find_dry_target(table: RouteTable, wanted: str, method: str = "") -> DryTarget | MethodNotAllowed | None:

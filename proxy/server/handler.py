@@ -80,7 +80,6 @@ from proxy.server.http.headers import Hop, find_caller
 from proxy.server.http.request_head import (
     BadRequest,
     RequestHead,
-    asks_for_another_method,
     find_fault,
     read_fields,
     split_target,
@@ -287,8 +286,17 @@ class Handler:
             record.trace = self.begin_trace(parent, state)
             record.trace_id = record.trace.trace_id
 
-    def finish(self, cycle: RequestCycle) -> None:
-        """Notes that a request is over."""
+    def finish_fast(self, cycle: RequestCycle, status: int, sent: int, ended: float) -> None:
+        """Notes that a call without a task is over, with so many bytes of a body sent at the time `ended`."""
+        record = cycle.record
+        record.status, record.response_bytes, record.ended = status, sent, ended
+        self.counted_fast += 1
+        self.finish(cycle)
+
+    def finish(self, cycle: RequestCycle, *, has_left: bool = False) -> None:
+        """Notes that a request is over. `has_left`: its client has gone."""
+        if has_left:
+            cycle.record.outcome = "client_gone"
         self.begun.discard(cycle)
         self._conclude(cycle.record)
         if cycle.ended is not None and not cycle.ended.done():
@@ -416,7 +424,7 @@ class RequestCycle:
             refuses = route.query_policy is QueryPolicy.REFUSE
             if target.query and refuses and (route.mode is Mode.ENFORCE or admitted.calls is not None):
                 return self._deny(_NO_QUERY)
-            if name := asks_for_another_method(fields):
+            if name := fields.names.method_override:
                 return self._deny(AccessDenied(codes.BAD_REQUEST, _NO_OVERRIDE.format(name=name)))
         if admitted.token:
             record.notes = {"client.token": admitted.token}
@@ -426,7 +434,7 @@ class RequestCycle:
         if relayed and route.websocket and asks_for_websocket(head, fields):
             own += UPGRADE
         memory = BodyMemory(self.handler.memory, RELAYED if relayed else JUDGED)
-        data = None if relayed or binding.form else take_body(head, fields, route.max_body, memory)
+        data = None if relayed or route.form else take_body(head, fields, route.max_body, memory)
         raw = RawRequest(head.method, target.path, target.query, fields, data or b"", target.params, client)
         tools = route.tools if admitted.calls is None else show_tools(route.tools, admitted.calls)
         self.call_route = RouteRequest(binding, raw, own, admitted.cors, memory, tools, admitted.calls, admitted.caller)
@@ -652,6 +660,4 @@ class RequestCycle:
         self, request: UpstreamRequest, body: AsyncIterator[bytes] | None, upstream: Upstream, record: CallRecord
     ) -> UpstreamReply | UpstreamFault:
         """Relays a request, as part of its trace where there is one."""
-        if record.trace is None:
-            return await upstream.relay(request, body)
         return await trace_sends(partial(upstream.relay, body=body), record.trace, self.handler.now)(request)

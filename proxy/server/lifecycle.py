@@ -18,21 +18,28 @@ from typing import Final
 
 from proxy.call.judging import Elsewhere
 from proxy.config.model import AdminConfig as AdminEntry
-from proxy.config.model import Config, ServerTls
-from proxy.interfaces import CountsConnections, GuardedUpstream, Observer, Services
+from proxy.config.model import Config
+from proxy.interfaces import GuardedUpstream, Services
 from proxy.server.admin.console_data import make_console_data
 from proxy.server.admin.page import Readers
 from proxy.server.handler import Handler, Snapshot
 from proxy.server.http.framing import SERVER
 from proxy.server.http.headers import Hop
 from proxy.server.http.request_head import make_id
-from proxy.server.listed_routes import ListedRoutes, PassedOn, Reports
+from proxy.server.listed_routes import ListedRoutes, Reports
 from proxy.server.ports import Port, renew
 from proxy.server.reload import Compiled, Reloaded, Reloader, list_served
-from proxy.server.setup.added import ExtensionServices, list_unpinned, make_answers, make_tool_texts
+from proxy.server.setup.added import (
+    FLUSH,
+    ExtensionObservers,
+    ExtensionServices,
+    list_unpinned,
+    make_answers,
+    make_tool_texts,
+    make_tracer,
+)
 from proxy.server.setup.memory import find_room
-from proxy.server.setup.observers import FLUSH, ExtensionObservers, make_tracer
-from proxy.server.setup.services import SecondJudges, warn_of_addresses
+from proxy.server.setup.services import warn_of_addresses
 from proxy.server.setup.upstreams import Pools, await_gone, find_trouble
 from proxy.server.warmup import Warming
 from proxy.telemetry.logs import LibraryLog, Log
@@ -49,8 +56,6 @@ _KEPT_WAIT: Final = 0.2
 _FRESH_WAIT: Final = 2.0
 # How long a connection may take to be closed.
 _CLOSING: Final = 1.0
-# The states of circuit breakers by the number that the metric shows.
-BREAKER_STATES: Final = ("closed", "half-open", "open")
 
 
 class Serving:
@@ -59,7 +64,7 @@ class Serving:
     def __init__(
         self, compiled: Compiled, base: Services, environ: Mapping[str, str], log: Log, admin: AdminEntry | None
     ) -> None:
-        self.log, self._environ, self.notices = log, environ, Notices(log, base.clock.now)
+        self.log, self.notices = log, Notices(log, base.clock.now)
         self.metrics = Metrics(list_served(compiled), compiled.loaded.digest)
         self.console = make_console_data(admin, lambda: self.metrics.requests.series, base.clock.wall)
         self.readers, self.comparing = Readers(), asyncio.Lock()
@@ -67,24 +72,23 @@ class Serving:
         self._lag = LoopLag(self.metrics.lag.observe)
         self._base, config = base, compiled.loaded.config
         self._tracer = make_tracer(config.telemetry.traces, environ, log, self.metrics, base.clock)
-        self._pools = Pools(base.clock.now, self._breaker_changed, self._child_wrote, self._server_changed)
+        self.pools = Pools(base.clock.now, self._breaker_changed, log)
         self._extending = ExtensionServices(base, log, self.metrics)
-        self._second_judge = SecondJudges(base.pacing.chance, self.metrics, log)
         self.unpinned = UnpinnedWatch(self._tool_unpinned)
         receivers = (self.metrics.learn_tools, self._schema_unusable, self._schema_unguarded, self.unpinned)
         reports = Reports(*receivers, self.metrics.add_counter, self.metrics.knows)
-        self._listed = ListedRoutes(base.clock, make_id, reports)
+        self.listed = ListedRoutes(base.clock, make_id, reports)
         self._addresses = AddressWatch(lambda: self.metrics.sources, partial(warn_of_addresses, log))
         self.handler = Handler(
-            _snapshot(compiled, self._make_services(compiled, self._pools.of(config)[0])),
-            self._observers(),
+            self._make_snapshot(compiled, self.pools.of(config)[0]),
+            (),
             # How this process signs in `Via` (RFC 9110 section 7.6.3), unlike others of its kind in the same chain.
             Hop(f"{SERVER}-{secrets.token_hex(4)}", config.trusted.networks, config.trusted.unix),
             make_id,
             log.defect,
             config.listen.hosts,
             None if self._tracer is None else self._tracer.begin,
-            self._listed,
+            self.listed,
             find_room(config.workers) if config.memory is None else max(1, config.memory // config.workers),
         )
         self.reloader = Reloader(compiled, environ, self._adopt, self._note_reload, log.defect)
@@ -94,23 +98,9 @@ class Serving:
         self._draining: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self.warming = Warming(log.defect)
-        self._watch()
+        handler, breakers = self.handler, self.pools.breaker_states
+        self.metrics.watch(lambda: handler.inflight, lambda: handler.draining, breakers, lambda: log.dropped)
         self._tell_metrics(compiled)
-
-    def _observers(self) -> tuple[Observer, ...]:
-        """The observers of finished requests. One that is off is left out, so it costs no call anything."""
-        kept = () if self.console is None else (self.console,)
-        traced = () if self._tracer is None else (self._tracer,)
-        return (self.metrics, self.log, *kept, *self._added.observers, *traced)
-
-    def _watch(self) -> None:
-        """Sets where the metrics read at each scrape."""
-        self.metrics.watch(
-            lambda: self.handler.inflight,
-            lambda: self.handler.draining,
-            self._pools.breaker_states,
-            lambda: self.log.dropped,
-        )
 
     def begin(self, *, watch: bool) -> None:
         """Begins what runs beside the calls, once the ports are open. `watch`: takes over changed files."""
@@ -144,10 +134,6 @@ class Serving:
         """Where the probes' port listens, or None without one."""
         return self.operator_ports[1].url if len(self.operator_ports) > 1 else None
 
-    def watch_passed(self, passed_on: PassedOn) -> None:
-        """Lets `passed_on` hear of each MCP request that its server has. Called before the first request."""
-        self._listed.passed_on = passed_on
-
     async def drain(self, seconds: float | None = None) -> None:
         """Announces the end and goes on serving for `seconds` (default: the config's), then refuses what is new and
         waits for what is under way. The process lives on. A second call waits for the first drain."""
@@ -167,7 +153,7 @@ class Serving:
 
     async def find_upstream_trouble(self, name: str) -> str | None:
         """Why an upstream is not ready, '' where it is; None where there is no such upstream."""
-        entry, upstream = self.config.upstreams.get(name), self._pools.find_unguarded(name)
+        entry, upstream = self.config.upstreams.get(name), self.pools.find_unguarded(name)
         if entry is None or upstream is None:
             return None
         return await self.notices.watch_upstream(name, partial(find_trouble, entry, upstream))
@@ -212,9 +198,8 @@ class Serving:
             await port.listener.shutdown(_CLOSING)
         await self._extending.close()
         await self.notices.settle()
-        await self._listed.close()
-        await self._second_judge.close()
-        await self._pools.close()
+        await self.listed.close()
+        await self.pools.close()
         if isinstance(self._base.elsewhere, Elsewhere):
             await self._base.elsewhere.close()
         await self._base.store.close()
@@ -254,12 +239,18 @@ class Serving:
     def _adopt(self, compiled: Compiled) -> None:
         """Serves another config from here on. Nothing in it waits, so no request sees a half of it."""
         before, after = self.config.telemetry.log_level, compiled.loaded.config.telemetry.log_level
-        upstreams, gone = self._pools.of(compiled.loaded.config)
-        last = self.handler.exchange(_snapshot(compiled, self._make_services(compiled, upstreams)))
-        self._pools.retire(gone, last)
+        upstreams, gone = self.pools.of(compiled.loaded.config)
+        last = self.handler.exchange(self._make_snapshot(compiled, upstreams))
+        self.pools.retire(gone, last)
         self.unpinned.forget()
         self.warming.begin(compiled.table)
-        self._renew(compiled.loaded.config.listen.tls)
+        tls, port_tls = compiled.loaded.config.listen.tls, self.ports[0].tls if self.ports else None
+        if tls is not None and port_tls is not None:
+            try:
+                renew(port_tls, tls)
+            except OSError as error:  # ssl.SSLError is one: the files changed once more since the config was read
+                reason = getattr(error, "reason", None) or error.strerror
+                self.log.event("certificate not renewed", "error", reason=reason)
         self._tell_metrics(compiled)
         if before != after:  # else what the operator has set by hand stays
             self.log.level = after
@@ -267,40 +258,19 @@ class Serving:
     def _tell_metrics(self, compiled: Compiled) -> None:
         loaded = compiled.loaded
         self._added.adopt(loaded.config, compiled.table, loaded.digest)
-        self.handler.observers = self._observers()
+        # An observer that is off is left out, so it costs no call anything.
+        kept = () if self.console is None else self.console.observers
+        traced = () if self._tracer is None else (self._tracer,)
+        self.handler.observers = (self.metrics, self.log, *kept, *self._added.observers, *traced)
         self.metrics.note_config(list_served(compiled), loaded.digest, self._base.clock.wall(), loaded.files_digest)
         for unpinned in list_unpinned(loaded.config):
             self.unpinned(*unpinned)
 
-    def _make_services(self, compiled: Compiled, upstreams: Mapping[str, GuardedUpstream]) -> Services:
-        """Makes the services that the calls of a config use."""
-        services = replace(
-            self._base, upstreams=upstreams, second_judge=self._second_judge.of(compiled.loaded.config.second_judge)
-        )
-        return self._extending.extend(compiled.loaded.config, services)
-
-    def _renew(self, tls: ServerTls | None) -> None:
-        """Shows the certificate that the files hold now; the port stays as it is."""
-        context = self.ports[0].tls if self.ports else None
-        if context is None or tls is None:
-            return
-        try:
-            renew(context, tls)
-        except OSError as error:  # ssl.SSLError is one: the files changed once more since the config was read
-            self.log.event("certificate not renewed", "error", reason=getattr(error, "reason", None) or error.strerror)
-
-    def breaker_states(self) -> dict[str, str]:
-        """Upstream -> closed, half-open or open; of those that have a breaker."""
-        return {name: BREAKER_STATES[state] for name, state in self._pools.breaker_states().items()}
-
-    def count_connections(self) -> dict[str, tuple[int, int, int]]:
-        """Upstream -> its connections: open, idle, and how many may be open; of those that keep a pool of them."""
-        found: dict[str, tuple[int, int, int]] = {}
-        for name in self.config.upstreams:
-            upstream = self._pools.find_unguarded(name)
-            if isinstance(upstream, CountsConnections):
-                found[name] = upstream.count_connections()
-        return found
+    def _make_snapshot(self, compiled: Compiled, upstreams: Mapping[str, GuardedUpstream]) -> Snapshot:
+        config = compiled.loaded.config
+        services = self._extending.extend(config, replace(self._base, upstreams=upstreams))
+        answers, texts = make_answers(config), make_tool_texts(config)
+        return Snapshot(compiled.table, compiled.bindings, services, compiled.loaded.digest, answers, texts)
 
     def _breaker_changed(self, upstream: str, state: str) -> None:
         self.metrics.breaker_changes.series[upstream, state] += 1
@@ -309,20 +279,6 @@ class Serving:
         self.log.event(
             "Circuit breaker changed", "info" if state == "closed" else "warning", upstream=upstream, state=state
         )
-
-    def _child_wrote(self, upstream: str, pid: int, line: str) -> None:
-        if line:
-            self.log.event("Tool server wrote to stderr", "info", upstream=upstream, pid=pid, line=line)
-
-    def _server_changed(self, upstream: str, server: str, reason: str) -> None:
-        if reason:
-            self.log.event("Tool server out of reach", "warning", upstream=upstream, server=server, reason=reason)
-        else:
-            self.log.event("Tool server answers again", upstream=upstream, server=server)
-
-    def list_servers_down(self, upstream: str) -> dict[str, str]:
-        """Of an upstream that is several servers: those that are out of reach, and why."""
-        return self._pools.list_servers_down(upstream)
 
     def _note_reload(self, reloaded: Reloaded) -> None:
         self.metrics.count_reload(reloaded.result, len(reloaded.restart_needed))
@@ -341,9 +297,3 @@ class Serving:
             for section in reloaded.restart_needed:
                 self.log.event("config needs a restart", "warning", section=section)
                 self.notices.tell(NEEDS_RESTART, section, f"`{section}` of the config counts after a restart alone")
-
-
-def _snapshot(compiled: Compiled, services: Services) -> Snapshot:
-    config = compiled.loaded.config
-    answers, texts = make_answers(config), make_tool_texts(config)
-    return Snapshot(compiled.table, compiled.bindings, services, compiled.loaded.digest, answers, texts)

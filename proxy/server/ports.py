@@ -17,7 +17,6 @@ import ssl
 import struct
 import sys
 from array import array
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -142,10 +141,15 @@ async def _open(
     loop = asyncio.get_running_loop()
     wait = None if tls is None else NEW_TLS_HANDSHAKE
     if address.unix:
-        with _permitting(mode):
+        # The umask limits the permissions of the socket from the first moment on.
+        umask = None if mode is None else os.umask(0o777 & ~mode)
+        try:
             server = await loop.create_unix_server(
                 listener, address.unix, backlog=_BACKLOG, ssl=tls, ssl_handshake_timeout=wait
             )
+        finally:
+            if umask is not None:
+                os.umask(umask)
         return Port(server, listener, address, tls, _queues(server))
     if (family := _literal(address.host)) is not None:
         # The socket is bound here: the loop would resolve the number like a name, and load the IDNA tables for it.
@@ -167,19 +171,6 @@ def _literal(host: str) -> socket.AddressFamily | None:
             socket.inet_pton(family, host)
             return family
     return None
-
-
-@contextlib.contextmanager
-def _permitting(mode: int | None) -> Iterator[None]:
-    """Limits the permissions of files created in the block. The umask limits them from the first moment on."""
-    if mode is None:
-        yield
-        return
-    before = os.umask(0o777 & ~mode)
-    try:
-        yield
-    finally:
-        os.umask(before)
 
 
 def _queues(server: asyncio.Server) -> list[socket.socket]:

@@ -10,11 +10,10 @@ other call waits for it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final
 
 from proxy.core import decide
-from proxy.core.contract.policy import ToolPolicy
 from proxy.core.tool_errors import complaints
 from proxy.routing import RouteTable
 
@@ -44,19 +43,11 @@ class Warming:
 
     async def _warm(self, table: RouteTable) -> None:
         try:
-            for policy in _policies(table):
+            # Each policy once: several routes may lead to one tool.
+            policies = {id(policy): policy for route in table.routes for policy in route.tools.values()}
+            for policy in policies.values():
                 await asyncio.to_thread(decide.prepare, policy)
                 await asyncio.sleep(PAUSE)
             await asyncio.to_thread(complaints.compile_dialects)
         except Exception as error:  # noqa: BLE001 - a defect of the writer, which the tool's first call meets as well
             self._report_error("warming up", error)
-
-
-def _policies(table: RouteTable) -> Iterator[ToolPolicy]:
-    """Each policy once: several routes may lead to one tool."""
-    seen: set[int] = set()
-    for route in table.routes:
-        for policy in route.tools.values():
-            if id(policy) not in seen:
-                seen.add(id(policy))
-                yield policy

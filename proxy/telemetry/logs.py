@@ -72,14 +72,15 @@ class Entry(NamedTuple):
 class Log:
     """Implements `Observer`; `event` and `defect` report what happens outside of requests."""
 
-    def __init__(self, stream: TextIO, console: bool, level: str, wall: Callable[[], float]) -> None:
-        """`console` chooses lines for people. `wall` gives seconds since the Unix epoch."""
+    def __init__(self, stream: TextIO, format_name: str, level: str, wall: Callable[[], float]) -> None:
+        """`format_name` is json, console (lines for people), or auto (console on a terminal). `wall` gives seconds
+        since the Unix epoch."""
         self.level = level
         """The lowest level that is written, one of LEVELS. May be set at any time."""
         self._wall = wall
-        self._for_people = console
+        self._for_people = format_name == "console" or (format_name == "auto" and stream.isatty())
         self._instant = (-1, "")
-        renderer = _make_console_renderer(stream.isatty()) if console else render_json
+        renderer = _make_console_renderer(stream.isatty()) if self._for_people else render_json
         self._lines = LineRenderer(None, [self._complete, renderer], {})
         self._writer = open_writer(stream, self._lines.render, self._render_losses)
 
@@ -109,7 +110,13 @@ class Log:
             self._write(level, message, fields)
 
     def _write(self, level: str, message: str, fields: Fields) -> None:
-        self._writer.write(Entry(level, message, fields, self._wall()), measure_fields(fields))
+        size = _USUAL_SIZE
+        for value in fields.values():
+            if type(value) is str:
+                size += len(value)
+            elif type(value) is list:
+                size += _ROW_SIZE * len(value)
+        self._writer.write(Entry(level, message, fields, self._wall()), size)
 
     def formatter_failed(self, tool: str, error: Exception) -> None:
         """Logs that a tool's own formatter failed, without the exception's message, which may quote a value."""
@@ -161,17 +168,6 @@ class LineRenderer(structlog.BoundLoggerBase):
         return cast(bytes, line)
 
 
-def measure_fields(fields: Fields) -> int:
-    """About how many bytes a line of these fields has."""
-    size = _USUAL_SIZE
-    for value in fields.values():
-        if type(value) is str:
-            size += len(value)
-        elif type(value) is list:
-            size += _ROW_SIZE * len(value)
-    return size
-
-
 def render_json(_logger: object, _level: str, fields: MutableMapping[str, Any]) -> bytes:
     """A structlog processor that renders a line as JSON. Values that orjson cannot write (an integer beyond 64 bits,
     half a surrogate pair, a type unknown to JSON) are written by the standard library, as escapes and text."""
@@ -197,11 +193,6 @@ def list_frames(error: BaseException) -> list[str]:
     """The innermost places of an exception's traceback, at most 12."""
     found = traceback.extract_tb(error.__traceback__)
     return [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in found][-12:]
-
-
-def make_log(stream: TextIO, format_name: str, level: str, wall: Callable[[], float]) -> Log:
-    """Makes a log that writes to `stream`. `format_name` is json, console, or auto (console on a terminal)."""
-    return Log(stream, format_name == "console" or (format_name == "auto" and stream.isatty()), level, wall)
 
 
 def _choose_headline(record: CallRecord) -> tuple[str, str]:

@@ -17,7 +17,13 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from proxy import __version__
-from proxy.core.model.codes import CALL_CAP_EXCEEDED, ERROR_CODES, Severity
+from proxy.core.model.codes import (
+    CALL_CAP_EXCEEDED,
+    CALL_RATE_EXCEEDED,
+    ERROR_CODES,
+    TOO_MANY_CALLS_AT_ONCE,
+    Severity,
+)
 from proxy.core.model.values import Rung
 from proxy.core.rules.rules import COERCIONS
 from proxy.interfaces import CallRecord
@@ -30,7 +36,19 @@ from proxy.telemetry.metric_table import (
     WRONG,
     MetricRow,
 )
-from proxy.telemetry.validation import find_validation_result
+from proxy.telemetry.validation import is_validation_failure
+
+# CallRecord.outcome -> the result of the check, where one ran.
+_RESULTS: Final = {
+    "delivered": "passed",
+    "repaired": "repaired",
+    "corrected": "passed",  # the corrected call that was sent
+    "refused": "rejected",
+    "tool_error": "passed",
+    "upstream_error": "passed",
+}
+# Calls that passed the check and were refused for how many there are.
+_PASSED: Final = frozenset(code.name for code in (CALL_CAP_EXCEEDED, CALL_RATE_EXCEEDED, TOO_MANY_CALLS_AT_ONCE))
 
 _STAGES: Final = tuple((stage, (stage,)) for stage in OWN_STAGES)
 
@@ -113,7 +131,6 @@ class Metrics:
     def __init__(self, tools: Iterable[Served], digest: str) -> None:
         self._shown: list[Counter | Histogram | Gauge] = []
         self._make_calls()
-        self._make_wire()
         self._make_process()
         self._set_tools(tools, digest)
 
@@ -137,9 +154,6 @@ class Metrics:
         self._hooks = self.add_counter(METRICS["toolproxy_hook_failures_total"])
         self.unguarded = self.add_counter(METRICS["toolproxy_unguarded_schemas_total"])
         self.unpinned = self.add_counter(METRICS["toolproxy_unpinned_tools_total"])
-        self._second_opinions = self.add_counter(METRICS["toolproxy_second_opinions_total"])
-
-    def _make_wire(self) -> None:
         self.sent = self.add_counter(METRICS["toolproxy_upstream_requests_total"])
         self._faults = self.add_counter(METRICS["toolproxy_upstream_errors_total"])
         self.resent = self.add_counter(METRICS["toolproxy_upstream_resends_total"])
@@ -204,8 +218,8 @@ class Metrics:
         self,
         inflight: Callable[[], int],
         draining: Callable[[], bool],
-        breakers: Callable[[], Mapping[str, int]] = dict,
-        lines_dropped: Callable[[], Mapping[str, int]] = dict,
+        breakers: Callable[[], Mapping[str, int]],
+        lines_dropped: Callable[[], Mapping[str, int]],
     ) -> None:
         """Sets where values are read. `breakers`: 0 closed, 1 half-open, 2 open; `lines_dropped`: by reason."""
         self._inflight.watch(inflight)
@@ -225,11 +239,6 @@ class Metrics:
         self._reloaded.set(result != "failure")
         self._restart.set(restart_needed)
 
-    def count_second_opinion(self, route: str, tool: str, outcome: str) -> None:
-        """Counts a call that the second judge was asked about."""
-        name = tool if (route, tool) in self._known else OTHER
-        self._second_opinions.series[route or OTHER, name, outcome] += 1
-
     # --- scrapes ------------------------------------------------------------------------------------------------------
     def list_shown(self) -> list[Counter | Histogram | Gauge]:
         """Every metric, as a scrape shows it."""
@@ -248,8 +257,16 @@ class Metrics:
             self._errors.series[route, tool, record.code if record.code in ERROR_CODES else OTHER] += 1
         for failed in record.hook_failures:
             self._hooks.series[failed.hook, failed.point, failed.reason] += 1
-        if record.upstream:
-            self._count_sent(record, route)
+        if upstream := record.upstream:
+            answered = str(record.upstream_status) if record.upstream_status else ""
+            self.sent.series[upstream, f"{answered[0]}xx" if answered else OTHER] += 1
+            if record.upstream_error:
+                self._faults.series[upstream, record.upstream_error] += 1
+            for reason in record.resends:
+                self.resent.series[upstream, reason] += 1
+            if record.resend_denied is not None:
+                self._denied.series[upstream, record.resend_denied] += 1
+            self._client.observe(record.upstream_seconds, (route, upstream, answered, record.upstream_error))
         self._overhead.observe_each(record.stages, _STAGES)
         method = record.method if record.method in METHODS else OTHER
         status = str(record.status)
@@ -269,16 +286,6 @@ class Metrics:
             self._repairs.series[route, tool, repair.rule] += 1
         if record.repairs and any(repair.rule in COERCIONS for repair in record.repairs):
             self._coerced.series[route, tool] += 1
-        if record.attempt or record.repeated or record.escalated or record.corrected_after:
-            self._count_attempts(record, route, tool)
-        if record.code == CALL_CAP_EXCEEDED.name:
-            self._caps.series[route, tool] += 1
-        if record.answer:
-            self._answers.series[route, tool, record.answer] += 1
-        if record.container_event:
-            self._containers.series[route, tool, record.container_event] += 1
-
-    def _count_attempts(self, record: CallRecord, route: str, tool: str) -> None:
         if record.attempt and "decide" in record.stages:  # a call answered without a decision is not an attempt
             self._attempts.series[route, tool] += 1
             if record.attempt == 1:
@@ -289,15 +296,21 @@ class Metrics:
             self._escalations.series[route, tool] += 1
         if record.corrected_after:
             self._corrected.series[route, tool, str(min(record.corrected_after, MOST_CORRECTED))] += 1
+        if record.code == CALL_CAP_EXCEEDED.name:
+            self._caps.series[route, tool] += 1
+        if record.answer:
+            self._answers.series[route, tool, record.answer] += 1
+        if record.container_event:
+            self._containers.series[route, tool, record.container_event] += 1
 
-    def _count_sent(self, record: CallRecord, route: str) -> None:
-        upstream = record.upstream
-        status = str(record.upstream_status) if record.upstream_status else ""
-        self.sent.series[upstream, f"{status[0]}xx" if status else OTHER] += 1
-        if record.upstream_error:
-            self._faults.series[upstream, record.upstream_error] += 1
-        for reason in record.resends:
-            self.resent.series[upstream, reason] += 1
-        if record.resend_denied is not None:
-            self._denied.series[upstream, record.resend_denied] += 1
-        self._client.observe(record.upstream_seconds, (route, upstream, status, record.upstream_error))
+
+def find_validation_result(record: CallRecord) -> str:
+    """The result of the check: a value of the label `outcome` of `toolproxy_validations_total`."""
+    if record.would_refuse:
+        return "rejected"
+    result = _RESULTS.get(record.outcome, "skipped")
+    if result == "rejected" and not is_validation_failure(record):
+        result = "passed" if record.code in _PASSED else "skipped"
+    if result == "passed" and record.repairs:
+        return "repaired"
+    return "skipped" if result == "passed" and not record.schema_id else result

@@ -1,4 +1,4 @@
-"""What a finished call says of its validation: whether it broke its tool's rules, or was refused for another reason."""
+"""Why a finished call was refused: because it broke its tool's rules, or for another reason."""
 
 from __future__ import annotations
 
@@ -18,22 +18,8 @@ _MESSAGES: Final = {
     codes.CALL_NOT_ALLOWED.name: "Tool call not allowed by a hook or a rule",
     codes.HOOK_FAILED.name: "Tool call refused because a hook failed",
 }
-# Calls that passed the check and were refused for how many there are.
-_PASSED: Final = frozenset(
-    code.name for code in (codes.CALL_CAP_EXCEEDED, codes.CALL_RATE_EXCEEDED, codes.TOO_MANY_CALLS_AT_ONCE)
-)
 _BLOCKED: Final = "Tool call refused that the tool has refused before"
 _NOT_SENT: Final = "Tool call refused"
-
-# CallRecord.outcome -> the result of the check, where one ran.
-_RESULTS: Final = {
-    "delivered": "passed",
-    "repaired": "repaired",
-    "corrected": "passed",  # the corrected call that was sent
-    "refused": "rejected",
-    "tool_error": "passed",
-    "upstream_error": "passed",
-}
 
 
 def is_validation_failure(record: CallRecord) -> bool:
@@ -45,18 +31,6 @@ def is_validation_failure(record: CallRecord) -> bool:
 def name_refusal(record: CallRecord) -> str:
     """The message in the log of a call that was refused although it broke no rule of its tool."""
     return _BLOCKED if _is_blocked(record) else _MESSAGES.get(record.code, _NOT_SENT)
-
-
-def find_validation_result(record: CallRecord) -> str:
-    """The result of the check: a value of the label `outcome` of `toolproxy_validations_total`."""
-    if record.would_refuse:
-        return "rejected"
-    result = _RESULTS.get(record.outcome, "skipped")
-    if result == "rejected" and not is_validation_failure(record):
-        result = "passed" if record.code in _PASSED else "skipped"
-    if result == "passed" and record.repairs:
-        return "repaired"
-    return "skipped" if result == "passed" and not record.schema_id else result
 
 
 def _is_blocked(record: CallRecord) -> bool:

@@ -37,18 +37,6 @@ Render = Callable[[Any], bytes]
 Notice = Callable[[Mapping[str, int]], bytes]
 
 
-class LineWriter(Protocol):
-    """Takes what the lines of a log are made of. No method raises, or blocks on the stream."""
-
-    dropped: Counter[str]
-
-    def write(self, entry: object, size: int) -> None:
-        """Takes one entry, whose line has about `size` bytes."""
-
-    def close(self, within: float) -> None:
-        """Writes the queued lines and ends; gives up after `within` seconds."""
-
-
 class Sink(Protocol):
     """Where a queue is written. `note_loss` may be called in any thread, all else in the writer's alone."""
 
@@ -143,7 +131,7 @@ class QueueWriter:
         self._thread.start()
 
     def write(self, entry: object, size: int) -> None:
-        """Queues one entry, or drops it where the queue is full."""
+        """Queues one entry, whose line has about `size` bytes, or drops it where the queue is full."""
         with self._lock:
             if self._room < size:
                 self._count(QUEUE_FULL, 1, "the queue is full")
@@ -188,7 +176,11 @@ class QueueWriter:
                 self._room += size
                 if left:
                     self._count(WRITE_FAILED, left.count(b"\n"), why)
-        self._report_losses()
+        with self._lock:  # losses are reported once the queue has room for more than a few lines
+            lost = self.dropped - self._reported if self._room * 2 > self._size else None
+        if lost and not self._send(self._notice(lost))[0]:
+            self._reported += lost
+            self._sink.note_recovery(lost)
 
     def _render_pieces(self, queue: list[tuple[object, int]]) -> Iterator[tuple[bytes, int]]:
         """Texts of about _PIECE bytes made of whole lines, and what their entries take in the queue."""
@@ -209,14 +201,6 @@ class QueueWriter:
         if piece:
             yield b"".join(piece), taken
 
-    def _report_losses(self) -> None:
-        """Reports how many lines were lost, once the queue has room for more than a few."""
-        with self._lock:
-            lost = self.dropped - self._reported if self._room * 2 > self._size else None
-        if lost and not self._send(self._notice(lost))[0]:
-            self._reported += lost
-            self._sink.note_recovery(lost)
-
     def _send(self, text: bytes) -> tuple[bytes, str]:
         """Writes whole lines; gives the rest that could not be written, and why. A cut line gets a line end before the
         next."""
@@ -233,8 +217,9 @@ class QueueWriter:
         return b"", ""
 
 
-def open_writer(stream: TextIO, render: Render, notice: Notice) -> LineWriter:
-    """Makes the writer for a stream: with a queue where the stream has a file descriptor."""
+def open_writer(stream: TextIO, render: Render, notice: Notice) -> StreamWriter | QueueWriter:
+    """Makes the writer for a stream: with a queue where the stream has a file descriptor. No method of a writer raises,
+    or blocks on the stream."""
     try:
         descriptor = stream.fileno()
     except (OSError, ValueError, AttributeError):  # io.UnsupportedOperation is both of the first two

@@ -20,7 +20,7 @@ import jsonschema
 
 from tests.attacks import Found
 from tests.attacks.client_steps import DOES, ENDS, SOUND, Step, make_case
-from tests.serving.proxied import Proxied, proxied
+from tests.serving.proxied import UNSAMPLED, Proxied, proxied
 from tests.serving.wire import JSON_TYPE, Seen, Tool, answer, tool
 
 SCHEMA: Final = {
@@ -126,7 +126,7 @@ class Side:
 async def _start(routes: str, keys: dict[str, str], *, fast: bool) -> AsyncIterator[Side]:
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(tool(lambda *words: _answer(side, *words)))
-        usual = {"second_judge": "off", "tools": TOOLS, "limits": "{memory: 64MiB}"}
+        usual = {**UNSAMPLED, "tools": TOOLS, "limits": "{memory: 64MiB}"}
         side = Side(await stack.enter_async_context(proxied(routes, server.url, **(usual | keys))), server)
         side.proxy.serving.handler.fast = fast
         for path in SOUND:  # the code of its checks is written with its first call

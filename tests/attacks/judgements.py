@@ -9,12 +9,12 @@ import jsonschema
 import jsonschema_rs
 from hypothesis import HealthCheck, given, seed, settings
 
+from proxy.core.check.metaschema import make_exact
 from proxy.core.check.validation import SchemaError, compile_check
 from proxy.core.decide import decide
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import Document, Forward, JsonValue
 from proxy.core.schema.drafts import Draft
-from proxy.core.second_judge.reference import make_exact
 from tests.attacks import Found
 from tests.core.repairing import call, policy
 from tests.core.schemas import schemas, values

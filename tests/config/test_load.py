@@ -67,6 +67,15 @@ def test_a_config_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:
         load(tmp_path / "no.yaml", {})
 
 
+def test_mistakes_at_one_place_stand_in_the_order_of_the_config(tmp_path: Path) -> None:
+    """Sets have another order in each process, which must not reach what is shown."""
+    (tmp_path / "s.json").write_text('{"properties": {"a": {"type": "strin"}}}')
+    names = ["f", "b", "d", "a", "e", "c"]
+    tools = "".join(f"  {name}: {{schema: s.json}}\n" for name in names)
+    found = mistakes(tmp_path, f"version: 1\ntools:\n{tools}routes: [{{path: '/{{tool}}', upstream: none}}]\n")
+    assert [f"tool '{name}'" for name in names] == [each.split("  ")[1] for each in found]
+
+
 def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
     found = mistakes(
         tmp_path,

@@ -46,7 +46,7 @@ def test_the_digest_is_that_of_the_contents(tmp_path: Path) -> None:
         files = Files()
         for name in names:
             files.text(tmp_path / name)
-        return files.digest
+        return files.digest()
 
     assert digest("a", "b") == digest("c", "b")
     assert digest("a", "b") != digest("b", "a")

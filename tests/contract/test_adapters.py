@@ -15,6 +15,7 @@ from proxy.adapters import ADAPTERS as OWN_ADAPTERS
 from proxy.adapters import find_adapter
 from proxy.adapters.base import Adapter, CallShape, ConversationSource
 from proxy.adapters.ladder import find_call_id
+from proxy.core.contract.attempts import hash_name
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.codes import BAD_REQUEST, INVALID_ARGUMENTS
 from proxy.core.model.fields import read_trace_id
@@ -23,6 +24,7 @@ from proxy.core.model.values import (
     Conversation,
     Document,
     Failure,
+    Fields,
     Headers,
     JsonProblem,
     RawRequest,
@@ -99,7 +101,7 @@ def sample(request: pytest.FixtureRequest) -> tuple[Adapter, Sample]:
 
 
 def raw(sample: Sample, body: bytes, headers: Headers = (), **changes: Any) -> RawRequest:
-    made = RawRequest("POST", "/call", "", headers, body, sample.params, "10.0.0.9")
+    made = RawRequest("POST", "/call", "", Fields(headers), body, sample.params, "10.0.0.9")
     return replace(made, **changes)
 
 
@@ -238,7 +240,7 @@ DISPATCH = CallShape(tool_pointer=("name",), arguments_pointer=("arguments",))
 
 
 def dispatched(body: bytes, shape: CallShape = DISPATCH) -> tuple[RawRequest, ToolCall]:
-    request = RawRequest("POST", "/", "", (), body, {}, "")
+    request = RawRequest("POST", "/", "", Fields(), body, {}, "")
     return request, decoded(ADAPTERS["dispatch"], request, shape)
 
 
@@ -324,16 +326,16 @@ RUNGS: list[tuple[Headers, bytes, Rung]] = [
 
 @pytest.mark.parametrize(("headers", "body", "rung"), RUNGS)
 def test_the_first_rung_that_holds_something_names_the_conversation(headers: Headers, body: bytes, rung: Rung) -> None:
-    request = RawRequest("POST", "/", "", headers, body, {}, "10.0.0.9")
+    request = RawRequest("POST", "/", "", Fields(headers), body, {}, "10.0.0.9")
     call = decoded(ADAPTERS["plain"], request, CallShape(tool="t", ladder=LADDER))
 
     assert rung is call.conversation.rung
-    assert 32 == len(call.conversation.key)
-    assert all(value not in call.conversation.key for _, value in headers if len(value) > 1)
+    assert 32 == len(hash_name(call.conversation))
+    assert all(value not in hash_name(call.conversation) for _, value in headers if len(value) > 1)
 
 
 def talked(headers: Headers, peer: str = "10.0.0.9", ladder: tuple[ConversationSource, ...] = LADDER) -> Conversation:
-    request = RawRequest("POST", "/", "", headers, b"{}", {}, peer)
+    request = RawRequest("POST", "/", "", Fields(headers), b"{}", {}, peer)
     return decoded(ADAPTERS["plain"], request, CallShape(tool="t", ladder=ladder)).conversation
 
 
@@ -346,13 +348,13 @@ def test_the_address_rung_tells_callers_apart_by_credential_agent_and_address() 
     ]
 
     assert talked(base) == talked(base)
-    assert 4 == len({conversation.key for conversation in (talked(base), *others)})
+    assert 4 == len({hash_name(conversation) for conversation in (talked(base), *others)})
 
 
 def test_the_same_word_on_two_rungs_is_two_conversations() -> None:
     header, session = (("x-conversation-id", "c"),), (("mcp-session-id", "c"),)
 
-    assert talked(header).key != talked(session).key
+    assert hash_name(talked(header)) != hash_name(talked(session))
 
 
 def test_a_ladder_without_a_last_resort_still_ends_at_the_address() -> None:
@@ -375,7 +377,7 @@ def test_a_ladder_without_a_last_resort_still_ends_at_the_address() -> None:
     ],
 )
 def test_a_call_has_the_clients_name_where_it_is_one(headers: Headers, body: bytes, call_id: str) -> None:
-    request = RawRequest("POST", "/", "", headers, body, {}, "")
+    request = RawRequest("POST", "/", "", Fields(headers), body, {}, "")
 
     assert call_id == decoded(ADAPTERS["plain"], request, CallShape(tool="t", call_id_pointer=("id",))).call_id
 
@@ -398,6 +400,6 @@ def test_a_trace_id_is_read_as_w3c_writes_it(header: str | None, found: str | No
 
 @pytest.mark.parametrize("sent", ["c" * 1024, "c" * 1025])
 def test_a_call_id_of_more_than_1024_characters_goes_back_as_its_hash(sent: str) -> None:
-    request = RawRequest("POST", "/", "", (("x-tool-call-id", sent),), b"{}", {}, "127.0.0.1")
+    request = RawRequest("POST", "/", "", Fields((("x-tool-call-id", sent),)), b"{}", {}, "127.0.0.1")
     expected = sent if len(sent) == 1024 else "sha256-" + sha256(sent.encode()).hexdigest()
     assert expected == find_call_id(request, None, {}, "fresh")

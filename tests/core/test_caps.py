@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from proxy.core.contract import attempts
+from proxy.core.contract import refusals
 from proxy.core.contract.policy import CallCap, ToolPolicy
 from proxy.core.model import codes
 from proxy.core.model.values import Conversation, Document, Failure, Rung, ToolCall
@@ -14,26 +14,26 @@ POLICY = ToolPolicy("web_search", None, "f", cap=CallCap(5))
 
 
 def test_a_call_takes_a_slot_of_its_conversation_and_tool() -> None:
-    slot = attempts.make_reservation(CALL, POLICY)
+    slot = refusals.make_reservation(CALL, POLICY)
     assert slot is not None
     assert (5, 86_400.0) == (slot.limit, slot.ttl)
     other = replace(CALL, conversation=Conversation("c-2", Rung.HEADER))
-    assert slot != attempts.make_reservation(other, POLICY)
-    assert slot != attempts.make_reservation(CALL, replace(POLICY, tool="read_file"))
+    assert slot != refusals.make_reservation(other, POLICY)
+    assert slot != refusals.make_reservation(CALL, replace(POLICY, tool="read_file"))
 
 
 def test_no_slot_is_taken_without_a_cap_or_where_users_share_a_conversation() -> None:
-    assert attempts.make_reservation(CALL, replace(POLICY, cap=CallCap())) is None
+    assert refusals.make_reservation(CALL, replace(POLICY, cap=CallCap())) is None
     shared = replace(CALL, conversation=Conversation("c-1", Rung.ADDRESS))
-    assert attempts.make_reservation(shared, POLICY) is None
+    assert refusals.make_reservation(shared, POLICY) is None
 
 
 def test_beyond_the_cap_the_model_is_told_how_many_calls_there_were() -> None:
-    slot = attempts.make_reservation(CALL, POLICY)
+    slot = refusals.make_reservation(CALL, POLICY)
     assert slot is not None
     assert Failure(
         codes.CALL_CAP_EXCEEDED,
         "Tool 'web_search' may be called 5 times in this conversation and has been (5/5 used).",
         details={"used": "5", "limit": "5"},
-    ) == attempts.make_cap_failure(CALL, slot)
-    assert "may be called once" in attempts.make_cap_failure(CALL, replace(slot, limit=1)).message
+    ) == refusals.make_cap_failure(CALL, slot)
+    assert "may be called once" in refusals.make_cap_failure(CALL, replace(slot, limit=1)).message

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from proxy.core.contract import attempts as contract
-from proxy.core.contract import history as words
 from proxy.core.contract import refusals
 from proxy.core.contract.policy import AttemptsPolicy, Block, ByAddress, ToolErrors, ToolPolicy, UnknownTool
 from proxy.core.json.jsontext import parse
@@ -188,7 +187,7 @@ def test_the_calls_of_one_turn_share_a_line_of_the_history() -> None:
     assert (
         "Attempt 1: Missing required field 'path'; Unknown field 'x'",
         "Attempt 2: Missing required field 'path'",
-    ) == words.write_history(recorded.episode)
+    ) == contract.write_history(recorded.episode)
 
 
 def test_a_delivered_call_ends_the_attempts_and_refused_arguments_keep_their_count() -> None:
@@ -314,16 +313,18 @@ def test_an_answer_without_work_says_what_is_blocked() -> None:
     ],
 )  # fmt: skip
 def test_a_history_line_is_made_of_code_path_expectation_and_type(line: str, broken: Violation) -> None:
-    assert (line,) == words.write_history_lines(failure(broken))
+    assert (line,) == contract.write_history_lines(failure(broken))
 
 
 def test_every_violation_code_has_its_line() -> None:
-    assert set(codes.VIOLATION_CODES) == set(words._LINES)
+    assert set(codes.VIOLATION_CODES) == set(contract._LINES)
 
 
 def test_a_failure_without_violations_has_a_line_too() -> None:
-    assert words.write_history_lines(Failure(codes.UNKNOWN_TOOL, "")) == ("Unknown tool",)
-    assert words.write_history_lines(Failure(codes.CONTAINER_INVOCATION, "")) == ("Container called with parameters",)
+    assert contract.write_history_lines(Failure(codes.UNKNOWN_TOOL, "")) == ("Unknown tool",)
+    assert contract.write_history_lines(Failure(codes.CONTAINER_INVOCATION, "")) == (
+        "Container called with parameters",
+    )
 
 
 def test_a_history_keeps_all_errors_of_an_attempt_up_to_its_bound_and_counts_the_rest() -> None:
@@ -331,21 +332,21 @@ def test_a_history_keeps_all_errors_of_an_attempt_up_to_its_bound_and_counts_the
     assert (
         *(f"Missing required field '{name}'" for name in "abcdefghij"),
         "(+2 more)",
-    ) == words.write_history_lines(failure(*broken))
+    ) == contract.write_history_lines(failure(*broken))
     long = [violation(codes.REQUIRED_MISSING, name * 48) for name in "abcdefghijkl"]
-    assert (6, "(+6 more)") == (len(lines := words.write_history_lines(failure(*long))) - 1, lines[-1])
+    assert (6, "(+6 more)") == (len(lines := contract.write_history_lines(failure(*long))) - 1, lines[-1])
 
 
 def test_a_history_never_holds_a_value() -> None:
     secret = "hunter2-in-the-value"
     for code in codes.VIOLATION_CODES.values():
         broken = Violation(code, ("path",), f"got {secret}", "min length 3", f"try {secret}", value=secret)
-        assert secret not in "".join(words.write_history_lines(failure(broken)))
+        assert secret not in "".join(contract.write_history_lines(failure(broken)))
 
 
 def test_a_history_keeps_the_last_ten_calls_with_their_numbers_and_says_what_it_dropped() -> None:
     recorded = after(*[f"digest {number}" for number in range(30)])
-    lines = words.write_history(recorded.episode)
+    lines = contract.write_history(recorded.episode)
     assert (30, 30, 11, 16) == (
         recorded.episode.count,
         recorded.episode.failed,
@@ -381,7 +382,7 @@ def test_other_errors_of_a_tool_may_be_gone_when_it_is_called_again(status: int 
 
 
 def test_the_third_identical_call_is_answered_for_the_tool() -> None:
-    error = FailedAttempt("a", words.write_tool_error(refused(400, original_error="city code must have 3 letters")))
+    error = FailedAttempt("a", contract.write_tool_error(refused(400, original_error="city code must have 3 letters")))
     one = contract.add(None, error).episode
     two = contract.add(one, error).episode
     assert refusals.refuse_repeated_call(call(), None, POLICY) is None
@@ -401,7 +402,7 @@ def test_the_third_identical_call_is_answered_for_the_tool() -> None:
 def test_a_budget_of_tool_errors_says_what_they_were() -> None:
     policy = replace(POLICY, attempts=AttemptsPolicy(tool_errors=ToolErrors(2)))
     details = {"original_error": "no town; api_key=sk-proj-1234567890abcdefghij"}
-    lines = words.write_tool_error(Failure(codes.RESOURCE_NOT_FOUND, "no", status=404, details=details))
+    lines = contract.write_tool_error(Failure(codes.RESOURCE_NOT_FOUND, "no", status=404, details=details))
     episode = contract.add(contract.add(None, FailedAttempt("a", lines)).episode, FailedAttempt("b", lines)).episode
     assert refusals.refuse_over_budget(call(), episode, POLICY) is None
     result = refusals.refuse_over_budget(call(), episode, policy)
@@ -422,12 +423,12 @@ def test_a_budget_of_tool_errors_says_what_they_were() -> None:
 
 @pytest.mark.parametrize("said", ["x" * 5000, "ü" * 5000, "漢" * 5000, "😀" * 5000, ""])
 def test_the_history_of_a_tools_errors_stays_under_its_bound_whatever_the_tool_says(said: str) -> None:
-    lines = words.write_tool_error(refused(422, original_error=said))
+    lines = contract.write_tool_error(refused(422, original_error=said))
     episode = after(*"abcdefghijkl").episode
     for digest in "abcdefghijkl":
         episode = contract.add(episode, FailedAttempt(digest, lines)).episode
     assert 10 * 1024 > sum(sys.getsizeof(line) - sys.getsizeof("") for one in episode.attempts for line in one.lines)
-    assert not any("x" * 9 in line for line in words.write_history(episode))
+    assert not any("x" * 9 in line for line in contract.write_history(episode))
 
 
 def test_an_escalation_is_the_first_failure_that_uses_the_attempts_up() -> None:

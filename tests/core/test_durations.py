@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.envelope.headers import read_retry_after
+from proxy.core.envelope.parts import read_retry_after
 from proxy.core.model.fields import read_seconds
 
 

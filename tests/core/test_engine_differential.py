@@ -16,11 +16,11 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from proxy.core.check.metaschema import make_exact
 from proxy.core.check.shapes import WIDE
 from proxy.core.check.validation import BrokenKeyword, SchemaError, compile_check
 from proxy.core.json.jsontext import parse
 from proxy.core.schema.drafts import Draft
-from proxy.core.second_judge.reference import make_exact
 
 pytestmark = pytest.mark.large
 

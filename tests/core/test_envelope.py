@@ -15,8 +15,7 @@ from proxy.core.contract import attempts as contract
 from proxy.core.contract import container
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.envelope import FORMATS, Detail, choose_format, render_failure
-from proxy.core.envelope.headers import make_repair_headers, make_warning_headers, read_retry_after
-from proxy.core.envelope.parts import show_text
+from proxy.core.envelope.parts import make_repair_headers, make_warning_headers, read_retry_after, show_text
 from proxy.core.json.jsontext import LosslessFloat
 from proxy.core.model import codes
 from proxy.core.model.codes import ERROR_CODES

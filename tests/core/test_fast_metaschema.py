@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 
 from proxy.core.check import fast_metaschema
+from proxy.core.check.metaschema import find_fault
 from proxy.core.check.validation import check_schema
 from proxy.core.json.jsontext import parse
 from proxy.core.model.values import JsonValue
 from proxy.core.schema.drafts import Draft, SchemaError
-from proxy.core.second_judge.reference import find_fault
 from tests.core.schemas import odd_schemas
 
 DATA: Final = Path(__file__).parents[1] / "data"

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.core.check.metaschema import make_exact
 from proxy.core.json import fast_json
 from proxy.core.json.jsontext import (
     LosslessFloat,
@@ -24,7 +25,6 @@ from proxy.core.json.jsontext import (
 )
 from proxy.core.model.values import JsonProblem, JsonValue
 from proxy.core.schema.drafts import Draft
-from proxy.core.second_judge.reference import make_exact
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
@@ -225,6 +225,14 @@ def test_numbers_become_exact_decimals() -> None:
     assert Decimal("1.10") == make_decimal(parse(b"1.10"))
     assert Decimal("0.1") == make_decimal(parse(b"0.1"))
     assert {"a": [Decimal("1.10"), 1]} == make_exact(parse(b'{"a":[1.10,1]}'), Draft.D2020)
+
+
+def test_an_exact_number_keeps_its_digits() -> None:
+    value = parse(b"[1.0, 1e2, 0.10, -0, 1e-5, 12345678901234567890.5]")
+    assert [
+        "[1, 100, Decimal('0.10'), 0, Decimal('0.00001'), Decimal('12345678901234567890.5')]",
+        "[Decimal('1.0'), Decimal('1E+2'), Decimal('0.10'), 0, Decimal('0.00001'), Decimal('12345678901234567890.5')]",
+    ] == [str(make_exact(value, draft)) for draft in (Draft.D7, Draft.D4)]
 
 
 # --- pointers -------------------------------------------------------------------------------------------------------

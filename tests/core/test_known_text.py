@@ -11,7 +11,7 @@ from proxy.core.json import fast_json
 from proxy.core.json.jsontext import TextLimits, dumps, parse
 from proxy.core.json.strictreader import KnownText, PlainReader, outline
 from proxy.core.json.textrepair import read_document
-from proxy.core.model.values import Document, JsonProblem, RawRequest
+from proxy.core.model.values import Document, Fields, JsonProblem, RawRequest
 from proxy.extensions.mcp.adapters.mcpmessage import guess_message
 
 LIMITS = TextLimits(depth=8, nodes=50)
@@ -82,7 +82,7 @@ def test_other_limits_read_anew() -> None:
 def test_an_unreadable_message_is_still_answered_under_its_id() -> None:
     rows = b"[" + b"1," * 60 + b"1]"
     body = b'{"id":7,"method":"tools/call","params":{"name":"add","arguments":{"a":' + rows + b"}}}"
-    request = RawRequest("POST", "/mcp", "", (), known(body), {}, "")
+    request = RawRequest("POST", "/mcp", "", Fields(), known(body), {}, "")
     seen = guess_message(request)
     assert seen is not None
     assert (7, "tools/call", "add") == (seen.id, seen.method, seen.param("name"))

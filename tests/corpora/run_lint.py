@@ -16,13 +16,13 @@ from typing import Final
 
 from jsonschema import Draft202012Validator
 
+from proxy.core.check.metaschema import make_exact
 from proxy.core.check.validation import Check, SchemaError
 from proxy.core.model.values import JsonValue
 from proxy.core.rules.contradictions import list_unsatisfiable
 from proxy.core.schema.drafts import Draft, is_conditional
 from proxy.core.schema.lint import lint
 from proxy.core.schema.nodes import Node
-from proxy.core.second_judge.reference import make_exact
 from tests.corpora.calls import check_of, rows
 from tests.corpora.run_schemas import Found, openapi_bodies
 

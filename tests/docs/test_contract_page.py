@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.core.contract import attempts, container
 from proxy.core.contract import attempts as contract
+from proxy.core.contract import container, refusals
 from proxy.core.contract.attempts import KEPT_ATTEMPTS
 from proxy.core.contract.container import EVENTS, FUNCTION_KEYS
 from proxy.core.contract.policy import AttemptsPolicy, CallCap, ToolPolicy
@@ -82,9 +82,9 @@ def escalation() -> ToolResult:
 
 def cap() -> ToolResult:
     searching = call("web_search")
-    slot = attempts.make_reservation(searching, ToolPolicy("web_search", None, "f", cap=CallCap(5)))
+    slot = refusals.make_reservation(searching, ToolPolicy("web_search", None, "f", cap=CallCap(5)))
     assert slot is not None
-    return ToolResult(searching, attempts.make_cap_failure(searching, slot))
+    return ToolResult(searching, refusals.make_cap_failure(searching, slot))
 
 
 TIMEOUT = Failure(

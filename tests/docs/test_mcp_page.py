@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from proxy.config.load import load
-from proxy.core.contract.listed_schema import MAX_NODES
+from proxy.core.contract.listed_tool import MAX_NODES
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.envelope.formats import MCP_FEEDBACK
 from proxy.extensions.mcp.adapters.mcplist import MAX_LIST, MAX_PAGES

@@ -29,6 +29,7 @@ WORDS = {
     "method",
     "methods",
     "is_harmless",
+    "is_sampler",
     "title",
     "text",
     "option",

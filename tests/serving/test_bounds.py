@@ -231,7 +231,7 @@ async def test_a_list_that_every_credential_gets_is_read_once() -> None:
     async with talk(McpServer(tools)) as client:
         for number in range(30):
             await client.ask(call("tool_1", {"a": 1, "b": 2}), f"Authorization: Bearer {number}")
-        learner = client.proxy.serving._listed.of("mcp")._learner  # type: ignore[attr-defined]
+        learner = client.proxy.serving.listed.of("mcp")._learner  # type: ignore[attr-defined]
         pages = len(learner._reader._known)
 
     assert (30, 30, 1) == (len(client.server.listed), len(client.server.calls), pages)

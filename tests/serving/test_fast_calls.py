@@ -20,7 +20,7 @@ import pytest
 
 from proxy.server.connection import Connection
 from tests.serving.keys import authority, certificate
-from tests.serving.proxied import Proxied, proxied
+from tests.serving.proxied import UNSAMPLED, Proxied, proxied
 from tests.serving.wire import JSON_TYPE, Seen, Tool, answer, post, tool
 from tests.steady import until, until_still
 
@@ -190,7 +190,7 @@ async def record(
 ) -> tuple[list[str], int]:
     """Plays a scenario before a proxy: what all parties saw, and how many calls ran without a task."""
     hold = asyncio.Event()
-    keys = {"second_judge": "off"}  # else it is asked about a few calls, by chance
+    keys = dict(UNSAMPLED)
     if tls is not None:
         keys["listen"] = f"{{host: 127.0.0.1, port: 0, tls: {{cert: {tls[0]}/server.pem, key: {tls[0]}/server.key}}}}"
     async with tool(make_script(hold)) as behind, proxied(ROUTES, behind.url, **keys) as proxy:

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from proxy.core.model.fields import FieldNames
 from proxy.core.model.values import Fields, Headers
-from proxy.server.http.headers import Caller, Changes, Hop, make_reply_headers, make_request_headers
+from proxy.server.bound_route import make_request_headers
+from proxy.server.http.headers import Caller, Changes, Hop, make_reply_headers
+from proxy.server.http.request_head import make_fields
 
 TRUSTING = Hop("me", (ip_network("10.0.0.0/8"), ip_network("::1/128")))
 
@@ -171,7 +173,7 @@ VALUES = st.sampled_from(["keep-alive", "close", "x-mine", "keep-alive, x-mine",
 @given(st.lists(st.tuples(NAMES, VALUES), max_size=6).map(tuple))
 def test_fields_that_were_indexed_cross_as_those_do_that_were_not(headers: Headers) -> None:
     dropped, own = Changes((("authorization", "ours"),)).dropped, (("via", "1.1 me"),)
-    named = Fields.with_names(FieldNames([name for name, _ in headers]), [value for _, value in headers])
+    named = make_fields(FieldNames([name for name, _ in headers]), [value for _, value in headers])
 
     for _ in range(2):  # the second time the names are known
         assert make_request_headers(headers, dropped, own) == make_request_headers(named, dropped, own)
@@ -244,8 +246,8 @@ def test_where_calls_are_judged_no_hop_names_another_path() -> None:
 
 def test_requests_with_the_same_names_cross_by_their_own_values() -> None:
     names = FieldNames(["Host", "X-Keep", "Connection", "X-Hop"])
-    lasting = Fields.with_names(names, ["a", "1", "keep-alive", "2"])
-    naming = Fields.with_names(names, ["a", "1", "x-hop", "2"])
+    lasting = make_fields(names, ["a", "1", "keep-alive", "2"])
+    naming = make_fields(names, ["a", "1", "x-hop", "2"])
     dropped = Changes().dropped
     for _ in range(2):  # the second time the names are known
         assert (("x-keep", "1"), ("x-hop", "2")) == make_request_headers(lasting, dropped, ())
@@ -254,7 +256,7 @@ def test_requests_with_the_same_names_cross_by_their_own_values() -> None:
 
 
 def test_a_field_that_comes_twice_keeps_its_first_value_and_both_cross() -> None:
-    fields = Fields.with_names(
+    fields = make_fields(
         FieldNames(["X-Keep", "x-keep", "Connection", "Connection"]), ["1", "2", "keep-alive", "x-keep"]
     )
     assert fields.get("x-keep") == "1"

@@ -12,7 +12,7 @@ from typing import Any, cast
 from proxy.core.model.codes import TYPE_MISMATCH
 from proxy.core.model.values import CheckedCall, Repair, Rung, UpstreamReply, Violation
 from proxy.interfaces import CallRecord, UpstreamRequest
-from proxy.telemetry.logs import make_log
+from proxy.telemetry.logs import Log
 from proxy.telemetry.metrics import Metrics, Served
 from proxy.telemetry.metrics_page import write_page
 from tests.serving.proxied import RELAY, WEATHER, proxied
@@ -331,14 +331,14 @@ def record(**changes: object) -> CallRecord:
 
 def test_a_terminal_gets_a_line_for_people() -> None:
     stream = io.StringIO()
-    make_log(stream, "console", "info", lambda: 0.0).finished(record())
+    Log(stream, "console", "info", lambda: 0.0).finished(record())
 
     assert "00:00:00 weather delivered  0 ms\n" == stream.getvalue()
 
 
 def test_the_level_leaves_lesser_lines_out() -> None:
     stream = io.StringIO()
-    log = make_log(stream, "json", "warning", lambda: 0.0)
+    log = Log(stream, "json", "warning", lambda: 0.0)
     log.finished(record())
     log.finished(record(outcome="refused", code="INVALID_ARGUMENTS"))
 
@@ -349,7 +349,7 @@ def test_a_long_key_or_name_is_cut_and_a_credential_in_it_masked() -> None:
     stream = io.StringIO()
     token = "ghp_" + "a1B2" * 9
     violation = Violation(TYPE_MISMATCH, ("k" * 5000, token), "")
-    make_log(stream, "json", "info", lambda: 0.0).finished(
+    Log(stream, "json", "info", lambda: 0.0).finished(
         record(tool="t" * 5000, outcome="refused", violations=(violation,), repairs=(Repair("key_case", (token,)),))
     )
 

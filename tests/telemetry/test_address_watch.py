@@ -64,6 +64,8 @@ async def test_a_running_watch_tells_once() -> None:
     assert [(30, 30)] == watched.said
 
 
-async def test_a_plain_config_has_three_observers() -> None:
+async def test_a_plain_config_has_the_observers_of_every_proxy_and_no_other() -> None:
     async with proxied(WEATHER) as proxy:
-        assert ["Metrics", "Log", "ConsoleData"] == [type(each).__name__ for each in proxy.serving.handler.observers]
+        serving = proxy.serving
+        assert serving.console is not None
+        assert (serving.metrics, serving.log, *serving.console.observers) == serving.handler.observers

@@ -15,7 +15,7 @@ from proxy.core.model.codes import TYPE_MISMATCH
 from proxy.core.model.values import Repair, Rung, Violation
 from proxy.extensions.correction.core.words import CorrectionQuestion, Layer, QuestionOutcome
 from proxy.interfaces import CallRecord, HookFailure, Trace
-from proxy.telemetry.logs import build_fields, make_log
+from proxy.telemetry.logs import Log, build_fields
 
 WALL = 1767225599.9996
 
@@ -55,7 +55,7 @@ def record(**changes: Any) -> CallRecord:
 
 def logged(*records: CallRecord) -> list[dict[str, Any]]:
     stream = io.StringIO()
-    log = make_log(stream, "json", "info", lambda: WALL)
+    log = Log(stream, "json", "info", lambda: WALL)
     for each in records:
         log.finished(each)
     return [json.loads(line) for line in stream.getvalue().split("\n")[:-1]]
@@ -86,7 +86,7 @@ def test_the_ordinary_line_has_what_every_line_has() -> None:
 
 def test_instants_are_cut_to_milliseconds_and_never_stand_still() -> None:
     stream, instants = io.StringIO(), [0.0, 0.0004, 1767225599.9996, 1767225599.9996, 1767225600.25]
-    log = make_log(stream, "json", "info", iter(instants).__next__)
+    log = Log(stream, "json", "info", iter(instants).__next__)
     for _ in instants:
         log.event("x")
 
@@ -101,7 +101,7 @@ def test_instants_are_cut_to_milliseconds_and_never_stand_still() -> None:
 
 def test_what_json_writers_choke_on_is_written_all_the_same() -> None:
     stream = io.StringIO()
-    log = make_log(stream, "json", "info", lambda: WALL)
+    log = Log(stream, "json", "info", lambda: WALL)
     log.event("odd", huge=2**70, half="\ud800", path=Path("/a"), event="e")
     (line,) = [json.loads(text) for text in stream.getvalue().splitlines()]
 
@@ -110,7 +110,7 @@ def test_what_json_writers_choke_on_is_written_all_the_same() -> None:
 
 def test_a_request_is_judged_by_the_level_of_the_moment() -> None:
     stream = io.StringIO()
-    log = make_log(stream, "json", "info", lambda: WALL)
+    log = Log(stream, "json", "info", lambda: WALL)
     log.finished(record(request_id="1"))
     log.level = "warning"
     log.finished(record(request_id="2"))
@@ -122,7 +122,7 @@ def test_a_request_is_judged_by_the_level_of_the_moment() -> None:
 
 def test_a_log_that_cannot_be_written_fails_no_call() -> None:
     stream = io.StringIO()
-    log = make_log(stream, "json", "info", lambda: WALL)
+    log = Log(stream, "json", "info", lambda: WALL)
     stream.close()
     log.finished(record())
     log.event("draining")
@@ -147,7 +147,7 @@ class Odd:
 def test_lines_are_made_in_the_writers_thread(tmp_path: Path) -> None:
     value = Odd()
     with (tmp_path / "log").open("w") as file:
-        log = make_log(file, "json", "info", lambda: WALL)
+        log = Log(file, "json", "info", lambda: WALL)
         log.event("draining", seen=value)
         log.close(within=10)
 
@@ -160,7 +160,7 @@ def test_a_line_that_cannot_be_made_is_counted_and_the_next_one_is_written(in_me
     path = tmp_path / "log"
     with path.open("w") as file:
         stream = io.StringIO() if in_memory else file
-        log = make_log(stream, "json", "info", lambda: WALL)
+        log = Log(stream, "json", "info", lambda: WALL)
         log.event("first", seen=Odd(broken=True))
         log.event("second")
         log.close(within=10)
@@ -173,7 +173,7 @@ def test_a_line_that_cannot_be_made_is_counted_and_the_next_one_is_written(in_me
 @pytest.mark.parametrize("style", ["json", "console"])
 def test_every_line_passes_through_structlog(style: str) -> None:
     stream = io.StringIO()
-    log = make_log(stream, style, "info", lambda: WALL)
+    log = Log(stream, style, "info", lambda: WALL)
     seen: list[str] = []
 
     def note(_logger: object, _level: str, event: Any) -> Any:
@@ -193,7 +193,7 @@ def test_every_line_passes_through_structlog(style: str) -> None:
 @pytest.mark.parametrize("style", ["json", "console"])
 def test_a_disk_without_room_fails_neither_calls_nor_what_the_proxy_does_beside_them(style: str) -> None:
     with Path("/dev/full").open("w") as full:
-        log = make_log(full, style, "info", lambda: WALL)
+        log = Log(full, style, "info", lambda: WALL)
         log.finished(record())
         log.event("draining", inflight=1)
         log.defect("r", ValueError())

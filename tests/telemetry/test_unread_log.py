@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.serving.process import Process, process
+from tests.serving.proxied import UNSAMPLED
 from tests.serving.wire import JSON_TYPE, answer, exchange, post, replies, tool
 
 pytestmark = pytest.mark.large
@@ -30,7 +31,7 @@ version: 1
 listen: 127.0.0.1:0
 admin: {{listen: "127.0.0.1:0"}}
 drain: 0
-second_judge: off
+{unsampled}
 upstreams: {{tools: {{url: "{url}"}}}}
 routes:
   - path: /weather
@@ -71,7 +72,8 @@ async def serving(folder: Path, log_to: int | None = None) -> AsyncIterator[Proc
     """The proxy as a process in front of a tool that answers at once."""
     config = folder / "config.yaml"
     async with tool(replies(answer("200 OK", b"{}", JSON_TYPE))) as server:
-        config.write_text(CONFIG.format(url=server.url))
+        unsampled = "".join(f"{key}: {value}" for key, value in UNSAMPLED.items())
+        config.write_text(CONFIG.format(url=server.url, unsampled=unsampled))
         async with process(config, log_to=log_to) as running:
             yield running
 

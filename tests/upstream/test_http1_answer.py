@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.upstream.faults import HEAD_TOO_LARGE, NOT_HTTP, SURPLUS, ExchangeError
-from proxy.upstream.http1.answer import AnswerLimits, AnswerReader, ReadHeads, read_idle_time
+from proxy.upstream.http1.messages import AnswerLimits, AnswerReader, ReadHeads, read_idle_time
 
 LIMITS = AnswerLimits()
 

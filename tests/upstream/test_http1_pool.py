@@ -24,11 +24,10 @@ from proxy.core.model.values import (
 from proxy.interfaces import UpstreamRequest
 from proxy.upstream import UpstreamSettings
 from proxy.upstream.http1 import AnswerLimits, Http1Upstream
-from proxy.upstream.http1.answer import AnswerReader
-from proxy.upstream.http1.client import write_head
+from proxy.upstream.http1.client import Pool
 from proxy.upstream.http1.connection import Alarm
 from proxy.upstream.http1.dial import Dialer, read_origin
-from proxy.upstream.http1.pool import Pool
+from proxy.upstream.http1.messages import AnswerReader, write_head
 from tests.serving.wire import Script, Seen, Tool, answer, replies, tool
 from tests.steady import pass_time, run_others
 

@@ -7,8 +7,8 @@ import pytest
 from proxy.core.model.fields import FieldNames
 from proxy.core.model.values import Headers
 from proxy.upstream.faults import UNSENDABLE, ExchangeError
-from proxy.upstream.http1.client import CHUNKED, layouts, write_head
 from proxy.upstream.http1.dial import Origin, read_origin
+from proxy.upstream.http1.messages import CHUNKED, layouts, write_head
 from proxy.upstream.http1.stream import encode_chunk
 
 

@@ -12,6 +12,7 @@ Worth: 20 ms of processor time where the whole schema takes 130 ms, 9 % of a sta
 from __future__ import annotations
 
 from proxy.core.check.validation import compile_check
+from proxy.core.json.jsontext import walk
 from proxy.core.model.values import JsonValue
 from proxy.core.schema.matching import trust_patterns
 
@@ -40,12 +41,4 @@ def select_used(schema: JsonValue, used: frozenset[str]) -> JsonValue:
 
 def list_keys(value: JsonValue) -> set[str]:
     """Every key of every object inside a value."""
-    found: set[str] = set()
-    values = [value]
-    for each in values:
-        if isinstance(each, dict):
-            found.update(each)
-            values += each.values()
-        elif isinstance(each, list):
-            values += each
-    return found
+    return {key for part in walk(value) if isinstance(part, dict) for key in part}

@@ -7,15 +7,13 @@ reading the text again when a mistake is shown.
 from __future__ import annotations
 
 import hashlib
-import json
-import re
-from collections.abc import Iterable, Iterator
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Final
 
 from proxy.config.files.yaml12 import MAX_DEPTH, MAX_NODES, YamlError, YamlNode, read_yaml
 from proxy.config.mistakes import ConfigError, Mistake
+from proxy.core.json.jsonspan import find_span
 from proxy.core.json.jsontext import TextLimits, find_at_pointer, parse
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonProblem, JsonValue, Pointer
@@ -26,8 +24,6 @@ MAX_FILE_BYTES: Final = 32 * 1024 * 1024
 # The hash in `Files.seen` of a file that does not exist or cannot be read.
 UNREADABLE: Final = ""
 
-_PIECE = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
-
 
 @value_class
 class JsonPlaces:
@@ -37,14 +33,20 @@ class JsonPlaces:
 
     def at(self, path: Pointer, *, key: bool = False) -> tuple[int, int]:
         """Line and column as `YamlNode.at` gives them."""
-        text = self.text.decode()
-        best, offset = -1, 0
-        for place, steps, is_key in _walk_json(text):
-            depth = len(steps)
-            wanted = depth == len(path) if is_key and key else not is_key
-            if wanted and depth > best and steps == path[:depth]:
-                best, offset = depth, place
-        return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
+        text, found, at = self.text, path, 0
+        while True:
+            try:
+                at, _ = find_span(text, found)
+                break
+            except LookupError:
+                found = found[:-1]
+        if key and found == path and path and isinstance(path[-1], str):
+            at = text.rindex(b'"', 0, text.rindex(b":", 0, at))  # the end of the key
+            at = text.rindex(b'"', 0, at)
+            while text[at - 1 : at] == b"\\":  # a quote within the key
+                at = text.rindex(b'"', 0, at)
+        before = text[:at].decode()
+        return before.count("\n") + 1, len(before) - before.rfind("\n")
 
 
 @value_class
@@ -66,34 +68,6 @@ class ConfigSource:
         return Mistake(self.file, line, column, where, message, hint)
 
 
-def _walk_json(text: str) -> Iterator[tuple[int, Pointer, bool]]:
-    """Every key and value of a JSON text in order: its offset, its path, whether it is a key. Keys come first."""
-    path: list[str | int] = []
-    expects_key: list[bool] = []
-    for found in _PIECE.finditer(text):
-        piece = found[0]
-        if piece in "}]":
-            path.pop()
-            expects_key.pop()
-        elif piece == ",":
-            last = path[-1]
-            if isinstance(last, int):
-                path[-1] = last + 1
-            else:
-                expects_key[-1] = True
-        elif piece == ":":
-            continue
-        elif expects_key and expects_key[-1]:
-            path[-1] = json.loads(piece)
-            expects_key[-1] = False
-            yield found.start(), tuple(path), True
-        else:
-            yield found.start(), tuple(path), False
-            if piece in "{[":
-                path.append("" if piece == "{" else 0)
-                expects_key.append(piece == "{")
-
-
 def read_file(path: Path) -> bytes:
     """The bytes of a file. Raises OSError, or ValueError where it is too large."""
     with path.open("rb") as stream:
@@ -111,34 +85,28 @@ def describe_failure(error: OSError | ValueError) -> str:
 
 
 class Files:
-    """Reads files and keeps each: `read` gives the paths in order, `digest` a hash over all contents. `seen` has the
-    hash of every requested file, '' where it could not be read."""
+    """Reads files and keeps each. `seen` has the hash of every requested file, '' where it could not be read; `secrets`
+    are those that hold a secret."""
 
     def __init__(self) -> None:
         self._bytes: dict[Path, bytes] = {}
         self.seen: dict[Path, str] = {}
         self._sources: dict[Path, ConfigSource] = {}
-        self._secret: set[Path] = set()
+        self.secrets: set[Path] = set()
 
     @property
     def read(self) -> tuple[Path, ...]:
         """Every file read so far, in order of first use."""
         return tuple(self._bytes)
 
-    @property
-    def secrets(self) -> frozenset[Path]:
-        """The files that hold a secret."""
-        return frozenset(self._secret)
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 over the contents of every file read, in hexadecimal."""
-        return _hash_all(self._bytes.values())
-
-    def digest_within(self, folder: Path) -> str:
-        """SHA-256 over the files of one folder except secrets, so that it can be computed without them."""
-        own = {path: content for path, content in self._bytes.items() if path.is_relative_to(folder)}
-        return _hash_all(content for path, content in own.items() if path not in self._secret)
+    def digest(self, folder: Path | None = None) -> str:
+        """SHA-256 over the contents of every file read, in hexadecimal; with a folder over the files in it except
+        secrets, so that it can be computed without them."""
+        whole = hashlib.sha256()
+        for path in self._bytes:
+            if folder is None or (path.is_relative_to(folder) and path not in self.secrets):
+                whole.update(bytes.fromhex(self.seen[path]))
+        return whole.hexdigest()
 
     def text(self, path: Path) -> bytes:
         """The bytes of a file. Raises OSError, or ValueError where it is too large."""
@@ -150,7 +118,7 @@ class Files:
 
     def secret(self, path: Path) -> bytes:
         """The bytes of a file that holds a secret."""
-        self._secret.add(path)
+        self.secrets.add(path)
         return self.text(path)
 
     def source(self, path: Path, shown: str) -> ConfigSource:
@@ -158,13 +126,6 @@ class Files:
         if path not in self._sources:
             self._sources[path] = _parse(self.text(path), path, shown)
         return self._sources[path]
-
-
-def _hash_all(contents: Iterable[bytes]) -> str:
-    whole = hashlib.sha256()
-    for content in contents:
-        whole.update(hashlib.sha256(content).digest())
-    return whole.hexdigest()
 
 
 def _parse(text: bytes, path: Path, shown: str) -> ConfigSource:

@@ -15,6 +15,7 @@ from typing import Final
 from proxy.core.check import fast_metaschema
 from proxy.core.check.functions import write_function
 from proxy.core.check.graph import Graph
+from proxy.core.check.metaschema import find_fault
 from proxy.core.check.program import BrokenKeyword, Program
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.schema.drafts import META_SCHEMAS, ROOT_URI, Draft, SchemaError
@@ -34,10 +35,10 @@ class Check:
     `formats` says whether `format` is asserted; `linear`, whether every pattern matches in linear time. `accepts(value)
     -> bool` says whether a parsed value is valid. It is an attribute that holds the generated function itself once that
     is written: a method around it would add a third to a small verdict. `judges` holds those of single nodes that are
-    written; `accepts_at` writes the others."""
+    written; `accepts_at` writes the others. `prepared` are the arguments with which `prepare` was called."""
 
     __slots__ = (
-        "_engine", "_prepared", "_report", "_writing", "accepts", "formats", "judges", "linear", "root", "schemas",
+        "_engine", "_report", "_writing", "accepts", "formats", "judges", "linear", "prepared", "root", "schemas",
     )  # fmt: skip
 
     accepts: Callable[[JsonValue], bool]
@@ -52,7 +53,7 @@ class Check:
         self._writing = RLock()
         self.judges: dict[Node, Callable[[JsonValue], bool]] = {}
         self._report: Callable[[JsonValue], list[BrokenKeyword]] | None = None
-        self._prepared: set[bool] = set()
+        self.prepared: set[bool] = set()
         self.accepts = self._first_accepts
 
     def __repr__(self) -> str:
@@ -92,20 +93,16 @@ class Check:
         """Whether the code that judges and reports is written."""
         return self._report is not None
 
-    def is_prepared(self, *, everywhere: bool) -> bool:
-        """Whether `prepare` has been called with the same argument."""
-        return everywhere in self._prepared
-
     def prepare(self, *, everywhere: bool) -> None:
         """Writes and compiles the code now (2 to 10 ms; a second for thousands of properties), so run it in a thread.
         `everywhere`: also the code that judges at each node, which the repair engine uses."""
         with self._writing:
-            if not self.is_prepared(everywhere=everywhere):
+            if everywhere not in self.prepared:
                 for node in self.schemas.nodes() if everywhere else ():
                     self._judge_at(node)
                 self.accepts = self._judge_at(self.root)
                 self._write_report()
-                self._prepared.add(everywhere)
+                self.prepared.add(everywhere)
 
     def source(self) -> str:
         """The generated code, with comments that name the place in the schema of each part."""
@@ -148,10 +145,7 @@ def check_schema(schema: JsonValue, draft: Draft, path: Pointer = ()) -> None:
     judges and explains what the generated check does not accept."""
     if fast_metaschema.ENABLED and fast_metaschema.accepts(schema, draft):
         return
-    from proxy.core.second_judge.reference import find_fault
-
-    fault = find_fault(schema, draft)
-    if fault is not None:
+    if (fault := find_fault(schema, draft)) is not None:
         raise SchemaError(fault.message, (*path, *fault.path))
 
 

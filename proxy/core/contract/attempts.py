@@ -13,14 +13,11 @@ Attempts belong to a conversation and a tool. Only failures the model can mend b
 Where a conversation is known by its address alone, several users may share it. `attempts.address` then says what is
 counted: the failures of the very same arguments (`hash_arguments`), all as with an id (`count`), or none (`off`).
 
-The functions stand in the order in which a call uses them (`call/run.py`); all of this is pure, and the store only
-remembers. The answer to the last attempt *is* the escalation, in words and machine parts alike: it still lists its own
-errors.
+The functions stand in the order in which a call uses them (`call/run.py`); the store only remembers. The answer to the
+last attempt *is* the escalation, in words and machine parts alike: it still lists its own errors.
 
-A call cap says how often one tool may be called in one conversation (Compozy gap 2; contract section 5). Its slot is
-reserved when a call is about to be forwarded and given back unless it is delivered, so that failed calls do not use the
-cap up and parallel calls cannot overshoot it. On the rung `ADDRESS`, which several users may share, a cap applies only
-where the config says so (`by_address`).
+What is remembered of a failed call is one bounded line for each error, made of codes, paths, expectations and JSON
+types, never of a value (Acode FR-037, FR-042); of an error of the tool itself also the tool's own words.
 """
 
 from __future__ import annotations
@@ -29,10 +26,13 @@ from dataclasses import replace
 from hashlib import blake2b
 from typing import Final
 
-from proxy.core.contract.history import write_history, write_history_lines, write_unknown_line
 from proxy.core.contract.policy import Block, ByAddress, ToolPolicy, UnknownTool
+from proxy.core.display.graphemes import cut, escape
+from proxy.core.display.secrets import mask_credentials
+from proxy.core.json.jsontext import format_pointer, name_json_type
 from proxy.core.model import codes
 from proxy.core.model.values import (
+    Absent,
     Attempt,
     Conversation,
     Document,
@@ -40,10 +40,11 @@ from proxy.core.model.values import (
     FailedAttempt,
     Failure,
     FailureRecorded,
+    Pointer,
     Rung,
     ToolCall,
     ToolResult,
-    value_class,
+    Violation,
 )
 
 # The failures a differently written call can mend; each raises the attempt.
@@ -68,12 +69,18 @@ _DIGEST: Final = ByAddress.DIGEST
 
 # --- keys -----------------------------------------------------------------------------------------------------------
 def hash_conversation(conversation: Conversation) -> str:
-    """A conversation's name in the store: 32 hexadecimal digits, whatever the client sent. The same key found on two
-    rungs is two conversations."""
+    """A conversation's name in the store, 32 hexadecimal digits: the same key on two rungs is two conversations."""
     if not conversation.hash:
-        named = f"{conversation.rung}\n{conversation.key}".encode("utf-8", "surrogatepass")
+        named = f"{conversation.rung}\n{hash_name(conversation)}".encode("utf-8", "surrogatepass")
         object.__setattr__(conversation, "hash", blake2b(named, digest_size=16).hexdigest())
     return conversation.hash
+
+
+def hash_name(conversation: Conversation) -> str:
+    """A conversation's name as it may be kept and shown: 32 hexadecimal digits in place of what the client sent."""
+    if not conversation.sent:
+        return conversation.name
+    return blake2b(conversation.name.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def make_attempt_key(conversation: Conversation, tool: str, policy: ToolPolicy | UnknownTool, digest: str = "") -> str:
@@ -177,8 +184,7 @@ def raises_attempt(failure: Failure) -> bool:
 def make_failed_attempt(failure: Failure, sent: str, resend_id: str = "", seen: int | None = None) -> FailedAttempt:
     """What is kept of a failed call: hashes, and a few bounded lines made of codes, paths and types, no value.
 
-    `sent` is the digest of its arguments, `resend_id` what its resend would have in common with it, `seen` how many
-    attempts had been counted when it arrived.
+    `sent` is its arguments' digest, `resend_id` as of `find_resend_id`, `seen` how many attempts it arrived after.
     """
     # A tool_call_id is remembered as 16 hexadecimal digits, whatever its length.
     call = resend_id and blake2b(resend_id.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
@@ -248,8 +254,7 @@ def grant_attempt(
 
 
 def uses_up_attempts(recorded: FailureRecorded, policy: ToolPolicy | UnknownTool) -> bool:
-    """Whether a failure is the escalation of its conversation, and not another one of the same turn, its resend, or one
-    that came after it."""
+    """Whether a failure is the escalation of its conversation itself: no resend, no other of its turn, no later one."""
     episode, limit = recorded.episode, policy.attempts.max_attempts
     if recorded.resent:
         return False
@@ -258,29 +263,130 @@ def uses_up_attempts(recorded: FailureRecorded, policy: ToolPolicy | UnknownTool
     return recorded.repeated and recorded.number == limit  # the same arguments, whatever good calls came in between
 
 
-# --- call caps --------------------------------------------------------------------------------------------------------
-@value_class
-class Reservation:
-    """The slot a call takes: the store's key, the cap, and how many seconds the count is remembered."""
-
-    key: str
-    limit: int
-    ttl: float
-
-
-def make_reservation(call: ToolCall, policy: ToolPolicy) -> Reservation | None:
-    """The slot this call has to take, or None where no cap applies."""
-    if policy.cap.limit is None or (call.conversation.rung is Rung.ADDRESS and not policy.cap.by_address):
-        return None
-    key = f"{hash_conversation(call.conversation)}/cap/{policy.tool}"
-    return Reservation(key, policy.cap.limit, policy.cap.ttl)
+# --- what is remembered, in words -------------------------------------------------------------------------------------
+# One attempt's lines together, in bytes of memory: three to ten errors of usual length.
+LONGEST_HISTORY: Final = 480
+LONGEST_LINE: Final = 110
+_LINES_OF_ONE: Final = 10
+# Marks, among the lines of a tool's error, the tool's own words. They may quote what was sent, so only the answer to
+# the same conversation shows them.
+_WORDS: Final = "words: "
+_LONGEST_NAME: Final = 48
 
 
-def make_cap_failure(call: ToolCall, slot: Reservation) -> Failure:
-    """The `budget_exceeded` failure: says how many calls were used, of how many, and that another will not help."""
-    times = "once" if slot.limit == 1 else f"{slot.limit} times"
-    return Failure(
-        codes.CALL_CAP_EXCEEDED,
-        f"Tool '{call.tool}' may be called {times} in this conversation and has been ({slot.limit}/{slot.limit} used).",
-        details={"used": str(slot.limit), "limit": str(slot.limit)},
-    )
+def write_history(episode: Episode, what: str = "Attempt", *, words: bool = False) -> tuple[str, ...]:
+    """One line for each attempt still remembered, such as "Attempt 2: Type mismatch on 'path' (got: integer)".
+
+    Calls that are no longer kept are counted. `words`: with what the tool itself said, which may quote a value.
+    """
+    lines: dict[int, dict[str, None]] = {}
+    for kept in episode.attempts:
+        shown = (line.removeprefix(_WORDS) for line in kept.lines if words or not line.startswith(_WORDS))
+        lines.setdefault(kept.number, {}).update(dict.fromkeys(shown))
+    written = [f"{what} {number}: {'; '.join(entries)}" for number, entries in lines.items()]
+    dropped = episode.failed - len(episode.attempts)
+    if dropped > 0:
+        written.insert(0, f"({dropped} earlier failed call{'' if dropped == 1 else 's'} no longer kept)")
+    return tuple(written)
+
+
+def write_history_lines(failure: Failure) -> tuple[str, ...]:
+    """What a failed call got wrong, in at most `LONGEST_HISTORY` bytes of memory; others are counted."""
+    if failure.code is codes.UNKNOWN_TOOL:
+        return (write_unknown_line(failure),)
+    if not failure.violations:
+        return (_CALL_LINES.get(failure.code.name, failure.code.meaning.rstrip(".")),)
+    lines: list[str] = []
+    room = LONGEST_HISTORY - len("(+100 more)")
+    for violation in failure.violations[:_LINES_OF_ONE]:
+        line = cut(_line(violation), LONGEST_LINE)
+        room -= len(line) if line.isascii() else _bytes(line)
+        if room < 0 and lines:
+            break
+        lines.append(line)
+    left = len(failure.violations) - len(lines)
+    return (*lines, f"(+{left} more)") if left else tuple(lines)
+
+
+def write_tool_error(failure: Failure) -> tuple[str, ...]:
+    """One error of the tool: its code, what it says of each argument, the tool's own words as far as there is room."""
+    summary = "; ".join(write_history_lines(failure)) if failure.violations else failure.code.meaning.rstrip(".")
+    line = cut(f"{failure.code.name}: {summary}", LONGEST_LINE)
+    words = mask_credentials(failure.details.get("original_error", ""), LONGEST_HISTORY)
+    room = LONGEST_HISTORY - _bytes(line) - len(_WORDS)
+    words = cut(words, max(0, room * len(words) // (_bytes(words) or 1)))
+    return (line, _WORDS + words) if words else (line,)
+
+
+def read_words(episode: Episode) -> str:
+    """What the tool itself said to the last call of an episode of its errors; '' where it said nothing."""
+    lines = episode.attempts[-1].lines if episode.attempts else ()
+    return next((line.removeprefix(_WORDS) for line in lines if line.startswith(_WORDS)), "")
+
+
+def write_unknown_line(failure: Failure) -> str:
+    """The line of a call of an unknown tool, which names it: "Unknown tool 'get_wether'"."""
+    return cut(failure.message.rstrip("."), LONGEST_LINE) or "Unknown tool"
+
+
+def _bytes(text: str) -> int:
+    widest = ord(max(text, default=" "))
+    return len(text) * (1 if widest < 256 else 2 if widest < 65536 else 4)
+
+
+# What an attempt did wrong as a whole, where no single value is to blame.
+_CALL_LINES: Final = {
+    codes.CONTAINER_INVOCATION.name: "Container called with parameters",
+    codes.CONTAINER_NOT_EXPANDED.name: "Function called before its container was expanded",
+    codes.UPSTREAM_REJECTED_ARGUMENTS.name: "The tool refused the arguments",
+    codes.BODY_TOO_LARGE.name: "Body too large",
+}
+
+# The seed's wording of one history line (Acode, "Escalation Message"), by violation code.
+_LINES: Final = {
+    codes.REQUIRED_MISSING.name: "Missing required field {name}",
+    codes.TYPE_MISMATCH.name: "Type mismatch on {name} (got: {type})",
+    codes.CONSTRAINT.name: "Value out of range for {name}{expected}",
+    codes.INVALID_JSON.name: "Invalid JSON",
+    codes.UNKNOWN_FIELD.name: "Unknown field {name}",
+    codes.ARRAY_LENGTH.name: "Wrong items in {name}{expected}",
+    codes.PATTERN_MISMATCH.name: "Pattern mismatch on {name}",
+    codes.ENUM_MISMATCH.name: "Invalid enum value for {name}{expected}",
+    codes.STRING_LENGTH.name: "{length} for {name}{limit}",
+    codes.FORMAT_MISMATCH.name: "Invalid format for {name}{expected}",
+    codes.NO_BRANCH.name: "No alternative fits {name}",
+    codes.AMBIGUOUS.name: "Ambiguous value for {name}",
+    codes.LEAKED_MARKUP.name: "Markup of the call in {name}",
+    codes.DEPRECATED_FIELD.name: "Deprecated field {name}",
+}
+# The same of a text's length, by the keyword that was broken.
+_LENGTHS: Final = {
+    "maxLength": ("String too long", " (max: {})"), "minLength": ("String too short", " (min: {})")
+}  # fmt: skip
+
+
+def _line(violation: Violation) -> str:
+    parts: dict[str, str] = {"name": _known_names.get(violation.path) or _name(violation.path)}
+    if violation.code is codes.TYPE_MISMATCH:
+        parts["type"] = "nothing" if isinstance(violation.value, Absent) else name_json_type(violation.value)
+    elif violation.code is codes.STRING_LENGTH:
+        length, limit = _LENGTHS.get(violation.keyword, ("Wrong string length", ""))
+        parts |= {"length": length, "limit": limit.format(violation.limit)}
+    else:
+        expected = violation.expected
+        parts["expected"] = f" (expected: {cut(escape(expected), _LONGEST_NAME)})" if expected else ""
+    return _LINES.get(violation.code.name, violation.code.meaning + " on {name}").format_map(parts)
+
+
+def _name(path: Pointer) -> str:
+    text = format_pointer(path).removeprefix("/")
+    name = f"'{cut(escape(mask_credentials(text, _LONGEST_NAME)), _LONGEST_NAME)}'" if text else "the arguments"
+    if name == f"'{text}'":  # the places of a tool's mistakes come again and again; nothing that was hidden is kept
+        if len(_known_names) >= _MOST_NAMES:
+            _known_names.clear()
+        _known_names[path] = name
+    return name
+
+
+_known_names: dict[Pointer, str] = {}
+_MOST_NAMES: Final = 1024

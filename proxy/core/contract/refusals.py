@@ -1,18 +1,34 @@
-"""What the tool itself refused or failed at, in one conversation: when it is not called any more (contract section 4).
+"""The limits of one conversation: when a tool that refused or failed is not called any more (contract section 4), and
+how often a tool may be called at all.
 
 The errors stand in the store under a key of their own, beside the attempts: those of one and the same call
-(`make_same_call_key`), and all of a tool where the config gives them a budget (`make_tool_errors_key`). A call that is
+(`make_same_call_key`), and all of a tool where the config gives them a budget (`TOOL_ERRORS`). A call that is
 not sent because of them is kept under `make_blocked_key` of that key; the first of those is the escalation.
+
+A call cap says how often one tool may be called in one conversation (Compozy gap 2; contract section 5). Its slot is
+reserved when a call is about to be forwarded and given back unless it is delivered, so that failed calls do not use the
+cap up and parallel calls cannot overshoot it. On the rung `ADDRESS`, which several users may share, a cap applies only
+where the config says so (`by_address`).
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from proxy.core.contract.history import read_words, write_history
+from proxy.core.contract.attempts import hash_conversation, read_words, write_history
 from proxy.core.contract.policy import AttemptsPolicy, ToolPolicy, UnknownTool
 from proxy.core.model import codes
-from proxy.core.model.values import Attempt, Document, Episode, FailedAttempt, Failure, ToolCall, ToolResult
+from proxy.core.model.values import (
+    Attempt,
+    Document,
+    Episode,
+    FailedAttempt,
+    Failure,
+    Rung,
+    ToolCall,
+    ToolResult,
+    value_class,
+)
 
 # The tool's refusals after which the very same call is not sent again, and for how many seconds that is remembered.
 SAME_CALL: Final = 3
@@ -21,6 +37,9 @@ SAME_CALL_TTL: Final = 60.0
 REFUSED_BY_TOOL: Final = "refused by the tool"
 # Errors are counted without a bound of their own.
 MOST_ERRORS: Final = 2**31 - 1
+# The end of the store's key of a tool's errors in one conversation, and of how many there were, behind the key of its
+# attempts.
+TOOL_ERRORS: Final = "\nerrors"
 # The end of a key of calls that were refused for a tool's errors, and how much is kept of each one's history.
 _BLOCKED: Final = "\nblocked"
 _BLOCKED_LINES: Final = 3
@@ -29,11 +48,6 @@ _BLOCKED_LINES: Final = 3
 def make_same_call_key(key: str, digest: str) -> str:
     """The store's key of the tool's refusals of one and the same call, from the key of its attempts."""
     return f"{key}\nsame\n{digest}"
-
-
-def make_tool_errors_key(key: str) -> str:
-    """The store's key of a tool's errors in one conversation, and of how many there were."""
-    return f"{key}\nerrors"
 
 
 def make_blocked_key(key: str) -> str:
@@ -63,8 +77,7 @@ def read_standing(key: str, episode: Episode, policy: AttemptsPolicy) -> Attempt
 
 
 def is_refusal(failure: Failure) -> bool:
-    """Whether the tool refused what it was sent, so that the same again would be refused again: 400 and 422 alone, and
-    not where it says when to come back."""
+    """Whether the tool would refuse the same again: 400 and 422 alone, and not where it says when to come back."""
     return failure.status in (400, 422) and "retry_after" not in failure.details
 
 
@@ -127,3 +140,31 @@ def make_blocked_attempt(result: ToolResult, digest: str) -> FailedAttempt:
 def write_standing(key: str, episode: Episode) -> tuple[str, ...]:
     """The history of an episode for a human; of refused calls, that of the first, which escalated."""
     return episode.attempts[0].lines if is_blocked(key) else write_history(episode)
+
+
+# --- call caps --------------------------------------------------------------------------------------------------------
+@value_class
+class Reservation:
+    """The slot a call takes: the store's key, the cap, and how many seconds the count is remembered."""
+
+    key: str
+    limit: int
+    ttl: float
+
+
+def make_reservation(call: ToolCall, policy: ToolPolicy) -> Reservation | None:
+    """The slot this call has to take, or None where no cap applies."""
+    if policy.cap.limit is None or (call.conversation.rung is Rung.ADDRESS and not policy.cap.by_address):
+        return None
+    key = f"{hash_conversation(call.conversation)}/cap/{policy.tool}"
+    return Reservation(key, policy.cap.limit, policy.cap.ttl)
+
+
+def make_cap_failure(call: ToolCall, slot: Reservation) -> Failure:
+    """The `budget_exceeded` failure: says how many calls were used, of how many, and that another will not help."""
+    times = "once" if slot.limit == 1 else f"{slot.limit} times"
+    return Failure(
+        codes.CALL_CAP_EXCEEDED,
+        f"Tool '{call.tool}' may be called {times} in this conversation and has been ({slot.limit}/{slot.limit} used).",
+        details={"used": str(slot.limit), "limit": str(slot.limit)},
+    )

@@ -13,9 +13,8 @@ from typing import Final
 
 from proxy.core.display.preview import clean_text, write_preview
 from proxy.core.model import codes
-from proxy.core.model.short_texts import remember_short
 from proxy.core.model.values import Failure
-from proxy.core.model.work import afford_work
+from proxy.core.model.work import afford_work, remember_short
 
 # Below this ratio, two names share too little to suggest one for the other. difflib's own `get_close_matches` uses 0.6,
 # which suggests `get_time` for `get_item`.
@@ -45,8 +44,7 @@ _SIGNS: Final = "-+!~"
 
 
 def is_other_meaning(one: str, other: str) -> bool:
-    """Whether two names, however alike, differ in a negation, a sign, or in naming a thing by its id: then neither is a
-    slip of the other."""
+    """Whether two names differ in a negation, a sign, or naming a thing by its id: neither is a slip of the other."""
     if (one[:1] in _SIGNS and one[:1], one[-1:] in _SIGNS and one[-1:]) != (
         other[:1] in _SIGNS and other[:1],
         other[-1:] in _SIGNS and other[-1:],
@@ -150,20 +148,15 @@ def make_unknown_tool_failure(name: str, known: Iterable[str]) -> Failure:
         hint = f"Did you mean '{nearest}'? Call it by exactly this name."
         details = {"did_you_mean": nearest}
     else:
-        shown = _list_near(name, names)
+        shown = sorted(names)
+        if len(names) > _LISTED:  # those that share a word with the name, and others up to a bound
+            words = split_words(name)
+            near = sorted(other for other in names[:_LOOKED_AT] if not words.isdisjoint(split_words(other)))
+            shown = near[:_LISTED] if len(near) >= _FEW else [*near, *sorted(set(names) - set(near))][:_SOME]
         more = f" (+{len(names) - len(shown)} more)" if len(names) > len(shown) else ""
         hint = f"Known tools: {', '.join(map(repr, shown))}{more}." if names else ""
         details = {}
     return Failure(codes.UNKNOWN_TOOL, message, hint=hint, details=details)
-
-
-def _list_near(name: str, known: list[str]) -> list[str]:
-    """All known names where they are few; else those that share a word with a name, and others up to a bound."""
-    if len(known) <= _LISTED:
-        return sorted(known)
-    words = split_words(name)
-    near = sorted(other for other in known[:_LOOKED_AT] if not words.isdisjoint(split_words(other)))
-    return near[:_LISTED] if len(near) >= _FEW else [*near, *sorted(set(known) - set(near))][:_SOME]
 
 
 @remember_short

@@ -4,8 +4,8 @@ Each format is a function from a failure's view to a JSON value and one line in 
 `schemas/envelopes/<format>.schema.json`, and every answer in the tests is held against it. Formats are versioned
 (Acode NFR-020): a change that an existing client could stumble over raises the number in `Tool-Format`.
 
-Files: `formats.py` the formats; `parts.py` what several of them show; `feedback.py` and `notes.py` the text that a
-model reads; `view.py` the violations as they may be shown; `headers.py` the response headers.
+Files: `formats.py` the formats; `parts.py` what several of them show, and the response headers; `feedback.py` the text
+that a model reads; `view.py` the violations as they may be shown, and the notes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The feedback: the text a model reads when its call failed (contract section 3), put together here.
 
 A failure brings the words of its errors along. Those about arguments, the signature and the example come from
-core/explain, the notes on the whole call and the closing line from `notes.py`.
+core/explain, the notes on the whole call and the closing line from `view.py`.
 
 The text alone has to be enough: a model that sees only this, its own call and the user's wish can send the right call
 next. It starts with a summary line (Acode FR-046), lists all errors at once as bullets (FR-047), says what the tool
@@ -29,19 +29,18 @@ from proxy.core.display.graphemes import cut, escape, replace_surrogates
 from proxy.core.display.preview import clean_text, make_hider, write_preview
 from proxy.core.display.secrets import mask_credentials
 from proxy.core.display.suggestions import quote_name
-from proxy.core.envelope.notes import LONGEST_NOTE, summarize_escalation, write_notes, write_remedy
-from proxy.core.envelope.view import SHOWN, FailureView, Shown
+from proxy.core.envelope.view import (
+    LONGEST_NOTE,
+    SHOWN,
+    FailureView,
+    Shown,
+    summarize_escalation,
+    write_notes,
+    write_remedy,
+)
 from proxy.core.model import codes
 from proxy.core.model.codes import ErrorType, Severity
-from proxy.core.model.value_class import value_class
-from proxy.core.model.values import (
-    Absent,
-    JsonValue,
-    Pointer,
-    Rung,
-    ToolResult,
-    Violation,
-)
+from proxy.core.model.values import Absent, JsonValue, Pointer, Rung, ToolResult, Violation, value_class
 
 # Bounds of one part, in code points: generous for one error, so that ten still leave room for the signature.
 _LINE: Final = 320
@@ -55,15 +54,12 @@ _HISTORY: Final = 10
 _ACCEPTS_SHARE: Final = 3
 
 _ESCALATED: Final = "The model was unable to provide valid arguments. Please intervene or provide guidance."
-_RESENT: Final = (
-    "you sent exactly the same arguments again. They were refused before and will be refused every time: "
-    "change them before you call this tool again"
-)
 # Where a conversation is known by its address, another client may have sent the arguments.
 _REFUSED_BEFORE: Final = (
     "exactly the same arguments again. They were refused before and will be refused every time: "
     "change them before you call this tool again"
 )
+_RESENT: Final = f"you sent {_REFUSED_BEFORE}"
 
 
 def write_feedback(result: ToolResult) -> str:
@@ -91,7 +87,9 @@ def render_feedback(view: FailureView) -> str:
     room -= len(errors) + 2
     notes = write_notes(result, limits, f"{opening}\n{errors}", room - reserved)
     room -= len(notes) + 2
-    accepts = _choose_size(sizes, room, len(example) + 1)
+    # The longest signature that leaves room for the example, else the longest that fits, else the shortest, cut.
+    fitting = (text for taken in (len(example) + 1, 0) for text in sizes if len(text) + taken <= room)
+    accepts = next(fitting, "") or (cut(sizes[-1], room) if sizes and room > len("Accepts: ...") else "")
     room -= len(accepts) + 1
     example = example if len(example) <= room else ""
     room -= len(example) + 2
@@ -106,17 +104,6 @@ def render_feedback(view: FailureView) -> str:
 # Errors that say only with the signature what to send; and how many errors of any kind do.
 _PARTIAL: Final = frozenset((codes.REQUIRED_MISSING, codes.UNKNOWN_FIELD, codes.NO_BRANCH, codes.INVALID_JSON))
 _SEVERAL: Final = 4
-
-
-def _choose_size(sizes: list[str], room: int, example: int) -> str:
-    """The longest signature that leaves room for the example, else the longest that fits, else the shortest, cut."""
-    if sizes and len(sizes[0]) + example <= room:
-        return sizes[0]
-    fitting = [text for text in sizes if len(text) <= room]
-    beside = next((text for text in fitting if len(text) + example <= room), "")
-    if beside or fitting:
-        return beside or fitting[0]
-    return cut(sizes[-1], room) if sizes and room > len("Accepts: ...") else ""
 
 
 def _line(text: str, size: int) -> str:
@@ -211,8 +198,7 @@ def _write_errors(view: FailureView, blocks: list[_Block], room: int) -> tuple[s
 
 
 def _fit_blocks(blocks: list[_Block], room: int) -> list[str]:
-    """As many errors as fit, with short messages; then, as far as the room goes, what each expects, what was sent, what
-    to do, and the whole messages."""
+    """As many errors as fit, in short; then what each expects, what was sent, what to do, and the whole messages."""
     most = next((size for size in (SHOWN, *_BRIEF) if _length([b.write(size, ()) for b in blocks]) <= room), _BRIEF[-1])
     kept = list(blocks)
     while kept and _length([block.write(most, ()) for block in kept]) > room:
@@ -265,12 +251,6 @@ def _make_blocks(shown: Iterable[Shown]) -> list[_Block]:
             )
         )
     return blocks
-
-
-def write_violation(shown: Shown) -> str:
-    """Message and hint of one violation."""
-    message = cut(shown.message, SHOWN)
-    return f"{message.rstrip('.')}. {cut(shown.hint, SHOWN)}" if shown.hint else message
 
 
 # --- the arguments with their errors ----------------------------------------------------------------------------------

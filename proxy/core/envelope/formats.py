@@ -7,20 +7,20 @@ what all four seeds ask for at once (contract section 1). The keys of each forma
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Final
 
 from proxy.core.display.graphemes import cut
 from proxy.core.display.preview import sanitise_value
 from proxy.core.envelope import parts
-from proxy.core.envelope.feedback import render_feedback, write_violation
-from proxy.core.envelope.headers import make_failure_headers, prefers_problem
+from proxy.core.envelope.feedback import render_feedback
 from proxy.core.envelope.view import SHOWN, Detail, FailureView, Shown
 from proxy.core.model import codes
 from proxy.core.model.codes import REQUIRED_MISSING, ErrorCode, ErrorType
-from proxy.core.model.value_class import value_class
-from proxy.core.model.values import ContainerMisuse, HttpReply, JsonValue, ToolResult
+from proxy.core.model.values import HttpReply, JsonValue, ToolResult, value_class
 
 # The version of the formats that have a part for machines: since 2 it is short unless the route says `full`.
 VERSION: Final = 2
@@ -72,7 +72,7 @@ def make_error_part(view: FailureView) -> dict[str, JsonValue]:
     return found
 
 
-def write_openai(view: FailureView) -> JsonValue:
+def write_openai(view: FailureView) -> dict[str, JsonValue]:
     """An OpenAI tool message; that API refuses keys it does not know, so there is no machine part."""
     return {"role": "tool", "tool_call_id": view.result.call.call_id, "content": render_feedback(view)}
 
@@ -92,11 +92,8 @@ MCP_FEEDBACK: Final = "toolcall-proxy/feedback"
 
 
 def write_mcp(view: FailureView) -> dict[str, JsonValue]:
-    """MCP's `CallToolResult`: the feedback as text, the part for machines in `_meta`.
-
-    Never `structuredContent`: one SDK checks it by the tool's outputSchema and drops our text, one framework shows its
-    model nothing else.
-    """
+    """MCP's `CallToolResult`: the feedback as text, the part for machines in `_meta`; never `structuredContent`: an SDK
+    checks it by the tool's outputSchema and drops our text, one framework shows its model nothing else."""
     return {
         "content": [{"type": "text", "text": render_feedback(view)}],
         "isError": True,
@@ -189,12 +186,7 @@ def write_compozy(view: FailureView) -> JsonValue:
 
 def write_acode(view: FailureView) -> JsonValue:
     """Acode's ToolResult message: nothing but the feedback (FR-026..FR-030)."""
-    return {
-        "role": "tool",
-        "tool_call_id": view.result.call.call_id,
-        "content": render_feedback(view),
-        "is_error": True,
-    }
+    return {**write_openai(view), "is_error": True}
 
 
 def write_hpd(view: FailureView) -> JsonValue:
@@ -205,7 +197,9 @@ def write_hpd(view: FailureView) -> JsonValue:
         found = {"error_type": ErrorType.CONTAINER.value, **parts.make_container_parts(view)}
         if result.repeated:
             found["retry_guidance"] = render_feedback(view)
-        if _is_near(failure.container) and failure.hint:  # HPD has no words for this, so it gets a key of its own
+        function, sent = failure.container.function, failure.container.attempted
+        # HPD's guidance leads to a function that was named exactly; one named nearly, or in dot notation, gets a key.
+        if function and not (isinstance(sent, dict) and function in sent.values()) and failure.hint:
             found["suggestion"] = parts.show_text(failure.hint, result)
         return found
     if failure.code.error_type in (ErrorType.VALIDATION, ErrorType.ESCALATION):
@@ -226,43 +220,31 @@ def write_hpd(view: FailureView) -> JsonValue:
     }
 
 
-def _is_near(misuse: ContainerMisuse) -> bool:
-    """Whether a function was named that HPD's guidance alone would not lead to: nearly, or in dot notation."""
-    sent = misuse.attempted
-    named = sent.values() if isinstance(sent, dict) else ()
-    return bool(misuse.function) and misuse.function not in [one for one in named if isinstance(one, str)]
-
-
 def _hpd_errors(view: FailureView) -> list[JsonValue]:
     result = view.result
-    if view.shown:
-        brief = not view.full and (result.escalated or result.repeated)  # the guidance is the feedback
-        found = [_hpd_error(shown, result) for shown in view.shown]
-        return parts.cut_errors([_brief_hpd(each) for each in found]) if brief else found
-    return [
-        {
-            "property": "",
-            "attempted_value": None,
-            "error_message": parts.write_message(view, whole=True),
-            "error_code": result.failure.code.name,
-        }
-    ]
-
-
-def _brief_hpd(error: dict[str, JsonValue]) -> JsonValue:
-    """Where the guidance is the whole feedback, an error's own words are shortened; so is an array or object."""
-    value = error["attempted_value"]
-    if isinstance(value, dict | list):
-        value = cut(parts.write_body(value).decode(), _BRIEF)
-    return {**error, "attempted_value": value, "error_message": cut(error["error_message"], _BRIEF)}
+    if not view.shown:
+        message = parts.write_message(view, whole=True)
+        code = result.failure.code.name
+        return [{"property": "", "attempted_value": None, "error_message": message, "error_code": code}]
+    found = [_hpd_error(shown, result) for shown in view.shown]
+    if view.full or not (result.escalated or result.repeated):
+        return found
+    for error in found:  # the guidance is the whole feedback: the words of each, an array or object are shortened
+        value = error["attempted_value"]
+        if isinstance(value, dict | list):
+            error["attempted_value"] = cut(parts.write_body(value).decode(), _BRIEF)
+        error["error_message"] = cut(error["error_message"], _BRIEF)
+    return parts.cut_errors(found)
 
 
 def _hpd_error(shown: Shown, result: ToolResult) -> dict[str, JsonValue]:
     """`property` is the dotted path; a missing field is described in HPD's words, the rest in the proxy's."""
-    violation, message = shown.violation, write_violation(shown)
+    violation, message = shown.violation, cut(shown.message, SHOWN)
     name = parts.show_text(".".join(map(str, violation.path[:64])), result)
     if violation.code is REQUIRED_MISSING:
         message = f"{name} is required" + (f". {cut(shown.hint, SHOWN)}" if violation.hint else "")
+    elif shown.hint:
+        message = f"{message.rstrip('.')}. {cut(shown.hint, SHOWN)}"
     return {
         "property": name,
         "attempted_value": sanitise_value(
@@ -304,6 +286,18 @@ AUTO: Final = "auto"
 _DEFAULT: Final = "tool_result"
 
 
+@lru_cache(maxsize=64)  # clients send the same few
+def prefers_problem(accept: str) -> bool:
+    """Whether an Accept header asks for problem details, and not for plain JSON with more weight (RFC 9110, 12.5.1)."""
+    weights: dict[str, float] = {}
+    for part in accept.lower().split(","):
+        media_type, *parameters = (piece.strip() for piece in part.split(";"))
+        weight = next((item[2:] for item in parameters if item.startswith("q=")), "1")
+        weights[media_type] = float(weight) if re.fullmatch(r"[01](?:\.[0-9]{0,3})?", weight) else 0.0
+    wanted = weights.get("application/problem+json", 0.0)
+    return wanted > 0 and wanted >= weights.get("application/json", 0.0)
+
+
 def choose_format(name: str, accept: str) -> str:
     """The format's name behind `name`, which may be `auto`: problem details where the client asks for them, else the
     default. A name that is not a format (the config refuses those) gives the default as well."""
@@ -331,5 +325,5 @@ def render_failure(
     body = chosen.build(result, detail)
     if name == "problem":
         body["status"] = status  # RFC 9457, 3.1.2: the same as the status line
-    headers = make_failure_headers(result, f"{name}/{chosen.version}", chosen.media_type)
+    headers = parts.make_failure_headers(result, f"{name}/{chosen.version}", chosen.media_type)
     return HttpReply(status, headers, parts.write_body(body))

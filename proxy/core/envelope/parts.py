@@ -1,20 +1,25 @@
-"""What several wire formats show of a failure: its errors, details, guidance and escalation."""
+"""What several wire formats show of a failure, in the body (its errors, details, guidance and escalation) and in the
+response headers."""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final
+from urllib.parse import quote
 
 from proxy.core.contract import container
 from proxy.core.display.graphemes import cut, escape, replace_surrogates
 from proxy.core.display.preview import clean_text, sanitise_value
 from proxy.core.envelope.feedback import write_original_call
-from proxy.core.envelope.notes import summarize_escalation, write_remedy
-from proxy.core.envelope.view import SHOWN, FailureView, Shown, show_violations
-from proxy.core.json.jsontext import dumps_known
+from proxy.core.envelope.view import SHOWN, FailureView, Shown, show_violations, summarize_escalation, write_remedy
+from proxy.core.json.jsontext import dumps_known, format_pointer
 from proxy.core.model import codes
 from proxy.core.model.codes import ErrorType
-from proxy.core.model.values import Absent, FeedbackLimits, JsonValue, ToolResult, Violation
+from proxy.core.model.fields import read_seconds
+from proxy.core.model.values import Absent, FeedbackLimits, Headers, JsonValue, Repair, ToolResult, Violation
 
 # HPD's `retry_guidance` of a validation error, word for word.
 VALIDATION_GUIDANCE: Final = (
@@ -62,8 +67,7 @@ def list_errors(view: FailureView) -> list[JsonValue]:
 
 
 def _brief_words(shown: Shown) -> tuple[dict[str, JsonValue], int]:
-    """Message, expectation and value of an error (Acode FR-004, FR-006, FR-007), each as far as its share goes, and the
-    bytes of all of them as a JSON object."""
+    """What an error says, expects and was sent (Acode FR-004, FR-006, FR-007), each within its share; and its bytes."""
     words: dict[str, JsonValue] = {}
     size = 1  # one brace more than there are commas
     for (key, room), text in zip(_SHARES, (shown.message, shown.expected, shown.actual), strict=True):
@@ -154,8 +158,7 @@ def write_retry_guidance(view: FailureView) -> str:
 
 
 def make_details(view: FailureView) -> dict[str, JsonValue]:
-    """A flat string-to-string map, as GoMind clients decode it (`Details map[string]string`). Compact: the details of
-    the failure itself, shortened."""
+    """A flat map, as GoMind clients decode it (`Details map[string]string`); compact: the failure's own, cut."""
     result = view.result
     if not view.full:
         return _brief_details(view)
@@ -198,8 +201,7 @@ def show_escalation(result: ToolResult) -> dict[str, JsonValue]:
 
 
 def choose_status(result: ToolResult) -> str:
-    """`blocked` where the conversation's calls are refused from now on (Acode FR-045), `retry` where another call can
-    succeed, else `failed`."""
+    """`blocked`: calls are refused from now on (Acode FR-045); `retry`: another can succeed; else `failed`."""
     if result.escalated or result.failure.code is codes.TOOL_ERROR_BUDGET:
         return "blocked"
     return "retry" if result.failure.may_retry else "failed"
@@ -251,3 +253,96 @@ def _clean(value: JsonValue) -> JsonValue:
     if isinstance(value, list):
         return [_clean(item) for item in value]
     return value
+
+
+# --- response headers -------------------------------------------------------------------------------------------------
+# They tell a client, without reading the body, what happened (contract section 1).
+# More entries would make a header that proxies refuse (8 KB is a common limit).
+_LISTED: Final = 20
+_LONGEST_PATH: Final = 200
+_SAFE_IN_PATH: Final = "/_-.~:@$*!'()"
+_PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9/_.~:@$*!'()-]*")
+# Messages of warnings, each and with their entries in all.
+_LONGEST_MESSAGE: Final = 160
+_WARNINGS_ROOM: Final = 4000
+_SAFE_IN_TEXT: Final = " !#$&'()*+,-./:;<=>?@[]^_`{|}~"
+_HTTP_DATE: Final = re.compile(r"[A-Z][a-z]{2}, [0-9]{2} [A-Z][a-z]{2} [0-9]{4} [0-9:]{8} GMT")
+
+
+def make_failure_headers(result: ToolResult, format_name: str, media_type: str) -> Headers:
+    """All headers of a failed call's answer, but the request id and the length."""
+    failure, attempt = result.failure, result.attempt
+    headers = [
+        ("Content-Type", media_type),
+        ("Cache-Control", "no-store"),
+        ("Tool-Error", failure.code.name),
+        ("Tool-Format", format_name),
+    ]
+    if attempt is not None:
+        headers.append(("Tool-Attempt", str(attempt)))
+    wait = read_retry_after(failure.details["retry_after"]) if "retry_after" in failure.details else ""
+    if wait and all(name.lower() != "retry-after" for name, _ in failure.headers):
+        headers.append(("Retry-After", wait))
+    return (*headers, *make_repair_headers(result.repairs), *failure.headers)
+
+
+def read_retry_after(text: str) -> str:
+    """A `Retry-After` value from what a tool said (`60`, `60s`, `1m0s`, an HTTP date); '' where it says neither."""
+    text = text.strip()
+    if (seconds := read_seconds(text)) is not None:
+        return str(math.ceil(seconds))
+    return text if _HTTP_DATE.fullmatch(text) else ""
+
+
+def make_repair_headers(repairs: Sequence[Repair]) -> Headers:
+    """`Tool-Repairs: rule;path=/a/b, ...`, at most 20 entries and then `more=n`; empty without repairs."""
+    return _changes("Tool-Repairs", repairs)
+
+
+def make_correction_headers(corrections: Sequence[Repair]) -> Headers:
+    """`Tool-Corrections: semantic_retry;path=/amount, ...` likewise: the places that a model changed, by its layer."""
+    return _changes("Tool-Corrections", corrections)
+
+
+def _changes(name: str, made: Sequence[Repair]) -> Headers:
+    if not made:
+        return ()
+    entries = [f"{change.rule};path={_path(format_pointer(change.path))}" for change in made[:_LISTED]]
+    if len(made) > _LISTED:
+        entries.append(f"more={len(made) - _LISTED}")
+    return ((name, ", ".join(entries)),)
+
+
+def make_warning_headers(warnings: Sequence[Violation], limits: FeedbackLimits) -> Headers:
+    """`Tool-Warnings: VAL-005;path=/a;severity=warning;message="Unknown field 'a'", ...`, bounded likewise; empty
+    without warnings. `limits` say what of the messages is masked."""
+    if not warnings:
+        return ()
+    shown, left_out = show_violations(warnings, replace(limits, max_errors=_LISTED))
+    entries, room = [], _WARNINGS_ROOM
+    for each in shown:
+        of, path = each.violation, _path(format_pointer(each.violation.path))
+        entry = (
+            f"{of.code};path={path};severity={of.severity};message={_quote_text(cut(each.message, _LONGEST_MESSAGE))}"
+        )
+        room -= len(entry) + 2
+        if room < 0:
+            break
+        entries.append(entry)
+    if more := left_out + len(shown) - len(entries):
+        entries.append(f"more={more}")
+    return (("Tool-Warnings", ", ".join(entries)),)
+
+
+def _quote_text(text: str) -> str:
+    """A text as a String of RFC 9651, or as a Display String where it is not plain ASCII."""
+    if text.isascii() and text.isprintable():
+        return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return '%"' + quote(text, safe=_SAFE_IN_TEXT, errors="replace") + '"'
+
+
+def _path(pointer: str) -> str:
+    """A path as header text: percent-encoded where it is not plain ASCII or would end the entry."""
+    if len(pointer) <= _LONGEST_PATH and _PLAIN_PATH.fullmatch(pointer):
+        return pointer
+    return quote(pointer[:_LONGEST_PATH], safe=_SAFE_IN_PATH, errors="replace")

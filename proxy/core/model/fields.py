@@ -27,41 +27,31 @@ class FieldNames:
     """The names of a request's fields, in their order: `lower` in lower case, `spellings` as the client wrote each.
 
     The requests of a client have the same names, so one `FieldNames` serves all of them, and what depends on names
-    alone is worked out once: `memos` holds it, each file under a key of its own. `is_shared`: more requests with these
-    names are expected, so the object may be a key in memory that outlives a request.
+    alone is worked out once: `memos` holds it, each file under a key of its own. `is_unique`: each name stands there
+    once. `is_shared`: more requests with these names are expected, so the object may be a key in memory that outlives a
+    request. `method_override`: the field that asks for another method, or ''.
     """
 
-    __slots__ = ("is_shared", "is_unique", "lower", "memos", "spellings")
+    __slots__ = ("is_shared", "is_unique", "lower", "memos", "method_override", "spellings")
 
     def __init__(self, names: Iterable[str], *, is_shared: bool = False) -> None:
         sent = tuple(names)
         self.lower = tuple(name.lower() for name in sent)
         self.spellings: Mapping[str, str] = dict(zip(self.lower, sent, strict=True))
-        # Whether each name stands there once.
         self.is_unique = len(self.spellings) == len(sent)
         self.is_shared = is_shared
         self.memos: dict[object, Any] = {}
+        self.method_override = ""
 
 
 NO_NAMES: Final = FieldNames((), is_shared=True)
 
 
 class Fields(tuple[tuple[str, str], ...]):
-    """`Headers` of one request, with an index by name (lower case) that is built on first use. `names` are the names of
-    a request that came from a client."""
+    """`Headers` with an index by name (lower case), built on first use. `names` are those of a client's request, else
+    `NO_NAMES`."""
 
-    names: FieldNames | None = None
-
-    @classmethod
-    def with_names(cls, names: FieldNames, values: Iterable[str]) -> Fields:
-        """The fields of a request with such names, and these values."""
-        made = cls(zip(names.lower, values, strict=True))
-        made.names = names
-        if names.is_unique:
-            made.by_name = dict(made)
-        # One call looks up about a dozen fields, so `get` is the index's own method.
-        made.get = made.by_name.get  # type: ignore[assignment, method-assign]
-        return made
+    names = NO_NAMES
 
     @cached_property
     def by_name(self) -> Mapping[str, str]:

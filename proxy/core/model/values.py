@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from hashlib import blake2b
 from typing import Any, Final, Literal
 
 from proxy.core.model.codes import ErrorCode, Severity, ViolationCode
@@ -61,13 +60,6 @@ class Conversation:
     sent: bool = False
     otherwise: Conversation | None = None
     hash: str = field(default="", init=False, repr=False, compare=False)  # kept by `attempts.hash_conversation`
-
-    @property
-    def key(self) -> str:
-        """The only name to be stored: the hash, 32 hexadecimal digits, of what the client sent."""
-        if not self.sent:
-            return self.name
-        return blake2b(self.name.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 @value_class
@@ -126,15 +118,14 @@ class RawRequest:
     method: str
     path: str
     query: str
-    headers: Headers = field(repr=False)
+    headers: Fields = field(repr=False)
     body: bytes = field(repr=False)
     params: Mapping[str, str]
     peer: str
 
     def header(self, name: str) -> str | None:
         """The first value of the header `name` (lower case), or None."""
-        headers = self.headers
-        return headers.by_name.get(name) if type(headers) is Fields else Fields(headers).get(name)
+        return self.headers.get(name)
 
 
 @value_class
@@ -279,6 +270,10 @@ class UpstreamReply:
     status: int
     headers: Headers = field(repr=False)
     body: bytes | AsyncIterator[bytes] = field(repr=False)
+
+    def header(self, name: str) -> str:
+        """The first value of the header `name` (lower case), or ''."""
+        return next((value for each, value in self.headers if each.lower() == name), "")
 
 
 class Executed(StrEnum):

@@ -13,14 +13,23 @@ The count depends on how much is examined, not on the time it took, so the same 
 The values of a text are counted while it is read; its first verdict, and writing it, cost as much again. Each later
 stage may spend its share; `share_work` opens the budget of a whole call, and then all of them together may spend
 no more than that. Where a stage stops, its result is the cautious one: a call is refused, a hint is left out.
+
+`remember_short` saves work: the names of a schema come again with every call.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Final
+from dataclasses import dataclass
+from functools import lru_cache, wraps
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from proxy.core.model.values import JsonValue
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 # Characters of text that cost as much as one value.
 _CHARACTERS: Final = 100
@@ -43,7 +52,6 @@ RESPELLING: Final = 500_000
 EXPLAINING: Final = 500_000
 MATCHING: Final = 50_000
 REPORTING_BRANCHES: Final = 1_000
-MAKING_EXAMPLE: Final = 60_000
 # An example or a signature in an answer has to be short, and is made while a client waits.
 SKETCHING: Final = 20_000
 WRITING_SIGNATURE: Final = 500
@@ -100,20 +108,24 @@ class Work:
         return total
 
 
-_call: Final[ContextVar[Work | None]] = ContextVar("call", default=None)
+@dataclass(slots=True)
+class CallBudget:
+    """What all stages of a call may still spend."""
+
+    left: int
 
 
-class share_work(Work):  # noqa: N801 - a context manager; each call enters it, and one made of a generator costs more
-    """Opens the budget of a call, and gives it: whatever is borrowed inside comes out of it."""
+call_budget: Final[ContextVar[CallBudget | None]] = ContextVar("call_budget", default=None)
 
-    __slots__ = ("_token",)
 
-    def __enter__(self) -> Work:
-        self._token = _call.set(self)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        _call.reset(self._token)
+@contextmanager
+def share_work(limit: int) -> Iterator[None]:
+    """Opens the budget of a call: whatever is borrowed inside comes out of it."""
+    token = call_budget.set(CallBudget(limit))
+    try:
+        yield
+    finally:
+        call_budget.reset(token)
 
 
 def find_budget(value: JsonValue) -> int:
@@ -122,22 +134,21 @@ def find_budget(value: JsonValue) -> int:
 
 
 def afford_work(amount: int) -> bool:
-    """Takes a small amount of work out of the call's budget, if there is one. False: the budget is spent, so the work
-    is left out."""
-    budget = _call.get()
+    """Takes a little work out of the call's budget, if there is one. False: it is spent, so the work is left out."""
+    budget = call_budget.get()
     if budget is None:
         return True
     budget.left -= amount
     return budget.left >= 0
 
 
-class borrow_work:  # noqa: N801 - as `share_work`
+class borrow_work:  # noqa: N801 - a context manager; one made of a generator costs more
     """The work of one stage: its share, or what is left of the call's budget, out of which it is paid at its end."""
 
     __slots__ = ("_budget", "_lent", "_work")
 
     def __init__(self, share: int) -> None:
-        self._budget = budget = _call.get()
+        self._budget = budget = call_budget.get()
         self._lent = share if budget is None else max(0, min(share, budget.left))
         self._work = Work(self._lent)
 
@@ -147,3 +158,22 @@ class borrow_work:  # noqa: N801 - as `share_work`
     def __exit__(self, *_: object) -> None:
         if self._budget is not None:
             self._budget.left -= self._lent - max(0, self._work.left)
+
+
+# --- what is said of short texts --------------------------------------------------------------------------------------
+# Characters of the longest text that is remembered, and how many texts each function remembers. A text that a client
+# has made up may be as long as its call, and what is made of it takes up to twenty times the memory.
+LONGEST: Final = 64
+MOST: Final = 4096
+
+
+def remember_short(function: Callable[Concatenate[str, P], T]) -> Callable[Concatenate[str, P], T]:
+    """Makes a function remember what it gave for the latest texts, where its first argument is short."""
+    remembered: Any = lru_cache(maxsize=MOST)(function)
+
+    @wraps(function)
+    def find(text: str, /, *others: P.args, **named: P.kwargs) -> T:
+        found: T = (remembered if len(text) <= LONGEST else function)(text, *others, **named)
+        return found
+
+    return find

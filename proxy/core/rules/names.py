@@ -16,8 +16,8 @@ import re
 from itertools import accumulate, pairwise
 from typing import Final
 
-from proxy.core.model.short_texts import remember_short
 from proxy.core.model.values import JsonValue
+from proxy.core.model.work import remember_short
 from proxy.core.schema.nodes import Node
 
 # Splits a name into words: `updateIssue`, `update_issue` and `issues.update` hold the same verb.

@@ -17,7 +17,7 @@ from typing import Final
 
 from proxy.core.check.validation import Check
 from proxy.core.display.graphemes import cut_sentences
-from proxy.core.display.preview import clean_text, hide
+from proxy.core.display.preview import clean_text, make_hider
 from proxy.core.json.contentcoding import Undecodable, decode, is_coded
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model import codes
@@ -293,7 +293,7 @@ def _show_without_secrets(sent: JsonValue, limits: FeedbackLimits) -> Callable[[
     def show(text: str) -> str:
         if secrets is None:
             return ""
-        text = hide(mask_secrets(text[:_SEARCHED], secrets), sent, limits)
+        text = make_hider(sent, limits).hide(mask_secrets(text[:_SEARCHED], secrets))
         return cut_sentences(clean_text(text, _SEARCHED, limits), MOST_WORDS)
 
     return show

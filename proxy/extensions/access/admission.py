@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 from dataclasses import replace
 from typing import Final
 
-from proxy.core.contract.definitions import Hints
+from proxy.core.contract.listed_tool import Hints
 from proxy.core.json.jsontext import dumps
 from proxy.core.model import codes
 from proxy.core.model.value_class import value_class

@@ -126,7 +126,8 @@ def make_dry_services(services: Services) -> Services:
         corrector=None,
         hooks=None,
         elsewhere=services.elsewhere,
-        second_judge=None,
+        sampled=None,
+        confirm=None,
         escalated=_ignore_escalation,
     )
 

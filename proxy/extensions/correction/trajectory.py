@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Final
 
+from proxy.core.contract.attempts import hash_name
 from proxy.core.display.graphemes import cut, replace_surrogates
 from proxy.core.display.secrets import mask_credentials
 from proxy.core.json.contentcoding import Undecodable, decode, is_coded, read_events
@@ -21,7 +22,6 @@ from proxy.core.model.values import (
     CheckedCall,
     Conversation,
     FeedbackLimits,
-    Headers,
     JsonProblem,
     JsonValue,
     Rung,
@@ -71,7 +71,7 @@ class Trajectories:
         """The trajectory of a conversation."""
         if conversation.rung is Rung.ADDRESS:
             return _NOTHING
-        kept, expires = self._kept.get(conversation.key, (_NOTHING, 0.0))
+        kept, expires = self._kept.get(hash_name(conversation), (_NOTHING, 0.0))
         return kept if expires > self._now() else _NOTHING
 
     def add(
@@ -86,8 +86,8 @@ class Trajectories:
         arguments = _bound_size(hide_secrets(checked.value, hidden), limits.max_chars)
         step = TrajectoryStep(checked.call.tool, arguments, result)
         after = replace(before, query=query or before.query, steps=(*before.steps, step)[-limits.steps :])
-        self._kept[conversation.key] = (after, self._now() + limits.ttl)
-        self._kept.move_to_end(conversation.key)
+        self._kept[hash_name(conversation)] = (after, self._now() + limits.ttl)
+        self._kept.move_to_end(hash_name(conversation))
         while len(self._kept) > limits.conversations:
             self._kept.popitem(last=False)
 
@@ -134,12 +134,12 @@ def _read_result(reply: UpstreamReply, most: int, hidden: FeedbackLimits) -> Jso
     if not isinstance(reply.body, bytes) or reply.status >= 300 or len(reply.body) > _LOOKED_AT:
         return None
     body: bytes | Undecodable = reply.body
-    coding = _find_header(reply.headers, "content-encoding")
+    coding = reply.header("content-encoding")
     if is_coded(coding):
         body = decode(reply.body, coding, _LOOKED_AT)
     if isinstance(body, Undecodable) or not body.strip():
         return None
-    if _find_header(reply.headers, "content-type").partition(";")[0].strip().lower() == "text/event-stream":
+    if reply.header("content-type").partition(";")[0].strip().lower() == "text/event-stream":
         value = next((found for data in read_events(body) if _is_answer(found := parse(data))), None)
         return None if value is None else _bound_size(hide_secrets(_unwrap_result(value), hidden), most)
     value = parse(body)
@@ -176,7 +176,3 @@ def _bound_size(value: JsonValue, most: int) -> JsonValue:
     """The value if its JSON has at most `most` characters, otherwise the beginning of its JSON as text."""
     text = dumps(value).decode()
     return value if len(text) <= most else cut(text, most)
-
-
-def _find_header(headers: Headers, name: str) -> str:
-    return next((value for key, value in headers if key.lower() == name), "")

@@ -24,8 +24,8 @@ from typing import Final
 
 from proxy.core.contract.attempts import hash_conversation
 from proxy.core.envelope.feedback import write_feedback
-from proxy.core.envelope.notes import summarize_escalation
 from proxy.core.envelope.parts import sanitise_arguments
+from proxy.core.envelope.view import summarize_escalation
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import Headers, JsonValue, ToolResult
 from proxy.interfaces import Clock, Pacing

@@ -16,9 +16,8 @@ from urllib.parse import parse_qs
 from proxy.adapters.ladder import find_conversation
 from proxy.config.mistakes import suggest_remark
 from proxy.config.model import Config
-from proxy.core.contract import attempts, container
 from proxy.core.contract import attempts as contract
-from proxy.core.contract.history import write_history
+from proxy.core.contract import container, refusals
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.decide import decide
 from proxy.core.json.jsontext import dumps
@@ -92,10 +91,10 @@ def _reply(status: int, media_type: str, body: bytes) -> HttpReply:
 async def read_state(conversation: Conversation, policy: ToolPolicy, store: StateStore) -> ToolState:
     """A conversation's used-up calls of one tool, its last failure, and whether its container was expanded."""
     call = ToolCall(policy.tool, Document(b"{}", {}), "", conversation)
-    slot = attempts.make_reservation(call, policy)
+    slot = refusals.make_reservation(call, policy)
     used = None if slot is None else await store.count_taken(slot.key)
     episode = await store.look(contract.make_attempt_key(conversation, policy.tool, policy))
-    history = write_history(episode) if episode is not None and episode.count else ()
+    history = contract.write_history(episode) if episode is not None and episode.count else ()
     group, expanded = policy.member_of, None
     if group is not None and group.require_expansion:
         expanded = await store.count_taken(container.make_expansion_key(conversation, group.name), enough=1) > 0

@@ -16,6 +16,7 @@ from proxy.extensions.mcp.upstream.joined import JoinedServer, JoinedSettings, J
 from proxy.extensions.mcp.upstream.operations_upstream import OperationsSettings, OperationsUpstream
 from proxy.extensions.mcp.upstream.stdio import StdioSettings, StdioUpstream
 from proxy.interfaces import GuardedUpstream, Upstream
+from proxy.telemetry.logs import Log
 
 # The variables that the SDKs of MCP hand on to a server that they start, and those for language and time zone.
 _INHERITED: Final = (
@@ -26,12 +27,10 @@ _INHERITED: Final = (
 
 
 class McpUpstreams:
-    """Implements `UpstreamKind`. `stderr` receives an upstream, the process id and a line of the process's stderr;
-    `unreachable` an upstream, one of its servers, and why it is out of reach ('': it answers again)."""
+    """Implements `UpstreamKind`."""
 
-    def __init__(self, stderr: Callable[[str, int, str], None], unreachable: Callable[[str, str, str], None]) -> None:
-        self._stderr = stderr
-        self._unreachable = unreachable
+    def __init__(self, log: Log) -> None:
+        self._log = log
         self._joined: dict[str, JoinedUpstream] = {}
         self._leaving: set[asyncio.Task[object]] = set()
 
@@ -44,7 +43,7 @@ class McpUpstreams:
                 settings = OperationsSettings(entry.name, served.tools, __version__)
                 return OperationsUpstream(settings, upstreams[served.upstream])
             case Command() as command:
-                return StdioUpstream(make_stdio_settings(entry.name, command, partial(self._stderr, entry.name)))
+                return StdioUpstream(make_stdio_settings(entry.name, command, partial(self._log_stderr, entry.name)))
             case _:
                 raise TypeError("an upstream without a URL, a command or other upstreams")
 
@@ -63,13 +62,24 @@ class McpUpstreams:
     ) -> JoinedUpstream:
         """The upstream of several servers: the one that served this name before, where its open sessions can go on. Its
         guard is new, because the lists learned before are no longer valid."""
-        settings = make_joined_settings(name, entry, partial(self._unreachable, name))
+        settings = make_joined_settings(name, entry, partial(self._log_reach, name))
         known = self._joined.get(name) if is_known else None
         if known is None or not known.can_change(settings):
             known = self._joined[name] = JoinedUpstream(settings, upstreams)
         else:
             self._leaving |= known.change_servers(settings, upstreams)
         return known
+
+    def _log_stderr(self, upstream: str, pid: int, line: str) -> None:
+        if line:
+            self._log.event("Tool server wrote to stderr", "info", upstream=upstream, pid=pid, line=line)
+
+    def _log_reach(self, upstream: str, server: str, reason: str) -> None:
+        """Logs why a server is out of reach, or with '' that it answers again."""
+        if reason:
+            self._log.event("Tool server out of reach", "warning", upstream=upstream, server=server, reason=reason)
+        else:
+            self._log.event("Tool server answers again", upstream=upstream, server=server)
 
 
 def make_stdio_settings(name: str, command: Command, stderr: Callable[[int, str], None]) -> StdioSettings:

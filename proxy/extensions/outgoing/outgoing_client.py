@@ -45,7 +45,7 @@ from proxy.upstream.faults import (
 )
 from proxy.upstream.http1.dial import Origin, read_origin
 
-# The bounds are those of answers to calls (`upstream/http1/answer.py`): bytes of one header, and number of headers.
+# The bounds are those of answers to calls (`upstream/http1/messages.py`): bytes of one header, and number of headers.
 _MAX_FIELD: Final = 32 * 1024
 _MAX_FIELDS: Final = 128
 # Headers that aiohttp adds to a request by default.

@@ -31,6 +31,7 @@ from proxy.core.model.values import (
     Decision,
     Document,
     Failure,
+    Fields,
     JsonProblem,
     JsonValue,
     RawRequest,
@@ -43,7 +44,7 @@ from proxy.extensions.recording.core.fates import Fate, reduce_decision
 from proxy.extensions.recording.core.standins import stand_in
 from proxy.interfaces import CallRecord
 
-_HEADERS: Final = (("content-type", "application/json"), ("x-conversation-id", "replay"))
+_HEADERS: Final = Fields((("content-type", "application/json"), ("x-conversation-id", "replay")))
 
 
 def decide_sent(sent: bytes, shape: CallShape, policy: ToolPolicy) -> Decision:

@@ -35,7 +35,7 @@ def find_missing() -> str:
 
 
 def make_tracer(environ: Mapping[str, str], log: Log, metrics: Metrics, clock: Clock) -> Traces | None:
-    """A `MakeTracer` (server/setup/observers.py)."""
+    """A `MakeTracer` (server/setup/added.py)."""
     if (why := _find_fault(environ)) is not None:
         log.event("Traces are off", "error", reason=why)
         return None

@@ -19,9 +19,8 @@ from proxy.server.admin.port import open_operator_ports
 from proxy.server.http.framing import Response
 from proxy.server.http.request_head import BadRequest, make_id
 from proxy.server.http.responses import answer_unrouted
-from proxy.server.identity import SystemClock
-from proxy.server.setup.services import check_hooks, tell_notes
-from proxy.telemetry.logs import make_log
+from proxy.server.setup.services import SystemClock, check_hooks, tell_notes
+from proxy.telemetry.logs import Log
 
 _TOKEN_BYTES: Final = 32
 
@@ -41,7 +40,7 @@ async def start_workers(
     config, clock = loaded.config, SystemClock()
     if mistakes := check_hooks(loaded):
         raise ConfigError(mistakes)
-    log = make_log(log_to or sys.stderr, config.telemetry.log_format, config.telemetry.log_level, clock.wall)
+    log = Log(log_to or sys.stderr, config.telemetry.log_format, config.telemetry.log_level, clock.wall)
     reserved, address = _reserve_port(listen or config.listen)
     words = ["-m", "proxy", "serve", str(loaded.files[0]), "--listen", str(address), "--worker", *more]
     pool = WorkerPool(loaded, (sys.executable, *words), log, secrets.token_hex(_TOKEN_BYTES), reserved=reserved)

@@ -92,7 +92,7 @@ def _servers(serving: Serving, upstream: str) -> dict[str, JsonValue]:
     entry = serving.config.upstreams.get(upstream)
     if entry is None or entry.added is None or not entry.added.servers:
         return {}
-    down = serving.list_servers_down(upstream)
+    down = serving.pools.list_servers_down(upstream)
     return {"servers": {server: down.get(server, "") for server in entry.added.servers}}
 
 
@@ -356,7 +356,9 @@ PAGES: Final[Mapping[str, Mapping[str, Callable[[Serving, PageRequest], Awaitabl
 def make_pages(serving: Serving) -> Pages:
     """Returns the pages of one running proxy. With `console: off` the console's files (`/ui/`) are left out."""
     shown = serving.console is not None and serving.console.counts is not None
-    added = {path: {page.method: _import_at_first_request(page)} for path, page in list_added_pages()}
+    added: dict[str, dict[str, Callable[[Serving, PageRequest], Awaitable[Page | EventPage]]]] = {
+        path: {page.method: partial(_answer_added, page)} for path, page in list_added_pages()
+    }
     return {
         path: {name: partial(make, serving) for name, make in made.items()}
         for path, made in {**PAGES, **added}.items()
@@ -364,11 +366,6 @@ def make_pages(serving: Serving) -> Pages:
     }
 
 
-def _import_at_first_request(page: PageRow) -> Callable[[Serving, PageRequest], Awaitable[Page | EventPage]]:
-    """What answers a page of an extension, which is imported for the first request."""
-
-    async def answer(serving: Serving, question: PageRequest) -> Page | EventPage:
-        found: Page | EventPage = await load_place(page.place)(serving, question)
-        return found
-
-    return answer
+async def _answer_added(page: PageRow, serving: Serving, question: PageRequest) -> Page | EventPage:
+    """Answers with a page of an extension, which is imported for the first request."""
+    return await load_place(page.place)(serving, question)  # type: ignore[no-any-return]

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 from proxy.config.model import AdminConfig
 from proxy.core.model.value_class import value_class
 from proxy.extensions import find_page_counts, load_place
-from proxy.interfaces import CallRecord, Observer
+from proxy.interfaces import Observer
 from proxy.telemetry.recent.ring import KEPT_WRONG, KeptValues, RecentCalls
 
 # (route, tool, outcome) -> how many
@@ -82,7 +82,7 @@ MakePageCounts = Callable[[Callable[[], Counts], Callable[[], float], bool], Pag
 
 @value_class
 class ConsoleData:
-    """Implements `Observer`. `recent` holds the last calls, `changes` the last changes of the proxy, `counts` what the
+    """`recent` holds the last calls, `changes` the last changes of the proxy, `counts` what the
     console's pages count: None with `console: off`. `values` says how arguments are kept: off, preview or full. `wall`
     returns seconds since the epoch."""
 
@@ -92,11 +92,10 @@ class ConsoleData:
     values: str = "off"
     counts: PageCounts | None = None
 
-    def finished(self, record: CallRecord) -> None:
-        """Keeps and counts one finished request."""
-        if self.counts is not None:
-            self.counts.finished(record)
-        self.recent.finished(record)
+    @property
+    def observers(self) -> tuple[Observer, ...]:
+        """What keeps and counts finished requests."""
+        return (self.recent,) if self.counts is None else (self.counts, self.recent)
 
 
 def make_console_data(

@@ -77,26 +77,20 @@ class OperatorAccess:
                 found = role
         return found
 
-    def has_to_wait(self, address: str) -> bool:
-        """Whether an address has sent too many wrong tokens within the last minute."""
-        times = self._wrong.get(address)
-        return times is not None and len(times) == WRONG_TOKENS and self._now() - times[0] < WITHIN
-
-    def count_wrong_token(self, address: str) -> None:
-        """Counts a wrong token from an address."""
+    def count_wrong_token(self, address: str) -> bool:
+        """Counts a wrong token from an address, and gives true; false where the address has to wait, because it has
+        sent too many within the last minute."""
         if address not in self._wrong and len(self._wrong) >= _MOST_ADDRESSES:
             del self._wrong[next(iter(self._wrong))]
-        self._wrong.setdefault(address, deque(maxlen=WRONG_TOKENS)).append(self._now())
+        times = self._wrong.setdefault(address, deque(maxlen=WRONG_TOKENS))
+        if len(times) == WRONG_TOKENS and self._now() - times[0] < WITHIN:
+            return False
+        times.append(self._now())
+        return True
 
 
 _OPERATOR: Final[Role] = "operator"
 _READER: Final[Role] = "reader"
-
-
-def readers_token(token: str) -> str:
-    """Returns the token that the supervisor sends to a worker on behalf of a reader. `token` is the one that it sends
-    on behalf of the operator."""
-    return f"{token}-reader"
 
 
 def is_foreign_page(fields: Fields, *, may_navigate: bool) -> bool:

@@ -27,7 +27,7 @@ from proxy.core.model import codes
 from proxy.core.model.fields import FieldNames
 from proxy.core.model.values import Fields, RawRequest, value_class
 from proxy.routing import Route
-from proxy.server.http.request_head import BadRequest, RequestHead
+from proxy.server.http.request_head import BadRequest, RequestHead, make_fields
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -222,9 +222,8 @@ def replace_body(raw: RawRequest, body: Body) -> RawRequest:
     headers = raw.headers
     if body.decoded:
         rest = [field for field in headers if field[0] != "content-encoding"]
-        sent = headers.names.spellings if isinstance(headers, Fields) and headers.names is not None else {}
-        names = FieldNames(sent.get(name, name) for name, _ in rest)
-        headers = Fields.with_names(names, [value for _, value in rest])
+        sent = headers.names.spellings
+        headers = make_fields(FieldNames(sent.get(name, name) for name, _ in rest), [value for _, value in rest])
     return RawRequest(raw.method, raw.path, raw.query, headers, body.data, raw.params, raw.peer)
 
 

@@ -17,7 +17,7 @@ import os
 import random
 import re
 import time
-from collections.abc import Collection
+from collections.abc import Iterable
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,7 +27,7 @@ from aiohttp.streams import EmptyStreamReader, StreamReader
 from aiohttp.web_request import BaseRequest
 
 from proxy.core.model.codes import BAD_REQUEST, EXPECTATION_FAILED, HEADERS_TOO_LARGE, ErrorCode
-from proxy.core.model.fields import FieldNames
+from proxy.core.model.fields import NO_NAMES, FieldNames
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Fields
 
@@ -84,11 +84,23 @@ def read_fields(request: RequestHead) -> Fields:
     if (names := _known_names.get(sent)) is None:
         is_shared = sum(map(len, sent)) <= _LONGEST_NAMES
         names = FieldNames([name.decode("utf-8", "surrogateescape") for name in sent], is_shared=is_shared)
+        names.method_override = _find_method_override(names.lower)
         if is_shared:
             if len(_known_names) >= _MOST_NAMES:
                 _known_names.clear()
             _known_names[sent] = names
-    return Fields.with_names(names, request.headers.values())
+    return make_fields(names, request.headers.values())
+
+
+def make_fields(names: FieldNames, values: Iterable[str]) -> Fields:
+    """The fields of a request with such names, and these values."""
+    made = Fields(zip(names.lower, values, strict=True))
+    made.names = names
+    if names.is_unique:
+        made.by_name = dict(made)
+    # One call looks up about a dozen fields, so `get` is the index's own method.
+    made.get = made.by_name.get  # type: ignore[assignment, method-assign]
+    return made
 
 
 def split_target(target: str) -> tuple[str, str]:
@@ -99,18 +111,8 @@ def split_target(target: str) -> tuple[str, str]:
     return path, query
 
 
-def asks_for_another_method(headers: Fields) -> str:
-    """Returns the field that asks for another method, or ''; `_` is read as `-` too."""
-    names = headers.names
-    if names is None:
-        return _find_method_override(headers.by_name)
-    found: str | None = names.memos.get(_find_method_override)
-    if found is None:
-        found = names.memos[_find_method_override] = _find_method_override(names.lower)
-    return found
-
-
-def _find_method_override(names: Collection[str]) -> str:
+def _find_method_override(names: tuple[str, ...]) -> str:
+    """The first field that asks for another method, or ''; `_` is read as `-` too."""
     plain = next((name for name in METHOD_OVERRIDES if name in names), "")
     return plain or next((name for name in names if "_" in name and name.replace("_", "-") in METHOD_OVERRIDES), "")
 
@@ -169,8 +171,8 @@ def find_fault(request: RequestHead, fields: Fields) -> BadRequest | None:
     expected = fields.get("expect")
     if expected is not None and expected.lower() != "100-continue":
         return _NO_EXPECTATION
-    length = len(request.raw_path) + len(host or "")
-    if names is not None and names.is_shared and length <= _LONGEST and _WITH_MORE_TO_SEE.isdisjoint(fields.by_name):
+    is_usual = names is not NO_NAMES and names.is_shared and _WITH_MORE_TO_SEE.isdisjoint(fields.by_name)
+    if is_usual and len(request.raw_path) + len(host or "") <= _LONGEST:
         if len(_faultless) >= _MOST_FAULTLESS:
             _faultless.clear()
         _faultless.add(head)

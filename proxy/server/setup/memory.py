@@ -16,7 +16,9 @@ def find_room(workers: int, root: Path = Path("/")) -> int:
     """The room of one of so many workers, by what the system says. `root`: where `proc` and `sys` are."""
     free = _find_free_of_group(root)
     if free is None:
-        free = _find_free_of_machine(root)
+        total = _read_table(root / "proc/meminfo").get("MemTotal:", 0) * 1024
+        own = _read_table(root / "proc/self/status").get("VmRSS:", 0) * 1024
+        free = max(0, total // 4 - own) if total else _UNKNOWN * 2
     return max(1, free // 2 // workers)
 
 
@@ -47,12 +49,6 @@ def _read_group(group: Path, limit: str, usage: str, cache: str) -> int | None:
         return None
     cached = _read_table(group / "memory.stat").get(cache, 0)  # the kernel gives these pages up first
     return max(0, bound - max(0, used - cached))
-
-
-def _find_free_of_machine(root: Path) -> int:
-    total = _read_table(root / "proc/meminfo").get("MemTotal:", 0) * 1024
-    own = _read_table(root / "proc/self/status").get("VmRSS:", 0) * 1024
-    return max(0, total // 4 - own) if total else _UNKNOWN * 2
 
 
 def _read_table(path: Path) -> dict[str, int]:

@@ -1,37 +1,53 @@
-"""The services that calls use, as the config wants them: state store, second judge, hooks.
+"""The services that calls use, as the config wants them: state store and hooks; time and chance as this process has
+them.
 
 What a service remembers outlives a reload. The room of hooks is loaded for the first config that has some.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import random
+import time
+import uuid
 from typing import TYPE_CHECKING
 
 from proxy.call.judging import Elsewhere
 from proxy.config.load import Loaded
 from proxy.config.mistakes import ConfigError, Mistake
-from proxy.config.model import HookEntry, SecondJudging, StateConfig
+from proxy.config.model import HookEntry, StateConfig
 from proxy.config.watch import find_warnings
-from proxy.core.contract.policy import ToolPolicy
-from proxy.core.second_judge.question import Opinion
 from proxy.formatters import Formatters
-from proxy.interfaces import (
-    Clock,
-    ConnectedStore,
-    SecondJudge,
-    Services,
-    StateStore,
-)
-from proxy.offload.pool import OffloadPool
-from proxy.second_opinion import DISAGREED, GAVE_UP, MEMORY, SecondOpinion
-from proxy.server.identity import SystemPacing
+from proxy.interfaces import Clock, Services, StateStore
 from proxy.state import StoreChange, make_store
 from proxy.telemetry.logs import Log
-from proxy.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
-    from proxy.hooks import HookChain, HookLoadError
+    from proxy.hooks.loading import HookLoadError
+    from proxy.hooks.running import HookChain
+
+
+# --- time and chance --------------------------------------------------------------------------------------------------
+class SystemClock:
+    """Implements `Clock` over the system's clocks."""
+
+    # The functions themselves: a call asks a dozen times.
+    now = staticmethod(time.monotonic)  # seconds on the monotonic clock
+    wall = staticmethod(time.time)  # seconds since the Unix epoch
+
+
+class SystemPacing:
+    """Implements `Pacing` over the event loop and the system's source of chance."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Waits."""
+        await asyncio.sleep(seconds)
+
+    chance = staticmethod(random.random)  # at least 0 and below 1
+
+    def fresh_key(self) -> str:
+        """A value for an idempotency key: 128 random bits (RFC 9562 section 5.4 makes them a UUID)."""
+        return str(uuid.uuid4())
 
 
 def make_services(loaded: Loaded, shared: SharedStore, log: Log, clock: Clock) -> Services:
@@ -50,18 +66,11 @@ class SharedStore:
         self.up = True
         self._log = log
         self._backend = ""
-        self._store: StateStore | None = None
 
     def make(self, state: StateConfig, clock: Clock) -> StateStore:
         """The store of a config's `state`."""
         self._backend = state.backend
-        self._store = make_store(state.backend, clock, state.max_keys, state.shared, self._note_change)
-        return self._store
-
-    async def open(self) -> None:
-        """Opens the store, if it is on a server."""
-        if isinstance(self._store, ConnectedStore):
-            await self._store.open()
+        return make_store(state.backend, clock, state.max_keys, state.shared, self._note_change)
 
     def _note_change(self, change: StoreChange) -> None:
         self.up = change.up
@@ -72,48 +81,13 @@ class SharedStore:
             self._log.event("State store lost, counting locally", "error", backend=self._backend, reason=change.reason)
 
 
-# --- the second judge -------------------------------------------------------------------------------------------------
-class SecondJudges:
-    """The second judge in each of its two modes. No child process is there before the first question."""
-
-    def __init__(self, chance: Callable[[], float], metrics: Metrics, log: Log) -> None:
-        self._metrics = metrics
-        self._log = log
-        self._chance = chance
-        self._made: dict[SecondJudging, SecondOpinion] = {}
-
-    def of(self, mode: SecondJudging) -> SecondJudge | None:
-        """The judge for a config; None where it says `off`."""
-        if mode == "off":
-            return None
-        if mode not in self._made:
-            pool = OffloadPool(size=2 if mode == "always" else 1, memory=MEMORY)
-            self._made[mode] = SecondOpinion(
-                pool, asks_first=mode == "always", chance=self._chance, report=self._report
-            )
-        return self._made[mode]
-
-    async def close(self) -> None:
-        """Ends the child processes."""
-        for judge in self._made.values():
-            await judge.close()
-
-    def _report(self, route: str, policy: ToolPolicy, outcome: str, opinion: Opinion) -> None:
-        """Counts an opinion. What is logged names the schema and the place in it, and no value."""
-        self._metrics.count_second_opinion(route, policy.tool, outcome)
-        fields = {"route": route, "tool": policy.tool, "schema": policy.schema_id}
-        if outcome == DISAGREED:
-            self._log.event("Second judge disagrees", "error", **fields, judge=opinion.judge, place=opinion.place)
-        elif outcome == GAVE_UP:
-            self._log.event("Second judge gave up", "warning", **fields, reason=opinion.reason)
-
-
 # --- hooks ------------------------------------------------------------------------------------------------------------
 def make_hook_chain(loaded: Loaded, log: Log, clock: Clock) -> HookChain | None:
     """The chain of a config's hooks, None where it has none. Raises ConfigError with every hook that cannot be made."""
     if not loaded.config.hooks:
         return None
-    from proxy.hooks import HookChain, HookLoadError, load_hook
+    from proxy.hooks.loading import HookLoadError, load_hook
+    from proxy.hooks.running import HookChain
 
     made, mistakes = [], []
     for entry in loaded.config.hooks:
@@ -131,7 +105,7 @@ def check_hooks(loaded: Loaded) -> list[Mistake]:
     """What is wrong with a config's hooks, as far as that shows without making any."""
     if not loaded.config.hooks:
         return []
-    from proxy.hooks import HookLoadError, find_hook
+    from proxy.hooks.loading import HookLoadError, find_hook
 
     found = [(entry, find_hook(entry.use)) for entry in loaded.config.hooks]
     return [_mistake(loaded, entry, hook) for entry, hook in found if isinstance(hook, HookLoadError)]

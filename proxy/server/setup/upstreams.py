@@ -27,6 +27,7 @@ from proxy.config.model import Config, HeaderChanges, UpstreamConfig
 from proxy.core.model.values import UpstreamReply
 from proxy.extensions import find_upstream_place, load_place
 from proxy.interfaces import GuardedUpstream, Upstream, UpstreamRequest
+from proxy.telemetry.logs import Log
 from proxy.upstream import UpstreamGuard, UpstreamSettings
 from proxy.upstream.faults import close_body
 from proxy.upstream.http1 import Http1Upstream, make_client_context
@@ -45,24 +46,18 @@ class UpstreamKind(Protocol):
         """The requests under way to servers that an upstream no longer stands for."""
 
 
-# How an extension makes it: from what `Pools.stderr` and `Pools.unreachable` take.
-MakeKind = Callable[[Callable[[str, int, str], None], Callable[[str, str, str], None]], UpstreamKind]
+# How an extension makes it.
+MakeKind = Callable[[Log], UpstreamKind]
 
 
 @dataclass(slots=True)
 class Pools:
     """Makes upstreams with their guards, keeps them while a config names them, and closes them after their last call.
-
-    `changed` gets the name of an upstream and the new state of its breaker.
-    `stderr` gets the name of an upstream that is a command, the process id, and a line that the process wrote there.
-    `unreachable` gets the name of an upstream that joins servers, the server, and why it is out of reach ('': it
-    answers again).
-    """
+    `changed` gets the name of an upstream and the new state of its breaker."""
 
     now: Callable[[], float]
     changed: Callable[[str, str], None]
-    stderr: Callable[[str, int, str], None]
-    unreachable: Callable[[str, str, str], None] = lambda name, server, reason: None  # noqa: ARG005
+    log: Log
     _kind: UpstreamKind | None = None
     _made: dict[str, tuple[UpstreamConfig, UpstreamGuard]] = field(default_factory=dict)
     _closing: set[asyncio.Task[None]] = field(default_factory=set)
@@ -88,7 +83,7 @@ class Pools:
             upstreams = {name: guard for name, (_, guard) in made.items()}
             if self._kind is None:
                 make: MakeKind = load_place(find_upstream_place())
-                self._kind = make(self.stderr, self.unreachable)
+                self._kind = make(self.log)
             upstream = self._kind.make(entry, upstreams, is_known=entry.name in self._made)
         return UpstreamGuard(upstream, entry.name, entry.guard, self.now, self.changed)
 

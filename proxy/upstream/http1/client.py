@@ -3,107 +3,48 @@
     send / relay        one exchange; the border where ExchangeError becomes an UpstreamFault
     start               the same as `send` where nothing has to be waited for before the request goes out
       Pool.take         an idle connection, a new one, or a place in the queue
-      Connection.begin  writes the request, or reports that the connection was dead and nothing went out
-      Connection.wait_ready  waits for the answer: whole, or as a stream
+      UpstreamConnection.begin       writes the request, or reports that the connection was dead and nothing went out
+      UpstreamConnection.wait_ready  waits for the answer: whole, or as a stream
       Pool.give_back    frees the connection
 
 Nothing is sent twice: a second connection is tried only where `begin` wrote nothing. The rules of contract section 7
 decide above this layer whether a failed call may be sent again.
 
-`write_head` writes a request as bytes (RFC 9112). The framing is written here alone, whatever the headers say: Host,
-the length or coding of the body, and Connection for an upgrade. Text that would end a line early is refused, not
-cleaned: a checked request cannot hold it, so it is an attack.
+`Pool` reuses idle connections, opens new ones up to a limit, and queues after that. Waiting callers are served in order
+of arrival: each gets a freed connection, or the right to open one. The most recently used idle connection is reused
+first, so that the others grow old and close. A connection is reused only while it is younger than the idle limit and
+its socket is silent (`UpstreamConnection.begin` checks).
+
+Some upstreams (llama.cpp) close a connection right behind a streamed answer, whatever they said. A request that meets
+the end is lost: a POST that may have arrived is not sent again (RFC 9110 section 9.2.2). Once an upstream was seen to
+do so, its connections rest behind streams until one outlives its rest.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-import re
-from collections.abc import AsyncIterator, Callable
-from itertools import compress
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 from typing import Final
 
-from proxy.core.model.fields import NO_NAMES, OF_THE_SENDER, FieldNames
-from proxy.core.model.values import CheckedCall, Headers, UpstreamFault, UpstreamReply
+from proxy.core.model.values import CheckedCall, UpstreamFault, UpstreamReply
 from proxy.interfaces import UpstreamRequest
-from proxy.upstream.faults import UNAVAILABLE, UNSENDABLE, ExchangeError
-from proxy.upstream.http1.answer import AnswerLimits, AnswerReader, ReadHeads
-from proxy.upstream.http1.connection import UpstreamConnection
+from proxy.upstream.faults import (
+    CLOSED,
+    CONNECT_TIMEOUT,
+    CONNECTION_LIMIT,
+    GIVEN_UP,
+    UNAVAILABLE,
+    ExchangeError,
+)
+from proxy.upstream.http1.connection import ConnectionState, UpstreamConnection
 from proxy.upstream.http1.dial import Dialer, UpstreamSettings, read_origin
-from proxy.upstream.http1.pool import Pool
+from proxy.upstream.http1.messages import CHUNKED, AnswerLimits, AnswerReader, ReadHeads, write_head
 from proxy.upstream.http1.stream import AnswerStream, Tunnel, start_upload
 
-# Methods whose missing body is stated as length 0 (RFC 9110 section 8.6).
-_LENGTH_ANYWAY: Final = frozenset(["POST", "PUT", "PATCH"])
-_METHOD: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110 section 5.6.2: a token
-_TARGET: Final = re.compile(r"[/*][!-~]*")  # origin-form or `*`: no space, no control, ASCII
-
-# The rows of the headers of a request, each with a place for its value; and which of the headers they are, where some
-# are left out.
-Layout = tuple[str, tuple[bool, ...] | None]
-# Layouts that are remembered, by a client's names and the names that are sent: routes have few that differ, but a
-# client may leave out others with each request (`Connection`). And the characters of one.
-_MOST_LAYOUTS: Final = 512
-_LONGEST_LAYOUT: Final = 2048
-layouts: dict[tuple[FieldNames, tuple[str, ...]], Layout] = {}
-
-CHUNKED: Final = -1
-
-
-def write_head(
-    method: str,
-    target: str,
-    authority: str,
-    headers: Headers,
-    length: int,
-    upgrade: str = "",
-    client: FieldNames = NO_NAMES,
-) -> bytes:
-    """The bytes of a request up to its body.
-
-    `length` is the body's in bytes, or `CHUNKED`. A `host` among `headers` replaces `authority`. `upgrade` is the
-    protocol to ask for. `client`: the names of the client's headers, which stand as it wrote them.
-    Raises ExchangeError(UNSENDABLE) where a line would break.
-    """
-    if not _TARGET.fullmatch(target) or not (method in _LENGTH_ANYWAY or _METHOD.fullmatch(method)):
-        raise ExchangeError(UNSENDABLE)
-    names, values = zip(*headers, strict=True) if headers else ((), ())
-    rows, sent = layouts.get((client, names)) or _lay_out(client, names)
-    if sent is not None:
-        authority = next((value for name, value in headers if name == "host"), authority)
-        values = tuple(compress(values, sent))
-    texts = authority + "".join(values) + upgrade
-    if "\n" in texts or "\r" in texts or "\0" in texts:
-        raise ExchangeError(UNSENDABLE)
-    framing = ""
-    if length == CHUNKED:
-        framing = "transfer-encoding: chunked\r\n"
-    elif length or method in _LENGTH_ANYWAY:
-        framing = f"content-length: {length}\r\n"
-    if upgrade:
-        framing += f"connection: upgrade\r\nupgrade: {upgrade}\r\n"
-    # surrogateescape: bytes of a client's header that are not UTF-8 go out as they came.
-    head = f"{method} {target} HTTP/1.1\r\nhost: {authority}\r\n{rows % values}{framing}\r\n"
-    return head.encode("utf-8", "surrogateescape")
-
-
-def _lay_out(client: FieldNames, names: tuple[str, ...]) -> Layout:
-    """The rows of headers with these names, kept for the next request. Raises ExchangeError(UNSENDABLE) where a name
-    would break one."""
-    sent = tuple([name not in OF_THE_SENDER for name in names])
-    spelt = [client.spellings.get(name, name).replace("%", "%%") for name in compress(names, sent)]
-    if re.search("[\r\n\0]", "".join(spelt)):
-        raise ExchangeError(UNSENDABLE)
-    layout = "".join([f"{name}: %s\r\n" for name in spelt]), None if all(sent) else sent
-    if client.is_shared and len(layout[0]) <= _LONGEST_LAYOUT:
-        if len(layouts) >= _MOST_LAYOUTS:
-            layouts.clear()
-        layouts[client, names] = layout
-    return layout
-
-
-_AT_ONCE: Final = -1  # for `Connection.begin`: stream every answer
+_AT_ONCE: Final = -1  # for `UpstreamConnection.begin`: stream every answer
 _LIMITS: Final = AnswerLimits()
 
 
@@ -131,25 +72,16 @@ class Http1Upstream:
     async def send(self, checked: CheckedCall, request: UpstreamRequest) -> UpstreamReply | UpstreamFault:  # noqa: ARG002 - the proof of the check
         """Sends a checked call once and gives the answer. Cancelling the caller cancels the upstream request."""
         try:
-            body, keep = request.body, self._settings.buffer
+            body = request.body
             head = self._write_head(request, len(body))
-            now = self._loop.time()
-            due = now + request.timeout
+            due = self._loop.time() + request.timeout
             reader = AnswerReader(request.method, self._limits, heads=self._heads)
-            # The usual case takes one await: an idle connection exists, and the answer comes whole.
-            connection = self._pool.take_idle(now)
-            if connection is None or not connection.begin(reader, head, body, keep, due):
-                connection = await self._begin(reader, head, body, keep, due)
-            if request.passed_on is not None:
-                request.passed_on()
-            try:
-                await connection.coming
-            except BaseException:
-                connection.abort()
-                raise
-            return self.take_whole(connection, reader) or await self._reply(connection, request)
+            connection = await self._begin(reader, head, body, self._settings.buffer, due)
         except ExchangeError as broken:
             return broken.fault.of(self._settings.name)
+        if request.passed_on is not None:
+            request.passed_on()
+        return await self.await_started(connection, request)
 
     def start(
         self,
@@ -163,13 +95,11 @@ class Http1Upstream:
             head = self._write_head(request, len(request.body))
         except ExchangeError:  # `send` tells why
             return None
-        now = self._loop.time()
+        reader, now = AnswerReader(request.method, self._limits, heads=self._heads), self._loop.time()
         connection = self._pool.take_idle(now)
         if connection is None:
             return None
-        keep = self._settings.buffer
-        reader = AnswerReader(request.method, self._limits, heads=self._heads)
-        if not connection.begin(reader, head, request.body, keep, now + request.timeout, on_ready):
+        if not connection.begin(reader, head, request.body, self._settings.buffer, now + request.timeout, on_ready):
             return None
         if request.passed_on is not None:
             request.passed_on()
@@ -178,7 +108,7 @@ class Http1Upstream:
     async def await_started(
         self, connection: UpstreamConnection, request: UpstreamRequest
     ) -> UpstreamReply | UpstreamFault:
-        """The answer of a started exchange, as `send` gives it."""
+        """The answer of the exchange under way, as `send` gives it."""
         try:
             return await self._reply(connection, request)
         except ExchangeError as broken:
@@ -192,7 +122,7 @@ class Http1Upstream:
     def take_whole(self, connection: UpstreamConnection, reader: AnswerReader) -> UpstreamReply | None:
         """The answer, where it has come whole and may be kept in memory; its connection is free again."""
         if reader.complete and reader.size <= self._settings.buffer and connection.fault is None:
-            self._pool.give_back(connection, reader.idle)
+            self._pool.give_back(connection)
             return UpstreamReply(reader.status, reader.headers, reader.take())
         return None
 
@@ -231,10 +161,7 @@ class Http1Upstream:
     async def _begin(self, reader: AnswerReader, head: bytes, body: bytes, keep: int, due: float) -> UpstreamConnection:
         """Writes the request to a connection that is alive."""
         while True:
-            connection = self._pool.take_idle(self._loop.time())
-            if connection is None:
-                within = min(self._settings.connect_timeout, due - self._loop.time())
-                connection = await self._pool.take(within)
+            connection = await self._pool.take(min(self._settings.connect_timeout, due - self._loop.time()))
             if connection.begin(reader, head, body, keep, due):
                 return connection
             if not connection.exchanges:
@@ -248,34 +175,25 @@ class Http1Upstream:
             connection.abort()
             raise
         reader = connection.reader
-        if reader.complete and reader.size <= self._settings.buffer:
-            body = reader.take()
-            self._give_back(connection)
-            return UpstreamReply(reader.status, reader.headers, body)
+        if (whole := self.take_whole(connection, reader)) is not None:
+            return whole
         connection.alarm.at(math.inf)
+        connection.keep = _AT_ONCE
         kind = Tunnel if reader.switched else AnswerStream
         silence = self._settings.idle_timeout if request.silence is None else request.silence
-        stream = kind(connection, self._settings.name, silence, self._give_back)
+        stream = kind(connection, self._settings.name, silence, self._pool.give_back)
         return UpstreamReply(reader.status, reader.headers, stream)
 
-    def _give_back(self, connection: UpstreamConnection) -> None:
-        reader = connection.reader
-        self._pool.give_back(connection, reader.idle, streamed=reader.length is None)
 
-
+@dataclass(slots=True)
 class Http1Exchange:
     """Implements `interfaces.StartedExchange`: a request that has gone out on an idle connection."""
 
-    __slots__ = ("_connection", "_reader", "_reply", "_request", "_upstream")
-
-    def __init__(
-        self, upstream: Http1Upstream, connection: UpstreamConnection, reader: AnswerReader, request: UpstreamRequest
-    ) -> None:
-        self._upstream = upstream
-        self._connection = connection
-        self._reader = reader
-        self._request = request
-        self._reply: UpstreamReply | None = None
+    _upstream: Http1Upstream
+    _connection: UpstreamConnection
+    _reader: AnswerReader
+    _request: UpstreamRequest
+    _reply: UpstreamReply | None = None
 
     def take(self) -> UpstreamReply | None:
         """The answer, where it is whole; None where it streams, or something is wrong."""
@@ -294,3 +212,163 @@ class Http1Exchange:
         if self._reply is None:
             self._connection.on_ready = None
             self._connection.abort()
+
+
+# --- the pool ---------------------------------------------------------------------------------------------------------
+# Seconds behind a stream: a close within the first is the upstream's way to end one, and a rest lasts the second.
+_SOON: Final = 1.0
+_REST: Final = 0.1
+
+Dial = Callable[[Callable[[], UpstreamConnection], float], Awaitable[UpstreamConnection]]
+
+
+class Pool:
+    """Holds at most `limit` connections, made by `dial`; closes idle ones after `idle` seconds.
+
+    `open` is how many are open or being opened; `idle` has those that wait for a request, each with its end.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, dial: Dial, limit: int, idle: float) -> None:
+        self._loop = loop
+        self._dial = dial
+        self._limit = limit
+        self._idle_limit = idle
+        self.open = 0
+        self.idle: dict[UpstreamConnection, float] = {}
+        self._all: set[UpstreamConnection] = set()
+        self._queue: OrderedDict[asyncio.Future[UpstreamConnection | None], None] = OrderedDict()
+        self._closed = False
+        self._streamed: tuple[UpstreamConnection | None, float] = (None, -math.inf)  # the latest, and when it ended
+        self._rests = False
+
+    def take_idle(self, now: float) -> UpstreamConnection | None:
+        """Takes an idle connection, or gives None; the caller gives it back. `now` is on the loop's clock."""
+        while self.idle:
+            connection, until = self.idle.popitem()
+            if now < until:
+                return connection
+            connection.retire()
+        return None
+
+    async def take(self, within: float) -> UpstreamConnection:
+        """Takes an idle connection or opens a new one, within so many seconds. Raises ExchangeError."""
+        if self._closed:
+            raise ExchangeError(CLOSED)
+        now = self._loop.time()
+        if (connection := self.take_idle(now)) is not None:
+            return connection
+        until = now + within
+        if self.open >= self._limit:
+            if (connection := await self._wait_in_queue(within)) is not None:
+                return connection
+        else:
+            self.open += 1
+        return await self._make(until - self._loop.time())
+
+    def give_back(self, connection: UpstreamConnection) -> None:
+        """Frees a connection whose exchange is complete."""
+        reader, now = connection.reader, self._loop.time()
+        limit = self._idle_limit if reader.idle is None else min(self._idle_limit, reader.idle)
+        if not connection.finish_exchange(now + limit):
+            return
+        streamed = connection.keep == _AT_ONCE and reader.length is None
+        if streamed:
+            self._streamed = (connection, now)
+        if self._closed or limit <= 0:
+            connection.retire()
+        elif streamed and self._rests:
+            connection.alarm.at(math.inf)
+            self._loop.call_later(_REST, self._end_rest, connection, now + limit)
+        elif self._queue:
+            self._park(connection, now + limit)
+        else:
+            self.idle[connection] = now + limit
+
+    def _end_rest(self, connection: UpstreamConnection, until: float) -> None:
+        if connection.state is ConnectionState.IDLE:
+            self._rests = False
+            connection.alarm.at(until)
+            self._park(connection, until)
+
+    async def close(self) -> None:
+        """Closes every connection. Callers that wait for one get an ExchangeError."""
+        self._closed = True
+        while (waiting := self._longest_waiting()) is not None:
+            waiting.set_exception(ExchangeError(CLOSED))
+        leaving = list(self._all)
+        for connection in leaving:
+            if connection in self.idle:
+                connection.retire()
+            else:
+                connection.fail(GIVEN_UP)
+        for connection in leaving:
+            await connection.lost
+
+    # --- new ones -----------------------------------------------------------------------------------------------------
+    async def _make(self, within: float) -> UpstreamConnection:
+        """Opens a connection that the caller has already counted."""
+        try:
+            if within <= 0:
+                raise ExchangeError(CONNECT_TIMEOUT)
+            connection = await self._dial(lambda: UpstreamConnection(self._loop, self._forget), within)
+            if connection.state is ConnectionState.CLOSED:
+                raise ExchangeError(connection.fault or UNAVAILABLE)
+        except BaseException:
+            self._free()
+            raise
+        self._all.add(connection)
+        return connection
+
+    def _free(self) -> None:
+        """Counts one connection less, and lets the next waiting caller open one."""
+        self.open -= 1
+        waiting = self._longest_waiting()
+        if waiting is not None:
+            self.open += 1
+            waiting.set_result(None)
+
+    def _forget(self, connection: UpstreamConnection) -> None:
+        now, until = self._loop.time(), self.idle.pop(connection, math.inf)
+        if self._streamed[0] is connection and now < min(until, self._streamed[1] + _SOON):
+            self._rests = True
+        if connection in self._all:  # `_make` frees one that broke while it was being opened
+            self._all.discard(connection)
+            self._free()
+
+    # --- waiting ------------------------------------------------------------------------------------------------------
+    async def _wait_in_queue(self, within: float) -> UpstreamConnection | None:
+        """Waits for a freed connection; None is the right to open one."""
+        waiting: asyncio.Future[UpstreamConnection | None] = self._loop.create_future()
+        self._queue[waiting] = None
+        try:
+            async with asyncio.timeout(within):
+                return await waiting
+        except BaseException as error:
+            self._queue.pop(waiting, None)
+            if not waiting.cancelled() and waiting.exception() is None:  # passes on what was already handed over
+                connection = waiting.result()
+                if connection is None:
+                    self._free()
+                else:
+                    until = self._loop.time() + self._idle_limit
+                    connection.alarm.at(until)
+                    self._park(connection, until)
+            if isinstance(error, TimeoutError):
+                raise ExchangeError(CONNECTION_LIMIT) from None
+            raise
+
+    def _park(self, connection: UpstreamConnection, until: float) -> None:
+        """Hands a free connection to the longest waiting caller, or keeps it idle until its alarm."""
+        waiting = self._longest_waiting() if self._queue else None
+        if waiting is not None:
+            waiting.set_result(connection)
+            connection.alarm.at(math.inf)
+        else:
+            self.idle[connection] = until
+
+    def _longest_waiting(self) -> asyncio.Future[UpstreamConnection | None] | None:
+        while self._queue:
+            waiting, _ = self._queue.popitem(last=False)
+            if not waiting.done():
+                return waiting
+        return None

@@ -23,7 +23,7 @@ from typing import Final, cast
 
 from proxy.core.model.values import Executed
 from proxy.upstream.faults import RESPONSE_TIMEOUT, SPOKE_FIRST, SURPLUS, ExchangeError, FaultKind, lost_fault
-from proxy.upstream.http1.answer import AnswerReader
+from proxy.upstream.http1.messages import AnswerReader
 
 # Bytes of a streamed body held for a caller that reads slowly.
 _HIGH_WATER: Final = 64 * 1024
@@ -91,11 +91,11 @@ class ConnectionState(Enum):
 class UpstreamConnection(asyncio.Protocol):
     """Carries one exchange at a time. Made by the pool, which `gone` tells once when the state becomes CLOSED.
 
-    `coming` is done when the answer is complete, begins to stream, or has failed; where `on_ready` is set, it is called
-    once in place of that. `alarm` fires when the answer is overdue or, between exchanges, when the connection has been
-    idle too long. `fault` is why the connection closed, `exchanges` how many it has begun. `lost` is done once the
-    socket is closed. `stop_upload` ends the upload under way when the connection closes. These are plain attributes
-    because every call reads them.
+    `on_ready`, where it is set, is called once when the answer is complete, begins to stream, or has failed. `keep` is
+    how many bytes of a body are collected; -1: the answer streams. `alarm` fires when the answer is overdue or, between
+    exchanges, when the connection has been idle too long. `fault` is why the connection closed, `exchanges` how many it
+    has begun. `lost` is done once the socket is closed. `stop_upload` ends the upload under way when the connection
+    closes. These are plain attributes because every call reads them.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, gone: Callable[[UpstreamConnection], None]) -> None:
@@ -103,13 +103,13 @@ class UpstreamConnection(asyncio.Protocol):
         self._gone = gone
         self.state = ConnectionState.NEW
         self.alarm = Alarm(loop, self._ring)
-        self.coming: asyncio.Future[None] = loop.create_future()
+        self._coming: asyncio.Future[None] = loop.create_future()
         self.on_ready: Callable[[], None] | None = None
         self.fault: FaultKind | None = None
         self._transport: asyncio.Transport | None = None
         self._poll: Callable[[int], list[tuple[int, int]]] = lambda _: []  # Windows has no select.poll
         self._reader: AnswerReader | None = None
-        self._keep = 0  # -1: the answer streams
+        self.keep = 0
         self.exchanges = 0
         self._reading = True
         self._drained: asyncio.Future[None] | None = None
@@ -139,10 +139,8 @@ class UpstreamConnection(asyncio.Protocol):
             self.abort()
             return False
         self.exchanges += 1
-        self.state, self._reader, self._keep = ConnectionState.ACTIVE, reader, keep
+        self.state, self._reader, self.keep = ConnectionState.ACTIVE, reader, keep
         self.on_ready = on_ready
-        if on_ready is None:
-            self.coming = self.loop.create_future()
         self.alarm.at(due)
         if len(body) <= _ONE_WRITE:
             transport.write(head + body)
@@ -154,7 +152,7 @@ class UpstreamConnection(asyncio.Protocol):
     async def wait_ready(self) -> None:
         """Waits until the answer is complete or begins to stream. Raises ExchangeError."""
         reader = self.reader
-        while self.fault is None and not reader.complete and not (reader.has_head and reader.size > self._keep):
+        while self.fault is None and not reader.complete and not (reader.has_head and reader.size > self.keep):
             await self._wait()
         if self.fault is not None:
             raise ExchangeError(self.fault)
@@ -284,9 +282,9 @@ class UpstreamConnection(asyncio.Protocol):
         if reader.complete:
             self._wake()
         elif reader.has_head:  # a part of the body says whether the answer streams
-            if self._keep >= 0 and (max(reader.length or 0, reader.size) > self._keep or reader.endless):
-                self._keep = -1
-            if self._keep < 0:
+            if self.keep >= 0 and (max(reader.length or 0, reader.size) > self.keep or reader.endless):
+                self.keep = -1
+            if self.keep < 0:
                 self._wake()
                 if reader.size > _HIGH_WATER and self._reading and self._transport is not None:
                     self._transport.pause_reading()
@@ -326,15 +324,15 @@ class UpstreamConnection(asyncio.Protocol):
     # --- waiting ------------------------------------------------------------------------------------------------------
     def _wait(self) -> asyncio.Future[None]:
         """A new future that is done when something arrives. A cancelled one stays behind and is never set."""
-        self.coming = self.loop.create_future()
-        return self.coming
+        self._coming = self.loop.create_future()
+        return self._coming
 
     def _wake(self) -> None:
         if self.on_ready is not None:
             call, self.on_ready = self.on_ready, None
             call()
-        elif not self.coming.done():
-            self.coming.set_result(None)
+        elif not self._coming.done():
+            self._coming.set_result(None)
 
     def _ring(self) -> None:
         if self._reader is None:

@@ -26,7 +26,7 @@ from proxy.config.mistakes import ConfigError
 from proxy.extensions.access.audit import FileAudit
 from proxy.extensions.access.audit_file import find_fault
 from proxy.extensions.access.core.access_rules import Identity
-from proxy.telemetry.logs import make_log
+from proxy.telemetry.logs import Log
 from proxy.telemetry.writer import QUEUE_FULL, WRITE_FAILED, QueueWriter
 from tests.extensions.access.issuer import OK, Guarded, guarded
 from tests.extensions.access.test_access_config import write
@@ -159,7 +159,7 @@ async def test_a_folder_that_is_away_for_a_while_costs_lines_and_is_told_once_ea
 
 
 def write_to(file: Path) -> FileAudit:
-    return FileAudit(file, lambda: 0.0, make_log(io.StringIO(), "json", "info", lambda: 0.0), defaultdict(float))
+    return FileAudit(file, lambda: 0.0, Log(io.StringIO(), "json", "info", lambda: 0.0), defaultdict(float))
 
 
 class SlowSink:
@@ -269,7 +269,7 @@ from pathlib import Path
 from proxy.extensions.access.audit import FileAudit
 from proxy.extensions.access.audit_file import find_fault
 from proxy.extensions.access.core.access_rules import Identity
-from proxy.telemetry.logs import make_log
+from proxy.telemetry.logs import Log
 try:
     with open(sys.argv[1] + "/filling", "wb", buffering=0) as filling:
         while True:

@@ -24,7 +24,7 @@ from proxy.config.load import load
 from proxy.extensions.kubernetes.events import EventRefused, PodEvents
 from proxy.extensions.kubernetes.pod_serving import PodWatcher
 from proxy.server import start_serving
-from proxy.telemetry.logs import make_log
+from proxy.telemetry.logs import Log
 from proxy.telemetry.notices import NOT_READY, Notices
 from tests.serving.keys import authority, certificate
 from tests.serving.proxied import WEATHER
@@ -94,7 +94,7 @@ async def test_a_config_that_fits_the_pod_is_served_and_its_probes_port_takes_qu
 
 
 def make_notices(watcher: PodWatcher, clock: list[float], log: io.StringIO) -> Notices:
-    return Notices(make_log(log, "json", "info", lambda: 0.0), lambda: clock[0], watcher)
+    return Notices(Log(log, "json", "info", lambda: 0.0), lambda: clock[0], watcher)
 
 
 async def test_an_upstream_that_does_not_answer_is_a_line_of_log_and_the_termination_message(tmp_path: Path) -> None:

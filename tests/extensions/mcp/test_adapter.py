@@ -17,6 +17,7 @@ from proxy.core.model.values import (
     CheckedCall,
     Document,
     Failure,
+    Fields,
     HttpReply,
     JsonProblem,
     Passthrough,
@@ -54,7 +55,7 @@ headers = st.lists(
 
 
 def request(body: bytes, fields: tuple[tuple[str, str], ...] = (), method: str = "POST") -> RawRequest:
-    return RawRequest(method, "/mcp", "", fields, body, {}, "10.0.0.9")
+    return RawRequest(method, "/mcp", "", Fields(fields), body, {}, "10.0.0.9")
 
 
 def answer(raw: RawRequest, call: ToolCall | Failure) -> HttpReply:

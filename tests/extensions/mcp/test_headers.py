@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.json.jsontext import parse
-from proxy.core.model.values import RawRequest
+from proxy.core.model.values import Fields, RawRequest
 from proxy.extensions.mcp.adapters.mcpmessage import (
     Mirror,
     decode_value,
@@ -208,7 +208,7 @@ def test_headers_that_were_kept_true_never_lie(arguments: dict[str, Any]) -> Non
     wanted = tuple(Mirror((name,), f"mcp-param-{name}") for name in "abc")
     value = parse(json.dumps(arguments).encode())
     headers = update_headers((("mcp-name", "old"), ("mcp-param-a", "stale"), ("x", "y")), "new", wanted, value)
-    request = RawRequest("POST", "/", "", headers, b"", {}, "")
+    request = RawRequest("POST", "/", "", Fields(headers), b"", {}, "")
 
     assert "" == find_wrong_mirror(request, wanted, value)
     assert ("new", "y") == (request.header("mcp-name"), request.header("x"))

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.call.judging import is_ready
 from proxy.core.check.validation import MAX_STRANGE_CHARACTERS, compile_check
-from proxy.core.contract.listed_schema import MAX_NODES
+from proxy.core.contract.listed_tool import MAX_NODES
 from proxy.core.contract.policy import CallCap, ToolPolicy
-from proxy.core.decide import is_ready, prepare
+from proxy.core.decide import prepare
 from proxy.core.model.values import Container
 from proxy.core.schema.patterns import MAX_LENGTH
 from proxy.extensions.mcp.core.listed_tools import (

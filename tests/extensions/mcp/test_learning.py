@@ -35,7 +35,7 @@ LIST = {"jsonrpc": "2.0", "id": "client-7", "method": "tools/list"}
 
 def learner_of(client: Talk) -> Learner:
     """What the proxy remembers of its servers, once a call has been judged."""
-    exchange = client.proxy.serving._listed.of("mcp")
+    exchange = client.proxy.serving.listed.of("mcp")
     assert isinstance(exchange, Exchange)
     return exchange._learner
 
@@ -606,6 +606,7 @@ async def test_what_a_tool_promises_is_counted_and_its_results_stay_as_they_are(
 
 
 # --- many -------------------------------------------------------------------------------------------------------------
+@pytest.mark.large
 async def test_a_thousand_tools_and_a_hundred_sessions_cost_a_list_for_each_credential_and_keep_one() -> None:
     tools = [{**ADD, "name": f"tool_{number}"} for number in range(1_000)]
     refused = []

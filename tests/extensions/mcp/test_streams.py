@@ -155,7 +155,7 @@ async def _when_the_client_leaves(request: Callable[[], bytes], *, before_the_he
         left = stage.left.is_set()
         calls = len([seen for seen in upstream.seen if b"tools/call" in seen.body])
         if not left:  # the tool finishes in peace, and its answer is read to the end
-            exchange = proxy.serving._listed.of("mcp")
+            exchange = proxy.serving.listed.of("mcp")
             assert isinstance(exchange, Exchange)
             assert 1 == len(exchange._detached._tasks)
             stage.write((HEAD if before_the_head else b"") + chunk(b"data: {}\n\n") + chunk(b""))

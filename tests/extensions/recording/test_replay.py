@@ -244,6 +244,12 @@ def test_replay_judges_each_call_as_it_was_sent_and_sums_up(
     assert b"replay: the judges differ on 0 of the calls\n" in told.err
 
 
+def test_a_second_judge_that_is_not_installed_is_named(replay: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.extensions._has_folder", lambda name: name != "second_judge")
+    belongs = "belongs to the extension 'second_judge', which is not installed here"
+    assert (2, [], f"replay: --second-opinion {belongs}\n") == replay("", "--second-opinion")
+
+
 def test_a_reader_that_stops_reading_is_no_error(tmp_path: Path) -> None:
     cases = tmp_path / "cases.jsonl"
     cases.write_text('{"id": 1, "schema": {}, "sent": "{}"}\n' * 20_000)

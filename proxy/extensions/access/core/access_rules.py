@@ -12,7 +12,7 @@ from dataclasses import field
 from fnmatch import fnmatchcase
 from typing import Final
 
-from proxy.core.contract.definitions import USUAL_HINTS, Hints
+from proxy.core.contract.listed_tool import USUAL_HINTS, Hints
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import ABSENT, CheckedCall, Document, JsonValue, ToolCall
 from proxy.extensions.access.core.paths import UnclearPathError, list_readings

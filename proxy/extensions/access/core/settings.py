@@ -7,7 +7,7 @@ from dataclasses import field
 from typing import Final
 
 from proxy.core.check.validation import Check
-from proxy.core.contract.definitions import Hints
+from proxy.core.contract.listed_tool import Hints
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.core.contract.definitions import Hints, refuse_unapproved
+from proxy.core.contract.listed_tool import Hints, refuse_unapproved
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import CheckedCall, Failure, ToolCall
 from proxy.extensions.access.audit import Audit

@@ -12,8 +12,7 @@ from hashlib import sha256
 from typing import Final, Literal
 
 from proxy.config.files.source import JsonPlaces
-from proxy.core.contract.definitions import DEFINED, hash_definition
-from proxy.core.contract.listed_schema import BadSchemaError, parse_schema
+from proxy.core.contract.listed_tool import DEFINED, BadSchemaError, hash_definition, parse_schema
 from proxy.core.display.graphemes import cut
 from proxy.core.json.jsontext import TextLimits, dumps, parse, write_canonical
 from proxy.core.model.value_class import value_class

@@ -14,7 +14,7 @@ from typing import Final
 
 from proxy.config.load import Loaded
 from proxy.config.model import Config, Listen, RouteEntry, StateConfig
-from proxy.core.contract.definitions import DEFINED
+from proxy.core.contract.listed_tool import DEFINED
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Headers
 from proxy.extensions import find_source, load_place

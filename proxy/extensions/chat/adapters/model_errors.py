@@ -7,7 +7,7 @@ from typing import Final
 from proxy.adapters.plain import PlainAdapter
 from proxy.core.envelope import Detail
 from proxy.core.envelope.feedback import write_feedback
-from proxy.core.envelope.headers import make_failure_headers
+from proxy.core.envelope.parts import make_failure_headers
 from proxy.core.json.jsontext import dumps
 from proxy.core.model import codes
 from proxy.core.model.codes import ErrorCode

@@ -13,7 +13,7 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Any, Final
 
-from proxy.core.contract.listed_schema import Unparsed
+from proxy.core.contract.listed_tool import Unparsed
 from proxy.core.json.jsontext import TRUSTED, dumps, parse
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonProblem, JsonValue

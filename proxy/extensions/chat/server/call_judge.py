@@ -1,6 +1,6 @@
 """Judges the calls of one answer by the tools of its request: `decide` treats each like any call.
 
-Tools are compiled once per schema and route, with the bounds of listed schemas (core/contract/listed_schema.py). A call
+Tools are compiled once per schema and route, with the bounds of listed schemas (core/contract/listed_tool.py). A call
 of a tool whose schema cannot be used is not judged, and passes as it is.
 """
 
@@ -10,9 +10,9 @@ import asyncio
 from dataclasses import field, replace
 from typing import Final, Literal
 
-from proxy.call.judging import InProcessJudge
+from proxy.call.judging import InProcessJudge, is_ready
 from proxy.core.contract.policy import BroughtTools, ToolPolicy
-from proxy.core.decide import is_ready, prepare
+from proxy.core.decide import prepare
 from proxy.core.explain.explain import explain_unknown_tool
 from proxy.core.json.textrepair import read_document
 from proxy.core.model.value_class import value_class

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from proxy.cli.operator_console import make_link, open_console
 from proxy.cli.options import HelpText
+from proxy.cli.serve import make_link, open_console
 from proxy.core.model.value_class import value_class
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from proxy.cli.check_formats import CheckReport
+from proxy.config.load import Loaded
 from proxy.extensions.importing.harvest import ImportProblem
 from proxy.extensions.importing.live import describe_drift, look_live
 
@@ -15,7 +16,7 @@ EXIT_DRIFT: Final = 1
 EXIT_PROBLEM: Final = 2
 
 
-def check_live(report: CheckReport, args: argparse.Namespace) -> int:
+def check_live(report: CheckReport, _loaded: Loaded, args: argparse.Namespace) -> int:
     """Adds the changes to the report; gives the exit code for them."""
     try:
         drifts = asyncio.run(look_live(Path(report.path).parent, tuple(args.header)))

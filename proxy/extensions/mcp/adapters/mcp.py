@@ -18,8 +18,7 @@ from typing import Any, Final
 from proxy.adapters.base import CallShape
 from proxy.adapters.ladder import CALL_ID_HEADER, find_call_id, find_conversation
 from proxy.core.envelope import FORMATS, Detail
-from proxy.core.envelope.headers import make_failure_headers
-from proxy.core.envelope.parts import write_body, write_message
+from proxy.core.envelope.parts import make_failure_headers, write_body, write_message
 from proxy.core.envelope.view import FailureView
 from proxy.core.json.jsonspan import find_span, replace_value
 from proxy.core.json.jsontext import dumps, parse

@@ -11,12 +11,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from proxy.core.contract.definitions import hash_definition, read_hints
-from proxy.core.contract.listed_schema import Unparsed
+from proxy.core.contract.listed_tool import Unparsed, hash_definition, read_hints
 from proxy.core.json.contentcoding import read_events
 from proxy.core.json.jsontext import TextLimits, dumps, join_frame, parse, split_frame
 from proxy.core.model.value_class import value_class
-from proxy.core.model.values import ABSENT, JsonValue, RawRequest
+from proxy.core.model.values import ABSENT, Fields, JsonValue, RawRequest
 from proxy.extensions.mcp.adapters.mcpmessage import (
     LIST,
     METHOD_HEADER,
@@ -82,7 +81,7 @@ def make_list_request(
     if message.modern:
         own.append((METHOD_HEADER, LIST))
     return replace(
-        client, method="POST", headers=(*kept, *own), body=dumps({**body, "params": params} if params else body)
+        client, method="POST", headers=Fields((*kept, *own)), body=dumps({**body, "params": params} if params else body)
     )
 
 

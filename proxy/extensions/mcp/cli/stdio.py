@@ -170,7 +170,7 @@ async def _serve(
 
     serving = await start_serving(_make_single(loaded, route), listen=Address(unix=str(socket)))
     try:
-        await carry(_read_lines(), write, socket, route.path, headers, watch=serving.watch_passed, server=server)
+        await carry(_read_lines(), write, socket, route.path, headers, listed=serving.listed, server=server)
     finally:
         await serving.stop()
 

@@ -14,8 +14,7 @@ from dataclasses import field, replace
 from typing import Final, Literal
 
 from proxy.core.check.validation import Check
-from proxy.core.contract.definitions import Hints, PinnedTools
-from proxy.core.contract.listed_schema import BadSchemaError, check_size, compile_listed, parse_schema
+from proxy.core.contract.listed_tool import BadSchemaError, Hints, PinnedTools, check_size, compile_listed, parse_schema
 from proxy.core.contract.policy import CallCap, ListedSchema, ListRules, ToolPolicy
 from proxy.core.display.secrets import find_sensitive_names
 from proxy.core.json.jsontext import JSON_TYPES, dumps
@@ -239,7 +238,7 @@ class LearnedTools(Mapping[str, ToolPolicy]):
     def is_made(self, name: str, is_ready: Callable[[ToolPolicy], bool]) -> bool:
         """Whether a tool's policy and code exist already. An unknown name counts as ready.
 
-        `is_ready` and `prepare` are those of `core/decide.py`, which stands above this file.
+        `is_ready` is that of `call/judging.py`, `prepare` that of `core/decide.py`: both stand above this file.
         """
         if name in self.bad or name not in self.listing.tools:
             return True

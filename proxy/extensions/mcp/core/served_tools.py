@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from proxy.core.contract.definitions import Hints
+from proxy.core.contract.listed_tool import Hints
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import ABSENT, JsonValue
 

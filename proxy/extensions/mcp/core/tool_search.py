@@ -16,7 +16,7 @@ from functools import partial
 from typing import Final
 
 from proxy.core.contract.container import SEARCH, SEARCHED, show_function
-from proxy.core.contract.listed_schema import compile_listed
+from proxy.core.contract.listed_tool import compile_listed
 from proxy.core.contract.policy import CallCap, ToolPolicy
 from proxy.core.display.suggestions import find_nearest
 from proxy.core.model.values import Container, ContainerFunction, JsonValue

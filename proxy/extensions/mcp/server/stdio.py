@@ -13,16 +13,16 @@ JSON is sent unchanged, too: the listener answers it as over HTTP, under the id 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from pathlib import Path
 from typing import Final
 
 import aiohttp
 
-from proxy.core.model.values import ABSENT, JsonProblem, JsonValue, RawRequest
+from proxy.core.model.values import ABSENT, Fields, JsonProblem, JsonValue, RawRequest
 from proxy.extensions.mcp.adapters.mcpmessage import Message, MessageBatch, guess_message, read_message, write_id
 from proxy.extensions.mcp.server.stdio_session import INITIALIZE, LIMITS, Line, StdioSession, Write, write_error
-from proxy.server.listed_routes import PassedOn
+from proxy.server.listed_routes import ListedRoutes
 
 _INVALID_REQUEST: Final = -32600
 _PING: Final = "ping"
@@ -40,17 +40,16 @@ async def carry(
     path: str,
     headers: Mapping[str, str],
     *,
-    watch: Callable[[PassedOn], None],
+    listed: ListedRoutes,
     server: str = "",
 ) -> None:
-    """Serves one client through the listener at a unix socket. Each line is sent to `path` with `headers`; `watch`
-    receives the function to call for each request that the server has. `server` is the URL behind the listener, if it
-    is one."""
+    """Serves one client through the listener at a unix socket. Each line is sent to `path` with `headers`; `listed`
+    tells of each request that the server has. `server` is the URL behind the listener, if it is one."""
     connector, timeout = aiohttp.UnixConnector(str(socket), limit=0), aiohttp.ClientTimeout(total=None)
     async with aiohttp.ClientSession(connector=connector, timeout=timeout) as http:
         session = StdioSession(http, f"http://localhost{path}", write, headers, server)
         pump = LinePump(session, write)
-        watch(pump.note_passed)
+        listed.passed_on = pump.note_passed
         await pump.run(lines)
 
 
@@ -166,6 +165,6 @@ class LinePump:
 
 def read_line(text: bytes) -> Message | MessageBatch:
     """The message in a line. One that is not strict JSON is read as far as possible, and may lack id and method."""
-    raw = RawRequest("POST", "", "", (), text, {}, "")
+    raw = RawRequest("POST", "", "", Fields(), text, {}, "")
     found = read_message(raw, LIMITS)
     return guess_message(raw) or Message(ABSENT, "") if isinstance(found, JsonProblem) else found

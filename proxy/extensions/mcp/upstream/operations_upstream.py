@@ -21,6 +21,7 @@ from proxy.core.model.value_class import value_class
 from proxy.core.model.values import (
     ABSENT,
     CheckedCall,
+    Fields,
     JsonProblem,
     JsonValue,
     RawRequest,
@@ -80,7 +81,7 @@ class OperationsUpstream:
             return UpstreamReply(200, (), b"")
         if request.method != "POST":
             return UpstreamReply(405, (("allow", "POST"),), b"")
-        message = read_message(RawRequest("POST", request.target, "", request.headers, whole, {}, ""), _LIMITS)
+        message = read_message(RawRequest("POST", request.target, "", Fields(request.headers), whole, {}, ""), _LIMITS)
         if isinstance(message, JsonProblem | MessageBatch):
             return write_refusal(400, INVALID_REQUEST, "Invalid Request: one JSON-RPC message is expected")
         if message.id is ABSENT or not message.method:  # a notification, or an answer: this server asks nothing

@@ -16,16 +16,17 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from proxy.cli.options import HelpText
 from proxy.core.model.value_class import value_class
+from proxy.extensions import CHECK_FLAGS
 from proxy.extensions.recording.cli.recorded_input import RecordedLines, ReplayInput, load_tools, open_input
 
 if TYPE_CHECKING:
     from proxy.cli.dryrun import DryRun, Verdict
-    from proxy.cli.second_opinion import SecondOpinions
     from proxy.config.model import RepairSettings
     from proxy.core.model.values import JsonValue
     from proxy.core.schema.drafts import SchemaError
     from proxy.extensions.recording.comparing import ServedTools
     from proxy.extensions.recording.line import RecordedLine
+    from proxy.extensions.second_judge.cli.second_opinion import SecondOpinions
     from proxy.routing import Route
 
 
@@ -98,6 +99,10 @@ def run(args: argparse.Namespace) -> int:
     """Decides every case of the input and gives the exit code."""
     if args.config is not None:
         return replay_recorded(args.config, args.cases, args.format)
+    judges, _ = CHECK_FLAGS["second-opinion"]
+    if args.second_opinion and not judges.is_installed:
+        print(f"replay: --second-opinion {judges.absence}", file=sys.stderr)
+        return 2
     from proxy.cli.dryrun import DryRun
     from proxy.config.model import RepairSettings
 
@@ -114,7 +119,7 @@ def run(args: argparse.Namespace) -> int:
         replayer = Replayer(dry, RepairSettings(args.level, switches))
         if not args.second_opinion:
             return _replay(source, replayer, sys.stdout.buffer, args.format)
-        from proxy.cli.second_opinion import SecondOpinions
+        from proxy.extensions.second_judge.cli.second_opinion import SecondOpinions
 
         with SecondOpinions() as replayer.second:
             code = _replay(source, replayer, sys.stdout.buffer, args.format)
@@ -216,7 +221,7 @@ class Replayer:
 
     def judge(self, case: RecordedCall) -> dict[str, Any]:
         """Judges a case; gives the JSON object of its output line."""
-        from proxy.core.model.values import RawRequest
+        from proxy.core.model.values import Fields, RawRequest
         from proxy.core.schema.drafts import SchemaError
 
         try:
@@ -224,7 +229,7 @@ class Replayer:
         except SchemaError as error:
             return _describe_unusable(case, error)
         headers = (("content-type", "application/json"), ("x-conversation-id", "replay"))
-        request = RawRequest("POST", "/", "", headers, case.sent, {}, "")
+        request = RawRequest("POST", "/", "", Fields(headers), case.sent, {}, "")
         row = _make_row(case, self._dry.judge(request, route.adapter, route.shape, route.tools))
         return row if self.second is None else row | self._second_opinion(self.second, case, route)
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.contract.definitions import hash_definition
+from proxy.core.contract.listed_tool import hash_definition
 from proxy.core.json.jsontext import are_equal, dumps, parse, write_canonical
 from proxy.core.model.values import JsonProblem
 from proxy.extensions.access.pins.lock_file import (

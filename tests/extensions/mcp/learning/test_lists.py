@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.json.contentcoding import read_events
-from proxy.core.model.values import ABSENT, RawRequest
+from proxy.core.model.values import ABSENT, Fields, RawRequest
 from proxy.extensions.mcp.adapters.mcplist import ToolsPage, find_answer, make_list_request, make_listing, read_page
 from proxy.extensions.mcp.adapters.mcpmessage import Message
 from proxy.extensions.mcp.core.listed_tools import ListedTool
@@ -24,16 +24,18 @@ CLIENT = RawRequest(
     "POST",
     "/mcp",
     "k=v",
-    (
-        ("authorization", "Bearer t"),
-        ("accept", "text/event-stream"),
-        ("accept-encoding", "gzip"),
-        ("content-type", "application/json; charset=utf-8"),
-        ("mcp-method", "tools/call"),
-        ("mcp-name", "add"),
-        ("mcp-param-region", "eu"),
-        ("mcp-session-id", "s"),
-        ("if-none-match", "x"),
+    Fields(
+        (
+            ("authorization", "Bearer t"),
+            ("accept", "text/event-stream"),
+            ("accept-encoding", "gzip"),
+            ("content-type", "application/json; charset=utf-8"),
+            ("mcp-method", "tools/call"),
+            ("mcp-name", "add"),
+            ("mcp-param-region", "eu"),
+            ("mcp-session-id", "s"),
+            ("if-none-match", "x"),
+        )
     ),
     b"the call",
     {"team": "a"},

@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from proxy.call.judging import is_ready
 from proxy.core.check.validation import Check
 from proxy.core.contract import toolname
 from proxy.core.contract.container import SEARCH, Dispatch, expand_or_dispatch, make_misuse_failure
-from proxy.core.contract.definitions import Hints, refuse_unapproved
+from proxy.core.contract.listed_tool import Hints, refuse_unapproved
 from proxy.core.contract.policy import Mode, ToolPolicy, ToolServer
-from proxy.core.decide import is_ready, prepare
+from proxy.core.decide import prepare
 from proxy.core.display.preview import clean_text
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model import codes

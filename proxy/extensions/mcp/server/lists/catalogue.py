@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Final
 
-from proxy.core.contract.listed_schema import BadSchemaError, parse_schema
+from proxy.core.contract.listed_tool import BadSchemaError, parse_schema
 from proxy.core.contract.policy import ListRules, ToolPolicy
 from proxy.extensions.mcp.adapters.mcpmessage import Mirror, find_mirrors
 from proxy.extensions.mcp.core.listed_tools import LearnedTools, LearnPolicy, Listing, Policies

@@ -22,6 +22,7 @@ from proxy.core.model.fields import NO_NAMES
 from proxy.core.model.values import (
     ABSENT,
     CheckedCall,
+    Fields,
     Headers,
     JsonProblem,
     JsonValue,
@@ -144,7 +145,7 @@ class JoinedUpstream:
                 return UpstreamReply(405, (("allow", "GET, POST, DELETE"),), b"")
 
     async def _post(self, request: UpstreamRequest, body: bytes, checked: CheckedCall | None) -> Answer:
-        raw = RawRequest(request.method, request.target, "", request.headers, body, {}, "")
+        raw = RawRequest(request.method, request.target, "", Fields(request.headers), body, {}, "")
         message = read_message(raw, LIMITS)
         if isinstance(message, JsonProblem | MessageBatch):
             return write_refusal(400, INVALID_REQUEST, "Invalid Request: one JSON-RPC message is expected")

@@ -23,6 +23,7 @@ from proxy.core.model.values import (
     ABSENT,
     CheckedCall,
     Executed,
+    Fields,
     Headers,
     JsonProblem,
     JsonValue,
@@ -92,7 +93,7 @@ class StdioUpstream:
             return self._fault(ended)
 
     async def _post(self, request: UpstreamRequest, body: bytes) -> Answer:
-        raw = RawRequest(request.method, request.target, "", request.headers, body, {}, "")
+        raw = RawRequest(request.method, request.target, "", Fields(request.headers), body, {}, "")
         message = read_message(raw, _LIMITS)
         if isinstance(message, JsonProblem | MessageBatch):
             return _refusal(400, _INVALID_REQUEST, "Invalid Request: one JSON-RPC message is expected")

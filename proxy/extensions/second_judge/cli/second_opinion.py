@@ -3,22 +3,25 @@ memory."""
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from proxy.core.check.validation import Check
-from proxy.core.explain.examples import make_full_example, make_minimal_example
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import JsonValue
-from proxy.core.second_judge.question import JOB, Opinion, SecondVerdict, unpack_opinion
+from proxy.extensions.examples.core.examples import make_full_example, make_minimal_example
+from proxy.extensions.second_judge.core.question import JOB, Opinion, SecondVerdict, unpack_opinion
+from proxy.extensions.second_judge.second_judges import MEMORY, SECONDS, share_question
 from proxy.offload.pool import Done, OffloadPool
-from proxy.second_opinion import MEMORY, SECONDS, share_question
 
 if TYPE_CHECKING:
+    from proxy.cli.check_formats import CheckReport
     from proxy.config.load import Loaded
 
+EXIT_DIFFERS: Final = 1
 # Values that replace each property of an example in turn.
 _ODD: Final[tuple[JsonValue, ...]] = (None, True, 0, -1, 2.5, 10**20, "", "x", "é", [], ["x"], {}, {"x": 1})
 # The most properties of a full example; each of them is varied.
@@ -53,12 +56,13 @@ class SecondOpinions:
         return opinion if (opinion.verdict is SecondVerdict.VALID) is not check.accepts(value) else None
 
 
-def compare_judges(loaded: Loaded) -> list[str]:
-    """Compares both judges on values made for every tool of a config; gives one line for each difference."""
+def compare_judges(report: CheckReport, loaded: Loaded, _args: argparse.Namespace) -> int:
+    """Compares both judges on values made for every tool of a config, and adds one line for each difference to the
+    report; gives the exit code for them."""
     from proxy.routing import build_routes
 
     with SecondOpinions() as opinions:
-        return [
+        report.differences = [
             f"{route.name}: tool {name!r}: {describe_difference(opinion)}: {dumps(value).decode()[:_SHOWN]}"
             for route in build_routes(loaded.config).routes
             for name, policy in route.tools.items()
@@ -66,6 +70,7 @@ def compare_judges(loaded: Loaded) -> list[str]:
             for value in make_values(check)
             if (opinion := opinions.find_difference(check, value)) is not None
         ]
+    return EXIT_DIFFERS * bool(report.differences)
 
 
 def describe_difference(opinion: Opinion) -> str:

@@ -1,10 +1,15 @@
-"""One answer, from bytes to status, headers and body. Knows no socket and no clock.
+"""The messages of HTTP/1.1 as bytes: `write_head` writes a request, `AnswerReader` reads one answer. Knows no socket
+and no clock.
 
-llhttp (through `httptools`) reads the head and the chunks, and is strict about both: Content-Length together with
-Transfer-Encoding, a second length, obs-fold, a bare CR or LF and odd chunk sizes are errors. This file refuses what
-llhttp lets pass: other protocols and versions, line breaks before the answer, a NUL in the reason, transfer codings
-other than one `chunked`, a chunked HTTP/1.0 answer (RFC 9112 section 6.1), and statuses outside 100..599 (RFC 9110
-section 15).
+The framing of a request is written here alone, whatever its headers say: Host, the length or coding of the body, and
+Connection for an upgrade (RFC 9112). Text that would end a line early is refused, not cleaned: a checked request cannot
+hold it, so it is an attack.
+
+llhttp (through `httptools`) reads the head of an answer and the chunks, and is strict about both: Content-Length
+together with Transfer-Encoding, a second length, obs-fold, a bare CR or LF and odd chunk sizes are errors. This file
+refuses what llhttp lets pass: other protocols and versions, line breaks before the answer, a NUL in the reason,
+transfer codings other than one `chunked`, a chunked HTTP/1.0 answer (RFC 9112 section 6.1), and statuses outside
+100..599 (RFC 9110 section 15).
 
 llhttp receives the head up to its empty line and not a byte more; the bytes of the body are counted here. So bytes
 after the end of an answer are always noticed, also where llhttp would start a new message or skip a line break. A
@@ -18,10 +23,12 @@ the latest ones.
 from __future__ import annotations
 
 import re
+from itertools import compress
 from typing import Final, NamedTuple
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
+from proxy.core.model.fields import NO_NAMES, OF_THE_SENDER, FieldNames
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Headers
 from proxy.upstream.faults import (
@@ -31,9 +38,81 @@ from proxy.upstream.faults import (
     SURPLUS,
     TRANSFER_CODING,
     UNASKED_UPGRADE,
+    UNSENDABLE,
     ExchangeError,
 )
 
+# --- a request -------------------------------------------------------------------------------------------------------
+# Methods whose missing body is stated as length 0 (RFC 9110 section 8.6).
+_LENGTH_ANYWAY: Final = frozenset(["POST", "PUT", "PATCH"])
+_METHOD: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110 section 5.6.2: a token
+_TARGET: Final = re.compile(r"[/*][!-~]*")  # origin-form or `*`: no space, no control, ASCII
+
+# The rows of the headers of a request, each with a place for its value; and which of the headers they are, where some
+# are left out.
+Layout = tuple[str, tuple[bool, ...] | None]
+# Layouts that are remembered, by a client's names and the names that are sent: routes have few that differ, but a
+# client may leave out others with each request (`Connection`). And the characters of one.
+_MOST_LAYOUTS: Final = 512
+_LONGEST_LAYOUT: Final = 2048
+layouts: dict[tuple[FieldNames, tuple[str, ...]], Layout] = {}
+
+CHUNKED: Final = -1
+
+
+def write_head(
+    method: str,
+    target: str,
+    authority: str,
+    headers: Headers,
+    length: int,
+    upgrade: str = "",
+    client: FieldNames = NO_NAMES,
+) -> bytes:
+    """The bytes of a request up to its body.
+
+    `length` is the body's in bytes, or `CHUNKED`. A `host` among `headers` replaces `authority`. `upgrade` is the
+    protocol to ask for. `client`: the names of the client's headers, which stand as it wrote them.
+    Raises ExchangeError(UNSENDABLE) where a line would break.
+    """
+    if not _TARGET.fullmatch(target) or not (method in _LENGTH_ANYWAY or _METHOD.fullmatch(method)):
+        raise ExchangeError(UNSENDABLE)
+    names, values = zip(*headers, strict=True) if headers else ((), ())
+    rows, sent = layouts.get((client, names)) or _lay_out(client, names)
+    if sent is not None:
+        authority = next((value for name, value in headers if name == "host"), authority)
+        values = tuple(compress(values, sent))
+    texts = authority + "".join(values) + upgrade
+    if "\n" in texts or "\r" in texts or "\0" in texts:
+        raise ExchangeError(UNSENDABLE)
+    framing = ""
+    if length == CHUNKED:
+        framing = "transfer-encoding: chunked\r\n"
+    elif length or method in _LENGTH_ANYWAY:
+        framing = f"content-length: {length}\r\n"
+    if upgrade:
+        framing += f"connection: upgrade\r\nupgrade: {upgrade}\r\n"
+    # surrogateescape: bytes of a client's header that are not UTF-8 go out as they came.
+    head = f"{method} {target} HTTP/1.1\r\nhost: {authority}\r\n{rows % values}{framing}\r\n"
+    return head.encode("utf-8", "surrogateescape")
+
+
+def _lay_out(client: FieldNames, names: tuple[str, ...]) -> Layout:
+    """The rows of headers with these names, kept for the next request. Raises ExchangeError(UNSENDABLE) where a name
+    would break one."""
+    sent = tuple([name not in OF_THE_SENDER for name in names])
+    spelt = [client.spellings.get(name, name).replace("%", "%%") for name in compress(names, sent)]
+    if re.search("[\r\n\0]", "".join(spelt)):
+        raise ExchangeError(UNSENDABLE)
+    layout = "".join([f"{name}: %s\r\n" for name in spelt]), None if all(sent) else sent
+    if client.is_shared and len(layout[0]) <= _LONGEST_LAYOUT:
+        if len(layouts) >= _MOST_LAYOUTS:
+            layouts.clear()
+        layouts[client, names] = layout
+    return layout
+
+
+# --- an answer -------------------------------------------------------------------------------------------------------
 _END: Final = b"\r\n\r\n"
 _STARTS: Final = (b"HTTP/1.1 ", b"HTTP/1.0 ")
 _START_LENGTH: Final = 9

@@ -1,4 +1,4 @@
-"""jsonschema as a judge: of a schema, by its draft's meta-schema, and of a value, by a schema.
+"""jsonschema as a judge of a value, by a schema.
 
 jsonschema and its registry of references (`referencing`) are loaded on first use. They get exact numbers (`int` and
 `Decimal`), our patterns and our formats, and never fetch anything.
@@ -8,18 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
-from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.core.json.jsontext import (
-    FRACTIONS,
-    dumps,
-    find_at_pointer,
-    is_integral,
-    make_decimal,
-    walk,
-)
-from proxy.core.model.value_class import value_class
+from proxy.core.check.metaschema import load_validator_class, make_exact
+from proxy.core.json.jsontext import walk
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.schema.drafts import Draft, find_published_draft
 from proxy.core.schema.formats import KEYWORD, Formats
@@ -28,10 +20,6 @@ from proxy.core.schema.matching import make_matcher
 if TYPE_CHECKING:
     from jsonschema.protocols import Validator
 
-_NAMES: Final = {
-    Draft.D4: "Draft4Validator", Draft.D6: "Draft6Validator", Draft.D7: "Draft7Validator",
-    Draft.D2019: "Draft201909Validator", Draft.D2020: "Draft202012Validator",
-}  # fmt: skip
 # Groups of keywords that, in one schema, jsonschema judges by `re`, leaves out or reads differently, by draft.
 _READ_OTHERWISE: Final = (
     ("unevaluatedProperties", "patternProperties", Draft.D2019, Draft.D2020),
@@ -43,42 +31,10 @@ _READ_OTHERWISE: Final = (
 _DATA: Final = frozenset({"const", "default", "enum", "examples"})
 # The most digits of a number that `multipleOf` is computed for.
 _MAX_DIGITS: Final = 5_000
-# An integer with a larger exponent stays a Decimal: as an int it would be written out digit by digit.
-_MAX_EXPONENT: Final = 4_300
 
 
 class CannotTellError(Exception):
     """The judge does not read this keyword, pattern or number in the meaning of the schema."""
-
-
-@value_class
-class Fault:
-    """One fault: what is wrong, and where. `path` leads to the value, `place` to the keyword in the schema."""
-
-    message: str
-    path: Pointer
-    place: Pointer = ()
-
-
-def find_fault(schema: JsonValue, draft: Draft) -> Fault | None:
-    """The first fault that a draft's meta-schema finds in a schema, at its deepest place; None for a correct schema."""
-    from jsonschema.exceptions import best_match
-
-    validator_class = _class(draft)
-    try:
-        validator = validator_class(validator_class.META_SCHEMA)
-        first = next(iter(validator.iter_errors(make_exact(schema, draft))), None)
-    except (RecursionError, ValueError, ArithmeticError) as error:
-        return Fault(f"the schema cannot be read: {error}", ())
-    if first is None:
-        return None
-    best = best_match([first])
-    path = tuple(best.absolute_path)
-    shown = repr(best.instance)  # jsonschema's texts begin with Python's spelling, such as `True` or `Decimal('1.5')`
-    message = best.message
-    if message.startswith(shown):
-        message = dumps(find_at_pointer(schema, path)).decode() + message.removeprefix(shown)
-    return Fault(message, path, tuple(best.absolute_schema_path))
 
 
 class ReferenceJudge:
@@ -100,7 +56,7 @@ class ReferenceJudge:
         everything = {**{_joinable(uri): document for uri, document in documents.items()}, base: schema}
         everything = {uri: _join_references(_drop_dialect(document, draft)) for uri, document in everything.items()}
         _refuse_what_differs(draft, everything.values())
-        known = _class(draft)
+        known = load_validator_class(draft)
         default = specification_with(known.META_SCHEMA["$schema"])
         resources = [
             (uri, Resource.from_contents(make_exact(found, draft), default_specification=default))
@@ -113,19 +69,11 @@ class ReferenceJudge:
         registry = REGISTRY.with_resources(resources).crawl()
         self._validator: Validator = extended({"$ref": base}, registry=registry)
 
-    def find_fault(self, value: JsonValue) -> Fault | None:
-        """The first keyword that a value of exact numbers (`make_exact`) breaks, or None. Raises CannotTellError."""
+    def find_broken(self, value: JsonValue) -> Pointer | None:
+        """The place of the first keyword that a value of exact numbers (`make_exact`) breaks, or None. Raises
+        CannotTellError."""
         error = next(iter(self._validator.iter_errors(value)), None)
-        if error is None:
-            return None
-        return Fault(str(error.validator), tuple(error.absolute_path), tuple(error.absolute_schema_path))
-
-
-@cache
-def _class(draft: Draft) -> Any:
-    import jsonschema
-
-    return getattr(jsonschema, _NAMES[draft])
+        return None if error is None else tuple(error.absolute_schema_path)
 
 
 def _joinable(uri: str) -> str:
@@ -230,22 +178,3 @@ _KEYWORDS: Final = {
     "pattern": _pattern, "patternProperties": _pattern_properties, "additionalProperties": _additional_properties,
     "multipleOf": _multiple_of,
 }  # fmt: skip
-
-
-def make_exact(value: JsonValue, draft: Draft) -> JsonValue:
-    """A copy of a value in which each number is an `int` where the draft counts it as an integer, else a `Decimal`.
-
-    Draft 4 goes by the spelling of a number (1.0 is not an integer), later drafts by its value. Raises ArithmeticError
-    for a number that no Decimal holds.
-    """
-    if isinstance(value, dict):
-        return {key: make_exact(item, draft) for key, item in value.items()}
-    if isinstance(value, list):
-        return [make_exact(item, draft) for item in value]
-    if not isinstance(value, FRACTIONS):
-        return value
-    number = make_decimal(value)
-    if not number:  # for draft 4 `-0` is an integer, and 0.0 is not
-        return number if draft is Draft.D4 and number.as_tuple().exponent else 0
-    is_whole = draft is not Draft.D4 and is_integral(number) and number.adjusted() <= _MAX_EXPONENT
-    return int(number) if is_whole else number

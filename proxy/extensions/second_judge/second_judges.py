@@ -1,7 +1,7 @@
 """Asks the second judge about checked calls, in a child process, within a bound.
 
     sampled   one forwarded call in a hundred of a tool's first thousand with a schema, then one in a thousand, beside
-              the call: nothing waits for it
+              the call (`sample_call` of call/judging.py): nothing waits for it
     always    every call before it goes: one that the second judge refuses, or says nothing about in time, is not sent
 
 A child that exceeds its time or memory is killed (`proxy/offload`). What the second judge cannot tell, because it does
@@ -13,64 +13,103 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
+from proxy.config.model import Config
 from proxy.core.check.validation import Check
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.model import codes
 from proxy.core.model.values import CheckedCall, Failure
 from proxy.core.schema.formats import Formats
-from proxy.core.second_judge.question import JOB, Opinion, SecondVerdict, make_question, unpack_opinion
+from proxy.extensions.second_judge.core.question import JOB, Opinion, SecondVerdict, make_question, unpack_opinion
+from proxy.interfaces import Services
 from proxy.offload.pool import MIB, Done, OffloadPool, Shared
+from proxy.telemetry.logs import Log
+from proxy.telemetry.metric_table import OTHER, Label, MetricRow
+from proxy.telemetry.metrics import Metrics
 
-# One forwarded call in so many is asked about: of the first `FIRST` calls of a tool with a schema, and of all later
-# ones. What the two judges read differently in a schema shows early; each question costs the child as much as a call.
-FIRST: Final = 1000
-SAMPLE_OF_FIRST: Final = 100
-SAMPLE_OF_LATER: Final = 1000
 # How long an answer may take, the start of a child included, and how much memory a child may use.
 SECONDS: Final = 2.0
 MEMORY: Final = 256 * MIB
 # Sampled calls that may wait for an answer at a time; one more is not asked about.
 MAX_SAMPLED: Final = 4
 
-# What came of a question: the values of the metric's label (telemetry/metric_table.py).
+# What came of a question: the values of the metric's label.
 AGREED: Final = "agreed"
 DISAGREED: Final = "disagreed"
 CANNOT_TELL: Final = "cannot_tell"
 GAVE_UP: Final = "gave_up"
+OPINIONS: Final = MetricRow(
+    "toolproxy_second_opinions_total",
+    "counter",
+    "Calls that the second judge was asked about ([engine.md](engine.md)).",
+    ("route", "tool", "outcome"),
+    {
+        "outcome": Label(
+            "What came of it; `disagreed`: it refuses what was accepted; `gave_up`: no answer.",
+            (AGREED, DISAGREED, CANNOT_TELL, GAVE_UP),
+        )
+    },
+)
+METRICS: Final = (OPINIONS,)
 
 
-class SecondOpinion:
-    """Implements `interfaces.SecondJudge`. `chance` gives a number of at least 0 and below 1; `report` gets every
-    question: the route, the policy, what came of it, and the opinion."""
+class SecondJudges:
+    """Implements `CallSampler` (server/setup/added.py). No child process is there before the first question."""
+
+    def __init__(self, _services: Services, log: Log, metrics: Metrics) -> None:
+        self._log = log
+        self._metrics = metrics
+        self._counts = metrics.add_counter(OPINIONS).series
+        self._before = SecondJudge(OffloadPool(size=2, memory=MEMORY), self._report)
+        self._beside = SecondJudge(OffloadPool(size=1, memory=MEMORY), self._report)
+
+    def extend(self, config: Config, services: Services) -> Services:
+        """The services that ask about every call, some calls or none, as the config says."""
+        match config.sections.get("second_judge", "sampled"):
+            case "sampled":
+                return services
+            case "always":
+                return replace(services, sampled=None, confirm=self._before.confirm)
+            case _:
+                return replace(services, sampled=None)
+
+    def sample(self, route: str, checked: CheckedCall, policy: ToolPolicy) -> None:
+        """Asks about a call while it goes."""
+        self._beside.sample(route, checked, policy)
+
+    async def close(self) -> None:
+        """Ends the child processes."""
+        await self._before.close()
+        await self._beside.close()
+
+    def _report(self, route: str, policy: ToolPolicy, outcome: str, opinion: Opinion) -> None:
+        """Counts an opinion. What is logged names the schema and the place in it, and no value."""
+        tool = policy.tool if self._metrics.knows(route, policy.tool) else OTHER
+        self._counts[route or OTHER, tool, outcome] += 1
+        fields = {"route": route, "tool": policy.tool, "schema": policy.schema_id}
+        if outcome == DISAGREED:
+            self._log.event("Second judge disagrees", "error", **fields, judge=opinion.judge, place=opinion.place)
+        elif outcome == GAVE_UP:
+            self._log.event("Second judge gave up", "warning", **fields, reason=opinion.reason)
+
+
+class SecondJudge:
+    """Asks in the child processes of a pool. `report` gets every question: the route, the policy, what came of it, and
+    the opinion."""
 
     def __init__(
-        self,
-        pool: OffloadPool,
-        *,
-        asks_first: bool,
-        chance: Callable[[], float],
-        report: Callable[[str, ToolPolicy, str, Opinion], None],
-        seconds: float = SECONDS,
+        self, pool: OffloadPool, report: Callable[[str, ToolPolicy, str, Opinion], None], *, seconds: float = SECONDS
     ) -> None:
-        self.asks_first: Final = asks_first
         self._pool = pool
-        self._chance = chance
         self._report = report
         self._seconds = seconds
         self._asking: set[asyncio.Task[Failure | None]] = set()
 
     def sample(self, route: str, checked: CheckedCall, policy: ToolPolicy) -> None:
-        """Asks about some of the calls, and does not wait for the answer."""
-        if policy.check is None or not checked.enforced:
-            return
-        counts = policy.check.schemas.memos.setdefault("second_judge_calls", {})
-        before: int = counts.get(policy.tool, 0)
-        if before < FIRST:
-            counts[policy.tool] = before + 1
-        one_in = SAMPLE_OF_FIRST if before < FIRST else SAMPLE_OF_LATER
-        if self._chance() * one_in < 1 and len(self._asking) < MAX_SAMPLED:
+        """Asks about a call, and does not wait for the answer."""
+        if len(self._asking) < MAX_SAMPLED:
             task = asyncio.create_task(self.confirm(route, checked, policy))
             self._asking.add(task)
             task.add_done_callback(self._asking.discard)

@@ -13,7 +13,7 @@ from proxy.core.schema.formats import Formats
 from proxy.core.schema.nodes import Schemas
 
 # The job's name for the pool.
-JOB: Final = "proxy.core.second_judge.judge:run_job"
+JOB: Final = "proxy.extensions.second_judge.core.judge:run_job"
 
 
 class SecondVerdict(StrEnum):

@@ -20,13 +20,14 @@ from dataclasses import asdict
 from functools import lru_cache
 from typing import Any, Final
 
+from proxy.core.check.metaschema import make_exact
 from proxy.core.json.jsontext import dumps, format_pointer, make_decimal, parse
-from proxy.core.model.values import JsonProblem, JsonValue
+from proxy.core.model.values import JsonProblem, JsonValue, Pointer
 from proxy.core.schema.drafts import KNOWN_BY, LISTS, MAPS, META_SCHEMA, SINGLE, Draft, find_draft, find_published_draft
 from proxy.core.schema.formats import KEYWORD, Formats
 from proxy.core.schema.matching import make_matcher, start_search_budget
-from proxy.core.second_judge.question import Opinion, SecondVerdict
-from proxy.core.second_judge.reference import CannotTellError, Fault, ReferenceJudge, make_exact
+from proxy.extensions.second_judge.core.question import Opinion, SecondVerdict
+from proxy.extensions.second_judge.core.reference import CannotTellError, ReferenceJudge
 
 # The number of judges that one process keeps: those for the schemas used last.
 _KEPT: Final = 128
@@ -38,16 +39,16 @@ def judge_value(question: bytes, value: JsonValue) -> Opinion:
     try:
         judge, draft = _judge_of(question)
         with start_search_budget():
-            fault = judge.find_fault(exact := make_exact(value, draft))
-            if fault is not None and isinstance(judge, CompiledJudge):
-                fault = _find_place(question, exact) or fault
+            place = judge.find_broken(exact := make_exact(value, draft))
+            if place is not None and isinstance(judge, CompiledJudge):
+                place = _find_place(question, exact)
     except CannotTellError as error:
         return Opinion(SecondVerdict.CANNOT_TELL, reason=str(error))
     except Exception as error:  # noqa: BLE001 - the failure of a library, or one of our bounds, gives no verdict
         return Opinion(SecondVerdict.CANNOT_TELL, reason=type(error).__name__)
-    if fault is None:
+    if place is None:
         return Opinion(SecondVerdict.VALID, judge.name)
-    return Opinion(SecondVerdict.INVALID, judge.name, format_pointer(fault.place) if fault.place else "")
+    return Opinion(SecondVerdict.INVALID, judge.name, format_pointer(place))
 
 
 @lru_cache(maxsize=_KEPT)
@@ -80,12 +81,12 @@ def _read_question(text: bytes) -> tuple[dict[str, JsonValue], Draft]:
     return question, find_draft(schema, documents=question["documents"])
 
 
-def _find_place(text: bytes, exact: JsonValue) -> Fault | None:
-    """What jsonschema says of a value that fastjsonschema refuses, which tells no place; None where it says nothing."""
+def _find_place(text: bytes, exact: JsonValue) -> Pointer:
+    """The place of a refusal by fastjsonschema, which tells none, as jsonschema knows it; () where it does not."""
     try:
-        return _reference_of(text).find_fault(exact)
+        return _reference_of(text).find_broken(exact) or ()
     except Exception:  # noqa: BLE001 - the refusal stands without a place
-        return None
+        return ()
 
 
 def run_job(text: bytes, question: bytes) -> bytes:
@@ -148,12 +149,12 @@ class CompiledJudge:
             raise CannotTellError(f"fastjsonschema does not compile it: {type(error).__name__}") from error
         self._refusal = fastjsonschema.JsonSchemaValueException
 
-    def find_fault(self, value: JsonValue) -> Fault | None:
-        """The first thing a value (of exact numbers, see `make_exact`) breaks, or None."""
+    def find_broken(self, value: JsonValue) -> Pointer | None:
+        """() where a value of exact numbers (`make_exact`) is refused, else None."""
         try:
             self._validate(value)
         except self._refusal:
-            return Fault("refused", ())
+            return ()
         return None
 
 

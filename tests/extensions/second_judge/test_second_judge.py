@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,24 +13,31 @@ from proxy.core.contract.policy import ToolPolicy
 from proxy.core.model import codes
 from proxy.core.model.values import CheckedCall, Failure
 from proxy.core.schema.formats import STRICT
-from proxy.core.second_judge.question import JOB, Opinion, SecondVerdict, make_question, unpack_opinion
+from proxy.extensions.second_judge.core.question import JOB, Opinion, SecondVerdict, make_question, unpack_opinion
+from proxy.extensions.second_judge.second_judges import (
+    AGREED,
+    CANNOT_TELL,
+    DISAGREED,
+    GAVE_UP,
+    MAX_SAMPLED,
+    MEMORY,
+    SecondJudge,
+)
 from proxy.offload.pool import Done, GaveUp, Limit, OffloadPool, Shared
-from proxy.second_opinion import AGREED, CANNOT_TELL, DISAGREED, FIRST, GAVE_UP, MAX_SAMPLED, MEMORY, SecondOpinion
 from tests.core.repairing import call
 from tests.core.test_engine_hostile import FORKS, chain
-from tests.serving.proxied import WEATHER, proxied
+from tests.serving.proxied import WEATHER, Proxied, proxied
 from tests.serving.wire import JSON_TYPE, answer, replies, tool
 
 OK = answer("200 OK", b'{"t": 20.50}', JSON_TYPE)
 Told = list[tuple[str, str, str]]
 
 
-def judge(told: Told, *, asks_first: bool = True, chance: float = 0.0, seconds: float = 30.0) -> SecondOpinion:
+def judge(told: Told, *, seconds: float = 30.0) -> SecondJudge:
     def report(route: str, policy: ToolPolicy, outcome: str, opinion: Opinion) -> None:
         told.append((route, outcome, opinion.place or opinion.reason))
 
-    pool = OffloadPool(size=1, memory=MEMORY)
-    return SecondOpinion(pool, asks_first=asks_first, chance=lambda: chance, report=report, seconds=seconds)
+    return SecondJudge(OffloadPool(size=1, memory=MEMORY), report, seconds=seconds)
 
 
 def checked(sent: str) -> CheckedCall:
@@ -100,58 +106,47 @@ async def test_hostile_schemas_end_within_the_bound(name: str) -> None:
         assert result in (GaveUp(Limit.DEADLINE), GaveUp(Limit.MEMORY))
 
 
-async def test_one_call_in_a_hundred_is_sampled_at_first_and_none_waits() -> None:
+async def test_only_so_many_sampled_calls_wait_for_an_answer_and_no_call_waits() -> None:
     told: Told = []
-    asked, not_asked = judge(told, asks_first=False, chance=0.009), judge(told, asks_first=False, chance=0.01)
-    under = policy({"type": "object"})
+    second = judge(told)
     try:
-        not_asked.sample("r", checked("{}"), under)
         for _ in range(MAX_SAMPLED + 3):
-            asked.sample("r", checked("{}"), under)
+            second.sample("r", checked("{}"), policy({"type": "object"}))
         assert [] == told
-        await asked.wait_settled()
-        assert [("r", AGREED, "")] * MAX_SAMPLED == told
+        await second.wait_settled()
     finally:
-        await asked.close()
-        await not_asked.close()
+        await second.close()
+    assert [("r", AGREED, "")] * MAX_SAMPLED == told
 
 
-async def test_one_call_in_a_thousand_is_sampled_after_a_tools_first_thousand_with_a_schema() -> None:
-    told: Told = []
-    seldom, often = judge(told, asks_first=False, chance=0.001), judge(told, asks_first=False, chance=0.0009)
-    under = policy({"type": "object"})
-    other = replace(under, tool="other")
-    try:
-        for _ in range(FIRST):
-            seldom.sample("r", checked("{}"), under)
-        await seldom.wait_settled()
-        first = len(told)
-        seldom.sample("later", checked("{}"), under)
-        often.sample("later", checked("{}"), under)
-        seldom.sample("another tool", checked("{}"), other)
-        seldom.sample("another schema", checked("{}"), policy({"type": "object"}))
-        await seldom.wait_settled()
-        await often.wait_settled()
-    finally:
-        await seldom.close()
-        await often.close()
-    assert (MAX_SAMPLED, ["another schema", "another tool", "later"]) == (
-        first,
-        sorted(route for route, *_ in told[first:]),
-    )
+@pytest.mark.parametrize("written", [{}, {"second_judge": "sampled"}])
+async def test_sampled_asks_about_a_call_that_chance_takes_and_counts_it(
+    written: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.call.judging.SAMPLE_OF_FIRST", 1)
+    async with tool(replies(OK)) as upstream, proxied(WEATHER, upstream.url, **written) as proxy:
+        assert 200 == (await proxy.post("/weather", b'{"lat": 48.85}')).status
+        async with asyncio.timeout(60):
+            while not (counted := await _read_counts(proxy)):
+                await asyncio.sleep(0.01)
+    assert ['toolproxy_second_opinions_total{outcome="agreed",route="/weather",tool="weather"} 1.0'] == counted
+
+
+async def _read_counts(proxy: Proxied) -> list[str]:
+    metrics = (await proxy.ask_admin("/metrics")).body.decode()
+    return [line for line in metrics.splitlines() if line.startswith("toolproxy_second_opinions_total{")]
 
 
 async def test_always_judges_a_call_before_it_goes_and_counts_it() -> None:
     async with tool(replies(OK)) as upstream, proxied(WEATHER, upstream.url, second_judge="always") as proxy:
         seen = await proxy.post("/weather", b'{"lat": 48.85}')
-        metrics = (await proxy.ask_admin("/metrics")).body.decode()
+        counted = await _read_counts(proxy)
     assert (200, 1) == (seen.status, len(upstream.seen))
-    counted = [line for line in metrics.splitlines() if line.startswith("toolproxy_second_opinions_total{")]
     assert ['toolproxy_second_opinions_total{outcome="agreed",route="/weather",tool="weather"} 1.0'] == counted
 
 
 async def test_always_refuses_what_is_not_confirmed_with_a_code_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.server.setup.services.MEMORY", 1)  # no child can start within a byte
+    monkeypatch.setattr("proxy.extensions.second_judge.second_judges.MEMORY", 1)  # no child can start within a byte
     async with tool(replies(OK)) as upstream, proxied(WEATHER, upstream.url, second_judge="always") as proxy:
         seen = await proxy.post("/weather", b'{"lat": 48.85}')
         events = [json.loads(line) for line in proxy.log.getvalue().splitlines()]
@@ -164,5 +159,5 @@ async def test_always_refuses_what_is_not_confirmed_with_a_code_of_its_own(monke
 async def test_off_asks_nobody() -> None:
     async with tool(replies(OK)) as upstream, proxied(WEATHER, upstream.url, second_judge="off") as proxy:
         assert 200 == (await proxy.post("/weather", b'{"lat": 48.85}')).status
-        assert proxy.serving.handler.snapshot.services.second_judge is None
-    await asyncio.sleep(0)
+        services = proxy.serving.handler.snapshot.services
+    assert (None, None) == (services.sampled, services.confirm)

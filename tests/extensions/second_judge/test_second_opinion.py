@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from proxy.__main__ import main
-from proxy.cli.second_opinion import SecondOpinions, describe_difference, make_values
 from proxy.core.check.validation import compile_check
-from proxy.core.second_judge.question import Opinion, SecondVerdict
+from proxy.extensions.second_judge.cli.second_opinion import SecondOpinions, describe_difference, make_values
+from proxy.extensions.second_judge.core.question import Opinion, SecondVerdict
 
 CONFIG = """
 version: 1

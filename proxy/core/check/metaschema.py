@@ -1,0 +1,68 @@
+"""Judges a schema by its draft's meta-schema, with jsonschema, and says what is wrong with it.
+
+jsonschema is loaded on first use. It gets exact numbers (`int` and `Decimal`), and never fetches anything.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, Final
+
+from proxy.core.json.jsontext import FRACTIONS, dumps, find_at_pointer, is_integral, make_decimal
+from proxy.core.model.values import JsonValue
+from proxy.core.schema.drafts import Draft, SchemaError
+
+_NAMES: Final = {
+    Draft.D4: "Draft4Validator", Draft.D6: "Draft6Validator", Draft.D7: "Draft7Validator",
+    Draft.D2019: "Draft201909Validator", Draft.D2020: "Draft202012Validator",
+}  # fmt: skip
+# An integer with a larger exponent stays a Decimal: as an int it would be written out digit by digit.
+_MAX_EXPONENT: Final = 4_300
+
+
+def find_fault(schema: JsonValue, draft: Draft) -> SchemaError | None:
+    """The first fault that a draft's meta-schema finds in a schema, at its deepest place; None for a correct schema."""
+    from jsonschema.exceptions import best_match
+
+    validator_class = load_validator_class(draft)
+    try:
+        validator = validator_class(validator_class.META_SCHEMA)
+        first = next(iter(validator.iter_errors(make_exact(schema, draft))), None)
+    except (RecursionError, ValueError, ArithmeticError) as error:
+        return SchemaError(f"the schema cannot be read: {error}", ())
+    if first is None:
+        return None
+    best = best_match([first])
+    path = tuple(best.absolute_path)
+    shown = repr(best.instance)  # jsonschema's texts begin with Python's spelling, such as `True` or `Decimal('1.5')`
+    message = best.message
+    if message.startswith(shown):
+        message = dumps(find_at_pointer(schema, path)).decode() + message.removeprefix(shown)
+    return SchemaError(message, path)
+
+
+@cache
+def load_validator_class(draft: Draft) -> Any:
+    """jsonschema's class for a draft."""
+    import jsonschema
+
+    return getattr(jsonschema, _NAMES[draft])
+
+
+def make_exact(value: JsonValue, draft: Draft) -> JsonValue:
+    """A copy of a value in which each number is an `int` where the draft counts it as an integer, else a `Decimal`.
+
+    Draft 4 goes by the spelling of a number (1.0 is not an integer), later drafts by its value. Raises ArithmeticError
+    for a number that no Decimal holds.
+    """
+    if isinstance(value, dict):
+        return {key: make_exact(item, draft) for key, item in value.items()}
+    if isinstance(value, list):
+        return [make_exact(item, draft) for item in value]
+    if not isinstance(value, FRACTIONS):
+        return value
+    number = make_decimal(value)
+    if not number:  # for draft 4 `-0` is an integer, and 0.0 is not
+        return number if draft is Draft.D4 and number.as_tuple().exponent else 0
+    is_whole = draft is not Draft.D4 and is_integral(number) and number.adjusted() <= _MAX_EXPONENT
+    return int(number) if is_whole else number

@@ -1,0 +1,132 @@
+"""What a server's list says of a tool: how it is defined, as far as a model or a client reads it, whether the operator
+has approved that, and its schema: bounded, read, brought to the drafts of today, and compiled. Pure.
+
+What a server lists is not trusted. A schema may refer only to itself and hold at most `MAX_NODES` values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from hashlib import sha256
+from typing import Final, Literal, Protocol
+
+from proxy.core.check.validation import Check, SchemaError, compile_check
+from proxy.core.display.preview import clean_text
+from proxy.core.json.jsontext import TRUSTED, LosslessFloat, format_pointer, parse, walk, write_canonical
+from proxy.core.model import codes
+from proxy.core.model.values import Failure, JsonValue, value_class
+from proxy.core.schema.dialects import normalise
+from proxy.core.schema.formats import Formats
+
+# What defines a tool beside its name, by the keys of MCP; `request` is how an operation becomes an HTTP request.
+DEFINED: Final = ("title", "description", "inputSchema", "outputSchema", "annotations", "request")
+# The longest name of a tool in a message, in characters.
+_LONGEST: Final = 60
+
+# What a server says of a tool in its `annotations`, by the keys of MCP.
+Hints = Mapping[str, bool]
+# What holds of a listed tool where its server says nothing (MCP, `ToolAnnotations`).
+USUAL_HINTS: Final[Hints] = {
+    "readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": True,
+}  # fmt: skip
+
+
+def read_hints(entry: Mapping[str, JsonValue]) -> Hints:
+    """The hints that an entry of a list gives; one that is neither true nor false is none."""
+    written = entry.get("annotations")
+    found = written if isinstance(written, dict) else {}
+    return {name: value for name in USUAL_HINTS if isinstance(value := found.get(name), bool)}
+
+
+def hash_definition(entry: Mapping[str, JsonValue]) -> tuple[str, ...]:
+    """A hash of each of `DEFINED` in an entry of a list, over canonical JSON; '' for what is not there."""
+    return tuple(sha256(write_canonical(entry[key])).hexdigest() if key in entry else "" for key in DEFINED)
+
+
+def refuse_unapproved(tool: str) -> Failure:
+    """The failure of a call of a tool that is not defined as the operator has approved it."""
+    name = clean_text(tool, _LONGEST)
+    return Failure(codes.TOOL_NOT_APPROVED, f"Tool '{name}' is not defined as its operator has approved it")
+
+
+class PinnedTools(Protocol):
+    """The definitions of one route's tools that the operator has approved, by the names that their server lists.
+    `definition` is what `hash_definition` gives, `changed` what becomes of any other one, and `unpinned` are the
+    operations of the config that are not defined as approved, each with how it differs."""
+
+    @property
+    def changed(self) -> Literal["warn", "hide", "refuse"]: ...
+    @property
+    def unpinned(self) -> Mapping[str, str]: ...
+
+    def is_pinned(self, name: str, definition: tuple[str, ...]) -> bool:
+        """Whether a tool is defined as it was approved."""
+
+    def describe_change(self, name: str, definition: tuple[str, ...], known: Mapping[str, JsonValue]) -> str:
+        """How a tool that is not pinned differs from what was approved. `known`: what is there to show of its parts, by
+        the keys of `DEFINED`."""
+
+
+# --- its schema -----------------------------------------------------------------------------------------------------
+# Values in one schema: the largest in tests/data/mcp-tools has 422, and 5,000 take most of a second to compile.
+MAX_NODES: Final = 5_000
+_LIMITS: Final = (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum"))
+# Keywords that hold values and no schemas.
+_DATA: Final = frozenset({"enum", "const", "default", "examples"})
+
+
+@value_class
+class Unparsed:
+    """A schema of a long list: its JSON text, read when its tool is called. `reason`: why it cannot be used."""
+
+    text: bytes = field(repr=False)
+    reason: str = ""
+
+
+class BadSchemaError(Exception):
+    """A tool's schema cannot be used; the message says why."""
+
+
+def parse_schema(schema: JsonValue) -> JsonValue:
+    """A listed schema as a value. Raises BadSchemaError for one that was not kept."""
+    if not isinstance(schema, Unparsed):
+        return schema
+    if schema.reason:
+        raise BadSchemaError(schema.reason)
+    return parse(schema.text, TRUSTED)
+
+
+def check_size(schema: JsonValue) -> None:
+    """Raises BadSchemaError where a schema is not a JSON object, or exceeds the bounds."""
+    if not isinstance(schema, dict):
+        raise BadSchemaError("it is missing, or no JSON object")
+    if sum(1 for _ in walk(schema)) > MAX_NODES:
+        raise BadSchemaError(f"it holds more than {MAX_NODES} values")
+
+
+def compile_listed(schema: JsonValue, formats: bool | Formats) -> Check:
+    """A listed schema, compiled. Raises BadSchemaError."""
+    check_size(schema)
+    if isinstance(schema, dict) and "$schema" not in schema:
+        schema = _without_old_limits(schema)
+    try:
+        return compile_check(normalise(schema)[0], formats=formats, is_trusted=False)
+    except SchemaError as error:
+        raise BadSchemaError(f"{format_pointer(error.path)}: {error.message}"[:300]) from None
+
+
+def _without_old_limits(schema: JsonValue) -> JsonValue:
+    """A schema in which limits are spelled as since draft 6: `exclusiveMinimum: true` beside a `minimum` comes out of
+    real servers that name no draft, and means one thing only."""
+    if isinstance(schema, list):
+        return [_without_old_limits(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {key: item if key in _DATA else _without_old_limits(item) for key, item in schema.items()}
+    for limit, exclusive in _LIMITS:
+        number = made.get(limit)
+        if isinstance(made.get(exclusive), bool) and isinstance(number, int | float | LosslessFloat):
+            holds = made.pop(exclusive)
+            made |= {exclusive: made.pop(limit)} if holds else {}
+    return made

@@ -1,0 +1,1 @@
+"""What the extension adds to other verbs."""
