@@ -238,6 +238,7 @@ EXTENSIONS: Final = (
     ),
     Extension(
         "second_judge",
+        uses=("examples",),
         adds="jsonschema and fastjsonschema, which judge accepted calls too: some beside them, or all before they go",
         sections={"second_judge": "second_judge.second_judge_section:read_second_judge"},
         services="second_judge.second_judges:SecondJudges",
@@ -247,6 +248,7 @@ EXTENSIONS: Final = (
     ),
     Extension(
         "guidance",
+        uses=("examples",),
         adds="what agents read of tools before they call: prompt text, and definitions as vendors want them",
         verbs={"guidance": "guidance.cli.guidance", "export": "guidance.cli.export"},
         sections={"guidance": "guidance.guidance_section:read_guidance"},
@@ -415,6 +417,14 @@ EXTENSIONS: Final = (
     Extension(
         "outgoing",
         adds="requests of the proxy's own that are not calls",
+    ),
+    Extension(
+        "agent_client",
+        adds="what an agent host does with an answer of the proxy, as `toolcall_proxy.client` in the wheel",
+    ),
+    Extension(
+        "examples",
+        adds="example arguments made from a schema",
     ),
     Extension(
         "workers",

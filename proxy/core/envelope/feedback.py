@@ -40,8 +40,7 @@ from proxy.core.envelope.view import (
 )
 from proxy.core.model import codes
 from proxy.core.model.codes import ErrorType, Severity
-from proxy.core.model.value_class import value_class
-from proxy.core.model.values import Absent, JsonValue, Pointer, Rung, ToolResult, Violation
+from proxy.core.model.values import Absent, JsonValue, Pointer, Rung, ToolResult, Violation, value_class
 
 # Bounds of one part, in code points: generous for one error, so that ten still leave room for the signature.
 _LINE: Final = 320
@@ -199,8 +198,7 @@ def _write_errors(view: FailureView, blocks: list[_Block], room: int) -> tuple[s
 
 
 def _fit_blocks(blocks: list[_Block], room: int) -> list[str]:
-    """As many errors as fit, with short messages; then, as far as the room goes, what each expects, what was sent, what
-    to do, and the whole messages."""
+    """As many errors as fit, in short; then what each expects, what was sent, what to do, and the whole messages."""
     most = next((size for size in (SHOWN, *_BRIEF) if _length([b.write(size, ()) for b in blocks]) <= room), _BRIEF[-1])
     kept = list(blocks)
     while kept and _length([block.write(most, ()) for block in kept]) > room:

@@ -55,11 +55,9 @@ _SUMMARY: Final = frozenset({*_FIELD_LISTS, "description"})
 
 
 def normalise(schema: JsonValue) -> tuple[JsonValue, tuple[str, ...]]:
-    """Translates a schema's spellings to JSON Schema.
-
-    Takes a schema document, or a list `[{name, type, required, description}]`; gives the schema and one note for each
-    change, such as `/properties/lat: type 'float' read as 'number'`. Never raises.
-    """
+    """Translates a schema's spellings to JSON Schema. Takes a schema document, or a list `[{name, type, required,
+    description}]`; gives the schema and one note for each change, such as `/properties/lat: type 'float' read as
+    'number'`. Never raises."""
     notes: list[str] = []
     fields = _list_summary(schema) or schema
     if is_parameter_list(fields):
@@ -78,13 +76,10 @@ def normalise(schema: JsonValue) -> tuple[JsonValue, tuple[str, ...]]:
 
 
 def find_definition(written: JsonValue) -> tuple[Pointer, tuple[str, ...]]:
-    """Where the schema stands in a tool's definition, as vendors and `export` write it, with a note; () for a schema.
-
-    OpenAI writes `{type: function, function: {name, parameters}}` and `{type: function, name, parameters}`, Gemini
-    `{name, parameters}` or `{name, parametersJsonSchema}`, Anthropic `{name, input_schema}`, MCP `{name, inputSchema}`,
-    Bedrock `{toolSpec: {name, inputSchema: {json}}}`. A definition without a name is one where its schema is that of an
-    object.
-    """
+    """Where the schema stands in a tool's definition, as vendors write it, with a note; () for a schema. OpenAI writes
+    `{type: function, function: {name, parameters}}` and `{type: function, name, parameters}`, Gemini `{name,
+    parameters}` or `{name, parametersJsonSchema}`, Anthropic `{name, input_schema}`, MCP `{name, inputSchema}`, Bedrock
+    `{toolSpec: {name, inputSchema: {json}}}`. One without a name needs the schema of an object."""
     path: Pointer = ()
     if isinstance(written, dict):
         inner = [key for key in _WRAPPERS if isinstance(written.get(key), dict)]
@@ -123,8 +118,7 @@ def find_definitions(written: JsonValue) -> tuple[Pointer, ...]:
 
 
 def _list_summary(schema: JsonValue) -> list[JsonValue]:
-    """The fields of GoMind's InputSummary, which has lists of fields in place of a schema, as a flat list of
-    parameters; nothing for another schema, which has other keywords."""
+    """The two lists of fields of GoMind's InputSummary as a flat list of parameters; nothing for another schema."""
     if not isinstance(schema, dict) or not schema.keys() <= _SUMMARY:
         return []
     if not all(isinstance(schema.get(key, []), list) for key in _FIELD_LISTS):
@@ -174,8 +168,8 @@ def _normalise_node(schema: JsonValue, path: Pointer, notes: list[str]) -> JsonV
 def map_subschemas(
     schema: dict[str, JsonValue], change: Callable[[Pointer, JsonValue], JsonValue]
 ) -> dict[str, JsonValue]:
-    """A copy of a schema in which each direct subschema is what `change` makes of its steps and of itself. What holds
-    no changed subschema is shared."""
+    """A copy of a schema with each direct subschema as `change` makes it of its steps and itself; the rest is
+    shared."""
     changed = dict(schema)
     for step, child in list_subschemas(schema):
         keyword, made = str(step[0]), change(step, child)
@@ -236,7 +230,6 @@ def suggest_remedy(schema: JsonValue, path: Pointer) -> str:
 
 
 def _value_remedy(keyword: str, value: JsonValue) -> str:
-    """For the value of a keyword that takes a text or a number."""
     if keyword in _TAKE_TEXT:
         if isinstance(value, str):
             return ""  # a text that the keyword cannot use: the message says why
@@ -278,8 +271,7 @@ _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 def bundle_schema(schemas: Schemas) -> JsonValue:
-    """The schema as a single document. Recursion stays: a definition may lead to itself. Raises SchemaError where a
-    reference leads nowhere (a compiled check has no such reference)."""
+    """The schema as a single document, recursion included. Raises SchemaError where a reference leads nowhere."""
     bundle = _Bundle()
     whole = bundle.copy(schemas.root)
     definitions: dict[str, JsonValue] = {}

@@ -172,8 +172,7 @@ def _component(further: str, *, wide: bool, query: bool = False) -> re.Pattern[s
 
 
 def _is_reference(text: str, *, wide: bool, absolute: bool) -> bool:
-    """RFC 3986 `URI-reference`, or a `URI` where it is `absolute`; RFC 3987's `IRI-reference` and `IRI` where it is
-    `wide`."""
+    """RFC 3986 `URI-reference`, or a `URI` where it is `absolute`; those of RFC 3987 where it is `wide`."""
     found = _PARTS.fullmatch(text)
     if found is None or (absolute and found["scheme"] is None):
         return False

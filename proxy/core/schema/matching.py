@@ -51,8 +51,8 @@ class SearchGivenUp(Exception):  # noqa: N818 - a verdict, not a mistake
 
 
 class SearchBudget:
-    """The work that the backtracking searches of one call may still do. `is_reported` says whether a report has already
-    named a text that could not be searched, because nothing was left."""
+    """The work that the backtracking searches of one call may still do. `is_reported`: a report has already named a
+    text that could not be searched, because nothing was left."""
 
     __slots__ = ("is_reported", "work")
 
@@ -87,7 +87,7 @@ def start_search_budget() -> Iterator[None]:
 
 def search_for_report(search: Callable[[str], bool], text: str) -> bool:
     """Searches with a pattern that may run into its limit, which counts as no match. Once the whole budget is spent,
-    one text is reported and all others are skipped: the search says nothing about those."""
+    one text is reported and all others are skipped."""
     try:
         return search(text)
     except SearchGivenUp:
@@ -99,8 +99,8 @@ def search_for_report(search: Callable[[str], bool], text: str) -> bool:
 
 
 class Matcher:
-    """One compiled pattern. `search(text) -> bool` says whether the pattern is found; `linear`, whether in linear time.
-    Only a search that is not linear may raise SearchGivenUp. `size` is the number of instructions of the program."""
+    """One compiled pattern. `search(text) -> bool` says whether the pattern is found; `linear`, whether in linear time:
+    only another may raise SearchGivenUp. `size` is the number of instructions of the program."""
 
     __slots__ = ("__weakref__", "_backtracking", "_length", "_linear", "linear", "pattern", "search", "size")
 
@@ -215,8 +215,8 @@ def make_matcher(pattern: str) -> Matcher:
 
 
 def match_any(patterns: tuple[str, ...]) -> Callable[[str], bool] | None:
-    """A function that says whether any of several patterns matches, in one search. None where the patterns cannot be
-    joined: their group references would change their numbers, or their flags would apply to other patterns too."""
+    """A function that says whether any of several patterns matches, in one search; None where the patterns cannot be
+    joined."""
     if any(_NOT_JOINED.search(pattern) for pattern in patterns):
         return None
     try:

@@ -53,12 +53,9 @@ _BITS: Final = 13_288
 
 @value_class
 class _Place:
-    """The place of a schema: its document's key, its path in it, its base URI and its draft.
-
-    `scope` gives, for each dynamic anchor on the way there, the first resource that had it. Nothing else of the dynamic
-    scope (2020-12 core 7.1) matters to a `$dynamicRef` or `$recursiveRef` below. One location that is reached with two
-    different scopes gives two places, and two nodes.
-    """
+    """The place of a schema: its document's key, its path in it, its base URI and its draft. `scope` gives, for each
+    dynamic anchor on the way there, the first resource that had it; nothing else of the dynamic scope (2020-12 core
+    7.1) matters. One location that is reached with two different scopes gives two places, and two nodes."""
 
     document: str
     path: Pointer
@@ -68,11 +65,10 @@ class _Place:
 
 
 class Schemas:
-    """A root schema with the documents it may refer to, by absolute URI. `root` is the node of the root schema,
-    `base` the URI that relative references start from. Raises SchemaError for an unknown `$schema`; a reference that
-    leads nowhere raises it when it is followed (`check_references` follows all of them). Other files keep results about
-    the nodes in `memos`, each under a name of its own; the results live as long as the schema.
-    """
+    """A root schema with the documents it may refer to, by absolute URI. `base` is the URI that relative references
+    start from. Raises SchemaError for an unknown `$schema`; a reference that leads nowhere raises it when it is
+    followed. Other files keep results about the nodes in `memos`, each under a name of its own, as long as the schema
+    lives."""
 
     def __init__(
         self, schema: JsonValue, documents: Mapping[str, JsonValue] | None = None, base: str = ROOT_URI
@@ -100,10 +96,8 @@ class Schemas:
         self.root = self._node(self._within(root, ()))
 
     def _switched_off(self, schema: JsonValue) -> frozenset[str]:
-        """The keywords of vocabularies that the schema's own meta-schema leaves out (2020-12 core 8.1).
-
-        Raises SchemaError for a required vocabulary that is unknown.
-        """
+        """The keywords of vocabularies that the schema's own meta-schema leaves out (2020-12 core 8.1). Raises
+        SchemaError for a required vocabulary that is unknown."""
         meta = self.documents[str(schema["$schema"]).rstrip("#")]
         if not isinstance(meta, dict) or not isinstance(named := meta.get("$vocabulary"), dict):
             return frozenset()
@@ -203,7 +197,7 @@ class Schemas:
 
     def _first_in_scope(self, keyword: str, reference: str, target: _Place, place: _Place) -> _Place | None:
         """The place that a dynamic reference leads to instead of `target`: the first resource of the scope that has its
-        anchor, provided that `target` has it too (2020-12 core 8.2.3.2; 2019-09 core 8.2.4.2.1)."""
+        anchor, if `target` has it too (2020-12 core 8.2.3.2; 2019-09 core 8.2.4.2.1)."""
         raw, scope = self._raw(target), dict(place.scope)
         if not isinstance(raw, dict):
             return None
@@ -275,11 +269,9 @@ class Schemas:
 
 
 class Node:
-    """One schema at one location. Its children are nodes too, made on demand.
-
-    `raw` is the schema as written (a dict, `true` or `false`); `never` marks `false`. `keywords` are those that count
-    here, unchanged and in their order: where the draft ignores the siblings of `$ref`, this node has none of them.
-    """
+    """One schema at one location. Its children are nodes too, made on demand. `raw` is the schema as written (a dict,
+    `true` or `false`); `never` marks `false`. `keywords` are those that count here, in their order: where the draft
+    ignores the siblings of `$ref`, this node has none of them."""
 
     def __init__(self, schemas: Schemas, raw: JsonValue, place: _Place) -> None:
         self.schemas = schemas

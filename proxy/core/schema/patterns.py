@@ -79,9 +79,9 @@ class PatternTooLargeError(PatternError):
 
 @value_class
 class Pattern:
-    """A regular expression in the engines' spellings. `linear` is its text for RE2, None where it needs backtracking;
-    `backtracking` is its text for `regex`. `length`, where it is not None, bounds the number of characters of the
-    searched text; `linear` is then the pattern without the count of its one repeated class."""
+    """A regular expression for RE2 (`linear`, None where it needs backtracking) and for `regex` (`backtracking`).
+    `length`, where it is not None, bounds the characters of the text; `linear` then lacks the count of its one
+    class."""
 
     linear: str | None
     backtracking: str
@@ -104,7 +104,7 @@ def read_pattern(pattern: str, *, strict: bool = False) -> Pattern:
 
 
 class _Reader:
-    """One pass over a pattern. `_linear` and `_back` are the two texts as lists of parts. The last atom of each starts
+    """One pass over a pattern. `_linear` and `_back` are the two texts as lists of parts; the last atom of each starts
     at `_atom`, so that a quantifier finds what it repeats."""
 
     def __init__(self, pattern: str, *, strict: bool) -> None:

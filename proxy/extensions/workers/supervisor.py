@@ -131,7 +131,7 @@ class WorkerPool:
         reply = await worker.port.relay(UpstreamRequest("worker", method, path, (token,), data, _ANSWERS_WITHIN), None)
         if not isinstance(reply, UpstreamReply) or not isinstance(reply.body, bytes):
             return None
-        kind = next((value for name, value in reply.headers if name.lower() == "content-type"), "")
+        kind = reply.header("content-type")
         return Page(reply.body, reply.status, kind)
 
     async def _start_worker(self) -> Worker:
