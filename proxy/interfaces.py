@@ -332,8 +332,8 @@ class ReplacedAnswer:
 class CallRecord:
     """Everything telemetry may know of one request, filled while the call runs.
 
-    Times in seconds on the monotonic clock. `stages` maps the names of its stages (read, decide, upstream, answer, ...) to their
-    lengths.
+    Times in seconds on the monotonic clock. `stages` maps a stage's name (read, decide, upstream, answer, ...) to its
+    length.
     """
 
     request_id: str
