@@ -40,6 +40,7 @@ from proxy.core.model.values import (
 from proxy.core.rules.rules import CORRECTIONS
 from proxy.core.tool_errors.answers import wrap_answer
 from proxy.interfaces import CallRecord, CallRoute, Ending, Services, UpstreamRequest
+from proxy.upstream.sending import Sends
 
 _ADDRESS: Final = Rung.ADDRESS
 _REPORT: Final = Mode.REPORT  # CPython 3.11 takes longer to look up a member of an enum than to call a function
@@ -213,6 +214,19 @@ def record_refusal(context: CallContext, event: str, seconds: float) -> None:
     context.record.repairs = context.opening
 
 
+def record_upstream(record: CallRecord, upstream: str) -> None:
+    """Records that a call goes to its tool, which may run from here on."""
+    record.upstream = upstream
+
+
+def record_sends(record: CallRecord, upstream: str, sends: Sends) -> None:
+    """Records what the sends of a call have come to, also where its client has gone meanwhile."""
+    record.upstream, record.resends, record.resend_denied = upstream, sends.resends, sends.denied
+    record.upstream_status = sends.status or record.upstream_status
+    record.upstream_error = sends.error or record.upstream_error
+    record.upstream_seconds = sends.seconds or record.upstream_seconds
+
+
 def record_answer(record: CallRecord, verdict: str, violations: tuple[Violation, ...]) -> None:
     """Records the result of checking the tool's answer."""
     record.answer, record.answer_violations = verdict, violations
@@ -248,6 +262,22 @@ def record_result(record: CallRecord, result: ToolResult, outcome: str) -> None:
 def record_escalation(record: CallRecord) -> None:
     """Records that this call is the escalation of its conversation, which a human hears of once."""
     record.escalated = True
+
+
+def record_fault(record: CallRecord, token: str) -> None:
+    """Records that an upstream gave no answer, or broke it off."""
+    record.outcome, record.upstream_error = "upstream_error", token
+
+
+def record_no_call(record: CallRecord, code: str) -> None:
+    """Records the refusal of a request that is not a call."""
+    record.outcome, record.code = "refused", code
+
+
+def record_response(record: CallRecord, status: int, sent: int, received: int = 0) -> None:
+    """Records a response, and the bytes of bodies that went to the client and came from it since its request."""
+    record.status, record.response_bytes = status, sent
+    record.request_bytes += received
 
 
 def _name_code(record: CallRecord, failure: Failure) -> str:

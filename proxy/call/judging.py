@@ -30,7 +30,7 @@ from proxy.call.jobs import (
 from proxy.call.outcome import count_expansion
 from proxy.core.contract import container
 from proxy.core.contract.policy import ListedSchema, ToolPolicy
-from proxy.core.decide import complete_decision, decide, forward_unjudged, is_clean, prepare
+from proxy.core.decide import complete_decision, decide, forward_as_sent, is_clean, prepare
 from proxy.core.explain.explain import explain_unknown_tool
 from proxy.core.json.jsontext import TextLimits, dumps
 from proxy.core.model import codes
@@ -64,7 +64,8 @@ def judge_call(context: CallContext) -> Judged | Coroutine[Any, Any, Judged]:
     policy = context.policy
     if policy is None:
         failure = explain_unknown_tool(context.call, context.call_route.tools, context.call_route.unknown.servers)
-        decision = forward_unjudged(context.call, failure) if context.report_only else Reject(failure)
+        refused = Reject(failure)
+        decision = forward_as_sent(context.call, refused) if context.report_only else refused
         return Judged(decision, "dotted" if failure.container is not None else "")
     is_plain = policy.member_of is None and policy.container is None
     if is_plain and (here := decide_here(context.call, policy)) is not None:

@@ -20,6 +20,8 @@ from proxy.call.context import (
     open_context,
     record_call,
     record_refusal,
+    record_sends,
+    record_upstream,
 )
 from proxy.call.judging import Judged, judge_call, sample_call
 from proxy.call.optional import (
@@ -43,7 +45,7 @@ from proxy.core.contract.policy import ToolPolicy
 from proxy.core.model.values import Delivered, Failure, Outcome, Reject, ToolCall, ToolResult, UpstreamReply
 from proxy.interfaces import CallRecord, CallRoute, Services
 from proxy.upstream.faults import close_body
-from proxy.upstream.sending import FailedSend, FirstSend, send_with_backoff
+from proxy.upstream.sending import FailedSend, FirstSend, Sends, send_with_backoff
 
 
 def run_call(
@@ -148,7 +150,13 @@ async def send_call(
         if isinstance(adjusted, Failure):
             return PendingFailure(adjusted, "refused", approved.repairs)
         request = adjusted
-    answer = await send_with_backoff(checked, request, tool, context.services, context.record, first)
+    record = context.record
+    record_upstream(record, request.upstream)
+    sends = Sends(tuple(record.resends), record.resend_denied)  # a corrected call goes on where the first one ended
+    try:
+        answer = await send_with_backoff(checked, request, tool, context.services, sends, record.trace, first)
+    finally:
+        record_sends(record, request.upstream, sends)
     try:
         return await _take_answer(context, approved, answer, tool)
     except BaseException:  # the client has gone: nobody reads the answer

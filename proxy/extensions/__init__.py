@@ -115,9 +115,9 @@ class Extension:
     `pages`: path below the operator's port -> what answers it. A path that ends in a slash takes all below it.
     `observer`: makes a `ConfiguredObserver` (server/setup/added.py) for the first config with one of `sections`.
     `page_counts`: makes the `PageCounts` (server/admin/console_data.py) of its pages, where `admin.console` is on.
-    `workers`: a coroutine function `(loaded, listen, more=words of a worker's command line, held=socket)` that starts
-        as many workers as the config says, and gives what stands above them: the addresses of a `Serving`
-        (server/lifecycle.py), with `signal` and `wait_ended`.
+    `workers`: a coroutine function `(loaded, arguments of serve, what watches, queue of signals) -> exit code` that
+        runs as many workers as the config says; `worker_entry`: a function `(queue of signals, admin) -> AdminConfig`
+        that gives the operator's port of one of them.
     `tracer`: a `MakeTracer` (server/setup/added.py), called where the config or the environment asks for traces.
     `tracer_library`: says in words which libraries are missing; '' where none is.
     `answers`: a function of the config; gives an `AnswerPath` (server/handler.py) for each path that it serves beside
@@ -166,6 +166,7 @@ class Extension:
     observer: str = ""
     page_counts: str = ""
     workers: str = ""
+    worker_entry: str = ""
     tracer: str = ""
     tracer_library: str = ""
     metrics: str = ""
@@ -429,7 +430,8 @@ EXTENSIONS: Final = (
     Extension(
         "workers",
         adds="several processes behind one port",
-        workers="workers.start:start_workers",
+        workers="workers.cli.serve_many:serve_many",
+        worker_entry="workers.cli.serve_many:read_worker_entry",
     ),
     Extension(
         "traces",

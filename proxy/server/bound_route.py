@@ -7,26 +7,32 @@ one tool per path, and gets the arguments alone, as it would from a route per to
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
+from dataclasses import replace
+from itertools import compress
 from typing import Final
 
 from proxy.adapters import find_adapter
 from proxy.adapters.base import Adapter
 from proxy.adapters.ladder import find_text
+from proxy.adapters.plain import PlainAdapter
 from proxy.core.contract.policy import ListRules, Mode, ToolPolicy, UnknownTool
 from proxy.core.contract.request_rules import OperationRule, WrittenRequest
-from proxy.core.model.fields import fold_header
-from proxy.core.model.values import CheckedCall, Failure, Headers, RawRequest, UpstreamReply, value_class
+from proxy.core.model.fields import NO_NAMES, fold_header
+from proxy.core.model.values import CheckedCall, Failure, Fields, Headers, RawRequest, UpstreamReply, value_class
 from proxy.extensions import find_route_kind, load_place
 from proxy.interfaces import CallAccess, LearnedLists, QuerySources, UpstreamRequest
 from proxy.routing import Route
 from proxy.server.http.body import BodyMemory, is_json
-from proxy.server.http.headers import ANOTHER_REQUEST, Changes, make_request_headers
+from proxy.server.http.headers import ANOTHER_REQUEST, CLIENT_PREFIXES, Changes, list_nominated
 
 # Fields that no longer hold once the body was changed: checksums (RFC 9530, RFC 3230, RFC 1864) and the coding.
 _DIGESTS: Final = frozenset({"content-digest", "repr-digest", "digest", "content-md5", "content-encoding"})
 _TYPE: Final = frozenset({"content-type"})
 _JSON: Final = (("content-type", "application/json"),)
+# What many clients say in `Connection`: it names a field that never crosses, and no other.
+_LASTING: Final = "keep-alive"
+# How many sets of dropped names are remembered for the names of a request: routes have few that differ.
+_MOST_DROPPED: Final = 64
 
 
 class NothingLearned:
@@ -39,19 +45,19 @@ class NothingLearned:
 
 @value_class
 class RouteBinding:
-    """A route with everything its requests need, computed in advance. `alone`: the arguments go without their envelope.
-    `target` is the path to send to where it is the same for every request, else ''. `judges`: its
-    requests are calls, unless their adapter says otherwise; `form` is `Route.form`. `catalogues` holds what was
-    learned of its tools, where a route learns them."""
+    """A route with everything its requests need, computed in advance. `alone`: the arguments go without their envelope;
+    `is_plain`: they come without one. `target` is the path to send to where it is the same for every request, else ''.
+    `judges`: its requests are calls, unless their adapter says otherwise. `catalogues` holds what was learned of its
+    tools, where a route learns them."""
 
     route: Route
     adapter: Adapter
     dropped: frozenset[str]
     alone: bool
+    is_plain: bool
     target: str
-    judges: bool = True
-    form: str = ""
-    catalogues: LearnedLists = field(default_factory=NothingLearned)
+    judges: bool
+    catalogues: LearnedLists
 
     @classmethod
     def of(cls, route: Route) -> RouteBinding:
@@ -67,12 +73,8 @@ class RouteBinding:
         kind = find_route_kind(route.adapter) if route.learn is not None else None
         lists = NothingLearned() if kind is None else load_place(kind.lists)()
         judges = route.kind != "passthrough"
-        return cls(route, find_adapter(route.adapter), dropped, alone, target, judges, route.form, lists)
-
-    @property
-    def starts_calls(self) -> bool:
-        """Whether its requests are calls, in JSON, of tools that are all in the config."""
-        return self.route.kind == "call" and self.route.learn is None and not self.form
+        adapter = find_adapter(route.adapter)
+        return cls(route, adapter, dropped, alone, adapter.name == PlainAdapter.name, target, judges, lists)
 
     def make_outgoing(
         self,
@@ -136,6 +138,33 @@ class RouteBinding:
             timeout,
             client_names=request.headers.names,
         )
+
+
+def make_request_headers(headers: Headers, dropped: frozenset[str], own: Headers) -> Headers:
+    """A client's headers as they go on to the upstream: without `dropped`, `X-Forwarded-*`, `X-Original-*` and what
+    `Connection` names, with `own`, in which those stand that are believed."""
+    if (
+        isinstance(headers, Fields)
+        and (names := headers.names) is not NO_NAMES
+        and names.is_unique
+        and (headers.get("connection") or _LASTING) == _LASTING
+    ):
+        crossing: dict[frozenset[str], tuple[bool, ...]] = names.memos.setdefault(_may_cross, {})
+        selected = crossing.get(dropped)
+        if selected is None:
+            if len(crossing) >= _MOST_DROPPED:
+                crossing.clear()
+            selected = crossing[dropped] = tuple([_may_cross(name, dropped) for name in names.lower])
+        return (*compress(headers, selected), *own)
+    dropped = dropped | list_nominated(headers)
+    return (*[field for field in headers if _may_cross(field[0], dropped)], *own)
+
+
+def _may_cross(name: str, dropped: frozenset[str]) -> bool:
+    """Whether a field goes on. Servers behind CGI-like interfaces read `X_Forwarded_For` as `X-Forwarded-For`; so such
+    a spelling is dropped too."""
+    plain = name.replace("_", "-")
+    return not (name in dropped or plain in dropped or plain.startswith(CLIENT_PREFIXES))
 
 
 def show_tools(tools: Mapping[str, ToolPolicy], calls: CallAccess) -> dict[str, ToolPolicy]:
@@ -202,7 +231,10 @@ class RouteRequest:
         operation = binding.route.operations.get(checked.call.tool)
         if operation is not None and not (operation.template.is_plain and not operation.by_name):
             return self.operation_request(operation, checked)
-        body = checked.arguments if binding.alone else binding.adapter.rewrite(self.raw, binding.route.shape, checked)
+        if binding.alone or (binding.is_plain and checked.enforced):
+            body = checked.arguments
+        else:
+            body = binding.adapter.rewrite(self.raw, binding.route.shape, checked)
         return binding.make_outgoing(self.raw, self.hop_fields, checked.call.tool, body)
 
     def find_complaint(self, checked: CheckedCall, reply: UpstreamReply) -> Failure | None:  # noqa: ARG002

@@ -376,17 +376,17 @@ class Connection(RequestHandler, WatchedProtocol):
         self.state, self.queued, self.held = _BUSY, 0, messages[0]
         return True
 
-    def can_answer(self) -> bool:
-        """Whether the response to the call that began without a task may be written now, and another may follow."""
-        return self.state is _BUSY and self.held is not None and not self.half_closed and self.slow_reader is None
-
-    def answer(self, data: bytes) -> None:
-        """Writes the response to the call that began without a task."""
+    def answer(self, data: bytes) -> bool:
+        """Writes the response to the call that began without a task. False: it may not be written now, or no other may
+        follow it."""
+        if self.state is not _BUSY or self.held is None or self.half_closed or self.slow_reader is not None:
+            return False
         if self.link is not None and not self.link.is_closing():
             self.link.write(data)
         self.begun = self.held = None
         self.note_consumed()
         self._await_next()
+        return True
 
     def hand_over(self) -> None:
         """Gives aiohttp the request whose call began without a task: its own task goes on with it."""

@@ -27,17 +27,20 @@ from proxy.call.context import (
     make_request,
     open_context,
     record_call,
+    record_sends,
+    record_upstream,
 )
 from proxy.call.judging import LONG, Judged, judge_call, sample_call
 from proxy.call.run import conclude_call, follow_verdict, run_context, send_call
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.envelope.parts import make_repair_headers
 from proxy.core.model.values import Delivered, Forward, Outcome, ToolCall, UpstreamReply
+from proxy.core.tool_errors.classify import is_success
 from proxy.server.handler import Answered, Handler, MakeResponse, RequestCycle, Target
 from proxy.server.http.framing import KnownHeads, Response, write_response
 from proxy.server.http.request_head import ParsedRequest
 from proxy.server.http.responses import make_delivery_headers
-from proxy.upstream.sending import FirstSend, start_send
+from proxy.upstream.sending import FirstSend, Sends, start_send
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -51,11 +54,8 @@ _known_heads: Final = KnownHeads()
 class FastClient(Protocol):
     """The connection of a call."""
 
-    def can_answer(self) -> bool:
-        """Whether a response may be written now, and another request may follow it."""
-
-    def answer(self, data: bytes) -> None:
-        """Writes the response and ends the call."""
+    def answer(self, data: bytes) -> bool:
+        """Writes the response and ends the call. False: a task has to write it."""
 
     def hand_over(self) -> None:
         """Lets a task go on with the call."""
@@ -94,8 +94,10 @@ def _find_start(handler: Handler, method: str, path: str) -> Target | None:
     except Exception:  # noqa: BLE001 - `Handler.respond` is the border
         return None
     # What may be answered before the route is asked, is.
-    starts = method != "OPTIONS" and target.binding is not None and target.binding.starts_calls
-    return target if starts else None
+    if method == "OPTIONS" or target.binding is None:
+        return None
+    route = target.binding.route  # whose requests have to be calls, in JSON, of tools that are all in the config
+    return target if route.kind == "call" and route.learn is None and not route.form else None
 
 
 class FastCall(RequestCycle):
@@ -169,63 +171,62 @@ class FastCall(RequestCycle):
         request = make_request(context, approved)
         self._tool = call_route.tools.get(checked.call.tool)
         first = None
-        if not isinstance(request, UpstreamReply):
-            first = start_send(checked, request, self._tool, services, record, self.note_answer)
+        if not isinstance(request, UpstreamReply) and record.trace is None:
+            first = start_send(checked, request, self._tool, services, self.note_answer)
         self._wait = lambda: conclude_call(context, send_call(context, approved, first))
         if first is not None:
             self._first, self._abort, self.is_sent = first, first.exchange.abort, True
 
     def note_answer(self) -> None:
         """Writes the tool's answer, if that waits for nothing; else a task does."""
+        handler, data, size, started = self.handler, None, 0, 0.0
         try:
-            data = self._write_answer()
+            outcome = self._deliver()
+            if outcome is not None and not handler.draining and isinstance(body := outcome.reply.body, bytes):
+                size, started = len(body), handler.now()
+                data = self._write(outcome, body)
         except Exception as error:  # noqa: BLE001 - the task has the border for it
             self.fail(error)
-            data = None
-        if data is None:
+        ended = handler.now()
+        # The client waits for nothing that is written down of its call.
+        if data is None or self.outcome is None or not self._client.answer(data):
             self._client.hand_over()
             return
         self.call_route.memory.release()
-        self._client.answer(data)  # first, so that the client waits for nothing that is written down of its call
-        self.handler.counted_fast += 1
-        self.handler.finish(self)
+        self.record.stages["answer"] = ended - started
+        handler.finish_fast(self, self.outcome.reply.status, size, ended)
 
-    def _write_answer(self) -> bytes | None:
-        """The bytes of the response, where the tool's answer is a whole success and delivering it waits for nothing."""
-        record, handler, tool, now, context = self.record, self.handler, self._tool, self.handler.now, self._context
-        reply = None if self._first is None else self._first.take_success(context.services.clock, record)
-        if reply is None or (tool is not None and tool.answer is not None):
+    def _deliver(self) -> Delivered | None:
+        """The outcome of the call, where the tool's answer is a whole success and delivering it waits for nothing."""
+        context, tool, first = self._context, self._tool, self._first
+        reply = None if first is None else first.exchange.take()
+        if first is None or reply is None or not is_success(reply) or (tool is not None and tool.answer is not None):
             return None
-        if (context.policy is not None and context.policy.container is not None) or (
-            reply.status < 300 and context.services.store.is_known(context.key)
+        services, policy = context.services, context.policy
+        seconds = services.clock.now() - first.started
+        if (policy is not None and policy.container is not None) or (
+            reply.status < 300 and services.store.is_known(context.key)
         ):  # the store has to know
             return None
-        self.outcome = delivered = make_delivered(context, self._approved, reply, tool)
-        if handler.draining or not self._client.can_answer():
-            return None
-        if not isinstance(body := delivered.reply.body, bytes):
-            return None
-        started = now()
-        try:
-            data = self._write(delivered, body)
-        except ValueError:  # a control character: the task refuses it
-            return None
-        record.response_bytes, record.ended = len(body), now()
-        record.stages["answer"] = record.ended - started
-        return data
+        record_sends(self.record, first.request.upstream, Sends(status=reply.status, seconds=seconds))
+        self.outcome = make_delivered(context, self._approved, reply, tool)
+        return self.outcome
 
-    def _write(self, delivered: Delivered, body: bytes) -> bytes:
-        reply, method, cors, record = delivered.reply, self.head.method, self.call_route.cors, self.record
+    def _write(self, delivered: Delivered, body: bytes) -> bytes | None:
+        """The bytes of the response; None where the task has to refuse one of its fields."""
+        reply, method, cors = delivered.reply, self.head.method, self.call_route.cors
+        request_id = self.record.request_id
         extras = cors or delivered.corrections or delivered.warnings or delivered.attempt
         plain = method == "POST" and not extras
         repairs = make_repair_headers(delivered.repairs) if plain and delivered.repairs else ()
-        if plain:
-            data = _known_heads.write(reply.status, reply.headers, record.request_id, body, repairs)
-            if data is not None:
-                record.status = reply.status
-                return data
-        fields = make_delivery_headers(delivered, method, cors, record)
-        data = write_response(reply.status, [*fields, *cors], body, method, 1, keep_alive=True)
+        data = _known_heads.write(reply.status, reply.headers, request_id, body, repairs) if plain else None
+        if data is not None:
+            return data
+        fields = make_delivery_headers(delivered, method, cors, request_id)
+        try:
+            data = write_response(reply.status, [*fields, *cors], body, method, 1, keep_alive=True)
+        except ValueError:  # a control character
+            return None
         if plain:
             _known_heads.learn(reply.status, reply.headers, fields[: -1 - len(repairs)])
         return data
@@ -264,9 +265,8 @@ class FastCall(RequestCycle):
     def cancel(self) -> None:
         """Ends a call whose client has gone."""
         self._stop()
-        self.record.outcome = "client_gone"
         self.handler.counted_fast += self.outcome is not None
-        self.handler.finish(self)
+        self.handler.finish(self, has_left=True)
 
     def _stop(self) -> None:
         """Ends what is under way for the call."""
@@ -278,3 +278,5 @@ class FastCall(RequestCycle):
     def _release(self) -> None:
         if hasattr(self, "call_route"):  # the stages have come so far
             self.call_route.memory.release()
+        if self._first is not None:
+            record_upstream(self.record, self._first.request.upstream)

@@ -286,8 +286,17 @@ class Handler:
             record.trace = self.begin_trace(parent, state)
             record.trace_id = record.trace.trace_id
 
-    def finish(self, cycle: RequestCycle) -> None:
-        """Notes that a request is over."""
+    def finish_fast(self, cycle: RequestCycle, status: int, sent: int, ended: float) -> None:
+        """Notes that a call without a task is over, with so many bytes of a body sent at the time `ended`."""
+        record = cycle.record
+        record.status, record.response_bytes, record.ended = status, sent, ended
+        self.counted_fast += 1
+        self.finish(cycle)
+
+    def finish(self, cycle: RequestCycle, *, has_left: bool = False) -> None:
+        """Notes that a request is over. `has_left`: its client has gone."""
+        if has_left:
+            cycle.record.outcome = "client_gone"
         self.begun.discard(cycle)
         self._conclude(cycle.record)
         if cycle.ended is not None and not cycle.ended.done():
@@ -425,7 +434,7 @@ class RequestCycle:
         if relayed and route.websocket and asks_for_websocket(head, fields):
             own += UPGRADE
         memory = BodyMemory(self.handler.memory, RELAYED if relayed else JUDGED)
-        data = None if relayed or binding.form else take_body(head, fields, route.max_body, memory)
+        data = None if relayed or route.form else take_body(head, fields, route.max_body, memory)
         raw = RawRequest(head.method, target.path, target.query, fields, data or b"", target.params, client)
         tools = route.tools if admitted.calls is None else show_tools(route.tools, admitted.calls)
         self.call_route = RouteRequest(binding, raw, own, admitted.cors, memory, tools, admitted.calls, admitted.caller)
@@ -651,6 +660,4 @@ class RequestCycle:
         self, request: UpstreamRequest, body: AsyncIterator[bytes] | None, upstream: Upstream, record: CallRecord
     ) -> UpstreamReply | UpstreamFault:
         """Relays a request, as part of its trace where there is one."""
-        if record.trace is None:
-            return await upstream.relay(request, body)
         return await trace_sends(partial(upstream.relay, body=body), record.trace, self.handler.now)(request)

@@ -217,8 +217,8 @@ class Metrics:
         self,
         inflight: Callable[[], int],
         draining: Callable[[], bool],
-        breakers: Callable[[], Mapping[str, int]] = dict,
-        lines_dropped: Callable[[], Mapping[str, int]] = dict,
+        breakers: Callable[[], Mapping[str, int]],
+        lines_dropped: Callable[[], Mapping[str, int]],
     ) -> None:
         """Sets where values are read. `breakers`: 0 closed, 1 half-open, 2 open; `lines_dropped`: by reason."""
         self._inflight.watch(inflight)

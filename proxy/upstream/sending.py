@@ -26,6 +26,7 @@ from proxy.core.model.fields import write_traceparent
 from proxy.core.model.values import CheckedCall, Executed, Failure, UpstreamFault, UpstreamReply, value_class
 from proxy.core.tool_errors.backoff import (
     Budget,
+    Reason,
     ResendDenied,
     add_idempotency_key,
     compute_pause,
@@ -45,11 +46,9 @@ from proxy.core.tool_errors.circuit_breaker import (
 )
 from proxy.core.tool_errors.classify import classify_answer, is_success, make_fault_failure
 from proxy.interfaces import (
-    CallRecord,
     Clock,
     GuardedUpstream,
     JoinsServers,
-    Pacing,
     Sent,
     Services,
     StartedExchange,
@@ -83,13 +82,17 @@ class FirstSend:
     request: UpstreamRequest
     started: float
 
-    def take_success(self, clock: Clock, record: CallRecord) -> UpstreamReply | None:
-        """The tool's answer, where it is whole and a success; None where `send_with_backoff` has to look at it."""
-        answer = self.exchange.take()
-        if answer is None or not is_success(answer):
-            return None
-        record.upstream_seconds, record.upstream_status = clock.now() - self.started, answer.status
-        return answer
+
+@dataclass(slots=True)
+class Sends:
+    """What the sends of a call have come to, noted while they run: why it was sent again each time, why it was not sent
+    once more, the last answer's status or error, and the seconds that all of it took."""
+
+    resends: tuple[Reason, ...] = ()
+    denied: ResendDenied | None = None
+    status: int = 0
+    error: str = ""
+    seconds: float = 0.0
 
 
 def start_send(
@@ -97,20 +100,16 @@ def start_send(
     request: UpstreamRequest,
     policy: ToolPolicy | None,
     services: Services,
-    record: CallRecord,
     on_ready: Callable[[], None],
 ) -> FirstSend | None:
-    """Sends a call for the first time, without waiting; None where it is `send_with_backoff` that has to send it.
-    `on_ready` is called once when there is something to look at."""
+    """Sends a call that belongs to no trace for the first time, without waiting; None where it is `send_with_backoff`
+    that has to send it. `on_ready` is called once when there is something to look at."""
     rules = policy.resend if policy is not None else _OF_NO_TOOL
-    if record.trace is not None or rules.key_header or rules.deadline is not None:
+    if rules.key_header or rules.deadline is not None:
         return None
     started = services.clock.now()
     exchange = services.upstreams[request.upstream].start(checked, request, on_ready)
-    if exchange is None:
-        return None
-    record.upstream = request.upstream
-    return FirstSend(exchange, request, started)
+    return None if exchange is None else FirstSend(exchange, request, started)
 
 
 async def send_with_backoff(
@@ -118,23 +117,24 @@ async def send_with_backoff(
     request: UpstreamRequest,
     policy: ToolPolicy | None,
     services: Services,
-    record: CallRecord,
+    sends: Sends,
+    trace: Trace | None = None,
     first: FirstSend | None = None,
 ) -> UpstreamReply | FailedSend:
     """The tool's answer, or what became of the call: sent again as long as that is allowed and of use. `policy` is the
-    called tool's; `record` receives times, resends and errors; `first` is a send that has begun. Cancelling the caller
-    cancels the request or the wait under way."""
+    called tool's; `first` is a send that has begun. Cancelling the caller cancels what is under way."""
     rules = policy.resend if policy is not None else _OF_NO_TOOL
     clock, upstream = services.clock, services.upstreams[request.upstream]
-    request, keyed = _add_key(request, rules, services.pacing)
-    may_have_run = False
-    started, record.upstream = clock.now() if first is None else first.started, request.upstream
+    keyed = may_have_run = False
+    if rules.key_header:
+        headers, keyed = add_idempotency_key(request.headers, rules, services.pacing.fresh_key)
+        request = replace(request, headers=headers)
+    started = clock.now() if first is None else first.started
     due = started + (request.timeout if rules.deadline is None else rules.deadline)
-    send: Send = partial(upstream.send, checked)
-    send = send if record.trace is None else trace_sends(send, record.trace, clock.now)
+    send = trace_sends(partial(upstream.send, checked), trace, clock.now)
     while True:
-        if record.resends or rules.deadline is not None:  # the first send has the whole timeout
-            request = _within(request, due - clock.now())
+        if sends.resends or rules.deadline is not None:  # the first send has the whole timeout
+            request = replace(request, timeout=max(0.0, min(request.timeout, due - clock.now())))
         answer = await (send(request) if first is None else first.exchange.wait())
         first = None
         if isinstance(answer, UpstreamFault) and may_have_run:
@@ -142,39 +142,26 @@ async def send_with_backoff(
         failure = _classify(answer, checked, policy, clock)
         if failure is None or (reason := find_resend_reason(answer, failure, rules, keyed)) is None:
             break
-        wait = compute_pause(rules, len(record.resends), services.pacing.chance(), read_wait(failure))
-        record.resend_denied = _find_denial(rules, len(record.resends), due - clock.now() - wait, upstream)
-        if record.resend_denied is not None:
+        wait = compute_pause(rules, len(sends.resends), services.pacing.chance(), read_wait(failure))
+        sends.denied = _find_denial(rules, len(sends.resends), due - clock.now() - wait, upstream)
+        if sends.denied is not None:
             break
         if isinstance(answer, UpstreamReply):
             await close_body(answer)
         may_have_run = may_have_run or isinstance(answer, UpstreamReply) or answer.executed is not Executed.NO
-        record.resends, request = (*record.resends, reason), replace(request, resend=True)
+        sends.resends, request = (*sends.resends, reason), replace(request, resend=True)
         await services.pacing.sleep(wait)
-    record.upstream_seconds = clock.now() - started
-    return _finish(answer, failure, record)
+    return _finish(answer, failure, sends, clock.now() - started)
 
 
-def _add_key(request: UpstreamRequest, rules: ResendPolicy, pacing: Pacing) -> tuple[UpstreamRequest, bool]:
-    """The request, with an idempotency key where the tool takes one, and whether it has one."""
-    if not rules.key_header:
-        return request, False
-    headers, keyed = add_idempotency_key(request.headers, rules, pacing.fresh_key)
-    return replace(request, headers=headers), keyed
-
-
-def _finish(answer: Answer, failure: Failure | None, record: CallRecord) -> UpstreamReply | FailedSend:
+def _finish(answer: Answer, failure: Failure | None, sends: Sends, seconds: float) -> UpstreamReply | FailedSend:
     """The result of a call that is not sent again."""
+    sends.seconds = seconds
     if isinstance(answer, UpstreamFault):
-        record.upstream_error = answer.token
-        return FailedSend(make_fault_failure(answer, len(record.resends) + 1), None)
-    record.upstream_status = answer.status
+        sends.error = answer.token
+        return FailedSend(make_fault_failure(answer, len(sends.resends) + 1), None)
+    sends.status = answer.status
     return answer if failure is None else FailedSend(failure, answer)
-
-
-def _within(request: UpstreamRequest, left: float) -> UpstreamRequest:
-    """The request, with its timeout cut to the time that is left."""
-    return request if left >= request.timeout else replace(request, timeout=max(left, 0.0))
 
 
 def _classify(answer: Answer, checked: CheckedCall, policy: ToolPolicy | None, clock: Clock) -> Failure | None:
@@ -200,8 +187,10 @@ def _find_denial(rules: ResendPolicy, resent: int, left: float, upstream: Guarde
 
 
 # --- spans: each send, resends included, names itself in `traceparent` (W3C Trace Context section 3.4) ----------------
-def trace_sends(send: Send, trace: Trace, now: Callable[[], float]) -> Send:
-    """`send`, noting in `trace` what was sent and when. `now` is the monotonic clock in seconds."""
+def trace_sends(send: Send, trace: Trace | None, now: Callable[[], float]) -> Send:
+    """`send`, noting in `trace` (if any) what was sent and when. `now` is the monotonic clock in seconds."""
+    if trace is None:
+        return send
     # A `tracestate` without a valid parent is dropped (section 3.3).
     replaced = ("traceparent",) if trace.parent_id else ("traceparent", "tracestate")
 

@@ -7,11 +7,10 @@ import pytest
 from proxy.core.check.validation import compile_check
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.decide import decide
-from proxy.core.explain.advice import add_advice
+from proxy.core.explain.advice import add_advice, make_example
 from proxy.core.explain.expectation import describe_expectation, list_choices, write_literal
 from proxy.core.explain.explain import list_violations
 from proxy.core.explain.signature import Wanted, write_accepts, write_schema, write_signature
-from proxy.core.explain.sketch import Example, make_example
 from proxy.core.model import codes
 from proxy.core.model.values import (
     ABSENT,
@@ -116,18 +115,18 @@ NOTE: JsonValue = {
 
 def test_an_example_keeps_good_values_and_invents_none() -> None:
     sent = {"path": "notes.txt", "size": "big", "flag": True, "tags": ["a"], "extra": 1}
-    assert Example(
+    assert (
         {"kind": "note", "mode": "<one of r, w>", "path": "notes.txt", "size": "<integer>", "tags": ["a"],
          "when": "<date>", "flag": True},
-        complete=False,
+        False,
     ) == make_example(compile_check(NOTE), sent)  # fmt: skip
 
 
 def test_an_example_that_validates_says_so() -> None:
     check = compile_check({**obj(path=STR, n=INT), "required": ["path"]})
-    assert Example({"path": "<string>"}, complete=True) == make_example(check)
-    assert Example({"path": "x", "n": 5}, complete=True) == make_example(check, {"path": "x", "n": 5})
-    assert Example({"path": "x"}, complete=True) == make_example(check, {"path": "x", "n": "many"})
+    assert ({"path": "<string>"}, True) == make_example(check)
+    assert ({"path": "x", "n": 5}, True) == make_example(check, {"path": "x", "n": 5})
+    assert ({"path": "x"}, True) == make_example(check, {"path": "x", "n": "many"})
 
 
 def test_an_example_goes_down_into_objects_lists_and_branches() -> None:
@@ -137,7 +136,7 @@ def test_an_example_goes_down_into_objects_lists_and_branches() -> None:
             {"type": "object", "properties": {"k": {"const": "x"}, "n": INT}, "required": ["k", "n"]},
             {"type": "object", "properties": {"k": {"const": "y"}}, "required": ["k"]}]}}},
     })  # fmt: skip
-    assert Example({"a": [{"k": "y"}]}, complete=True) == make_example(check)
+    assert ({"a": [{"k": "y"}]}, True) == make_example(check)
 
 
 def test_examples_are_bounded_and_never_raise() -> None:
@@ -149,7 +148,7 @@ def test_examples_are_bounded_and_never_raise() -> None:
         for level in range(14)
     }  # fmt: skip
     check = compile_check({"$ref": "#/$defs/n0", "$defs": {**levels, "n14": INT}})
-    assert Example(ABSENT, complete=False) == make_example(check)
+    assert (ABSENT, False) == make_example(check)
 
 
 # --- what an answer says a tool takes -------------------------------------------------------------------------------
@@ -266,19 +265,19 @@ def test_what_was_drawn_before_changes_no_later_example(members: int, is_afforda
     schema: JsonValue = {"type": "object", "required": names, "properties": dict.fromkeys(names, inner)}
     check = compile_check(schema)
     sent: JsonValue = {name: {"city": "Rome"} for name in names[1:]}
-    assert Example({names[0]: {"city": "<string>"}, **sent}, True) == make_example(check, sent)
+    assert ({names[0]: {"city": "<string>"}, **sent}, True) == make_example(check, sent)
 
     anew = make_example(compile_check(schema))
     assert [anew, anew] == [make_example(check), make_example(check)]
-    assert is_affordable == (anew.value is not ABSENT)
+    assert is_affordable == (anew[0] is not ABSENT)
 
 
 def test_an_example_that_ran_out_of_work_is_nobody_elses() -> None:
     schema: JsonValue = {"anyOf": [{"type": "integer"}, {"type": "string", "pattern": "^(?!.*integer)"}]}
     check = compile_check(schema)
     with share_work(0):
-        assert Example("<integer>", False) == make_example(check)
-    assert Example("<string>", True) == make_example(check) == make_example(compile_check(schema))
+        assert ("<integer>", False) == make_example(check)
+    assert ("<string>", True) == make_example(check) == make_example(compile_check(schema))
 
 
 def test_arguments_that_cannot_be_read_are_refused_where_a_number_is_the_only_example() -> None:

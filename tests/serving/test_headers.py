@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from proxy.core.model.fields import FieldNames
 from proxy.core.model.values import Fields, Headers
-from proxy.server.http.headers import Caller, Changes, Hop, make_reply_headers, make_request_headers
+from proxy.server.bound_route import make_request_headers
+from proxy.server.http.headers import Caller, Changes, Hop, make_reply_headers
 from proxy.server.http.request_head import make_fields
 
 TRUSTING = Hop("me", (ip_network("10.0.0.0/8"), ip_network("::1/128")))

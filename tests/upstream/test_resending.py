@@ -9,9 +9,9 @@ from proxy.core.model import codes
 from proxy.core.model.codes import ErrorCode
 from proxy.core.model.values import Executed, UpstreamFault, UpstreamReply
 from proxy.core.tool_errors.backoff import Reason, ResendDenied
-from proxy.interfaces import CallRecord, Services
+from proxy.interfaces import Services
 from proxy.state import make_store
-from proxy.upstream.sending import FailedSend, send_with_backoff
+from proxy.upstream.sending import FailedSend, Sends, send_with_backoff
 from tests.upstream.scripted import CHECKED, Answer, Body, ScriptedUpstream, Time, request
 
 OK = UpstreamReply(200, (), b'{"ok": 1}')
@@ -33,12 +33,12 @@ class Play:
         self.time = Time()
         self.upstream = ScriptedUpstream(list(answers), self.time, takes, budget)
         self.policy = ToolPolicy("weather", None, "f", resend=ResendPolicy(**rules))  # type: ignore[arg-type]
-        self.record = CallRecord("r", "/weather")
+        self.sends = Sends()
 
     async def send(self, **changes: object) -> UpstreamReply | FailedSend:
         services = Services(make_store("memory", self.time), self.time, {"w": self.upstream}, self.time)
         outgoing = request(**changes)  # type: ignore[arg-type]
-        return await send_with_backoff(CHECKED, outgoing, self.policy, services, self.record)
+        return await send_with_backoff(CHECKED, outgoing, self.policy, services, self.sends)
 
     async def fails(self, **changes: object) -> FailedSend:
         failed = await self.send(**changes)
@@ -52,9 +52,9 @@ async def test_an_answer_is_handed_on_and_nothing_is_waited_for() -> None:
     assert OK == await play.send()
     assert ([], (), 200, 0.2) == (
         play.time.waits,
-        play.record.resends,
-        play.record.upstream_status,
-        play.record.upstream_seconds,
+        play.sends.resends,
+        play.sends.status,
+        play.sends.seconds,
     )
 
 
@@ -63,8 +63,8 @@ async def test_a_call_that_was_not_sent_is_sent_again_after_a_growing_random_wai
 
     assert OK == await play.send()
     assert [0.0125, 0.025] == play.time.waits
-    assert (Reason.UNSENT, Reason.UNSENT) == play.record.resends
-    assert (None, "", 200) == (play.record.resend_denied, play.record.upstream_error, play.record.upstream_status)
+    assert (Reason.UNSENT, Reason.UNSENT) == play.sends.resends
+    assert (None, "", 200) == (play.sends.denied, play.sends.error, play.sends.status)
 
 
 async def test_after_the_last_resend_the_failure_says_how_often_it_was_sent() -> None:
@@ -73,8 +73,8 @@ async def test_after_the_last_resend_the_failure_says_how_often_it_was_sent() ->
 
     assert (3, ResendDenied.MAX, "connection_refused") == (
         len(play.upstream.sent),
-        play.record.resend_denied,
-        play.record.upstream_error,
+        play.sends.denied,
+        play.sends.error,
     )
     assert {"executed": "no", "reason": "connection_refused", "sends": "3"} == failed.failure.details
     assert failed.reply is None
@@ -86,7 +86,7 @@ async def test_a_call_that_may_have_run_is_sent_once() -> None:
 
     assert (1, None, "unknown") == (
         len(play.upstream.sent),
-        play.record.resend_denied,
+        play.sends.denied,
         failed.failure.details["executed"],
     )
 
@@ -103,7 +103,7 @@ async def test_an_idempotent_tool_is_asked_again(answer: Answer) -> None:
     play = Play(answer, OK, idempotent=True)
 
     assert OK == await play.send()
-    assert (Reason.IDEMPOTENT,) == play.record.resends
+    assert (Reason.IDEMPOTENT,) == play.sends.resends
 
 
 async def test_every_send_of_a_call_carries_the_same_minted_key_and_the_next_call_another() -> None:
@@ -113,7 +113,7 @@ async def test_every_send_of_a_call_carries_the_same_minted_key_and_the_next_cal
 
     keys = [dict(sent.headers)["idempotency-key"] for sent in play.upstream.sent]
     assert ["key-1", "key-1", "key-2"] == keys
-    assert (Reason.KEY,) == play.record.resends[:1]
+    assert (Reason.KEY,) == play.sends.resends[:1]
 
 
 async def test_a_key_of_the_clients_is_kept() -> None:
@@ -127,7 +127,7 @@ async def test_a_retry_after_is_waited_for_on_top_of_the_jitter() -> None:
     play = Play(BUSY, OK, on_retry_after=True)
 
     assert OK == await play.send()
-    assert ([4.0125], (Reason.RETRY_AFTER,)) == (play.time.waits, play.record.resends)
+    assert ([4.0125], (Reason.RETRY_AFTER,)) == (play.time.waits, play.sends.resends)
 
 
 async def test_a_wait_longer_than_the_deadline_is_not_begun() -> None:
@@ -136,7 +136,7 @@ async def test_a_wait_longer_than_the_deadline_is_not_begun() -> None:
 
     assert ([], ResendDenied.DEADLINE, "4") == (
         play.time.waits,
-        play.record.resend_denied,
+        play.sends.denied,
         failed.failure.details["retry_after"],
     )
     assert BUSY is failed.reply
@@ -169,7 +169,7 @@ async def test_an_empty_budget_ends_it_and_the_last_answer_stands() -> None:
 
     assert (2, ResendDenied.BUDGET, "2") == (
         len(play.upstream.sent),
-        play.record.resend_denied,
+        play.sends.denied,
         failed.failure.details["sends"],
     )
 
@@ -185,7 +185,7 @@ async def test_no_resends_where_the_operator_wants_none() -> None:
     play = Play(REFUSED, max_resends=0)
     await play.fails()
 
-    assert (1, ResendDenied.MAX) == (len(play.upstream.sent), play.record.resend_denied)
+    assert (1, ResendDenied.MAX) == (len(play.upstream.sent), play.sends.denied)
 
 
 async def test_the_body_of_an_answer_that_is_not_the_last_is_given_up() -> None:

@@ -46,8 +46,7 @@ def read_digits(value: JsonValue) -> Digits:
 
 
 def is_spelled_as_integer(value: JsonValue) -> bool:
-    """Whether draft 4 counts the number as an integer: written without fraction and exponent. Among numbers that are
-    not ints, only `-0` is."""
+    """Whether draft 4 counts a number that is no int as an integer: without fraction and exponent, as only `-0` is."""
     return isinstance(value, LosslessFloat) and not set(bytes(value)) & set(b".eE")
 
 
@@ -59,8 +58,7 @@ def _double(value: JsonValue) -> float:
 
 
 class Bound:
-    """A limit of `minimum` and its relatives, exact. `floor` and `ceiling` are the same limit for ints, where that is
-    of moderate size."""
+    """A limit of `minimum` and its relatives, exact; `floor` and `ceiling` for ints, where it is of moderate size."""
 
     __slots__ = ("ceiling", "exact", "floor", "near")
 
@@ -93,11 +91,9 @@ class Step:
         self.whole = self.coefficient * 10**self.exponent if 0 <= self.exponent < 400 else None
 
     def divides(self, value: JsonValue) -> bool:
-        """Whether `value` is a multiple of the step.
-
-        With value = c * 10^x (c without trailing zero) and step = d * 10^y: for x < y a multiple would need
-        10 | c, which only zero has; else c * 10^(x-y) must be 0 modulo d, and pow() never builds 10^(x-y).
-        """
+        """Whether `value` is a multiple of the step. With value = c * 10^x (c without trailing zero) and step = d *
+        10^y: for x < y a multiple would need 10 | c, which only zero has; else c * 10^(x-y) must be 0 modulo d, and
+        pow() never builds 10^(x-y)."""
         _, digits, exponent = read_digits(value)
         shift, step, remainder = exponent - self.exponent, self.coefficient, 0
         if digits and shift < 0:

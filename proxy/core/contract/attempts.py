@@ -69,8 +69,7 @@ _DIGEST: Final = ByAddress.DIGEST
 
 # --- keys -----------------------------------------------------------------------------------------------------------
 def hash_conversation(conversation: Conversation) -> str:
-    """A conversation's name in the store: 32 hexadecimal digits, whatever the client sent. The same name found on two
-    rungs is two conversations."""
+    """A conversation's name in the store, 32 hexadecimal digits: the same key on two rungs is two conversations."""
     if not conversation.hash:
         named = f"{conversation.rung}\n{hash_name(conversation)}".encode("utf-8", "surrogatepass")
         object.__setattr__(conversation, "hash", blake2b(named, digest_size=16).hexdigest())
@@ -185,8 +184,7 @@ def raises_attempt(failure: Failure) -> bool:
 def make_failed_attempt(failure: Failure, sent: str, resend_id: str = "", seen: int | None = None) -> FailedAttempt:
     """What is kept of a failed call: hashes, and a few bounded lines made of codes, paths and types, no value.
 
-    `sent` is the digest of its arguments, `resend_id` what its resend would have in common with it, `seen` how many
-    attempts had been counted when it arrived.
+    `sent` is its arguments' digest, `resend_id` as of `find_resend_id`, `seen` how many attempts it arrived after.
     """
     # A tool_call_id is remembered as 16 hexadecimal digits, whatever its length.
     call = resend_id and blake2b(resend_id.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
@@ -256,8 +254,7 @@ def grant_attempt(
 
 
 def uses_up_attempts(recorded: FailureRecorded, policy: ToolPolicy | UnknownTool) -> bool:
-    """Whether a failure is the escalation of its conversation, and not another one of the same turn, its resend, or one
-    that came after it."""
+    """Whether a failure is the escalation of its conversation itself: no resend, no other of its turn, no later one."""
     episode, limit = recorded.episode, policy.attempts.max_attempts
     if recorded.resent:
         return False
@@ -280,8 +277,7 @@ _LONGEST_NAME: Final = 48
 def write_history(episode: Episode, what: str = "Attempt", *, words: bool = False) -> tuple[str, ...]:
     """One line for each attempt still remembered, such as "Attempt 2: Type mismatch on 'path' (got: integer)".
 
-    The calls of one attempt share its line. Calls that are no longer kept are counted. `words`: with what the tool
-    itself said, which may quote a value.
+    Calls that are no longer kept are counted. `words`: with what the tool itself said, which may quote a value.
     """
     lines: dict[int, dict[str, None]] = {}
     for kept in episode.attempts:
@@ -295,8 +291,7 @@ def write_history(episode: Episode, what: str = "Attempt", *, words: bool = Fals
 
 
 def write_history_lines(failure: Failure) -> tuple[str, ...]:
-    """What one failed call got wrong, error by error, in at most `LONGEST_HISTORY` bytes of memory; never a value.
-    Errors that do not fit are counted."""
+    """What a failed call got wrong, in at most `LONGEST_HISTORY` bytes of memory; others are counted."""
     if failure.code is codes.UNKNOWN_TOOL:
         return (write_unknown_line(failure),)
     if not failure.violations:
@@ -314,8 +309,7 @@ def write_history_lines(failure: Failure) -> tuple[str, ...]:
 
 
 def write_tool_error(failure: Failure) -> tuple[str, ...]:
-    """What one error of the tool was: its code with what it says of each argument, and the tool's own words as far as
-    there is room."""
+    """One error of the tool: its code, what it says of each argument, the tool's own words as far as there is room."""
     summary = "; ".join(write_history_lines(failure)) if failure.violations else failure.code.meaning.rstrip(".")
     line = cut(f"{failure.code.name}: {summary}", LONGEST_LINE)
     words = mask_credentials(failure.details.get("original_error", ""), LONGEST_HISTORY)

@@ -16,8 +16,7 @@ from proxy.core.check.validation import Check
 from proxy.core.contract.listed_tool import PinnedTools
 from proxy.core.contract.request_rules import ChannelJudge, OperationRule
 from proxy.core.json.jsontext import TextLimits
-from proxy.core.model.value_class import value_class
-from proxy.core.model.values import Container, JsonValue
+from proxy.core.model.values import Container, JsonValue, value_class
 from proxy.core.model.values import FeedbackLimits as FeedbackLimits
 from proxy.core.rules.names import changes_something, creates_only, reads_only
 from proxy.core.rules.rules import ASSUMING, LEAVING_OUT
@@ -42,8 +41,7 @@ class UnknownKeys(StrEnum):
 
 
 class LeakedMarkup(StrEnum):
-    """What happens to a text that holds markup of the call itself: refused where it is sure, a warning where it may
-    be, or nothing at all."""
+    """What happens to a text with markup of the call itself: refused where that is sure, a warning, or nothing."""
 
     REFUSE = "refuse"
     WARN = "warn"
@@ -111,8 +109,7 @@ class AttemptsPolicy:
 
 @value_class
 class ToolServer:
-    """One of several servers whose tools are listed together: their names begin with `prefix`. `down` is why it is out
-    of reach, '' where it is not."""
+    """One of several servers whose tools are listed together, with a `prefix`. `down`: why it is unreachable, or ''."""
 
     name: str
     prefix: str
@@ -155,9 +152,9 @@ class CountedBy(StrEnum):
 
 @value_class
 class RateLimit:
-    """How many calls may be made in a time: `calls` in `per` seconds, `burst` of them at once. `by`: what the calls
-    have in common that are counted together, of those that `scope` names (the place of the config that sets the
-    limit). `name` tells it from other limits of its tool."""
+    """How many calls may be made in a time: `calls` in `per` seconds, evenly, and `burst` of them at once (GCRA: in any
+    `per` seconds at most `calls` + `burst`). `by`: what the calls have in common that are counted together, of those
+    that `scope` names (the place of the config that sets the limit). `name` tells it from other limits of its tool."""
 
     calls: int
     per: float

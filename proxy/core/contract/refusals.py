@@ -77,8 +77,7 @@ def read_standing(key: str, episode: Episode, policy: AttemptsPolicy) -> Attempt
 
 
 def is_refusal(failure: Failure) -> bool:
-    """Whether the tool refused what it was sent, so that the same again would be refused again: 400 and 422 alone, and
-    not where it says when to come back."""
+    """Whether the tool would refuse the same again: 400 and 422 alone, and not where it says when to come back."""
     return failure.status in (400, 422) and "retry_after" not in failure.details
 
 

@@ -37,8 +37,7 @@ _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 
 
 def cut(text: str, limit: int, mark: str = ELLIPSIS) -> str:
-    """At most `limit` code points of `text`. A shortened text ends with `mark`, and the cut never splits a
-    character."""
+    """At most `limit` code points of `text`, ending with `mark` where it is shortened; no character is split."""
     if len(text) <= limit:
         return text
     if limit <= len(mark):

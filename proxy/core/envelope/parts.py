@@ -14,14 +14,7 @@ from proxy.core.contract import container
 from proxy.core.display.graphemes import cut, escape, replace_surrogates
 from proxy.core.display.preview import clean_text, sanitise_value
 from proxy.core.envelope.feedback import write_original_call
-from proxy.core.envelope.view import (
-    SHOWN,
-    FailureView,
-    Shown,
-    show_violations,
-    summarize_escalation,
-    write_remedy,
-)
+from proxy.core.envelope.view import SHOWN, FailureView, Shown, show_violations, summarize_escalation, write_remedy
 from proxy.core.json.jsontext import dumps_known, format_pointer
 from proxy.core.model import codes
 from proxy.core.model.codes import ErrorType
@@ -74,8 +67,7 @@ def list_errors(view: FailureView) -> list[JsonValue]:
 
 
 def _brief_words(shown: Shown) -> tuple[dict[str, JsonValue], int]:
-    """Message, expectation and value of an error (Acode FR-004, FR-006, FR-007), each as far as its share goes, and the
-    bytes of all of them as a JSON object."""
+    """What an error says, expects and was sent (Acode FR-004, FR-006, FR-007), each within its share; and its bytes."""
     words: dict[str, JsonValue] = {}
     size = 1  # one brace more than there are commas
     for (key, room), text in zip(_SHARES, (shown.message, shown.expected, shown.actual), strict=True):
@@ -166,8 +158,7 @@ def write_retry_guidance(view: FailureView) -> str:
 
 
 def make_details(view: FailureView) -> dict[str, JsonValue]:
-    """A flat string-to-string map, as GoMind clients decode it (`Details map[string]string`). Compact: the details of
-    the failure itself, shortened."""
+    """A flat map, as GoMind clients decode it (`Details map[string]string`); compact: the failure's own, cut."""
     result = view.result
     if not view.full:
         return _brief_details(view)
@@ -210,8 +201,7 @@ def show_escalation(result: ToolResult) -> dict[str, JsonValue]:
 
 
 def choose_status(result: ToolResult) -> str:
-    """`blocked` where the conversation's calls are refused from now on (Acode FR-045), `retry` where another call can
-    succeed, else `failed`."""
+    """`blocked`: calls are refused from now on (Acode FR-045); `retry`: another can succeed; else `failed`."""
     if result.escalated or result.failure.code is codes.TOOL_ERROR_BUDGET:
         return "blocked"
     return "retry" if result.failure.may_retry else "failed"

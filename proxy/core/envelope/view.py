@@ -128,8 +128,7 @@ def show_path(path: Pointer) -> str:
 
 
 def show_name(name: str) -> str:
-    """A tool's name as it was sent, on one line, cut short and without credentials: log lines, traces and kept calls
-    have this one spelling."""
+    """A tool's name as log lines, traces and kept calls show it: on one line, cut short, without credentials."""
     if name in _plain_names:
         return name
     shown = cut(escape(mask_credentials(replace_surrogates(name[:_NAME]), _PATH)), _PATH)

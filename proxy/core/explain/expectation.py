@@ -98,8 +98,11 @@ def list_limits(node: Node) -> list[str]:
 def _list_limits(node: Node) -> list[str]:
     found: dict[str, None] = {}
     for part in applies_always(node):
-        merged = {keyword for pair in _EXACTLY if _exact(part, *pair) for keyword in pair[:2]}
-        found.update((text, None) for pair in _EXACTLY if (text := _exact(part, *pair)))
+        merged: set[str] = set()
+        for low, high, words in _EXACTLY:
+            if (limit := _limit(part, low)) is not None and limit == _limit(part, high):
+                merged |= {low, high}
+                found[_fill_in(words, write_bound(limit))] = None
         for keyword, words in _LIMITS:
             limit = _limit(part, keyword)
             is_zero = keyword in _FROM_ZERO and limit == 0
@@ -109,11 +112,6 @@ def _list_limits(node: Node) -> list[str]:
     if any(text.startswith("greater than") for text in found):
         found.pop("at least 0", None)
     return list(found)
-
-
-def _exact(part: Node, low: str, high: str, words: str) -> str:
-    limit = _limit(part, low)
-    return _fill_in(words, write_bound(limit)) if limit is not None and limit == _limit(part, high) else ""
 
 
 def _fill_in(words: str, limit: str) -> str:
@@ -167,8 +165,7 @@ _EXAMPLES: Final = 2
 
 
 def add_own_words(violation: Violation, node: Node) -> Violation:
-    """The violation with what the schema says of the property before anything generic: `x-hint`, else description,
-    examples and default."""
+    """The violation with what the schema says of the property before anything generic."""
     if violation.code is codes.REQUIRED_MISSING:
         declared = find_declared(node, str(violation.path[-1])) if violation.path else None
         if declared is None:
@@ -224,8 +221,7 @@ def _sentence(text: str) -> str:
 
 
 def may_take(node: Node, value: JsonValue) -> bool:
-    """Whether a value of the schema's own (a default, an example) is of a type that the place takes, and among the
-    values that it lists."""
+    """Whether a default or example is of a type that the place takes, and among the values that it lists."""
     site = read_facts(node).site
     return name_json_type(value) in site.types and (site.choices is None or value in site.choices)
 
@@ -237,7 +233,8 @@ def write_default(member: Node) -> str:
         return ""
     if not may_take(member, default) or list_limits(member):
         return ""
-    return f"Its default is {cut(write_literal(default), _SHORT)}." if len(write_literal(default)) <= _SHORT else ""
+    literal = write_literal(default)
+    return f"Its default is {literal}." if len(literal) <= _SHORT else ""
 
 
 def find_declared(node: Node, name: str) -> Node | None:

@@ -2,8 +2,7 @@
 
 Single keywords are worded by the table of `wording.py`; unions are explained here, by their nearest branch; then a
 second pass (`misplaced.py`) looks at the whole: an unknown key that was meant for a missing one, a key in the wrong
-place, a wrapper around the arguments. Deterministic: the same value and schema give the same violations in the same
-order, at most 100.
+place, a wrapper around the arguments. Deterministic; at most 100 violations.
 """
 
 from __future__ import annotations
@@ -20,12 +19,7 @@ from proxy.core.display.graphemes import cut
 from proxy.core.display.preview import clean_text, write_preview
 from proxy.core.display.secrets import is_sensitive
 from proxy.core.display.suggestions import fold_name, make_unknown_tool_failure
-from proxy.core.explain.expectation import (
-    add_own_words,
-    describe_expectation,
-    list_choices,
-    read_own_words,
-)
+from proxy.core.explain.expectation import add_own_words, describe_expectation, list_choices, read_own_words
 from proxy.core.explain.misplaced import relate_fields
 from proxy.core.explain.places import find_nodes_at, find_value
 from proxy.core.explain.signature import write_signature
@@ -56,8 +50,7 @@ _LONGEST_NAME: Final = 400
 def list_violations(check: Check, value: JsonValue, ambiguous: Iterable[Ambiguity]) -> tuple[Violation, ...]:
     """Everything that is wrong with a refused value, at most 100 findings.
 
-    `ambiguous` are the places the repair engine would not choose at; each gets VAL-012 in place of what the schema
-    says there.
+    `ambiguous` are the places at which the repair engine would not choose; VAL-012 stands there alone.
     """
     found: list[Violation] = []
     every = check.list_broken(value)[:MAX_VIOLATIONS]  # each has a violation, or several
@@ -190,8 +183,7 @@ def _explain_undecided(broken: BrokenKeyword, branches: tuple[Node, ...], value:
 
 
 def _nearest_branch(branches: tuple[Node, ...], broken: BrokenKeyword, value: JsonValue) -> int | None:
-    """The branch a discriminator names, the only one that takes the value's type, or the only one of those that
-    declares every key that was sent."""
+    """The branch a discriminator names, else the only one that takes the value's type, or declares every sent key."""
     if len(broken.branches) != len(branches):
         return None
     named = select_branches(branches, value)

@@ -62,8 +62,8 @@ def read(text: bytes, limits: TextLimits) -> JsonValue | Absent:
 
 
 def write(value: JsonValue) -> bytes | None:
-    """Writes what `jsontext.dumps` writes, for a value whose every part was read here or has a plain JSON type. None
-    where the plain writer has to do it. (orjson would also accept types that are not JSON.)"""
+    """Writes what `jsontext.dumps` writes, for a value whose every part was read here or has a plain JSON type (orjson
+    accepts others too); None where the plain writer has to do it."""
     if not ON:
         return None
     try:

@@ -111,8 +111,7 @@ def _survey(value: JsonValue, depth: int) -> tuple[bool, int, LosslessFloat | No
                 if kind in _PLAIN:
                     continue
                 if kind is int:
-                    if not item:
-                        zero = True
+                    zero = zero or not item
                 elif kind is LosslessFloat:
                     # It overflows a double, or has an exponent beyond all arithmetic (RFC 8259 section 6: a reader may
                     # set limits). One that only underflows is compared exactly, and its text is forwarded.
@@ -139,8 +138,7 @@ def _find_place(value: JsonValue, number: LosslessFloat) -> Pointer:
 
 
 def read_keeping_minus_zero(text: bytes) -> JsonValue:
-    """Reads a text with `-0`, which jiter reads as the integer 0 without its sign. The text has passed jiter, so `json`
-    can read it safely."""
+    """Reads a text with `-0`, of which jiter loses the sign, with `json`: it has passed jiter, so that is safe."""
 
     def integer(digits: str) -> int | LosslessFloat:
         return LosslessFloat(b"-0") if digits == "-0" else int(digits)
@@ -187,20 +185,15 @@ _KEYS: Final = 64
 class PlainReader(StrEnum):
     """Which reader gives the value of a text that was checked before."""
 
-    QUICK = "quick"
-    """No number needs its own text."""
-    LOSSLESS = "lossless"
-    """Numbers keep their text, except `-0`."""
-    MINUS_ZERO = "minus_zero"
-    """Numbers keep their text, and `-0` its sign."""
+    QUICK = "quick"  # no number needs its own text
+    LOSSLESS = "lossless"  # numbers keep their text, except `-0`
+    MINUS_ZERO = "minus_zero"  # numbers keep their text, and `-0` its sign
 
 
 class KnownText(bytes):
-    """A text with what was found in it under `limits`: the reader that it needs, or why it is unreadable.
-
-    `repaired` is the text that the repairs named in `repairs` make of an unreadable one, with their names; `outline` is
-    what `outline` makes of an unreadable one, b'' for nothing.
-    """
+    """A text with what was found in it under `limits`: the reader that it needs, or why it is unreadable; then also the
+    text that the repairs named in `repairs` make of it, with their names, and what `outline` makes of it (b'' for
+    nothing)."""
 
     limits: TextLimits
     found: PlainReader | JsonProblem

@@ -43,8 +43,6 @@ _NEXT = re.compile(r"[ \t\n\r]*(.)", re.DOTALL)
 _BEFORE_INNER: Final = " \t\n\r=("
 _STRUCTURE_AFTER: Final = ",:]}"
 _QUOTES: Final = ('"', "'", "“")
-
-
 # A larger text is not repaired: the scan takes under a tenth of a second.
 _MAX_MENDED_TEXT: Final = 256 * 1024
 # The strict reader refuses deeper texts, whatever the limits say.
@@ -52,10 +50,8 @@ _MAX_MENDED_DEPTH: Final = 200
 
 
 def read_document(text: bytes, limits: TextLimits, classes: frozenset[str]) -> Document | JsonProblem:
-    """Reads one JSON text strictly, or else with the text repairs named in `classes`.
-
-    Gives the document with the repairs it took, or the problem that strict parsing found. Never raises.
-    """
+    """Reads one JSON text strictly, or else with the text repairs named in `classes`: the document with the repairs it
+    took, or the problem that strict parsing found. Never raises."""
     if type(text) is KnownText and text.holds_under(limits) and isinstance(text.found, PlainReader):
         return UnreadDocument(text)
     value = parse(text, limits)
@@ -63,10 +59,8 @@ def read_document(text: bytes, limits: TextLimits, classes: frozenset[str]) -> D
         return Document(text, value)
     is_known = type(text) is KnownText and text.repairs == classes and text.holds_under(limits)
     repaired = text.repaired if is_known and isinstance(text, KnownText) else repair_text(text, classes)
-    if repaired is None:
-        return value
-    again = parse(repaired[0], limits)
-    if isinstance(again, JsonProblem):
+    again = value if repaired is None else parse(repaired[0], limits)
+    if repaired is None or isinstance(again, JsonProblem):
         return value
     return Document(repaired[0], again, tuple(Repair(name, ()) for name in repaired[1]))
 
@@ -78,8 +72,7 @@ def examine_text(text: bytes, limits: TextLimits, classes: frozenset[str]) -> Kn
     known.repairs = classes
     if isinstance(found, JsonProblem):
         known.outline = outline(text)
-        repaired = repair_text(text, classes)
-        if repaired is not None:
+        if (repaired := repair_text(text, classes)) is not None:
             known.repaired = KnownText.of(repaired[0], limits, _examine_document(repaired[0], limits)), repaired[1]
     return known
 
@@ -92,8 +85,8 @@ def _examine_document(text: bytes, limits: TextLimits) -> PlainReader | JsonProb
 
 
 def repair_text(text: bytes, classes: frozenset[str]) -> tuple[bytes, tuple[str, ...]] | None:
-    """The text with the allowed classes applied and the names of those that were needed, or None if they do not
-    suffice. The result still has to be parsed strictly."""
+    """The text with the allowed classes applied, still to be parsed strictly, and those that were needed; None if they
+    do not suffice."""
     if not classes or len(text) > _MAX_MENDED_TEXT:
         return None
     try:
@@ -159,7 +152,7 @@ class _Scanner:
         self.escapes_unknown = re.search(r'\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})', text) is not None
 
     def run(self) -> str:
-        """The repaired text. Raises _UnreadableError."""
+        """Raises _UnreadableError."""
         self._blank()
         if self._peek() not in _ARGUMENTS_START:
             raise _UnreadableError
@@ -179,7 +172,6 @@ class _Scanner:
         self.used.add(name)
 
     def _blank(self) -> None:
-        """Moves past white space and comments."""
         while self.at < len(self.text):
             closing = {"//": "\n", "/*": "*/"}.get(self.text[self.at : self.at + 2])
             if closing is not None:

@@ -271,6 +271,10 @@ class UpstreamReply:
     headers: Headers = field(repr=False)
     body: bytes | AsyncIterator[bytes] = field(repr=False)
 
+    def header(self, name: str) -> str:
+        """The first value of the header `name` (lower case), or ''."""
+        return next((value for each, value in self.headers if each.lower() == name), "")
+
 
 class Executed(StrEnum):
     """Whether the tool may have run (contract section 7)."""

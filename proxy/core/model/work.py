@@ -134,8 +134,7 @@ def find_budget(value: JsonValue) -> int:
 
 
 def afford_work(amount: int) -> bool:
-    """Takes a small amount of work out of the call's budget, if there is one. False: the budget is spent, so the work
-    is left out."""
+    """Takes a little work out of the call's budget, if there is one. False: it is spent, so the work is left out."""
     budget = call_budget.get()
     if budget is None:
         return True

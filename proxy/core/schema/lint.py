@@ -55,10 +55,7 @@ _LONGEST_SAMPLE: Final = 160
 @value_class
 class Finding:
     """Something that a schema says in vain: its document and place, what is wrong, and what to write instead.
-
-    `is_grave`: the schema surely means more than it guards. `is_keyword`: it is about an unknown keyword, so that the
-    operator's `schemas.unknown_keywords` decides.
-    """
+    `is_grave`: it surely means more than it guards. `is_keyword`: the operator's `schemas.unknown_keywords` decides."""
 
     document: str
     path: Pointer
@@ -114,9 +111,8 @@ def _judge_keyword(key: str, value: JsonValue, document: str, path: Pointer, dra
 
 
 def find_nearest_keyword(key: str) -> str | None:
-    """The asserting keyword, or keyword of the proxy, that a misspelt one surely stands for: one edit away, or two from
-    eight letters on, whatever the case and the separators. None for keywords that exist, and for words that people
-    write on purpose."""
+    """The keyword that a misspelt one surely stands for: one edit away, or two from eight letters on, whatever the case
+    and the separators. None for keywords that exist, and for words that people write on purpose."""
     folded = _fold(key)
     if key in _KNOWN or key in _OURS or folded in _OWN_WORDS or folded in _FOLDED_SAYING:
         return None

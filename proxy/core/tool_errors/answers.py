@@ -80,8 +80,8 @@ def make_unfit_failure(broken: tuple[Violation, ...]) -> Failure:
 def wrap_answer(
     reply: UpstreamReply, warnings: Sequence[Violation] = (), limits: FeedbackLimits | None = None
 ) -> UpstreamReply:
-    """The answer in GoMind's envelope, or unchanged where it cannot be wrapped without loss. `limits` say how much of
-    the warnings is shown."""
+    """The answer in GoMind's envelope, or unchanged where it cannot be wrapped without loss; `limits` are for the
+    warnings."""
     answer = read_json_answer(reply)
     if answer is None or (isinstance(answer.value, dict) and isinstance(answer.value.get("success"), bool)):
         return reply

@@ -22,12 +22,9 @@ from proxy.core.tool_errors.backoff import UPSTREAM_FAULTS, BudgetPolicy, is_ser
 
 @value_class
 class BreakerPolicy:
-    """The conditions under which a breaker opens. Times are in seconds.
-
-    It opens after `failures` in a row, or when the share of failures reaches `ratio` among at least `calls` calls of
-    the last `window` (None: the share does not matter). It then lets nothing through for `open_for`, and after that
-    `probes` calls.
-    """
+    """A breaker opens after `failures` in a row, or when the share of failures reaches `ratio` among at least `calls`
+    calls of the last `window` (None: the share does not matter). It then lets nothing through for `open_for` seconds,
+    and after that `probes` calls."""
 
     failures: int = 5
     ratio: float | None = None
@@ -150,10 +147,7 @@ def _count_result(breaker: Closed, failed: bool, now: float, policy: BreakerPoli
 
 
 def has_failed(answer: UpstreamReply | UpstreamFault) -> bool | None:
-    """Whether an answer counts against the upstream; None where the fault is ours, such as no free connection.
-
-    A refusal (4xx, 501) counts as the answer of a healthy service.
-    """
+    """Whether an answer counts against the upstream (a refusal, 4xx or 501, does not); None where the fault is ours."""
     if isinstance(answer, UpstreamReply):
         return is_server_error(answer.status)
     return True if answer.code in UPSTREAM_FAULTS else None

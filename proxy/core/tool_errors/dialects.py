@@ -20,12 +20,8 @@ from proxy.core.tool_errors.readers import Reader, make_items_reader, make_map_r
 
 @value_class
 class Dialect:
-    """One form of complaint.
-
-    `sure`: a claim counts although its place is unknown here, because nothing else is ever written in this form. A
-    claim of another reader counts where it names a sent or declared argument, or has words that the tables know.
-    `strict`: it only counts where it has both.
-    """
+    """One form of complaint. `sure`: a claim counts although its place is unknown here, because nothing else is ever
+    written in this form; else it needs a sent or declared argument, or words that the tables know; `strict`: both."""
 
     name: str
     read: Reader

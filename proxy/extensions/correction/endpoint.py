@@ -26,7 +26,7 @@ from proxy.core.contract.attempts import hash_conversation
 from proxy.core.json.contentcoding import Undecodable, decode, is_coded
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.value_class import value_class
-from proxy.core.model.values import Conversation, Headers, JsonValue, Rung, UpstreamFault, UpstreamReply
+from proxy.core.model.values import Conversation, JsonValue, Rung, UpstreamFault, UpstreamReply
 from proxy.extensions.correction.core.settings import CorrectionBudget, CorrectionSettings
 from proxy.extensions.correction.core.words import AnswerFormat, BudgetKind, QuestionOutcome
 from proxy.extensions.correction.questions import NO_FORM, Form
@@ -152,15 +152,11 @@ def make_request(
 def _decode_body(reply: UpstreamReply, most: int) -> bytes | QuestionOutcome:
     if reply.status != 200 or not isinstance(reply.body, bytes):
         return QuestionOutcome.ENDPOINT
-    coding = _find_header(reply.headers, "content-encoding")
+    coding = reply.header("content-encoding")
     if not is_coded(coding):
         return reply.body
     decoded = decode(reply.body, coding, most)
     return QuestionOutcome.UNUSABLE if isinstance(decoded, Undecodable) else decoded
-
-
-def _find_header(headers: Headers, name: str) -> str:
-    return next((value for key, value in headers if key.lower() == name), "")
 
 
 # Seconds: how long a conversation's questions are counted after its last one; an hour.

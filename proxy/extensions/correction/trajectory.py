@@ -22,7 +22,6 @@ from proxy.core.model.values import (
     CheckedCall,
     Conversation,
     FeedbackLimits,
-    Headers,
     JsonProblem,
     JsonValue,
     Rung,
@@ -135,12 +134,12 @@ def _read_result(reply: UpstreamReply, most: int, hidden: FeedbackLimits) -> Jso
     if not isinstance(reply.body, bytes) or reply.status >= 300 or len(reply.body) > _LOOKED_AT:
         return None
     body: bytes | Undecodable = reply.body
-    coding = _find_header(reply.headers, "content-encoding")
+    coding = reply.header("content-encoding")
     if is_coded(coding):
         body = decode(reply.body, coding, _LOOKED_AT)
     if isinstance(body, Undecodable) or not body.strip():
         return None
-    if _find_header(reply.headers, "content-type").partition(";")[0].strip().lower() == "text/event-stream":
+    if reply.header("content-type").partition(";")[0].strip().lower() == "text/event-stream":
         value = next((found for data in read_events(body) if _is_answer(found := parse(data))), None)
         return None if value is None else _bound_size(hide_secrets(_unwrap_result(value), hidden), most)
     value = parse(body)
@@ -177,7 +176,3 @@ def _bound_size(value: JsonValue, most: int) -> JsonValue:
     """The value if its JSON has at most `most` characters, otherwise the beginning of its JSON as text."""
     text = dumps(value).decode()
     return value if len(text) <= most else cut(text, most)
-
-
-def _find_header(headers: Headers, name: str) -> str:
-    return next((value for key, value in headers if key.lower() == name), "")

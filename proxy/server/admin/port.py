@@ -113,16 +113,14 @@ class Admin:
     async def _find_role(self, request: web.BaseRequest, fields: Fields, path: str) -> Role | Response:
         """Returns the role in which a request may use this path, or the response that refuses it. The right token is
         taken at any time: other processes of the pod share its address, and must not lock the operator out."""
-        address = request.remote or ""
         role = self._access.find_role(fields)
         if role is None:
             if fields.get("authorization"):
                 await asyncio.sleep(_WRONG_TOKEN_WAIT)
-                if self._access.has_to_wait(address):
+                if not self._access.count_wrong_token(request.remote or ""):
                     response = _answer(refuse_question("too many wrong tokens from this address: wait a minute", 429))
                     response.fields.append(("Retry-After", "60"))
                     return response
-                self._access.count_wrong_token(address)
             response = _answer(
                 refuse_question("this path requires `Authorization: Bearer` and the operator's token", 401)
             )
@@ -138,8 +136,11 @@ class Admin:
         path, query = target
         if (fault := find_fault(request, fields)) is not None:
             return _answer(refuse_question(fault.message, fault.status or fault.code.status))
-        known = _find_page(pages, path)
-        if known is None:
+        # The page with this path, else the longest one that ends in a slash and begins it.
+        folders = [name for name in pages if name.endswith("/") and path.startswith(name) and path != name]
+        has_page = path in pages and (not path.endswith("/") or path == _UI)
+        known = path if has_page else max(folders, key=len, default="")
+        if not known:
             return _answer(make_json_page({"error": "unknown path", "paths": list(pages)}, 404))
         method = "GET" if request.method == "HEAD" else request.method
         make = pages[known].get(method)
@@ -156,14 +157,6 @@ class Admin:
         )  # fmt: skip
         page = await self._shared.find_or_make(question, fields.get("cache-control") or "", make)
         return await _send_events(page, request) if isinstance(page, EventPage) else _answer(page)
-
-
-def _find_page(pages: Pages, path: str) -> str | None:
-    """Finds the page for a path: the page with this path, else the longest one that ends in a slash and begins it."""
-    if path in pages and (not path.endswith("/") or path == _UI):
-        return path
-    folders = [name for name in pages if name.endswith("/") and path.startswith(name) and path != name]
-    return max(folders, key=len, default=None)
 
 
 async def _body(request: web.BaseRequest, fields: Fields) -> Mapping[str, JsonValue] | Page:

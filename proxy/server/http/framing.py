@@ -109,7 +109,7 @@ class Response(_OwnHead):
 class ResponseStream(_OwnHead):
     """A response whose body comes piece by piece: `length` bytes, or in chunks; in HTTP/1.0, which knows no chunks, to
     the end of the connection. More than `length` bytes never go out: the client would read them as another response.
-    `closes`: the connection ends with it."""
+    `closes`: the connection ends with it; `size` counts the bytes of its body."""
 
     def __init__(
         self, status: int, fields: Sequence[tuple[str, str]], length: int | None = None, *, closes: bool = False
@@ -117,6 +117,7 @@ class ResponseStream(_OwnHead):
         super().__init__(status=status)
         self.fields = fields
         self.left = length
+        self.size = 0
         self.closes = closes
         self.ended = False
         self.in_chunks = False
@@ -144,6 +145,7 @@ class ResponseStream(_OwnHead):
 
     async def write(self, data: bytes) -> None:  # type: ignore[override]  # bytes are all that is written here
         """Sends a piece, and waits while the client does not read. Raises ConnectionError when it has gone."""
+        self.size += len(data)
         if self.left is not None:
             data = data[: self.left]
             self.left -= len(data)

@@ -14,10 +14,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address
-from itertools import compress
 from typing import Any, Final
 
-from proxy.core.model.fields import NO_NAMES, OF_THE_CONNECTION
+from proxy.core.model.fields import OF_THE_CONNECTION
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Fields, Headers
 from proxy.server.http.request_head import METHOD_OVERRIDES, RequestHead
@@ -57,18 +56,12 @@ _OWN_REPLY: Final = frozenset({"content-length", "x-request-id", "tool-correctio
 # What nearly every answer says in `Connection`; it names no field.
 _ABOUT_THE_CONNECTION: Final = frozenset({"keep-alive", "close"})
 
-# What many clients say in `Connection`: it names a field that never crosses, and no other.
-_LASTING: Final = "keep-alive"
-
 # What is said of the client, and of the path and the method that a request had before a gateway changed it: dropped,
 # unless a trusted hop said it. Of `x-forwarded-`, three are written here.
 _CLIENT_FIELDS: Final = _ADDRESSES | _OTHER_ADDRESSES | {"x-rewrite-url"}
-_CLIENT_PREFIXES: Final = ("x-forwarded-", "x-original-", "x-envoy-original-")
+CLIENT_PREFIXES: Final = ("x-forwarded-", "x-original-", "x-envoy-original-")
 _NEVER_FORWARDED: Final = HOP_BY_HOP | _OWN_REQUEST | _CLIENT_FIELDS
 _NEVER_RETURNED: Final = HOP_BY_HOP | _OWN_REPLY
-
-# How many sets of dropped names are remembered for the names of a request: routes have few that differ.
-_MOST_DROPPED: Final = 64
 
 Network = IPv4Network | IPv6Network
 
@@ -164,8 +157,7 @@ class Hop:
             others = tuple(
                 field
                 for field in headers
-                if (field[0] in _CLIENT_FIELDS or field[0].startswith(_CLIENT_PREFIXES))
-                and field[0] not in _OWN_REQUEST
+                if (field[0] in _CLIENT_FIELDS or field[0].startswith(CLIENT_PREFIXES)) and field[0] not in _OWN_REQUEST
             )
         elif peer:
             others = tuple((name, peer) for name in values if name in _ADDRESSES)
@@ -235,33 +227,6 @@ def find_caller(hop: Hop, request: RequestHead) -> Caller:
 def _all(headers: Headers, name: str) -> list[str]:
     """The values of all fields of one name: several lines mean the same as one with commas (RFC 9110 section 5.3)."""
     return [value for known, value in headers if known == name]
-
-
-def make_request_headers(headers: Headers, dropped: frozenset[str], own: Headers) -> Headers:
-    """A client's headers as they go on to the upstream: without `dropped`, `X-Forwarded-*`, `X-Original-*` and what
-    `Connection` names, with `own`, in which those stand that are believed."""
-    if (
-        isinstance(headers, Fields)
-        and (names := headers.names) is not NO_NAMES
-        and names.is_unique
-        and (headers.get("connection") or _LASTING) == _LASTING
-    ):
-        crossing: dict[frozenset[str], tuple[bool, ...]] = names.memos.setdefault(_may_cross, {})
-        selected = crossing.get(dropped)
-        if selected is None:
-            if len(crossing) >= _MOST_DROPPED:
-                crossing.clear()
-            selected = crossing[dropped] = tuple([_may_cross(name, dropped) for name in names.lower])
-        return (*compress(headers, selected), *own)
-    dropped = dropped | list_nominated(headers)
-    return (*[field for field in headers if _may_cross(field[0], dropped)], *own)
-
-
-def _may_cross(name: str, dropped: frozenset[str]) -> bool:
-    """Whether a field goes on. Servers behind CGI-like interfaces read `X_Forwarded_For` as `X-Forwarded-For`; so such
-    a spelling is dropped too."""
-    plain = name.replace("_", "-")
-    return not (name in dropped or plain in dropped or plain.startswith(_CLIENT_PREFIXES))
 
 
 # --- the `Forwarded` field (RFC 7239): who asked whom before a request came here -------------------------------------

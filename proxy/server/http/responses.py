@@ -11,6 +11,7 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from proxy.call.context import record_fault, record_no_call, record_response
 from proxy.core.envelope import render_failure
 from proxy.core.envelope.parts import make_correction_headers, make_repair_headers, make_warning_headers
 from proxy.core.model.codes import ErrorCode
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 
 def make_response(reply: HttpReply, record: CallRecord, extra: Headers = ()) -> Response:
-    """Makes a response of the proxy's own. Notes status and size in the record."""
+    """Makes a response of the proxy's own."""
     headers = [
         *reply.headers,
         *extra,
@@ -53,13 +54,13 @@ def make_response(reply: HttpReply, record: CallRecord, extra: Headers = ()) -> 
         headers.append(("Proxy-Status", f"{SERVER}; error={record.upstream_error}"))
     elif record.upstream_status:
         headers.append(("Proxy-Status", f"{SERVER}; received-status={record.upstream_status}"))
-    record.status, record.response_bytes = reply.status, len(reply.body)
+    record_response(record, reply.status, len(reply.body))
     return Response(reply.status, headers, reply.body)
 
 
 def make_refusal(code: ErrorCode, message: str, record: CallRecord, status: int | None = None) -> ToolResult:
     """The result for a request that is not a call: it has no tool, no conversation and no attempts."""
-    record.outcome, record.code = "refused", code.name
+    record_no_call(record, code.name)
     no_call = ToolCall("", Document(b"", None), record.request_id, Conversation("", Rung.ADDRESS))
     return ToolResult(no_call, Failure(code, message or code.meaning, status=status))
 
@@ -95,7 +96,7 @@ def answer_fault(binding: RouteBinding, raw: RawRequest, fault: UpstreamFault, r
     """The answer to a relayed request whose upstream gave none."""
     failure = make_fault_failure(fault)
     result = replace(make_refusal(failure.code, "", record), failure=failure)
-    record.outcome, record.upstream_error = "upstream_error", fault.token
+    record_fault(record, fault.token)
     return answer_failure(binding, raw, result, record)
 
 
@@ -105,36 +106,33 @@ async def deliver(
     """The tool's answer as it goes to the client; a stream is written here to its end. `cors` are the fields by which
     a page may read it; `closing`: the connection ends with this answer."""
     reply = delivered.reply
-    headers = make_delivery_headers(delivered, request.method, cors, record)
+    headers = make_delivery_headers(delivered, request.method, cors, record.request_id)
     if isinstance(reply.body, bytes):
-        record.response_bytes = len(reply.body)
+        record_response(record, reply.status, len(reply.body))
         return Response(reply.status, headers, reply.body)
-    length = next((value for name, value in reply.headers if name.lower() == "content-length"), "")
+    length = reply.header("content-length")
     stream = ResponseStream(
         reply.status, [*headers, *cors], int(length) if length.isdecimal() else None, closes=closing
     )
     try:
         await stream.prepare(request)
         async for chunk in reply.body:
-            record.response_bytes += len(chunk)
             await stream.write(chunk)
         await stream.write_eof()
     except ConnectionError as error:  # the client has gone, and its cancellation is still on the way
         raise asyncio.CancelledError from error
     except ReplyBroken as broken:
-        record.outcome, record.upstream_error = "upstream_error", broken.fault.token
+        record_fault(record, broken.fault.token)
         stream.abort()
     finally:
+        record_response(record, reply.status, stream.size)
         await close_body(reply)
     return stream
 
 
-def make_delivery_headers(
-    delivered: Delivered, method: str, cors: Headers, record: CallRecord
-) -> list[tuple[str, str]]:
-    """The fields of the tool's answer as it goes to the client. Notes its status in the record."""
+def make_delivery_headers(delivered: Delivered, method: str, cors: Headers, request_id: str) -> list[tuple[str, str]]:
+    """The fields of the tool's answer as it goes to the client."""
     reply = delivered.reply
-    record.status = reply.status
     headers = make_reply_headers(reply.headers)
     if delivered.repairs or delivered.corrections or delivered.warnings:
         headers += make_repair_headers(delivered.repairs)
@@ -142,7 +140,7 @@ def make_delivery_headers(
         headers += make_warning_headers(delivered.warnings, delivered.limits)
     if delivered.attempt is not None:
         headers.append(("Tool-Attempt", str(delivered.attempt)))
-    headers.append(("X-Request-ID", record.request_id))
+    headers.append(("X-Request-ID", request_id))
     if cors:  # what the upstream says of pages is its own view, without our routes
         headers = [(name, value) for name, value in headers if not name.lower().startswith("access-control-")]
     if method == "HEAD":

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from aiohttp import HttpVersion11
 
+from proxy.call.context import record_fault, record_response
 from proxy.core.model.codes import UPSTREAM_BAD_ANSWER
 from proxy.core.model.values import Executed, Fields, Headers, UpstreamFault, UpstreamReply
 from proxy.interfaces import CallRecord
@@ -65,10 +66,10 @@ def is_agreed(fields: Fields, reply: UpstreamReply) -> bool:
 
 class Near:
     """The client's side, in place of aiohttp's parser: takes the bytes that arrive. While too many wait, the client's
-    socket is not read. `held` are the bytes that wait."""
+    socket is not read. `held` are the bytes that wait, `received` those that were taken."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
-        self.held = 0
+        self.held = self.received = 0
         self._transport = transport
         self._pieces: list[bytes] = []
         self._came = asyncio.Event()
@@ -91,6 +92,7 @@ class Near:
         data = b"".join(self._pieces)
         self._pieces.clear()
         self._came.clear()
+        self.received += self.held
         self.held = 0
         if not (self._transport.is_reading() or self._transport.is_closing()):
             self._transport.resume_reading()
@@ -99,24 +101,28 @@ class Near:
 
 async def run(request: web.BaseRequest, reply: UpstreamReply, record: CallRecord) -> web.StreamResponse:
     """Answers 101 and carries bytes until one side ends. A client that leaves cancels this like any other request."""
-    record.status = reply.status
     far = cast(Tunnel, reply.body)  # `Upstream.relay`: a 101 has a tunnel as its body
     headers = [*make_reply_headers(reply.headers), ("X-Request-ID", record.request_id)]
     stream = ResponseStream(101, [*headers, ("Connection", "Upgrade"), ("Upgrade", "websocket")], closes=True)
+    near = Near(cast(asyncio.Transport, request.transport))  # used once `prepare` has found that it is there
+
+    async def send() -> None:
+        while True:
+            await far.send(await near.take())
+
+    async def receive() -> None:
+        async for data in far:
+            stream.size += len(data)
+            write(request, data)
+            await request.writer.drain()
+
     tasks: list[asyncio.Task[None]] = []
-    broken = None
     try:
         await stream.prepare(request)
-        if request.transport is None:
-            raise ConnectionResetError("the client has gone")
-        near = Near(request.transport)
         request.protocol.set_parser(cast(Any, near))  # `Near` has every attribute that is used
-        tasks = [
-            asyncio.create_task(_outward(near, far, record)),
-            asyncio.create_task(_inward(far, request, record)),
-        ]
+        tasks = [asyncio.create_task(send()), asyncio.create_task(receive())]
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        broken = _break_of(tasks)
+        errors = [task.exception() for task in tasks if task.done()]
     except ConnectionError as error:  # the client has gone, and its cancellation is still on the way
         raise asyncio.CancelledError from error
     finally:
@@ -124,37 +130,12 @@ async def run(request: web.BaseRequest, reply: UpstreamReply, record: CallRecord
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await far.aclose()
+        record_response(record, reply.status, stream.size, near.received)
     stream.ended = True
-    if broken is not None:  # the client must see that the connection broke
-        record.outcome, record.upstream_error = "upstream_error", broken.fault.token
-        stream.abort()
+    for broken in errors:
+        if isinstance(broken, ReplyBroken):  # the client must see that the connection broke
+            record_fault(record, broken.fault.token)
+            stream.abort()
+        elif broken is not None and not isinstance(broken, ConnectionError):
+            raise broken
     return stream
-
-
-async def _outward(near: Near, far: Tunnel, record: CallRecord) -> None:
-    """From the client to the upstream."""
-    while True:
-        data = await near.take()
-        record.request_bytes += len(data)
-        await far.send(data)
-
-
-async def _inward(far: Tunnel, request: web.BaseRequest, record: CallRecord) -> None:
-    """From the upstream to the client."""
-    async for data in far:
-        record.response_bytes += len(data)
-        write(request, data)
-        await request.writer.drain()
-
-
-def _break_of(tasks: list[asyncio.Task[None]]) -> ReplyBroken | None:
-    """Returns how the upstream broke off, if it did. Raises internal errors; a client that has gone is not one."""
-    for task in tasks:
-        if not task.done() or task.cancelled():
-            continue
-        error = task.exception()
-        if isinstance(error, ReplyBroken):
-            return error
-        if error is not None and not isinstance(error, ConnectionError):
-            raise error
-    return None

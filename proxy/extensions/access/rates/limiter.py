@@ -120,7 +120,7 @@ def make_rate_failure(tool: str, limit: RateLimit, wait: int) -> Failure:
     burst = f", {limit.burst:,} of them at once" if limit.burst < limit.calls else ""
     return Failure(
         codes.CALL_RATE_EXCEEDED,
-        f"Tool '{tool}' was not called: {_describe(limit)} in {_write_time(limit.per)}{burst}.",
+        f"Tool '{tool}' was not called: the limit is {_describe(limit)} per {_write_time(limit.per)}{burst}.",
         details={"retry_after": str(seconds), "limit": str(limit.calls)},
         headers=make_rate_headers(limit, seconds),
     )
@@ -130,7 +130,7 @@ def make_concurrency_failure(tool: str, limit: ConcurrentLimit) -> Failure:
     """The refusal of a call beside those under way."""
     return Failure(
         codes.TOO_MANY_CALLS_AT_ONCE,
-        f"Tool '{tool}' was not called: {_describe(limit)} at once, and so many are under way.",
+        f"Tool '{tool}' was not called: at most {_describe(limit)} can pass at once, and so many are under way.",
         details={"limit": str(limit.calls)},
     )
 
@@ -145,7 +145,7 @@ _WHOSE: Final = {
 
 def _describe(limit: RateLimit | ConcurrentLimit) -> str:
     calls = "1 call" if limit.calls == 1 else f"{limit.calls:,} calls"
-    return " ".join((f"at most {calls}", *(_WHOSE[by] for by in limit.by), "can pass"))
+    return " ".join((calls, *(_WHOSE[by] for by in limit.by)))
 
 
 def make_rate_headers(limit: RateLimit, seconds: int) -> Headers:

@@ -14,12 +14,7 @@ _OF_THE_BYTES = frozenset({"content-length", "etag", "content-digest", "repr-dig
 
 def is_plain(reply: UpstreamReply) -> bool:
     """Whether an answer is a success, and not compressed."""
-    return reply.status == 200 and find_header(reply.headers, "content-encoding") in ("", "identity")
-
-
-def find_header(headers: Headers, name: str) -> str:
-    """The first value of a field; '' without one."""
-    return next((value for each, value in headers if each.lower() == name), "")
+    return reply.status == 200 and reply.header("content-encoding") in ("", "identity")
 
 
 def keep_true(headers: Headers) -> Headers:

@@ -30,7 +30,6 @@ from proxy.extensions.chat.core.model_request import Api, ModelRequest
 from proxy.extensions.chat.core.whole_bodies import ReadAnswer
 from proxy.extensions.chat.core.written_calls import NewCall, make_call_id
 from proxy.extensions.chat.server.answer_bytes import (
-    find_header,
     find_reason,
     is_plain,
     keep_true,
@@ -108,7 +107,7 @@ class ModelExchange:
         reply = await self._relay_again(body)
         if reply is None:
             return LostAnswer()
-        is_readable = is_plain(reply) and is_json(find_header(reply.headers, "content-type"))
+        is_readable = is_plain(reply) and is_json(reply.header("content-type"))
         found = await self._read_answer(reply) if is_readable else reply
         if isinstance(found, UpstreamReply):
             return await self._lose(found)
@@ -122,8 +121,8 @@ class ModelExchange:
 
     async def _lose(self, reply: UpstreamReply) -> LostAnswer:
         """Ends an answer that cannot replace the one before."""
-        is_coded = find_header(reply.headers, "content-encoding") not in ("", "identity")
-        if not is_coded and is_json(find_header(reply.headers, "content-type")):
+        is_coded = reply.header("content-encoding") not in ("", "identity")
+        if not is_coded and is_json(reply.header("content-type")):
             reply = await gather_body(reply, self.settings.max_answer)
         value = parse(reply.body) if isinstance(reply.body, bytes) else None
         await close_body(reply)
@@ -203,7 +202,7 @@ class ModelExchange:
             return LostAnswer()
         if (reply := await self._relay_again(body)) is None:
             return LostAnswer()
-        media_type = find_header(reply.headers, "content-type").lower()
+        media_type = reply.header("content-type").lower()
         if not is_plain(reply) or not media_type.startswith("text/event-stream"):
             return await self._lose(reply)
         return self._make_stream(reply, spent, len(body))

@@ -16,7 +16,7 @@ from proxy.core.contract.policy import BroughtTools
 from proxy.core.model.values import Delivered, Fields, RawRequest, Repair, UpstreamFault
 from proxy.extensions.chat.config.model_section import ModelSettings
 from proxy.extensions.chat.core.model_request import ModelRequest, find_api
-from proxy.extensions.chat.server.answer_bytes import find_header, is_plain
+from proxy.extensions.chat.server.answer_bytes import is_plain
 from proxy.extensions.chat.server.asking_again import FinalAnswer
 from proxy.extensions.chat.server.call_judge import CallJudge, JudgedCall
 from proxy.extensions.chat.server.call_records import note_calls
@@ -87,7 +87,7 @@ class ModelRelay:
         record.upstream_status = reply.status
         repairs: tuple[Repair, ...] = ()
         is_readable = is_plain(reply)
-        media_type = find_header(reply.headers, "content-type")
+        media_type = reply.header("content-type")
         if is_readable and is_json(media_type):
             if isinstance(found := await exchange.judge_whole(reply), Response):
                 return found

@@ -43,7 +43,7 @@ from proxy.extensions.mcp.adapters.mcpmessage import (
 )
 from proxy.extensions.mcp.core.served_tools import ShownNames
 from proxy.extensions.mcp.server.lists.catalogue import Catalogue
-from proxy.extensions.mcp.server.lists.learner import decode_body, find_header
+from proxy.extensions.mcp.server.lists.learner import decode_body
 from proxy.extensions.mcp.server.watching import read_result_failure
 from proxy.interfaces import CallAccess, QuerySources, UpstreamRequest
 from proxy.server.bound_route import RouteRequest
@@ -237,10 +237,10 @@ def make_result(tool: str, reply: UpstreamReply) -> dict[str, JsonValue]:
 
 
 def _content(tool: str, reply: UpstreamReply, body: bytes) -> dict[str, JsonValue]:
-    content_type = find_header(reply, "content-type")
+    content_type = reply.header("content-type")
     media_type = content_type.partition(";")[0].strip().lower()
     if not body:
-        location = find_header(reply, "location")
+        location = reply.header("location")
         pointed = f"; location: {location}" if location else ""
         return {"type": "text", "text": f"HTTP status {reply.status}, no content{pointed}"}
     if (text := _text(media_type, content_type, body)) is not None:

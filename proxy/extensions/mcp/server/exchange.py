@@ -50,7 +50,7 @@ from proxy.extensions.mcp.server.bound_mcp_route import McpRouteRequest, make_re
 from proxy.extensions.mcp.server.detached_calls import DetachedCalls
 from proxy.extensions.mcp.server.guided_answers import GuidedAnswers
 from proxy.extensions.mcp.server.lists.asking import Asking, Tools
-from proxy.extensions.mcp.server.lists.learner import Learner, Unlearned, find_header
+from proxy.extensions.mcp.server.lists.learner import Learner, Unlearned
 from proxy.extensions.mcp.server.lists.list_reports import ListReports
 from proxy.extensions.mcp.server.lists.shown_lists import (
     VisibleTools,
@@ -316,7 +316,7 @@ class Exchange:
             learner.forget(key, asking.session)
             self._visible.forget(key, asking.session)
         elif not message.modern:
-            learner.accept(key, find_header(reply, SESSION_HEADER) or asking.session)
+            learner.accept(key, reply.header(SESSION_HEADER) or asking.session)
         watches: list[Watch] = [WatchedStream(LIST_CHANGED, lambda: learner.mark_outdated(key))]
         if message.is_call:
             watches.append(WatchedStream(UNKNOWN_TOOL, lambda: learner.mark_outdated(key, surely=False)))
@@ -327,7 +327,7 @@ class Exchange:
     def _keep_list(self, body: bytes, reply: UpstreamReply, asking: Asking) -> None:
         """Keeps a list that the client has requested itself, if it is complete."""
         if _asks_for_all(asking.message):
-            self._learner.look(asking.key, find_header(reply, "content-type"), body, asking.message.id)
+            self._learner.look(asking.key, reply.header("content-type"), body, asking.message.id)
 
 
 def _asks_for_all(message: Message) -> bool:

@@ -28,7 +28,7 @@ from proxy.extensions.mcp.adapters.mcpmessage import LIST
 from proxy.extensions.mcp.core.listed_tools import LearnedTools, LearnPolicy
 from proxy.extensions.mcp.server.lists.asking import Asking
 from proxy.extensions.mcp.server.lists.catalogue import Catalogues, get_catalogues
-from proxy.extensions.mcp.server.lists.learner import decode_body, find_header
+from proxy.extensions.mcp.server.lists.learner import decode_body
 from proxy.extensions.mcp.server.replayed_body import gather_body
 from proxy.interfaces import ToolTexts
 
@@ -62,7 +62,7 @@ class GuidedAnswers:
         body = decode_body(whole, whole.body) if isinstance(whole.body, bytes) else None
         if body is None:
             return whole
-        streamed = find_header(reply, "content-type").partition(";")[0].strip().lower() == "text/event-stream"
+        streamed = reply.header("content-type").partition(";")[0].strip().lower() == "text/event-stream"
         rewrite = _rewrite_events if streamed else _rewrite_message
         changed = await asyncio.to_thread(rewrite, body, asking.message.id, write)
         if changed == body:

@@ -45,7 +45,7 @@ def test_the_limits_nearest_to_the_request_take_the_place_of_the_others(tmp_path
     [
         ("{rate: {calls: 0}}", "`calls` expects a whole number from 1 to 1000000", "leave the tool out"),
         ("{rate: {calls: 5, burst: 0}}", "`burst` expects a whole number from 1", "this is 0"),
-        ("{rate: {per: 1m}}", "'calls' is missing", "How many calls in each"),
+        ("{rate: {per: 1m}}", "'calls' is missing", "How many calls are let through in each"),
         ("{rate: {calls: 5, per: 0}}", "`per` is a time from 1s to 744h", "`caps`"),
         ("{rate: {calls: 5, per: 100000h}}", "`per` is a time from 1s to 744h", "`caps`"),
         ("{rate: {calls: 1000000, per: 1s}}", "`calls` is at most 10,000 a second", "drop it"),

@@ -240,7 +240,7 @@ class Learner:
             if body is None:
                 return Unlearned("the upstream's list of tools is too large, or broke off")
             size += len(body)
-            page = await self._reader.read(find_header(reply, "content-type"), body, request_id)
+            page = await self._reader.read(reply.header("content-type"), body, request_id)
             if not isinstance(page, ToolsPage):
                 return _without_list(reply, body, page, request_id)
             pages.append(page)
@@ -288,7 +288,7 @@ async def read_answer(reply: UpstreamReply, request_id: str) -> bytes | None:
     Returns None where the body is too large, breaks off or has an unknown content coding."""
     if isinstance(reply.body, bytes):
         return decode_body(reply, reply.body)
-    streamed, body, looked_at = find_header(reply, "content-type").startswith("text/event-stream"), bytearray(), 0
+    streamed, body, looked_at = reply.header("content-type").startswith("text/event-stream"), bytearray(), 0
     try:
         async for chunk in reply.body:
             body += chunk
@@ -320,13 +320,8 @@ def _end_of_events(body: bytearray, new: int) -> int:
 
 def decode_body(reply: UpstreamReply, body: bytes) -> bytes | None:
     """Returns a body without its content coding, or None where it cannot be decoded."""
-    coding = find_header(reply, "content-encoding")
+    coding = reply.header("content-encoding")
     if not is_coded(coding):
         return body
     decoded = decode(body, coding, MAX_LIST)
     return None if isinstance(decoded, Undecodable) else decoded
-
-
-def find_header(reply: UpstreamReply, name: str) -> str:
-    """Returns the first value of a header, or ''. `name` is lower case."""
-    return next((value for key, value in reply.headers if key.lower() == name), "")

@@ -31,7 +31,7 @@ from proxy.extensions.mcp.adapters.mcplist import MAX_LIST, read_tool
 from proxy.extensions.mcp.adapters.mcpmessage import Message
 from proxy.extensions.mcp.core.listed_tools import LearnedTools, LearnPolicy, ListedTool, Listing
 from proxy.extensions.mcp.core.tool_search import DESCRIBE, DESCRIBE_TOOL, SEARCH_TOOL
-from proxy.extensions.mcp.server.lists.learner import decode_body, find_header
+from proxy.extensions.mcp.server.lists.learner import decode_body
 from proxy.upstream.faults import close_body, close_stream
 
 _TOO_LONG: Final = (
@@ -88,7 +88,7 @@ def filter_events(reply: UpstreamReply, rules: LearnPolicy, unpinned: Unpinned) 
     """Filters each event of a resumed stream (`Last-Event-ID`) as it comes, because the answer to a `tools/list` may be
     among them. An encoded answer, or one that is not a stream of events, is read to its end first."""
     reading = _Reading(reply, rules, None, unpinned)
-    if isinstance(reply.body, bytes) or not reading.is_streamed or is_coded(find_header(reply, "content-encoding")):
+    if isinstance(reply.body, bytes) or not reading.is_streamed or is_coded(reply.header("content-encoding")):
         return filter_list(reply, rules, None, unpinned)
     headers = tuple(field for field in reply.headers if field[0].lower() not in _DROPPED)
     return replace(reply, headers=headers, body=_FilteredEvents(reply.body, reading))
@@ -179,7 +179,7 @@ class _Reading:
         self._rules = rules
         self._unpinned = unpinned
         self._request_id = request_id
-        kind = find_header(reply, "content-type").partition(";")[0].strip().lower()
+        kind = reply.header("content-type").partition(";")[0].strip().lower()
         self.is_streamed = kind == "text/event-stream"
 
     def write(self, sent: bytes) -> bytes:

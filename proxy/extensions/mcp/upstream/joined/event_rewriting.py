@@ -88,7 +88,7 @@ def is_stream(reply: UpstreamReply) -> bool:
 
 def content_type(reply: UpstreamReply) -> str:
     """The media type of an answer, in lower case."""
-    found = next((value for name, value in reply.headers if name.lower() == "content-type"), "")
+    found = reply.header("content-type")
     return found.partition(";")[0].strip().lower()
 
 

@@ -171,7 +171,7 @@ class ServerLink:
             return False
         revision = answer.get("protocolVersion")
         self._revision = revision if isinstance(revision, str) else ""
-        self._session = next((value for name, value in reply.headers if name.lower() == SESSION_HEADER), "")
+        self._session = reply.header(SESSION_HEADER)
         self.info = answer
         await self._notify("notifications/initialized", request)
         return True
