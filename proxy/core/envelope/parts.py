@@ -138,7 +138,10 @@ def choose_hint(view: FailureView, *, whole: bool = False) -> str:
     result = view.result
     if result.escalated:
         return write_remedy(result)
-    hint = show_text(result.failure.hint, result) or view.first_hint or write_remedy(result)
+    # `max_errors` may be 0
+    gravest = view.shown or show_violations(result.failure.violations, replace(result.limits, max_errors=1))[0]
+    first = cut(gravest[0].hint, SHOWN) if gravest else ""
+    hint = show_text(result.failure.hint, result) or first or write_remedy(result)
     return cut(hint, _DETAIL if whole or view.full else _BRIEF)
 
 

@@ -251,8 +251,8 @@ def explain_unknown_tool(
         )
     start = fold_name(call.tool[:_LONGEST_NAME])
     heads = [name for name in tools if start.startswith(fold_name(name))]  # not all tools: there may be thousands
-    found = {head: policy.container for head in heads if (policy := tools.get(head)) is not None}
-    containers = {head: container for head, container in found.items() if container is not None}
+    found = [(head, policy.container) for head in heads if (policy := tools.get(head)) is not None]
+    containers = {head: container for head, container in found if container is not None}
     server = next((each for each in servers if each.prefix and call.tool.startswith(each.prefix)), None)
     if server is not None and server.down:
         code = codes.UPSTREAM_UNAVAILABLE
