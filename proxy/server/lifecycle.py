@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -19,7 +19,10 @@ from typing import Final
 from proxy.call.judging import Elsewhere
 from proxy.config.model import AdminConfig as AdminEntry
 from proxy.config.model import Config
+from proxy.core import decide
+from proxy.core.tool_errors import complaints
 from proxy.interfaces import GuardedUpstream, Services
+from proxy.routing import RouteTable
 from proxy.server.admin.console_data import make_console_data
 from proxy.server.admin.page import Readers
 from proxy.server.handler import Handler, Snapshot
@@ -41,7 +44,6 @@ from proxy.server.setup.added import (
 from proxy.server.setup.memory import find_room
 from proxy.server.setup.services import warn_of_addresses
 from proxy.server.setup.upstreams import Pools, await_gone, find_trouble
-from proxy.server.warmup import Warming
 from proxy.telemetry.logs import LibraryLog, Log
 from proxy.telemetry.metric_table import OTHER
 from proxy.telemetry.metrics import Metrics
@@ -56,6 +58,44 @@ _KEPT_WAIT: Final = 0.2
 _FRESH_WAIT: Final = 2.0
 # How long a connection may take to be closed.
 _CLOSING: Final = 1.0
+# Writing one check takes 2 to 10 ms of the interpreter; so long it then leaves it to the calls.
+PAUSE: Final = 0.02
+
+
+class Warming:
+    """Writes the code of every check before a call needs it, so that the first call of a tool is as quick as the
+    second; what reads the complaints of tools is made ready last. `report_error` gets each defect: what was going on,
+    and the exception.
+
+    Compiling a config writes no code (validation.py): a thousand routes would delay the start by seconds. It is written
+    here once the ports are open, check by check in a thread, with a pause after each, so that calls hardly notice. A
+    call that comes first does not wait for its turn: its check is written at once, in a thread too (`call/run.py`).
+    """
+
+    def __init__(self, report_error: Callable[[str, BaseException], None]) -> None:
+        self._report_error = report_error
+        self.task: asyncio.Task[None] | None = None
+
+    def begin(self, table: RouteTable) -> None:
+        """Starts to write the code of a table's checks, in place of the one before. Needs a running event loop."""
+        self.end()
+        self.task = asyncio.create_task(self._warm(table))
+
+    def end(self) -> None:
+        """Stops writing checks."""
+        if self.task is not None:
+            self.task.cancel()
+
+    async def _warm(self, table: RouteTable) -> None:
+        try:
+            # Each policy once: several routes may lead to one tool.
+            policies = {id(policy): policy for route in table.routes for policy in route.tools.values()}
+            for policy in policies.values():
+                await asyncio.to_thread(decide.prepare, policy)
+                await asyncio.sleep(PAUSE)
+            await asyncio.to_thread(complaints.compile_dialects)
+        except Exception as error:  # noqa: BLE001 - a defect of the writer, which the tool's first call meets as well
+            self._report_error("warming up", error)
 
 
 class Serving:

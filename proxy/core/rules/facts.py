@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import replace
 from typing import Any, Final
 
+from proxy.core.check.validation import Check
 from proxy.core.json.jsontext import JSON_TYPES, name_json_type
 from proxy.core.model.value_class import value_class
-from proxy.core.model.values import JsonValue
+from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.model.work import TooMuchWorkError, Work
 from proxy.core.rules.names import split_words
 from proxy.core.rules.proposals import Site
@@ -243,6 +244,59 @@ def list_required(nodes: Iterable[Node]) -> set[str]:
     if type(nodes) is tuple and len(nodes) == 1:
         return set(nodes[0].required)
     return {key for node in nodes for key in node.required}
+
+
+# --- the places of a schema ------------------------------------------------------------------------------------------
+ANY: Final = "*"
+_DEPTH: Final = 16
+_WORK: Final = 2000
+# Places that are remembered for one schema.
+_MOST_KNOWN: Final = 1024
+
+
+def find_place(check: Check, path: Pointer) -> Pointer:
+    """The place of a value in the schema, `/legs/*/from` for `/legs/3/from`, of at most 16 steps. An index and a
+    key that the schema does not declare are both `*`, so that clients cannot invent places."""
+    memo: dict[Pointer, Pointer] = check.schemas.memos.setdefault("places", {})
+    if (known := memo.get(path)) is not None:
+        return known
+    nodes, work = [check.root], Work(_WORK)
+    place: Pointer = ()
+    for step in path[:_DEPTH]:
+        parts = _list_parts(nodes)
+        is_declared = isinstance(step, str) and any(step in part.properties for part in parts)
+        place = (*place, step if is_declared else ANY)
+        nodes = _list_members(parts, step, work)
+    if place == path and len(memo) < _MOST_KNOWN:  # every step is declared: others are the client's own
+        memo[path] = place
+    return place
+
+
+def nodes_at(check: Check, path: Pointer) -> list[Node]:
+    """The schemas that always judge the value at a path, those they refer to included; a `*` is any item of a list."""
+    nodes, work = [check.root], Work(_WORK)
+    for step in path[:_DEPTH]:
+        nodes = _list_members(_list_parts(nodes), 0 if step == ANY else step, work)
+    return _list_parts(nodes)
+
+
+def _list_parts(nodes: list[Node]) -> list[Node]:
+    """The nodes and what applies with them, through the branches of unions too: a key may be declared there."""
+    found: dict[int, Node] = {}
+    stack = list(nodes)
+    while stack:
+        for part in applies_always(stack.pop()):
+            if id(part) not in found:
+                found[id(part)] = part
+                stack += [*part.any_of, *part.one_of]
+    return list(found.values())
+
+
+def _list_members(parts: list[Node], step: str | int, work: Work) -> list[Node]:
+    try:
+        return list_member_schemas(parts, step, work)
+    except TooMuchWorkError:
+        return []
 
 
 # --- the rules of a place ---------------------------------------------------------------------------------------------

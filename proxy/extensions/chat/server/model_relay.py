@@ -132,12 +132,14 @@ class ModelRelay:
             self._unusable.clear()
 
     def _find_judge(self, listed: ListedRequest) -> CallJudge:
-        route = listed.call_route.binding.route
-        if route.brought is None:
-            raise AssertionError("a relayed route says how brought tools are judged")
+        route, elsewhere = listed.call_route.binding.route, listed.services.elsewhere
+        if route.brought is None or elsewhere is None:
+            raise AssertionError(
+                "a relayed route says how brought tools are judged, and a proxy that serves has children"
+            )
         known = self._judges.get(route.key)
         if known is None or known[0] is not route.brought:  # the first request, or the first after a reload
-            known = self._judges[route.key] = (route.brought, CallJudge(route.brought, listed.services.elsewhere))
+            known = self._judges[route.key] = (route.brought, CallJudge(route.brought, elsewhere))
         return known[1]
 
 

@@ -20,7 +20,6 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from proxy.call.context import open_context
-from proxy.call.judging import InProcessJudge
 from proxy.call.outcome import count_tool_error
 from proxy.call.run import run_call
 from proxy.core.contract.policy import Mode
@@ -127,10 +126,9 @@ class Exchange:
             decoded = Failure(codes.BAD_REQUEST, f"The message cannot be judged: {found.reason}.")
         if isinstance(decoded, Failure) and judged:  # otherwise a forbidden call could hide in it
             return mcp_request.make_refusal(make_refusal(decoded.code, decoded.message, record))
-        upstream, elsewhere = (
-            mcp_request.services.upstreams[binding.route.upstream],
-            mcp_request.services.elsewhere or InProcessJudge(),
-        )
+        upstream, elsewhere = mcp_request.services.upstreams[binding.route.upstream], mcp_request.services.elsewhere
+        if elsewhere is None:
+            raise AssertionError("a proxy that serves judges in child processes too")
         token = record.notes.get("client.token", "")
         asking = Asking.of(self._learner, call_route, message, upstream, self._reports, elsewhere, token)
         if isinstance(found, MessageBatch) and found.lists and not asking.shows_all:
