@@ -12,20 +12,54 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
 from functools import lru_cache, partial
 from hashlib import blake2b
 from ipaddress import IPv6Address, ip_address
 from typing import Final
 
 from proxy.core.contract.attempts import hash_conversation
-from proxy.core.contract.policy import CallLimits, ConcurrentLimit, CountedBy, RateLimit
+from proxy.core.contract.policy import CallLimits
 from proxy.core.model import codes
-from proxy.core.model.values import CheckedCall, Failure, Headers
+from proxy.core.model.values import CheckedCall, Failure, Headers, value_class
 from proxy.interfaces import CallRoute, Rate, RateExceeded, Services, StateStore
 
 _MICROSECONDS: Final = 1_000_000
 # The bits of an IPv6 address that one client has at least (RFC 6177).
 _NETWORK: Final = 64
+
+
+class CountedBy(StrEnum):
+    """What the calls have in common that one limit counts together: who makes them (where nobody has to say who they
+    are: from where), the tool, the conversation, or the client's address."""
+
+    CALLER = "caller"
+    TOOL = "tool"
+    CONVERSATION = "conversation"
+    ADDRESS = "address"
+
+
+@value_class
+class RateLimit:
+    """How many calls may be made in a time: `calls` in `per` seconds, evenly, and `burst` of them at once (GCRA: in any
+    `per` seconds at most `calls` + `burst`). `by`: what the calls have in common that are counted together, of those
+    that `scope` names (the place of the config that sets the limit). `name` tells it from other limits of its tool."""
+
+    calls: int
+    per: float
+    burst: int
+    by: tuple[CountedBy, ...]
+    scope: str
+    name: str
+
+
+@value_class
+class ConcurrentLimit:
+    """How many calls may be under way at once; `by` and `scope` as for `RateLimit`."""
+
+    calls: int
+    by: tuple[CountedBy, ...]
+    scope: str
 
 
 class CallRates:
