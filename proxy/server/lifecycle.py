@@ -297,11 +297,11 @@ class Serving:
 
     def _tell_metrics(self, compiled: Compiled) -> None:
         loaded = compiled.loaded
-        self._added.adopt(loaded.config, compiled.table, loaded.digest)
+        added = self._added.adopt(loaded.config, compiled.table, loaded.digest)
         # An observer that is off is left out, so it costs no call anything.
         kept = () if self.console is None else self.console.observers
         traced = () if self._tracer is None else (self._tracer,)
-        self.handler.observers = (self.metrics, self.log, *kept, *self._added.observers, *traced)
+        self.handler.observers = (self.metrics, self.log, *kept, *added, *traced)
         self.metrics.note_config(list_served(compiled), loaded.digest, self._base.clock.wall(), loaded.files_digest)
         for unpinned in list_unpinned(loaded.config):
             self.unpinned(*unpinned)

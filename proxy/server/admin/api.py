@@ -15,7 +15,6 @@ from urllib.parse import parse_qs, unquote
 
 from proxy.adapters.ladder import make_conversation
 from proxy.config.files.secrets import restore_written
-from proxy.config.model import Config
 from proxy.core.contract import attempts as contract
 from proxy.core.contract import refusals
 from proxy.core.contract.policy import AttemptsPolicy, ToolPolicy
@@ -109,16 +108,8 @@ async def _config(serving: Serving, _: PageRequest) -> Page:
 
 async def _schema(serving: Serving, question: PageRequest) -> Page:
     tool = unquote(question.rest)
-    found = _schemas(serving.config, tool)
-    if not found:
-        return refuse_question(f"no tool {tool[:128]!r} with a schema is served", 404)
-    return make_json_page({"tool": tool, "schemas": list(found.values())})
-
-
-def _schemas(config: Config, tool: str) -> dict[str, JsonValue]:
-    """Returns the schemas of a tool by schema id, because routes may serve one tool with different schemas."""
-    found: dict[str, JsonValue] = {}
-    for route in config.routes:
+    found: dict[str, JsonValue] = {}  # by schema id, because routes may serve one tool with different schemas
+    for route in serving.config.routes:
         served = route.tools.get(tool) or (route.listed.tools.get(tool) if route.listed is not None else None)
         if served is None or served.schema is None:
             continue
@@ -128,7 +119,9 @@ def _schemas(config: Config, tool: str) -> dict[str, JsonValue]:
              "schema": served.schema.value},
         )  # fmt: skip
         shown["routes"].append(route.name)
-    return found
+    if not found:
+        return refuse_question(f"no tool {tool[:128]!r} with a schema is served", 404)
+    return make_json_page({"tool": tool, "schemas": list(found.values())})
 
 
 # --- what happened ----------------------------------------------------------------------------------------------------
