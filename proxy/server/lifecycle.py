@@ -43,7 +43,7 @@ from proxy.server.setup.added import (
 )
 from proxy.server.setup.memory import find_room
 from proxy.server.setup.services import warn_of_addresses
-from proxy.server.setup.upstreams import Pools, await_gone, find_trouble
+from proxy.server.setup.upstreams import Pools, await_gone
 from proxy.telemetry.logs import LibraryLog, Log
 from proxy.telemetry.metric_table import OTHER
 from proxy.telemetry.metrics import Metrics
@@ -190,13 +190,6 @@ class Serving:
             if self.console is not None:
                 self.console.changes.add("drain")
         return self._draining
-
-    async def find_upstream_trouble(self, name: str) -> str | None:
-        """Why an upstream is not ready, '' where it is; None where there is no such upstream."""
-        entry, upstream = self.config.upstreams.get(name), self.pools.find_unguarded(name)
-        if entry is None or upstream is None:
-            return None
-        return await self.notices.watch_upstream(name, partial(find_trouble, entry, upstream))
 
     async def _drain(self, seconds: float, with_tools: bool) -> None:
         if with_tools:
