@@ -43,7 +43,7 @@ from proxy.server.setup.added import (
 )
 from proxy.server.setup.memory import find_room
 from proxy.server.setup.services import warn_of_addresses
-from proxy.server.setup.upstreams import Pools, await_gone, find_trouble
+from proxy.server.setup.upstreams import Pools, await_gone
 from proxy.telemetry.logs import LibraryLog, Log
 from proxy.telemetry.metric_table import OTHER
 from proxy.telemetry.metrics import Metrics
@@ -189,13 +189,6 @@ class Serving:
                 self.console.changes.add("drain")
         return self._draining
 
-    async def find_upstream_trouble(self, name: str) -> str | None:
-        """Why an upstream is not ready, '' where it is; None where there is no such upstream."""
-        entry, upstream = self.config.upstreams.get(name), self.pools.find_unguarded(name)
-        if entry is None or upstream is None:
-            return None
-        return await self.notices.watch_upstream(name, partial(find_trouble, entry, upstream))
-
     async def _drain(self, seconds: float, with_tools: bool) -> None:
         if with_tools:
             with suppress(TimeoutError):
@@ -288,11 +281,11 @@ class Serving:
 
     def _tell_metrics(self, compiled: Compiled) -> None:
         loaded = compiled.loaded
-        self._added.adopt(loaded.config, compiled.table, loaded.digest)
+        added = self._added.adopt(loaded.config, compiled.table, loaded.digest)
         # An observer that is off is left out, so it costs no call anything.
         kept = () if self.console is None else self.console.observers
         traced = () if self._tracer is None else (self._tracer,)
-        self.handler.observers = (self.metrics, self.log, *kept, *self._added.observers, *traced)
+        self.handler.observers = (self.metrics, self.log, *kept, *added, *traced)
         self.metrics.note_config(list_served(compiled), loaded.digest, self._base.clock.wall(), loaded.files_digest)
         for unpinned in list_unpinned(loaded.config):
             self.unpinned(*unpinned)
