@@ -46,8 +46,6 @@ _JSON_WORDED: Final = re.compile(
     re.IGNORECASE,
 )
 _NEGATED: Final = re.compile(r"\b(?:not|no|never|non|without|instead|than|path|file|url)\b|n't", re.IGNORECASE)
-
-
 _ANYTHING: Final = Facts(Site(_ALL, True, None), None)
 _NULL_SWITCHES: Final = ("drop", "refuse")
 # The most nested unions that are examined; the rules skip what is nested deeper, and only the judge sees it.
