@@ -18,7 +18,7 @@ from proxy.core.check.validation import Check
 from proxy.core.contract.policy import ToolPolicy
 from proxy.routing import RouteTable, build_routes
 from proxy.server import start_serving
-from proxy.server.warmup import Warming
+from proxy.server.lifecycle import Warming
 from tests.steady import until
 
 CONFIG = """\

@@ -42,9 +42,8 @@ class OperatorAccess:
 
     def __init__(self, entry: AdminConfig, now: Callable[[], float], reveal_now: Callable[[str], str] = reveal) -> None:
         self._names = _LOOPBACK_NAMES | {entry.listen.host.lower()} | entry.hosts
-        self._roles: tuple[tuple[str, Role], ...] = tuple(
-            (token, role) for token, role in ((entry.token, _OPERATOR), (entry.readers, _READER)) if token
-        )
+        roles: tuple[tuple[str, Role], ...] = ((entry.token, "operator"), (entry.readers, "reader"))
+        self._roles = [(token, role) for token, role in roles if token]
         self._reveal_now = reveal_now
         self._needs_token = bool(entry.token)
         self._now = now
@@ -66,7 +65,7 @@ class OperatorAccess:
         """Returns the role that the request's token gives, or None where the token is missing or wrong. Tokens are
         compared in constant time."""
         if not self._needs_token:
-            return _OPERATOR
+            return "operator"
         given = fields.get("authorization") or ""
         scheme, bearer = given[: len(_BEARER)].lower(), given[len(_BEARER) :].strip()
         token = bearer.encode("utf-8", "surrogatepass")
@@ -87,10 +86,6 @@ class OperatorAccess:
             return False
         times.append(self._now())
         return True
-
-
-_OPERATOR: Final[Role] = "operator"
-_READER: Final[Role] = "reader"
 
 
 def is_foreign_page(fields: Fields, *, may_navigate: bool) -> bool:
