@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from proxy.core.check.validation import Check
-from proxy.core.json.jsontext import JSON_TYPES, name_json_type
+from proxy.core.json.jsontext import name_json_type
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.model.work import TooMuchWorkError, Work
@@ -22,8 +22,6 @@ from proxy.core.rules.proposals import Site
 from proxy.core.rules.rules import ANY_TYPE, LISTED, TEXT_RULES, Propose, Rule, group_value_rules, list_unknown_switches
 from proxy.core.schema.matching import SearchGivenUp, make_matcher
 from proxy.core.schema.nodes import Node, Schemas
-
-_ALL: Final = frozenset(JSON_TYPES)
 
 
 @value_class
@@ -46,7 +44,7 @@ _JSON_WORDED: Final = re.compile(
     re.IGNORECASE,
 )
 _NEGATED: Final = re.compile(r"\b(?:not|no|never|non|without|instead|than|path|file|url)\b|n't", re.IGNORECASE)
-_ANYTHING: Final = Facts(Site(_ALL, True, None), None)
+_ANYTHING: Final = Facts(Site(ANY_TYPE, True, None), None)
 _NULL_SWITCHES: Final = ("drop", "refuse")
 # The most nested unions that are examined; the rules skip what is nested deeper, and only the judge sees it.
 _MAX_NEST: Final = 64
@@ -97,7 +95,9 @@ def list_applying(
         always = applies_always(node)
         memo[id(node)] = None if any(part.condition is not None or part.dependent for part in always) else always
     if (same := memo[id(node)]) is not None:  # the same for every value
-        work.spend(len(same))
+        work.left -= len(same)  # counted in place, as below
+        if work.left < 0:
+            raise TooMuchWorkError
         return same
     found: dict[int, Node] = {}
     stack = [node]
@@ -124,7 +124,7 @@ def _read_once(node: Node, above: frozenset[int], memo: dict[int, Facts]) -> Fac
     if (known := memo.get(id(node))) is not None:
         return known
     parts = [part for part in applies_always(node) if part is node or id(part) not in above]
-    types, free_text, choices, allowed = _ALL, True, None, None
+    types, free_text, choices, allowed = ANY_TYPE, True, None, None
     shown: list[JsonValue] = []
     for part in parts:
         for site in _list_sites(part, above | {id(node)}, memo):
