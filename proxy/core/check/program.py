@@ -36,8 +36,6 @@ _TOGETHER: Final = 8_000
 _SAYING: Final = frozenset(["title", "description", "default", "examples", "example", "deprecated"])
 # The most nodes of a schema that is compared with others.
 _COMPARED: Final = 500
-
-
 # From this number of patterns on, one search for all of them comes first, because most keys match none.
 _SEVERAL: Final = 3
 

@@ -1,8 +1,7 @@
 """The entrance to the validation engine: `compile_check(schema) -> Check`. No other room names an engine.
 
-The judge is generated Python code (core/check). It passes every required case of the JSON-Schema-Test-Suite for drafts
-4, 6, 7, 2019-09 and 2020-12, takes parsed values as they are (exact numbers), and does bounded work on any value. No
-other engine stands behind it: it supports every keyword, and a schema beyond a bound is refused at compilation. That
+The judge is generated Python code. It passes every required case of the JSON-Schema-Test-Suite for drafts 4, 6, 7,
+2019-09 and 2020-12, takes parsed values as they are (exact numbers), and does bounded work on any value. Compilation
 finds every mistake of the schema, but writes no code: each function is written on first use, or by `Check.prepare`.
 """
 
@@ -169,7 +168,6 @@ def _check_patterns(schemas: Schemas, *, is_trusted: bool) -> bool:
                 raise SchemaError(error.message, (*node.path, *steps)) from error
             programs += matcher.size
             if not is_trusted and programs > MAX_STRANGE_PROGRAMS:
-                raise SchemaError(
-                    f"its patterns make programs of more than {MAX_STRANGE_PROGRAMS:,} instructions", node.path
-                )
+                message = f"its patterns make programs of more than {MAX_STRANGE_PROGRAMS:,} instructions"
+                raise SchemaError(message, node.path)
     return all(matcher.linear for matcher in schemas.matchers.values())

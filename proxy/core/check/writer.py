@@ -3,9 +3,8 @@
 Both come from the same text, so they cannot disagree: a keyword becomes a condition and a failure, and only the failure
 differs: `return False`, or one more `BrokenKeyword`. Nodes for parts of a value are written in place, with the path as
 an expression that is only evaluated on a failure. A node becomes a call where a reference leads back to it, where its
-verdict is remembered, or where the text would nest too deep.
-
-A judge may test in any order, so cheap keywords come first; a report keeps the order of the schema.
+verdict is remembered, or where the text would nest too deep. A judge tests cheap keywords first; a report keeps the
+order of the schema.
 """
 
 from __future__ import annotations
@@ -114,11 +113,9 @@ class Writer:
 
     def fail(self, node: Node, keyword: str, spot: Spot, detail: str = "None", branches: str = "()") -> None:
         """Writes the failure of a keyword."""
-        if not self.report:
-            self.line("return False")
-        else:
-            holder = self.program.constant("node", node)
-            self.line(f"add(new(B, ({keyword!r}, {self.path(spot)}, {holder}, {detail}, {branches})))")
+        holder = self.program.constant("node", node) if self.report else ""
+        made = f"add(new(B, ({keyword!r}, {self.path(spot)}, {holder}, {detail}, {branches})))"
+        self.line(made if self.report else "return False")
 
     # --- nodes ------------------------------------------------------------------------------------------------------
     def node(self, node: Node, spot: Spot) -> None:
@@ -152,8 +149,7 @@ class Writer:
         """Writes a node in place."""
         if node.never:
             self.fail(node, "false", spot)
-            return
-        if not node.keywords:
+        if not node.keywords:  # a schema that is false has none either
             return
         self.line(f"# {node.uri}")
         tasks = self._tasks(node)

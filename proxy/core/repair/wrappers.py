@@ -31,7 +31,6 @@ _LOOSE_WRAPPERS: Final = WRAPPER_KEYS | {"type", "properties", "data", "options"
 _MAX_WRAPPERS: Final = 3
 # Characters of JSON text that one unit of work reads.
 _READ: Final = 5
-_OBJECT: Final = frozenset({"object"})
 
 
 class Run(Protocol):
@@ -42,11 +41,8 @@ class Run(Protocol):
     work: Work
     tool: str
 
-    def accepts(self, node: Node, value: JsonValue) -> bool:
-        """The judge's verdict on a value at a node."""
-
-    def fit(self, node: Node, value: JsonValue, path: Pointer, rules: frozenset[str]) -> Fit:
-        """The value as the node accepts it."""
+    def accepts(self, node: Node, value: JsonValue) -> bool: ...
+    def fit(self, node: Node, value: JsonValue, path: Pointer, rules: frozenset[str]) -> Fit: ...
 
 
 def unwrap_arguments(run: Run, value: dict[str, JsonValue], path: Pointer) -> Fit | None:
@@ -113,7 +109,7 @@ def unwrap_call(run: Run, value: dict[str, JsonValue] | list[JsonValue]) -> Fit 
 def _read_object(run: Run, text: str, path: Pointer) -> tuple[JsonValue, tuple[Repair, ...]]:
     """The object in JSON text with the repairs of that; any other text as it is."""
     run.work.spend(len(text) // _READ)
-    read = read_inside(text, Site(_OBJECT, False, None, classes=run.policy.rules & TEXT_RULES))
+    read = read_inside(text, Site(frozenset({"object"}), False, None, classes=run.policy.rules & TEXT_RULES))
     if read is None:
         return text, ()
     return read[0], tuple(Repair(name, path) for name in ("parse_json_string", *read[1]))

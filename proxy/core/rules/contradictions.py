@@ -52,10 +52,9 @@ def list_unsatisfiable(check: Check) -> Iterator[tuple[Node, str, str]]:
         if not read_facts(node).site.types and not any(part.never for part in parts):
             if node.choices is not None:
                 keyword = "const" if node.has("const") else "enum"
-                is_of_items = node.types is not None and "array" in node.types
-                remedy = (
-                    f"move the `{keyword}` into `items`" if is_of_items else f"change the `type` or the `{keyword}`"
-                )
+                remedy = f"change the `type` or the `{keyword}`"
+                if "array" in (node.types or ()):
+                    remedy = f"move the `{keyword}` into `items`"
                 yield node, "no value can satisfy it, the type and the listed values exclude each other", remedy
             elif all(read_facts(part).site.types for part in parts[1:]):
                 message = "no value can satisfy it, its types exclude each other"
@@ -173,7 +172,7 @@ def _leaves_room(low: _Limit, high: _Limit, *, whole: bool) -> bool:
 
 def list_refused_keys(node: Node) -> Iterator[str]:
     """The keys that a place requires and that it refuses whatever their value."""
-    parts = list(applies_always(node)) if node.required or node.all_of or node.references else []
+    parts = applies_always(node) if node.required or node.all_of or node.references else ()
     for name in dict.fromkeys(name for part in parts for name in part.required):
         if any(_refuses(part, name) for part in parts):
             yield name

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from proxy.core.check.validation import Check
-from proxy.core.json.jsontext import JSON_TYPES, name_json_type
+from proxy.core.json.jsontext import name_json_type
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.model.work import TooMuchWorkError, Work
@@ -22,8 +22,6 @@ from proxy.core.rules.proposals import Site
 from proxy.core.rules.rules import ANY_TYPE, LISTED, TEXT_RULES, Propose, Rule, group_value_rules, list_unknown_switches
 from proxy.core.schema.matching import SearchGivenUp, make_matcher
 from proxy.core.schema.nodes import Node, Schemas
-
-_ALL: Final = frozenset(JSON_TYPES)
 
 
 @value_class
@@ -46,9 +44,7 @@ _JSON_WORDED: Final = re.compile(
     re.IGNORECASE,
 )
 _NEGATED: Final = re.compile(r"\b(?:not|no|never|non|without|instead|than|path|file|url)\b|n't", re.IGNORECASE)
-
-
-_ANYTHING: Final = Facts(Site(_ALL, True, None), None)
+_ANYTHING: Final = Facts(Site(ANY_TYPE, True, None), None)
 _NULL_SWITCHES: Final = ("drop", "refuse")
 # The most nested unions that are examined; the rules skip what is nested deeper, and only the judge sees it.
 _MAX_NEST: Final = 64
@@ -99,7 +95,9 @@ def list_applying(
         always = applies_always(node)
         memo[id(node)] = None if any(part.condition is not None or part.dependent for part in always) else always
     if (same := memo[id(node)]) is not None:  # the same for every value
-        work.spend(len(same))
+        work.left -= len(same)  # counted in place, as below
+        if work.left < 0:
+            raise TooMuchWorkError
         return same
     found: dict[int, Node] = {}
     stack = [node]
@@ -126,7 +124,7 @@ def _read_once(node: Node, above: frozenset[int], memo: dict[int, Facts]) -> Fac
     if (known := memo.get(id(node))) is not None:
         return known
     parts = [part for part in applies_always(node) if part is node or id(part) not in above]
-    types, free_text, choices, allowed = _ALL, True, None, None
+    types, free_text, choices, allowed = ANY_TYPE, True, None, None
     shown: list[JsonValue] = []
     for part in parts:
         for site in _list_sites(part, above | {id(node)}, memo):
@@ -233,56 +231,30 @@ def list_required(nodes: Iterable[Node]) -> set[str]:
     return {key for node in nodes for key in node.required}
 
 
-# --- the places of a schema ------------------------------------------------------------------------------------------
-ANY: Final = "*"
-_DEPTH: Final = 16
-_WORK: Final = 2000
-# Places that are remembered for one schema.
-_MOST_KNOWN: Final = 1024
-
-
-def find_place(check: Check, path: Pointer) -> Pointer:
-    """The place of a value in the schema, `/legs/*/from` for `/legs/3/from`, of at most 16 steps. An index and a
-    key that the schema does not declare are both `*`, so that clients cannot invent places."""
-    memo: dict[Pointer, Pointer] = check.schemas.memos.setdefault("places", {})
-    if (known := memo.get(path)) is not None:
-        return known
-    nodes, work = [check.root], Work(_WORK)
-    place: Pointer = ()
-    for step in path[:_DEPTH]:
-        parts = _list_parts(nodes)
-        place = (*place, step if any(step in part.properties for part in parts) else ANY)
-        nodes = _list_members(parts, step, work)
-    if place == path and len(memo) < _MOST_KNOWN:  # every step is declared: others are the client's own
-        memo[path] = place
-    return place
+# --- the places of a schema -------------------------------------------------------------------------------------------
+def walk_schema(check: Check, path: Pointer) -> Iterator[list[Node]]:
+    """For each value on the way along a path of at most 16 steps, and at its end: the schemas that always judge it, and
+    those of the branches of unions, where a key may be declared too."""
+    nodes, work, steps = [check.root], Work(2000), iter(path[:16])
+    while True:
+        parts: dict[int, Node] = {}
+        while nodes:
+            for part in applies_always(nodes.pop()):
+                if id(part) not in parts:
+                    parts[id(part)] = part
+                    nodes += [*part.any_of, *part.one_of]
+        yield list(parts.values())
+        if (step := next(steps, None)) is None:
+            return
+        try:
+            nodes = list_member_schemas(list(parts.values()), step, work)
+        except TooMuchWorkError:
+            nodes = []
 
 
 def nodes_at(check: Check, path: Pointer) -> list[Node]:
-    """The schemas that always judge the value at a path, those they refer to included; a `*` is any item of a list."""
-    nodes, work = [check.root], Work(_WORK)
-    for step in path[:_DEPTH]:
-        nodes = _list_members(_list_parts(nodes), 0 if step == ANY else step, work)
-    return _list_parts(nodes)
-
-
-def _list_parts(nodes: list[Node]) -> list[Node]:
-    """The nodes and what applies with them, through the branches of unions too: a key may be declared there."""
-    found: dict[int, Node] = {}
-    stack = list(nodes)
-    while stack:
-        for part in applies_always(stack.pop()):
-            if id(part) not in found:
-                found[id(part)] = part
-                stack += [*part.any_of, *part.one_of]
-    return list(found.values())
-
-
-def _list_members(parts: list[Node], step: str | int, work: Work) -> list[Node]:
-    try:
-        return list_member_schemas(parts, step, work)
-    except TooMuchWorkError:
-        return []
+    """The schemas that may judge the value at a path; a `*` is any item of a list."""
+    return [*walk_schema(check, tuple(0 if step == "*" else step for step in path))][-1]
 
 
 # --- the rules of a place ---------------------------------------------------------------------------------------------

@@ -1,8 +1,4 @@
-"""The value rules that find the one listed value which a text spells otherwise, and how names are folded.
-
-Case is folded only where it cannot be the meaning: all members share one style of capitals, and the member is no unit,
-flag, pattern or single letter.
-"""
+"""The value rules that find the one listed value which a text spells otherwise, and how names are folded."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The proposals of the value rules: one small pure function for each rule, from a refused value and its `Site`.
 
 No function changes the type of a value whose type is legal there: such a value is refused for another reason (a bound,
-a `not`), and a change of type would only evade it. A function proposes another value or gives `NONE`; it never decides.
-The engine keeps a proposal only where the schema accepts it and no other rule of the same tier proposes a different
-one. The table in `rules.py` says which rule is on when, and the exact condition of each.
+a `not`), and a change of type would only evade it. A function proposes another value or gives `NONE`; the engine keeps
+a proposal only where the schema accepts it and no other rule of the same tier proposes a different one. `rules.py` says
+which rule is on when, and the exact condition of each.
 """
 
 from __future__ import annotations

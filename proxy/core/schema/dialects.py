@@ -20,8 +20,8 @@ from typing import Final
 
 from proxy.core.json.jsontext import JSON_TYPES, dumps, find_at_pointer, format_pointer, make_decimal
 from proxy.core.model.values import JsonValue, Pointer
-from proxy.core.schema.drafts import REFERENCES, Draft, list_subschemas
-from proxy.core.schema.nodes import Node, Schemas
+from proxy.core.schema.drafts import META_SCHEMA, REFERENCES, Draft, list_subschemas
+from proxy.core.schema.nodes import NUMERIC, Node, Schemas
 
 # Lower-case spelling -> JSON Schema type; None where any type may stand. GoMind lower-cases before it compares.
 TYPE_NAMES: Final[Mapping[str, str | None]] = {
@@ -185,16 +185,12 @@ def respell_bounds(schema: dict[str, JsonValue]) -> None:
 
 
 # --- what to write instead where the meta-schema has refused a schema -------------------------------------------------
-# Keywords that take a text, and those that take a number.
+# Keywords that take a text.
 _TAKE_TEXT: Final = frozenset(["pattern", "format", "title", "description", "$ref", "$comment", "contentEncoding"])
-_TAKE_NUMBER: Final = frozenset(
-    ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "minItems",
-     "maxItems", "minProperties", "maxProperties", "minContains", "maxContains"]
-)  # fmt: skip
+
 # Under these keys stand names of one's own.
 _NAMED: Final = (("properties",), ("patternProperties",), ("$defs",), ("definitions",))
-_DRAFT_4: Final = "http://json-schema.org/draft-04/schema#"
-_DRAFT_7: Final = "http://json-schema.org/draft-07/schema#"
+
 _NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
 
@@ -209,12 +205,11 @@ def suggest_remedy(schema: JsonValue, path: Pointer) -> str:
         limit = keyword.replace("exclusiveM", "m")
         return (
             f"`{keyword}: {str(value).lower()}` is how draft 4 spells it: write the limit itself (`{keyword}: 0`) "
-            f'and drop `{limit}`, or say `"$schema": "{_DRAFT_4}"`'
+            f'and drop `{limit}`, or say `"$schema": "{META_SCHEMA[Draft.D4]}"`'
         )
     if keyword == "items" and isinstance(value, list):
-        return (
-            f'a list under `items` is called `prefixItems` since 2020-12: rename it, or say `"$schema": "{_DRAFT_7}"`'
-        )
+        older = f'say `"$schema": "{META_SCHEMA[Draft.D7]}"`'
+        return f"a list under `items` is called `prefixItems` since 2020-12: rename it, or {older}"
     if keyword == "required" and isinstance(value, bool):
         return "list the names of required properties on the object: `required: [name]`"
     if keyword == "type" or (len(path) > 1 and path[-2] == "type"):
@@ -237,7 +232,7 @@ def _value_remedy(keyword: str, value: JsonValue) -> str:
             return f"give `{keyword}` a text, or leave it out"
         quoted = "" if isinstance(value, dict | list) else f': put it in quotes, "{dumps(value).decode()}"'
         return f"`{keyword}` takes a text{quoted}"
-    if keyword not in _TAKE_NUMBER:
+    if keyword not in NUMERIC:
         return ""
     if value is None:
         return f"give `{keyword}` a number, or leave it out"

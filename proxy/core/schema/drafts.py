@@ -89,15 +89,12 @@ def find_draft(
     named = schema.get("$schema") if isinstance(schema, dict) else None
     if named is None:
         return default
-    draft = find_published_draft(named)
-    if draft is None and (own := (documents or {}).get(str(named).rstrip("#"))) is not None:
+    if (draft := find_published_draft(named)) is not None:
+        return draft
+    if (own := (documents or {}).get(str(named).rstrip("#"))) is not None:
         return find_draft(own, default)
-    if draft is None:
-        raise SchemaError(
-            f"$schema {str(named)!r} is not supported: use one of drafts 4, 6, 7, 2019-09, 2020-12, or leave it out",
-            ("$schema",),
-        )
-    return draft
+    message = f"$schema {str(named)!r} is not supported: use one of drafts 4, 6, 7, 2019-09, 2020-12, or leave it out"
+    raise SchemaError(message, ("$schema",))
 
 
 def find_published_draft(named: JsonValue) -> Draft | None:

@@ -90,8 +90,7 @@ def is_time(text: str) -> bool:
     found = _TIME.fullmatch(text)
     if found is None:
         return False
-    hour, minute, second = int(found[1]), int(found[2]), int(found[3])
-    offset_hour, offset_minute = int(found[5] or 0), int(found[6] or 0)
+    hour, minute, second, offset_hour, offset_minute = (int(found[part] or 0) for part in (1, 2, 3, 5, 6))
     if hour > 23 or minute > 59 or second > 60 or offset_hour > 23 or offset_minute > 59:
         return False
     offset = (offset_hour * 60 + offset_minute) * (-1 if found[4] == "-" else 1)
@@ -111,9 +110,8 @@ def is_ipv6(text: str) -> bool:
 # --- host names and addresses of mail ---------------------------------------------------------------------------------
 def is_hostname(text: str, *, knows_idna: bool = True) -> bool:
     """RFC 1123 2.1; from draft 7 on, a label that starts with `xn--` must follow IDNA 2008 (RFC 5890 2.3.2.1)."""
-    if not 0 < len(text) <= _MAX_HOST or not text.isascii():
-        return False
-    return all(_is_label(label, knows_idna=knows_idna) for label in text.split("."))
+    is_fit = 0 < len(text) <= _MAX_HOST and text.isascii()
+    return is_fit and all(_is_label(label, knows_idna=knows_idna) for label in text.split("."))
 
 
 def _is_label(label: str, *, knows_idna: bool = True) -> bool:

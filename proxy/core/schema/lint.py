@@ -117,9 +117,8 @@ def find_nearest_keyword(key: str) -> str | None:
         return _find_near(folded, _FOLDED_OURS)
     if folded in _SHORT:
         return folded
-    return _find_near(folded, _FOLDED_REFERENCES if key.startswith("$") else ()) or _find_near(
-        folded.lstrip("$"), _FOLDED_ASSERTING
-    )
+    near = _find_near(folded, _FOLDED_REFERENCES) if key.startswith("$") else None
+    return near or _find_near(folded.lstrip("$"), _FOLDED_ASSERTING)
 
 
 def _find_near(folded: str, keywords: tuple[tuple[str, str], ...]) -> str | None:
@@ -216,10 +215,8 @@ def word_property_map(schema: Mapping[str, JsonValue], declared: tuple[str, ...]
     text = dumps(whole).decode()
     is_shown = len(text) <= _LONGEST_SAMPLE and not any(map(_needs_more, properties.values()))
     sample = text if is_shown else '{"type": "object", "properties": {' + dumps(declared[0]).decode() + ": ...}}"
-    return (
-        f"{first} stands where keywords stand, and guards nothing: a property belongs under `properties`",
-        f"write {sample}",
-    )
+    message = f"{first} stands where keywords stand, and guards nothing: a property belongs under `properties`"
+    return message, f"write {sample}"
 
 
 def _needs_more(schema: JsonValue) -> bool:

@@ -40,7 +40,7 @@ from proxy.core.schema.matching import Matcher
 # The most nodes of a schema with dynamic references, where a location has one node for each scope that reaches it.
 MAX_SCOPED: Final = 20_000
 # Keywords whose value is a number; the most digits of such a number, and the same in bits.
-_NUMERIC: Final = frozenset(("multipleOf", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")) | {
+NUMERIC: Final = frozenset(("multipleOf", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")) | {
     f"{limit}{what}" for limit in ("min", "max") for what in ("Length", "Items", "Properties", "Contains")
 }
 _DIGITS: Final = 4_000
@@ -125,7 +125,7 @@ class Schemas:
             if not isinstance(schema, dict):
                 continue
             place = self._enter(schema, place)
-            for keyword in _NUMERIC & schema.keys():
+            for keyword in NUMERIC & schema.keys():
                 value = schema[keyword]
                 is_int, is_number = isinstance(value, int), isinstance(value, int | LosslessFloat)
                 if is_number and (value.bit_length() > _BITS if is_int else len(str(value)) > _DIGITS):

@@ -1,11 +1,11 @@
 r"""ECMA-262 regular expressions: reads a pattern once, and writes it in the spelling of each matching engine.
 
-`read_pattern` reads a pattern from left to right and writes it twice: for RE2, which matches in linear time, and for
-the `regex` package, which backtracks and so supports what no linear engine can do (lookaround, references to groups,
-atomic groups). Every construct is written with its ECMA-262 meaning: `\d \w \b` mean ASCII, `\s` and `.` follow the
-lists of the standard, `$` is the end of the text, a surrogate pair is one character, and a reference to a group that
-took no part matches the empty text. Accepted as well is what only Annex B of the standard allows (`\-`, a lone `}`),
-and what authors used to other dialects plainly mean: `\A`, `\Z`, `\z`, `(?i)`, `(?P<name>...)`.
+A pattern is read from left to right and written twice: for RE2, which matches in linear time, and for the `regex`
+package, which backtracks and so supports lookaround, references to groups and atomic groups. Every construct is written
+with its ECMA-262 meaning: `\d \w \b` mean ASCII, `\s` and `.` follow the lists of the standard, `$` is the end of the
+text, a surrogate pair is one character, and a reference to a group that took no part matches the empty text. Accepted
+as well is what only Annex B of the standard allows (`\-`, a lone `}`), and what authors used to other dialects plainly
+mean: `\A`, `\Z`, `\z`, `(?i)`, `(?P<name>...)`.
 """
 
 from __future__ import annotations
@@ -91,9 +91,8 @@ class Pattern:
 def read_pattern(pattern: str, *, strict: bool = False) -> Pattern:
     """Reads an ECMA-262 pattern; `strict` accepts nothing of other dialects. Raises PatternError."""
     if len(pattern) > MAX_LENGTH:
-        raise PatternTooLargeError(
-            f"it has {len(pattern):,} characters, and at most {MAX_LENGTH:,} are matched: shorten it"
-        )
+        message = f"it has {len(pattern):,} characters, and at most {MAX_LENGTH:,} are matched: shorten it"
+        raise PatternTooLargeError(message)
     read = _Reader(pattern, strict=strict).read()
     counted = _COUNTED.fullmatch(pattern)
     if counted is None or read.linear is None or int(counted[4] or counted[2]) <= _COUNTED_FROM:

@@ -27,7 +27,8 @@ def is_strict(schema: JsonValue) -> bool:
         return False
     if not (schema.keys() & {"type", "anyOf", "$ref", "enum", "const"}):
         return False
-    if is_object(schema) and not _is_closed(schema):
+    is_closed = schema.get("additionalProperties") is False
+    if is_object(schema) and not (is_closed and {*schema.get("properties", {})} == {*schema.get("required", ())}):
         return False
     members = (schema.get("properties", {}), schema.get("$defs", {}))
     below = [*(item for group in members for item in group.values()), *schema.get("anyOf", ())]
@@ -44,8 +45,3 @@ def list_types(schema: Mapping[str, JsonValue]) -> list[str]:
 def is_object(schema: Mapping[str, JsonValue]) -> bool:
     """Whether a schema speaks of an object."""
     return "object" in list_types(schema) or "properties" in schema
-
-
-def _is_closed(schema: Mapping[str, JsonValue]) -> bool:
-    properties = schema.get("properties", {})
-    return schema.get("additionalProperties") is False and set(properties) == set(schema.get("required", ()))

@@ -33,12 +33,8 @@ STATUSES: Final = frozenset({400, 404, 409, 422})
 # These statuses usually mean something that was not found or is in conflict, so the words have to be clear.
 _DOUBTFUL: Final = frozenset({404, 409})
 
-# Server errors by which a Go service may report that it could not read its arguments, and the words that say so. They
-# are read as with a conflict: the words have to be clear.
+# Server errors by which a Go service may report that it could not read its arguments. They are read as with a conflict.
 SERVER_ERRORS: Final = frozenset({500, 503})
-_UNMARSHAL: Final = b"cannot unmarshal string"
-_CONFLICT: Final = 409
-
 # JSON-RPC 2.0, "Error object": Invalid params.
 _INVALID_PARAMS: Final = -32602
 _UNKNOWN: Final = re.compile(r"unknown tool|not found|unknown prompt", re.IGNORECASE)
@@ -121,9 +117,9 @@ def read_server_error(
     """The complaint of a Go service that answers with one of SERVER_ERRORS to arguments of a wrong type; None where it
     names no text that was sent: it may have failed to read somebody else's answer. Only for tools that may be called
     twice, because a server error does not say that the tool has not run."""
-    if _UNMARSHAL not in body:
+    if b"cannot unmarshal string" not in body:
         return None
-    found = read_complaints(_CONFLICT, content_type, body, check, sent, limits)
+    found = read_complaints(409, content_type, body, check, sent, limits)
     if found is None or found.dialect != "go-json" or not found.violations:
         return None
     return found if all(isinstance(find_value(sent, each.path), str) for each in found.violations) else None

@@ -279,12 +279,10 @@ _TYPE_NAMES: Final = {
 }  # fmt: skip
 _TYPES: Final = {name: kind for kind, names in _TYPE_NAMES.items() for name in names.split()}
 
-_LONGEST_TYPE: Final = 200
-
 
 def find_json_type(words: str) -> str:
     """The JSON type for a type's name (`float64`, `java.lang.Double`, `[]string`, `a map`), '' for an unknown one."""
-    text = words[:_LONGEST_TYPE].strip("`'\"<>. ").lower()
+    text = words[:200].strip("`'\"<>. ").lower()
     if text.startswith("[") or text.endswith("[]") or re.match(r"(?:array|list|vec|set|\w*list)\s*[<\[(]", text):
         return "array"
     if text.startswith(("map[", "struct ", "dict[", "map<", "dictionary<", "{")):

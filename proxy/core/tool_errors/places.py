@@ -1,9 +1,9 @@
 """Finds the argument that a tool means: turns a place in a framework's spelling into a JSON Pointer into what was sent.
 
-Frameworks spell one place in many ways: `WeatherRequest.Place.Lat`, `/place/lat`, `$.place.lat`, `body.place.lat`,
-`place -> lat`, `["body", "place", "lat"]`, `stops[1].lat`, `stops.1.lat`; some leave an index out. All of them are
-split into steps, and the steps are looked up in the sent arguments and the schema, first exactly, then folded (`Lat`,
-`lat` and `LAT` are one name). Leading steps that match nothing (`body`, a type's name) are left out one by one.
+Frameworks spell one place in many ways: `WeatherRequest.Place.Lat`, `/place/lat`, `$.place.lat`, `place -> lat`,
+`["body", "place", "lat"]`, `stops[1].lat`, `stops.1.lat`; some leave an index out. The steps are looked up in the sent
+arguments and the schema, first exactly, then folded (`Lat`, `lat` and `LAT` are one name). Leading steps that match
+nothing (`body`, a type's name) are left out one by one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 from proxy.core.check.validation import Check
 from proxy.core.display.suggestions import fold_name
 from proxy.core.explain.places import find_child, find_value, list_members
-from proxy.core.json.jsontext import FRACTIONS, name_json_type, write_number
+from proxy.core.json.jsontext import FRACTIONS, dumps, name_json_type
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import ABSENT, JsonValue, Pointer
 from proxy.core.rules.facts import applies_always
@@ -255,15 +255,11 @@ def _list_values(root: JsonValue) -> list[tuple[Pointer, JsonValue]]:
 
 
 def _is(value: JsonValue, got: str) -> bool:
-    if value is ABSENT:
-        return False
-    kind = name_json_type(value)
-    return kind == got or {kind, got} <= {"integer", "number"}
+    kind = "" if value is ABSENT else name_json_type(value)
+    return kind != "" and (kind == got or {kind, got} <= {"integer", "number"})
 
 
 def _text(value: JsonValue) -> str:
-    if isinstance(value, FRACTIONS):
-        return write_number(value)
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value) if isinstance(value, str | int) else ""
+    if isinstance(value, str):
+        return value
+    return dumps(value).decode() if isinstance(value, (int, *FRACTIONS)) else ""

@@ -89,9 +89,8 @@ def _first(value: JsonValue, keys: tuple[str, ...]) -> JsonValue:
 
 
 def _list_texts(value: JsonValue) -> list[str]:
-    if isinstance(value, str):
-        return [value]
-    return [step for step in value if isinstance(step, str)][:_MOST_MATCHES] if isinstance(value, list) else []
+    listed = value if isinstance(value, list) else [value]
+    return [step for step in listed if isinstance(step, str)][:_MOST_MATCHES]
 
 
 def _place(value: JsonValue) -> Place | None:

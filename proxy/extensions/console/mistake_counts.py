@@ -1,6 +1,6 @@
 """Counts the mistakes of models, by route, tool, place in the schema, and code or rule: `MistakeCounts`.
 
-The counts are bounded, whatever clients send. Places are those of the schema (`proxy/core/rules/facts.py`).
+The counts are bounded, whatever clients send. Places are those of the schema.
 Names of invented keys are cut, and the rarest are dropped. Shapes of texts hold no letter or digit that was sent. A
 value that an enum refused is kept only where the operator allows values, and only after three conversations have tried
 it.
@@ -12,6 +12,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
+from proxy.core.check.validation import Check
 from proxy.core.contract.attempts import hash_conversation
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.display.preview import is_secret_path
@@ -21,7 +22,7 @@ from proxy.core.explain.places import find_value
 from proxy.core.json.jsontext import name_json_type
 from proxy.core.model import codes
 from proxy.core.model.values import Absent, Document, JsonValue, Pointer, ToolCall, Violation
-from proxy.core.rules.facts import find_place, nodes_at
+from proxy.core.rules.facts import nodes_at, walk_schema
 from proxy.extensions.console.core.tool_mistakes import CountedMistake, InventedKey, ToolMistakes
 from proxy.interfaces import CallRecord
 from proxy.telemetry.metric_table import OTHER
@@ -39,6 +40,8 @@ TRIED_BY: Final = 3
 # The most refused calls whose next try is awaited.
 MOST_PENDING: Final = 2000
 _LONGEST_KEY: Final = 64
+# Places that are remembered for one schema.
+_MOST_KNOWN: Final = 1024
 _LONGEST_TRIED: Final = 32
 _LONGEST_SHAPE: Final = 40
 # Signs of dates and times that stay as they are beside a digit.
@@ -234,6 +237,19 @@ def _find_counted_place(policy: ToolPolicy | None, violation: Violation) -> Poin
 
 def _normalise_place(policy: ToolPolicy | None, path: Pointer) -> Pointer:
     return () if policy is None or policy.check is None else find_place(policy.check, path)
+
+
+def find_place(check: Check, path: Pointer) -> Pointer:
+    """The place of a value in the schema, `/legs/*/from` for `/legs/3/from`, of at most 16 steps. An index and a
+    key that the schema does not declare are both `*`, so that clients cannot invent places."""
+    memo: dict[Pointer, Pointer] = check.schemas.memos.setdefault("places", {})
+    if (known := memo.get(path)) is not None:
+        return known
+    steps = zip(path, walk_schema(check, path), strict=False)
+    place = tuple(step if any(step in part.properties for part in parts) else "*" for step, parts in steps)[:16]
+    if place == path and len(memo) < _MOST_KNOWN:  # every step is declared: others are the client's own
+        memo[path] = place
+    return place
 
 
 def _count_key(table: dict[tuple[Pointer, str], InventedKey], parent: Pointer, name: str) -> InventedKey:

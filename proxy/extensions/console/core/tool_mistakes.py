@@ -1,7 +1,7 @@
 """The counted mistakes of models with one tool: places in the schema, codes, rules and names, and no values unless the
 operator may see them (`tried`).
 
-Counts go by places in the schema (`rules/schema_places.py`).
+Counts go by places in the schema.
 """
 
 from __future__ import annotations
