@@ -115,6 +115,8 @@ class Extension:
     `pages`: path below the operator's port -> what answers it. A path that ends in a slash takes all below it.
     `observer`: makes a `ConfiguredObserver` (server/setup/added.py) for the first config with one of `sections`.
     `page_counts`: makes the `PageCounts` (server/admin/console_data.py) of its pages, where `admin.console` is on.
+    `shared_answers`: makes, from a clock, what answers readers of the operator's port with what was made for others,
+        for the first reader that says which age it takes.
     `workers`: a coroutine function `(loaded, arguments of serve, what watches, queue of signals) -> exit code` that
         runs as many workers as the config says; `worker_entry`: a function `(queue of signals, admin) -> AdminConfig`
         that gives the operator's port of one of them.
@@ -165,6 +167,7 @@ class Extension:
     pages: Mapping[str, PageRow] = field(default_factory=dict)
     observer: str = ""
     page_counts: str = ""
+    shared_answers: str = ""
     workers: str = ""
     worker_entry: str = ""
     tracer: str = ""
@@ -316,6 +319,7 @@ EXTENSIONS: Final = (
             )
         },
         route_check="mcp.config.mcp_combinations:check_route_keys",
+        metrics="mcp.server.lists.list_reports:METRICS",
         upstream_keys={"command": "mcp.config.command_section:read_process"},
         upstreams="mcp.upstreams:McpUpstreams",
         sources={"mcp": "mcp.importing.mcp:read_again"},
@@ -363,6 +367,7 @@ EXTENSIONS: Final = (
         adds="the operator's pages: whether the proxy works, what happened to calls, what to change in a schema",
         verbs={"calls": "console.cli.calls"},
         page_counts="console.page_counts:ConsoleCounts",
+        shared_answers="console.shared_answers:SharedAnswers",
         pages={
             "/ui/": PageRow("console.pages:make_file_page"),
             "/-/overview": PageRow("console.pages:make_overview", pooled="console.pool_pages:join_overviews"),
@@ -511,6 +516,11 @@ def list_added_pages() -> list[tuple[str, PageRow]]:
 def find_page_counts() -> str:
     """The function that counts finished calls for the operator's pages; '' without one."""
     return next((row.page_counts for row in list_installed() if row.page_counts), "")
+
+
+def find_shared_answers() -> str:
+    """What lets readers of the operator's port share answers; '' without one."""
+    return next((row.shared_answers for row in list_installed() if row.shared_answers), "")
 
 
 def list_summaries(keys: Set[str]) -> list[str]:

@@ -52,14 +52,10 @@ _NOT_TO_TOUCH: Final = frozenset(
 # The longest answer that hooks see, in bytes.
 _LONGEST_RESULT: Final = 1024 * 1024
 _NO_REPLY: Final = (("Content-Type", "application/json"),)
-
-
+# Interprets a hook's answer; a text is the reason why it is not acceptable.
+Read = Callable[[object], Any]
 # The answer of a hook that failed.
 FAILED: Final = object()
-
-
-def _skip(_answer: object) -> None:
-    """Reads the answer at a point where hooks change nothing."""
 
 
 class HookChain:
@@ -146,10 +142,10 @@ class HookChain:
             await self._ask(hook, "after_outcome", record, _show_call(call, call_route, record), ending)
 
     async def _ask(
-        self, hook: LoadedHook, point: str, record: CallRecord, *shown: object, read: Callable[[object], Any] = _skip
+        self, hook: LoadedHook, point: str, record: CallRecord, *shown: object, read: Read | None = None
     ) -> Any:
         """What `read` makes of a hook's answer, FAILED where it is a text (the reason why the answer is not acceptable)
-        or none came in time; None where the hook says nothing."""
+        or none came in time; None where the hook says nothing, or changes nothing at this point."""
         started = self._now()
         task = asyncio.ensure_future(_await_quietly(getattr(hook.hook, point)(*shown)))
         try:
@@ -166,7 +162,7 @@ class HookChain:
         answer = task.result()
         if isinstance(answer, BaseException):
             return self._fail(hook, point, "exception", record, answer)
-        made = None if answer is None else read(answer)
+        made = None if answer is None or read is None else read(answer)
         return self._fail(hook, point, made, record) if isinstance(made, str) else made
 
     def _fail(

@@ -43,7 +43,7 @@ from proxy.server.setup.added import (
 )
 from proxy.server.setup.memory import find_room
 from proxy.server.setup.services import warn_of_addresses
-from proxy.server.setup.upstreams import Pools, await_gone, find_trouble
+from proxy.server.setup.upstreams import Pools, await_gone
 from proxy.telemetry.logs import LibraryLog, Log
 from proxy.telemetry.metric_table import OTHER
 from proxy.telemetry.metrics import Metrics
@@ -115,9 +115,7 @@ class Serving:
         self.pools = Pools(base.clock.now, self._breaker_changed, log)
         self._extending = ExtensionServices(base, log, self.metrics)
         self.unpinned = UnpinnedWatch(self._tool_unpinned)
-        receivers = (self.metrics.learn_tools, self._schema_unusable, self._schema_unguarded, self.unpinned)
-        reports = Reports(*receivers, self.metrics.add_counter, self.metrics.knows)
-        self.listed = ListedRoutes(base.clock, make_id, reports)
+        self.listed = ListedRoutes(base.clock, make_id, Reports(log, self.metrics, self.unpinned))
         self._addresses = AddressWatch(lambda: self.metrics.sources, partial(warn_of_addresses, log))
         self.handler = Handler(
             self._make_snapshot(compiled, self.pools.of(config)[0]),
@@ -191,13 +189,6 @@ class Serving:
                 self.console.changes.add("drain")
         return self._draining
 
-    async def find_upstream_trouble(self, name: str) -> str | None:
-        """Why an upstream is not ready, '' where it is; None where there is no such upstream."""
-        entry, upstream = self.config.upstreams.get(name), self.pools.find_unguarded(name)
-        if entry is None or upstream is None:
-            return None
-        return await self.notices.watch_upstream(name, partial(find_trouble, entry, upstream))
-
     async def _drain(self, seconds: float, with_tools: bool) -> None:
         if with_tools:
             with suppress(TimeoutError):
@@ -258,13 +249,6 @@ class Serving:
                 return
             await self.handler.idle()
 
-    def _schema_unusable(self, route: str, tool: str, reason: str) -> None:
-        self.log.event("tool schema cannot be used", "warning", route=route, tool=tool, reason=reason)
-
-    def _schema_unguarded(self, route: str, tool: str, remarks: str) -> None:
-        self.metrics.unguarded.series[route, tool if self.metrics.knows(route, tool) else OTHER] += 1
-        self.log.event("tool schema guards less than it says", "warning", route=route, tool=tool, remarks=remarks)
-
     def _tool_unpinned(self, route: str, tool: str, effect: str, change: str) -> None:
         self.metrics.unpinned.series[route, tool if self.metrics.knows(route, tool) else OTHER] += 1
         approve = self.write_approval(route, tool)
@@ -297,11 +281,11 @@ class Serving:
 
     def _tell_metrics(self, compiled: Compiled) -> None:
         loaded = compiled.loaded
-        self._added.adopt(loaded.config, compiled.table, loaded.digest)
+        added = self._added.adopt(loaded.config, compiled.table, loaded.digest)
         # An observer that is off is left out, so it costs no call anything.
         kept = () if self.console is None else self.console.observers
         traced = () if self._tracer is None else (self._tracer,)
-        self.handler.observers = (self.metrics, self.log, *kept, *self._added.observers, *traced)
+        self.handler.observers = (self.metrics, self.log, *kept, *added, *traced)
         self.metrics.note_config(list_served(compiled), loaded.digest, self._base.clock.wall(), loaded.files_digest)
         for unpinned in list_unpinned(loaded.config):
             self.unpinned(*unpinned)

@@ -19,15 +19,7 @@ from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.model.work import TooMuchWorkError, Work
 from proxy.core.rules.names import split_words
 from proxy.core.rules.proposals import Site
-from proxy.core.rules.rules import (
-    ANY_TYPE,
-    LISTED,
-    TEXT_RULES,
-    Propose,
-    Rule,
-    group_value_rules,
-    list_unknown_switches,
-)
+from proxy.core.rules.rules import ANY_TYPE, LISTED, TEXT_RULES, Propose, Rule, group_value_rules, list_unknown_switches
 from proxy.core.schema.matching import SearchGivenUp, make_matcher
 from proxy.core.schema.nodes import Node, Schemas
 
@@ -54,7 +46,7 @@ _JSON_WORDED: Final = re.compile(
     re.IGNORECASE,
 )
 _NEGATED: Final = re.compile(r"\b(?:not|no|never|non|without|instead|than|path|file|url)\b|n't", re.IGNORECASE)
-_JSON_NAMES: Final = frozenset({"arguments"})
+
 
 _ANYTHING: Final = Facts(Site(_ALL, True, None), None)
 _NULL_SWITCHES: Final = ("drop", "refuse")
@@ -153,7 +145,7 @@ def _read_once(node: Node, above: frozenset[int], memo: dict[int, Facts]) -> Fac
         choices,
         name,
         tuple(text for part in parts for word in ("description", "title") if isinstance(text := part.get(word), str)),
-        any(map(_says_json, parts)) or name in _JSON_NAMES or split_words(name)[-1:] == ("json",),
+        any(map(_says_json, parts)) or name == "arguments" or split_words(name)[-1:] == ("json",),
         formats=frozenset(text for part in parts if isinstance(text := part.get("format"), str)),
         examples=tuple(text for text in shown if isinstance(text, str)),
     )
@@ -217,11 +209,6 @@ def _list_named(node: Node, step: str | int, work: Work) -> list[Node]:
     return named
 
 
-def is_patterned(nodes: Iterable[Node], key: str, work: Work) -> bool:
-    """Whether a pattern of `patternProperties` matches the key. Raises TooMuchWorkError."""
-    return any(is_match(pattern, key, work) for node in nodes for pattern in node.pattern_properties)
-
-
 def is_match(pattern: str, key: str, work: Work) -> bool:
     """Whether an ECMA-262 pattern is found in a key. Raises TooMuchWorkError, also where the pattern runs into its own
     limit: a value without a verdict is not repaired."""
@@ -264,8 +251,7 @@ def find_place(check: Check, path: Pointer) -> Pointer:
     place: Pointer = ()
     for step in path[:_DEPTH]:
         parts = _list_parts(nodes)
-        is_declared = isinstance(step, str) and any(step in part.properties for part in parts)
-        place = (*place, step if is_declared else ANY)
+        place = (*place, step if any(step in part.properties for part in parts) else ANY)
         nodes = _list_members(parts, step, work)
     if place == path and len(memo) < _MOST_KNOWN:  # every step is declared: others are the client's own
         memo[path] = place

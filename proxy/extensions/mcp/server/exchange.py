@@ -51,6 +51,7 @@ from proxy.extensions.mcp.server.detached_calls import DetachedCalls
 from proxy.extensions.mcp.server.guided_answers import GuidedAnswers
 from proxy.extensions.mcp.server.lists.asking import Asking, Tools
 from proxy.extensions.mcp.server.lists.learner import Learner, Unlearned
+from proxy.extensions.mcp.server.lists.list_reports import ListReports
 from proxy.extensions.mcp.server.lists.shown_lists import (
     VisibleTools,
     announce_change,
@@ -86,8 +87,8 @@ _read_beside_store = attrgetter(*[each.name for each in fields(Services) if each
 
 
 class Exchange:
-    """Handles the requests of all MCP routes of this process. `reports` receives the learned and unusable tools, and
-    `passed_on` the id of each request that its server has."""
+    """Handles the requests of all MCP routes of this process. `passed_on` receives the id of each request that its
+    server has."""
 
     def __init__(
         self, clock: Clock, fresh_id: Callable[[], str], reports: Reports, passed_on: PassedOn | None = None
@@ -95,7 +96,7 @@ class Exchange:
         self._clock = clock
         self._passed_on = passed_on
         self._learner = Learner(clock, fresh_id)
-        self._reports = reports
+        self._reports = ListReports(reports)
         self._detached = DetachedCalls()
         self._visible = VisibleTools()
         self._guided = GuidedAnswers()
