@@ -188,14 +188,14 @@ def _write_errors(view: FailureView, blocks: list[_Block], room: int) -> tuple[s
     """The errors as far as the room goes, and whether all that is shown of them stands there in full."""
     if not blocks and not view.left_out:
         return "", True
-    room -= len("Errors:\n") + len(_more(len(view.result.failure.violations)))
+    room -= len("Errors:\n") + len(f"(+{len(view.result.failure.violations)} more)")
     texts = [block.write() for block in blocks]
     is_whole = _length(texts) <= room
     if not is_whole:
         texts = _fit_blocks(blocks, room)
     left_out = view.left_out + len(blocks) - len(texts)
     if left_out:
-        texts.append(_more(left_out))
+        texts.append(f"(+{left_out} more)")
     return "\n".join(("Errors:", *texts)), is_whole
 
 
@@ -221,10 +221,6 @@ def _fit_blocks(blocks: list[_Block], room: int) -> list[str]:
 
 def _length(texts: list[str]) -> int:
     return sum(map(len, texts)) + len(texts)
-
-
-def _more(number: int) -> str:
-    return f"(+{number} more)"
 
 
 def _make_blocks(shown: Iterable[Shown]) -> list[_Block]:
