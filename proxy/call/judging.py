@@ -251,27 +251,6 @@ class Elsewhere:
         return known[1]
 
 
-class InProcessJudge:
-    """The same without child processes, for programs that serve one call at a time."""
-
-    async def read(self, text: bytes, limits: TextLimits, repairs: frozenset[str]) -> bytes | Failure:  # noqa: ARG002 - as above
-        """The same bytes."""
-        return text
-
-    async def decide(self, call: ToolCall, policy: ToolPolicy, *, tried: bool = False) -> Decision:  # noqa: ARG002 - nothing is elsewhere
-        """The decision, made here. A listed schema was settled by `examine` before."""
-        return decide(call, policy)
-
-    async def ask(self, job: str, payload: bytes, policy: ToolPolicy) -> bytes | None:  # noqa: ARG002 - as above
-        """Returns None: there is no child process to ask."""
-        return None
-
-    async def examine(self, tools: ExaminedTools, name: str) -> None:
-        """Treats every schema as cheap to compile."""
-        if tools.find_unexamined(name) is not None:
-            tools.settle(name)
-
-
 def is_rich(text: bytes) -> bool:
     """Whether reading a text may take so long that others would wait for it."""
     return len(text) > LONG and text.count(b",") + text.count(b"[") + text.count(b"{") > RICH

@@ -319,6 +319,7 @@ EXTENSIONS: Final = (
             )
         },
         route_check="mcp.config.mcp_combinations:check_route_keys",
+        metrics="mcp.server.lists.list_reports:METRICS",
         upstream_keys={"command": "mcp.config.command_section:read_process"},
         upstreams="mcp.upstreams:McpUpstreams",
         sources={"mcp": "mcp.importing.mcp:read_again"},

@@ -115,9 +115,7 @@ class Serving:
         self.pools = Pools(base.clock.now, self._breaker_changed, log)
         self._extending = ExtensionServices(base, log, self.metrics)
         self.unpinned = UnpinnedWatch(self._tool_unpinned)
-        receivers = (self.metrics.learn_tools, self._schema_unusable, self._schema_unguarded, self.unpinned)
-        reports = Reports(*receivers, self.metrics.add_counter, self.metrics.knows)
-        self.listed = ListedRoutes(base.clock, make_id, reports)
+        self.listed = ListedRoutes(base.clock, make_id, Reports(log, self.metrics, self.unpinned))
         self._addresses = AddressWatch(lambda: self.metrics.sources, partial(warn_of_addresses, log))
         self.handler = Handler(
             self._make_snapshot(compiled, self.pools.of(config)[0]),
@@ -250,13 +248,6 @@ class Serving:
             if not self.handler.inflight:
                 return
             await self.handler.idle()
-
-    def _schema_unusable(self, route: str, tool: str, reason: str) -> None:
-        self.log.event("tool schema cannot be used", "warning", route=route, tool=tool, reason=reason)
-
-    def _schema_unguarded(self, route: str, tool: str, remarks: str) -> None:
-        self.metrics.unguarded.series[route, tool if self.metrics.knows(route, tool) else OTHER] += 1
-        self.log.event("tool schema guards less than it says", "warning", route=route, tool=tool, remarks=remarks)
 
     def _tool_unpinned(self, route: str, tool: str, effect: str, change: str) -> None:
         self.metrics.unpinned.series[route, tool if self.metrics.knows(route, tool) else OTHER] += 1

@@ -163,7 +163,6 @@ class Metrics:
         self._containers = self.add_counter(METRICS["toolproxy_containers_total"])
         self._answers = self.add_counter(METRICS["toolproxy_answers_total"])
         self._hooks = self.add_counter(METRICS["toolproxy_hook_failures_total"])
-        self.unguarded = self.add_counter(METRICS["toolproxy_unguarded_schemas_total"])
         self.unpinned = self.add_counter(METRICS["toolproxy_unpinned_tools_total"])
         self.sent = self.add_counter(METRICS["toolproxy_upstream_requests_total"])
         self._faults = self.add_counter(METRICS["toolproxy_upstream_errors_total"])

@@ -4,9 +4,8 @@ A float decides only where it cannot be wrong. Reading a decimal text as a doubl
 different doubles compare as the doubles do; and a double with a fraction never came from an integer. Everything else is
 decided on the digits. No exponent is expanded beyond those in the schema itself (`1e-999999999` is cheap).
 
-Two values are equal exactly when their equality keys are (`make_equality_key`): numbers by value (1 equals 1.0 equals
-1e0), `true` is not 1, objects whatever their order (draft 2020-12, 4.2.2). The keys are hashable, so `enum`, `const`
-and `uniqueItems` take linear time.
+Two values are equal exactly when their hashable keys are (`make_equality_key`): numbers by value (1 equals 1.0 equals
+1e0), `true` is not 1, objects whatever their order (draft 2020-12, 4.2.2).
 """
 
 from __future__ import annotations
@@ -34,15 +33,10 @@ class Digits(NamedTuple):
 
 def read_digits(value: JsonValue) -> Digits:
     """Takes a JSON number of any type; gives its exact digits."""
-    text = str(make_decimal(value))
-    mantissa, _, power = text.partition("E")
-    whole, _, fraction = mantissa.lstrip("-").partition(".")
-    digits = (whole + fraction).lstrip("0")
-    stripped = digits.rstrip("0")
-    if not stripped:
-        return Digits(False, "", 0)
-    exponent = int(power or 0) - len(fraction) + len(digits) - len(stripped)
-    return Digits(text.startswith("-"), stripped, exponent)
+    sign, digits, exponent = make_decimal(value).as_tuple()
+    text = "".join(map(str, digits)).lstrip("0")
+    stripped = text.rstrip("0")
+    return Digits(sign == 1, stripped, int(exponent) + len(text) - len(stripped)) if stripped else Digits(False, "", 0)
 
 
 def is_spelled_as_integer(value: JsonValue) -> bool:

@@ -17,13 +17,7 @@ from threading import RLock
 from typing import Any, Final, NamedTuple
 
 from proxy.core.check.graph import Graph, Pin
-from proxy.core.check.numbers import (
-    INEXACT,
-    NUMBERS,
-    are_unique,
-    is_spelled_as_integer,
-    make_equality_key,
-)
+from proxy.core.check.numbers import INEXACT, NUMBERS, are_unique, is_spelled_as_integer, make_equality_key
 from proxy.core.json.jsontext import dumps, is_integral_number
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.model.work import REPORTING_BRANCHES

@@ -11,7 +11,7 @@ Attempts belong to a conversation and a tool. Only failures the model can mend b
   that the same bytes escalate at their third failure whatever good calls came in between.
 
 Where a conversation is known by its address alone, several users may share it. `attempts.address` then says what is
-counted: the failures of the very same arguments (`hash_arguments`), all as with an id (`count`), or none (`off`).
+counted: the failures of the very same arguments (`hash_call`), all as with an id (`count`), or none (`off`).
 
 The functions stand in the order in which a call uses them (`call/run.py`); the store only remembers. The answer to the
 last attempt *is* the escalation, in words and machine parts alike: it still lists its own errors.
@@ -104,18 +104,15 @@ def is_attempts(key: str) -> bool:
     return "\n" not in key or "\ndigest\n" in key
 
 
-def hash_arguments(arguments: bytes, fingerprint: str) -> str:
-    """A hash of arguments as sent, under one policy: after a reload the same bytes are judged anew."""
-    return blake2b(fingerprint.encode("utf-8", "surrogatepass") + b"\n" + arguments, digest_size=16).hexdigest()
-
-
 def hash_call(call: ToolCall, policy: ToolPolicy | UnknownTool) -> str:
-    """The digest of a call; for an unknown tool its name counts as well, because all of them share one key."""
+    """The digest of a call's arguments as sent, under one policy: after a reload the same bytes are judged anew. For an
+    unknown tool its name counts as well, because all of them share one key."""
     sent = call.arguments.text if isinstance(call.arguments, Document) else call.raw
     if isinstance(policy, ToolPolicy) and (policy.channels or policy.operation) is not None:
         # the same body at another path is another call
         sent = f"{sorted(call.params.items())}?{call.query}\n".encode("utf-8", "surrogatepass") + sent
-    return hash_arguments(sent, policy.fingerprint if isinstance(policy, ToolPolicy) else f"unknown {call.tool}")
+    judged_by = policy.fingerprint if isinstance(policy, ToolPolicy) else f"unknown {call.tool}"
+    return blake2b(judged_by.encode("utf-8", "surrogatepass") + b"\n" + sent, digest_size=16).hexdigest()
 
 
 def find_ttl(conversation: Conversation, policy: ToolPolicy | UnknownTool) -> float:

@@ -12,8 +12,6 @@ to is the operator's choice (`container: {auto_expand: off | expand | dispatch}`
 A call made of `Expand` or `Dispatch` goes through `decide` like any other. `make_expansion` is the answer where the
 proxy itself expands (`expand: proxy`). `explain_dotted_name` explains `Math.Add` sent as a tool name,
 `check_expanded` holds back functions whose container has to be expanded first (`require_expansion: true`).
-
-Telemetry: `CallRecord.container` is the container's name and `CallRecord.container_event` one of `EVENTS`.
 """
 
 from __future__ import annotations

@@ -21,7 +21,6 @@ from typing import Final
 from proxy.core.display.graphemes import cut, escape, replace_surrogates
 from proxy.core.display.secrets import (
     LONGEST_NAME,
-    MASK,
     SHORTEST_SECRET,
     is_secret_name,
     is_short_name_secret,
@@ -29,10 +28,9 @@ from proxy.core.display.secrets import (
     may_hold_secret,
     shorten_paths,
 )
+from proxy.core.display.secrets import MASK as MASK
 from proxy.core.json.jsontext import LosslessFloat, write_number
 from proxy.core.model.values import Absent, FeedbackLimits, JsonValue, Pointer, value_class
-
-__all__ = ["MASK", "Hider", "clean_text", "is_secret_path", "make_hider", "sanitise_value", "write_preview"]
 
 # The sizes in which a container is tried, largest first: (depth, entries of one container, code points of one string).
 _SHAPES: Final = ((4, 12, 60), (3, 6, 30), (2, 4, 20), (1, 3, 12), (1, 1, 8))

@@ -1,7 +1,9 @@
 """The feedback: the text a model reads when its call failed (contract section 3), put together here.
 
-A failure brings the words of its errors along. Those about arguments, the signature and the example come from
-core/explain, the notes on the whole call and the closing line from `view.py`.
+A failure brings the words of its errors along: those about arguments are of core/explain/wording.py and its neighbours,
+those of a code of core/model/codes.py, those of a tool's own error of core/tool_errors/findings.py; an extension words
+its own. The signature and the example come from core/explain, the notes on the whole call and the closing line from
+`view.py`.
 
 The text alone has to be enough: a model that sees only this, its own call and the user's wish can send the right call
 next. It starts with a summary line (Acode FR-046), lists all errors at once as bullets (FR-047), says what the tool

@@ -138,7 +138,10 @@ def choose_hint(view: FailureView, *, whole: bool = False) -> str:
     result = view.result
     if result.escalated:
         return write_remedy(result)
-    hint = show_text(result.failure.hint, result) or view.first_hint or write_remedy(result)
+    # `max_errors` may be 0
+    gravest = view.shown or show_violations(result.failure.violations, replace(result.limits, max_errors=1))[0]
+    first = cut(gravest[0].hint, SHOWN) if gravest else ""
+    hint = show_text(result.failure.hint, result) or first or write_remedy(result)
     return cut(hint, _DETAIL if whole or view.full else _BRIEF)
 
 
@@ -294,17 +297,9 @@ def read_retry_after(text: str) -> str:
     return text if _HTTP_DATE.fullmatch(text) else ""
 
 
-def make_repair_headers(repairs: Sequence[Repair]) -> Headers:
-    """`Tool-Repairs: rule;path=/a/b, ...`, at most 20 entries and then `more=n`; empty without repairs."""
-    return _changes("Tool-Repairs", repairs)
-
-
-def make_correction_headers(corrections: Sequence[Repair]) -> Headers:
-    """`Tool-Corrections: semantic_retry;path=/amount, ...` likewise: the places that a model changed, by its layer."""
-    return _changes("Tool-Corrections", corrections)
-
-
-def _changes(name: str, made: Sequence[Repair]) -> Headers:
+def make_repair_headers(made: Sequence[Repair], name: str = "Tool-Repairs") -> Headers:
+    """`Tool-Repairs: rule;path=/a/b, ...`, at most 20 entries and then `more=n`; empty without repairs. What a model
+    changed is in `Tool-Corrections` likewise: `semantic_retry;path=/amount, ...`, by its layer."""
     if not made:
         return ()
     entries = [f"{change.rule};path={_path(format_pointer(change.path))}" for change in made[:_LISTED]]

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Final, Literal, NamedTuple
 
 from proxy.core.contract import container
@@ -60,13 +59,6 @@ class FailureView:
         self.full: Final = detail == "full"
         self.shown, self.left_out = show_violations(result.failure.violations, result.limits)
         self.brief_errors: list[JsonValue] | None = None  # those of the compact part, made by `parts.py`
-
-    @property
-    def first_hint(self) -> str:
-        """The hint of the gravest violation, '' where there is none."""
-        shown = self.shown  # `max_errors` may be 0
-        shown = shown or show_violations(self.result.failure.violations, replace(self.result.limits, max_errors=1))[0]
-        return cut(shown[0].hint, SHOWN) if shown else ""
 
 
 def show_violations(violations: Sequence[Violation], limits: FeedbackLimits) -> tuple[tuple[Shown, ...], int]:

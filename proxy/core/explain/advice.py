@@ -118,20 +118,17 @@ def _write_accepts(check: Check, sent: JsonValue, found: Iterable[Violation]) ->
             around.add(path[:-1])
         elif path:
             shown.append(path)
-    candidates = [(*place, key) for place in around for key in _list_candidate_fields(check, sent, place)]
+    candidates: list[Pointer] = []
+    for place in around:  # the fields that unknown keys of an object may stand for
+        holder, declared = find_value(sent, place), list_declared_at(check, place)
+        if isinstance(holder, dict):
+            unsent = {key: member for key, member in declared.items() if key not in holder}
+            unknown = islice((key for key in holder if key not in declared), _MOST_KEYS)
+            names = {name for key in unknown for name in list_candidates(key, unsent)}
+            candidates += [(*place, name) for name in sorted(names)]
     sizes = write_accepts(check.root, Wanted(tuple(shown), tuple(missing), tuple(undeclared), tuple(candidates)))
     schema = write_schema(check.root) if len(sizes[0]) > SHORT_ACCEPTS else ""
     return (f"JSON Schema {schema}", *sizes) if schema and len(schema) < len(sizes[0]) else sizes
-
-
-def _list_candidate_fields(check: Check, sent: JsonValue, place: Pointer) -> list[str]:
-    """The fields that unknown keys of an object may stand for."""
-    holder, declared = find_value(sent, place), list_declared_at(check, place)
-    if not isinstance(holder, dict):
-        return []
-    unsent = {key: member for key, member in declared.items() if key not in holder}
-    unknown = islice((key for key in holder if key not in declared), _MOST_KEYS)
-    return sorted({candidate for key in unknown for candidate in list_candidates(key, unsent)})
 
 
 _MOST_KEYS: Final = 12

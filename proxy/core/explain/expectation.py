@@ -89,13 +89,8 @@ _FROM_ZERO: Final = frozenset({"minLength", "minItems", "minProperties"})
 def list_limits(node: Node) -> list[str]:
     """The limits a place sets beside its type, in words, each once."""
     memo: dict[int, list[str]] = node.schemas.memos.setdefault("limits", {})
-    limits = memo.get(id(node))
-    if limits is None:
-        limits = memo[id(node)] = _list_limits(node)
-    return limits
-
-
-def _list_limits(node: Node) -> list[str]:
+    if (known := memo.get(id(node))) is not None:
+        return known
     found: dict[str, None] = {}
     for part in applies_always(node):
         merged: set[str] = set()
@@ -111,7 +106,8 @@ def _list_limits(node: Node) -> list[str]:
             found[_fill_in(words, cut(limit if isinstance(limit, str) else write_bound(limit), _MAX_LIMIT))] = None
     if any(text.startswith("greater than") for text in found):
         found.pop("at least 0", None)
-    return list(found)
+    limits = memo[id(node)] = list(found)
+    return limits
 
 
 def _fill_in(words: str, limit: str) -> str:
@@ -138,23 +134,21 @@ def _limit(part: Node, keyword: str) -> JsonValue:
 def describe_expectation(node: Node) -> str:
     """What a place takes, in one phrase: `number (at least -90, at most 90)`, `one of 'utf-8', 'ascii'`."""
     memo: dict[int, str] = node.schemas.memos.setdefault("expectation", {})
-    phrase = memo.get(id(node))
-    if phrase is None:
-        phrase = memo[id(node)] = _expectation(node)
-    return phrase
-
-
-def _expectation(node: Node) -> str:
+    if (known := memo.get(id(node))) is not None:
+        return known
     site = read_facts(node).site
     if site.choices is not None and not site.free_text:
         rest = site.types - {name_json_type(choice) for choice in site.choices} - {"integer"}
-        return list_choices(site.choices) + (" or null" if "null" in rest else "")
-    words = describe_types(site)
-    item = next((part.items for part in applies_always(node) if part.items is not None), None)
-    if words == "array" and item is not None and describe_types(read_facts(item).site) != "any value":
-        words = f"array of {describe_types(read_facts(item).site)}"
-    limits = list_limits(node)
-    return f"{words} ({', '.join(limits)})" if limits else words
+        phrase = list_choices(site.choices) + (" or null" if "null" in rest else "")
+    else:
+        phrase = describe_types(site)
+        item = next((part.items for part in applies_always(node) if part.items is not None), None)
+        if phrase == "array" and item is not None and describe_types(read_facts(item).site) != "any value":
+            phrase = f"array of {describe_types(read_facts(item).site)}"
+        if limits := list_limits(node):
+            phrase = f"{phrase} ({', '.join(limits)})"
+    memo[id(node)] = phrase
+    return phrase
 
 
 # --- the schema's own words -------------------------------------------------------------------------------------------

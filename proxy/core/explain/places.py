@@ -149,19 +149,16 @@ def list_alternatives(check: Check, nodes: Iterable[Node], value: JsonValue, wor
             if id(part) in found:
                 continue
             found[id(part)] = part
-            for branch in (*part.any_of, *part.one_of, *_sides(check, part, value, work)):
+            branches = [*part.any_of, *part.one_of]
+            if part.condition is not None:
+                test, then, other = part.condition
+                work.look(value)
+                sides = (test, then) if check.accepts_at(test, value) else (other,)
+                branches += [side for side in sides if side is not None]
+            if isinstance(value, dict):
+                branches += [schema for key, schema in part.dependent.items() if key in value]
+            for branch in branches:
                 work.look(value)
                 if check.accepts_at(branch, value):
                     stack.append(branch)
     return list(found.values())
-
-
-def _sides(check: Check, part: Node, value: JsonValue, work: Work) -> Iterator[Node]:
-    """The side of an `if` that applies, the `if` where it holds, and the schemas of dependent keys."""
-    if part.condition is not None:
-        test, then, other = part.condition
-        work.look(value)
-        holds = check.accepts_at(test, value)
-        yield from (side for side in ((test, then) if holds else (other,)) if side is not None)
-    if isinstance(value, dict):
-        yield from (schema for key, schema in part.dependent.items() if key in value)

@@ -301,10 +301,9 @@ _HAS_ZONE: Final = re.compile(r"(?:[Zz]|[+-][0-9]{2}:?[0-9]{2})$")
 
 # keyword -> what to do about a value beyond its limit
 _BOUND_HINTS: Final = {
-    "minimum": "Send a number within these limits.",
-    "maximum": "Send a number within these limits.",
-    "exclusiveMinimum": "Send a number within these limits.",
-    "exclusiveMaximum": "Send a number within these limits.",
+    **dict.fromkeys(
+        ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), "Send a number within these limits."
+    ),
     "minItems": "Send more items.",
     "maxItems": "Send fewer items.",
     "minProperties": "Send more fields.",
@@ -334,15 +333,10 @@ WORDS: Final[Mapping[str, Word]] = {
     "enum": _choice,
     "const": _choice,
     "uniqueItems": _word_repeated,
-    "contains": _contains,
-    "minContains": _contains,
-    "maxContains": _contains,
-    "additionalProperties": _unknown,
-    "unevaluatedProperties": _unknown,
-    "additionalItems": _unknown,
-    "items": _unknown,
-    "unevaluatedItems": _unknown,
     "propertyNames": _names,
     "not": _forbidden,
+    **dict.fromkeys(("contains", "minContains", "maxContains"), _contains),
+    **dict.fromkeys(("additionalProperties", "unevaluatedProperties"), _unknown),
+    **dict.fromkeys(("additionalItems", "items", "unevaluatedItems"), _unknown),
     **dict.fromkeys(_BOUNDS, _word_bound),
 }

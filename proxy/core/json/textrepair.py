@@ -2,9 +2,8 @@
 
 One scanner passes over the text once, copies every token as it was sent and changes only what an allowed class may
 change (repair.md section 1). The result must then parse strictly, so a repaired text keeps every bound of a clean one.
-Nothing is ever completed: unbalanced braces or quotes end the attempt, and the text is refused as it is (a truncated
-call must not be executed). No token is invented, dropped or reordered; the classes only remove what surrounds the value
-(fence, repeated body, trailing text, comments, trailing commas) or respell one token.
+Nothing is ever completed: unbalanced braces or quotes end the attempt (a truncated call must not be executed). No token
+is invented, dropped or reordered; the classes only remove what surrounds the value or respell one token.
 """
 
 from __future__ import annotations
@@ -225,8 +224,7 @@ class _Scanner:
         if stack[-1] != "}":
             return
         self._blank()
-        bare = _BARE_KEY.match(self.text, self.at)
-        if bare is not None:
+        if (bare := _BARE_KEY.match(self.text, self.at)) is not None:
             self._need("bare_keys")
             self.out.append(f'"{bare[0]}"')
             self.at = bare.end()
@@ -257,8 +255,7 @@ class _Scanner:
         return False
 
     def _bare(self) -> None:
-        found = _WORD.match(self.text, self.at)
-        if found is None:
+        if (found := _WORD.match(self.text, self.at)) is None:
             raise _UnreadableError
         word = found[0]
         if word in _PYTHON_WORDS or (word[0] == "+" and word[1:2].isdigit()):

@@ -1,8 +1,7 @@
 """The differences between the drafts of JSON Schema: `$schema`, the keywords of each, the keywords with subschemas.
 
-The file holds tables, the functions that read them, and the joining of a reference to its base. `nodes.py` builds its
-graph from these. The published meta-schemas are files of the package `jsonschema-specifications`; they are read without
-importing it, and only when a schema is checked against one or refers to it.
+The published meta-schemas are files of the package `jsonschema-specifications`; they are read without importing it, and
+only when a schema is checked against one or refers to it.
 """
 
 from __future__ import annotations

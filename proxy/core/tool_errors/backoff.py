@@ -1,13 +1,8 @@
 """Decides whether the same payload is sent again, after which wait, and how often in all (contract section 7).
 
 The proxy itself resends; the model's attempts are not affected. RFC 9110 section 9.2.2: "A proxy MUST NOT automatically
-retry non-idempotent requests", so the rules ask who can know that the tool does not run twice:
-
-    RULES          the table of what has to be known; the first rule that applies gives the reason
-    pause          how long to wait: full jitter, on top of what the upstream asks for
-    Budget         how many resends an upstream gets in all: a share of its requests, and a few per second
-
-`upstream/sending.py` applies these rules; nothing here reads a clock or draws a random number.
+retry non-idempotent requests", so `RULES` ask who can know that the tool does not run twice: the first that applies
+gives the reason. `Budget` says how many resends an upstream gets in all.
 """
 
 from __future__ import annotations

@@ -5,8 +5,7 @@
     HalfOpen   a few probes go through: if all succeed it closes, if one fails it opens again
 
 `admit` and `settle` take a state and the time and give the next state. Each change of state begins a new epoch; a call
-admitted in an earlier epoch has no effect on the current one. `upstream/sending.py` puts the breaker around an
-upstream.
+admitted in an earlier epoch has no effect on the current one.
 """
 
 from __future__ import annotations
@@ -138,8 +137,7 @@ def _count_result(breaker: Closed, failed: bool, now: float, policy: BreakerPoli
         if age >= 2 * half:
             breaker = Closed(breaker.epoch, begun=now)
         elif age >= half:
-            begun = breaker.begun + half
-            breaker = Closed(breaker.epoch, 0, begun, calls_before=breaker.calls, failures_before=breaker.failures)
+            breaker = Closed(breaker.epoch, 0, breaker.begun + half, 0, 0, breaker.calls, breaker.failures)
         counted = replace(breaker, in_a_row=in_a_row, calls=breaker.calls + 1, failures=breaker.failures + failed)
         calls, failures = counted.calls + counted.calls_before, counted.failures + counted.failures_before
         opens = opens or (failed and calls >= policy.calls and failures >= policy.ratio * calls)

@@ -179,9 +179,7 @@ def _is_believed(finding: _Finding, dialect: Dialect, tool: Tool) -> bool:
     if dialect.strict:
         is_whole = located is not None and finding.is_whole
         return worded and (finding.names_one or (is_whole and not isinstance(tool.arguments.sent, dict)))
-    if tool.doubtful or not dialect.sure:
-        return worded or (finding.names_one and not tool.doubtful)
-    return True
+    return worded or (not tool.doubtful and (dialect.sure or finding.names_one))
 
 
 # The meaning of a "required" rule for a value that was sent: null, an empty text, an empty list.
@@ -227,7 +225,7 @@ def _settle_code(finding: _Finding, value: JsonValue) -> ViolationCode:
     if code is codes.REQUIRED_MISSING:
         if finding.located is not None and finding.is_whole:
             return code
-        return codes.CONSTRAINT if value not in ("", [], None) else _INSTEAD_OF_MISSING.get(kind, codes.CONSTRAINT)
+        return _INSTEAD_OF_MISSING[kind] if value in ("", [], None) else codes.CONSTRAINT
     if code in (codes.STRING_LENGTH, codes.ARRAY_LENGTH) or (code is codes.CONSTRAINT and is_size(claim.kind)):
         return _LENGTHS.get(kind, code)
     return code or codes.CONSTRAINT
