@@ -33,7 +33,6 @@ from proxy.core.model.values import (
     UpstreamReply,
 )
 from proxy.core.tool_errors.classify import make_fault_failure
-from proxy.extensions.importing.core.schema_gaps import describe_gaps
 from proxy.extensions.mcp.adapters.mcplist import make_list_request
 from proxy.extensions.mcp.adapters.mcpmessage import SESSION_HEADER, Message
 from proxy.extensions.mcp.core.listed_tools import (
