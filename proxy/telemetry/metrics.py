@@ -89,9 +89,7 @@ class Histogram:
 
     def observe(self, value: float, labels: Labels = ()) -> None:
         """Counts a value in the series of these label values, in the order of the metric table."""
-        series = self.series.get(labels)
-        if series is None:
-            series = self.begin(labels)
+        series = self.series.get(labels) or self.begin(labels)
         series[bisect_left(self._bounds, value)] += 1
         series[-1] += value
 
@@ -131,7 +129,20 @@ class Metrics:
     def __init__(self, tools: Iterable[Served], digest: str) -> None:
         self._shown: list[Counter | Histogram | Gauge] = []
         self._make_calls()
-        self._make_process()
+        self._inflight = self._add_gauge("toolproxy_inflight_requests", 0)
+        self._draining = self._add_gauge("toolproxy_draining", 0)
+        self.state_up = self._add_gauge("toolproxy_state_backend_up", 1)
+        self.lag = self.add_histogram(METRICS["toolproxy_event_loop_lag_seconds"])
+        self.lag.begin()
+        self._dropped = self.add_counter(METRICS["toolproxy_log_lines_dropped_total"])
+        self._lines_dropped: Callable[[], Mapping[str, int]] = dict
+        self._add_gauge("toolproxy_build_info").set(1, __version__)
+        self._config = self._add_gauge("toolproxy_config_info")
+        self._tools = self._add_gauge("toolproxy_tool_info")
+        self._reloads = self.add_counter(METRICS["toolproxy_config_reloads_total"])
+        self._reloaded = self._add_gauge("toolproxy_config_last_reload_successful", 0)
+        self._reloaded_at = self._add_gauge("toolproxy_config_last_reload_success_timestamp_seconds", 0)
+        self._restart = self._add_gauge("toolproxy_config_restart_needed", 0)
         self._set_tools(tools, digest)
 
     def _make_calls(self) -> None:
@@ -162,22 +173,6 @@ class Metrics:
         self._overhead = self.add_histogram(METRICS["toolproxy_overhead_seconds"])
         self._server = self.add_histogram(METRICS["http_server_request_duration_seconds"])
         self._client = self.add_histogram(METRICS["http_client_request_duration_seconds"])
-
-    def _make_process(self) -> None:
-        self._inflight = self._add_gauge("toolproxy_inflight_requests", 0)
-        self._draining = self._add_gauge("toolproxy_draining", 0)
-        self.state_up = self._add_gauge("toolproxy_state_backend_up", 1)
-        self.lag = self.add_histogram(METRICS["toolproxy_event_loop_lag_seconds"])
-        self.lag.begin()
-        self._dropped = self.add_counter(METRICS["toolproxy_log_lines_dropped_total"])
-        self._lines_dropped: Callable[[], Mapping[str, int]] = dict
-        self._add_gauge("toolproxy_build_info").set(1, __version__)
-        self._config = self._add_gauge("toolproxy_config_info")
-        self._tools = self._add_gauge("toolproxy_tool_info")
-        self._reloads = self.add_counter(METRICS["toolproxy_config_reloads_total"])
-        self._reloaded = self._add_gauge("toolproxy_config_last_reload_successful", 0)
-        self._reloaded_at = self._add_gauge("toolproxy_config_last_reload_success_timestamp_seconds", 0)
-        self._restart = self._add_gauge("toolproxy_config_restart_needed", 0)
 
     def add_counter(self, row: MetricRow) -> Counter:
         """Adds a metric."""

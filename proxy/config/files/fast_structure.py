@@ -21,8 +21,9 @@ ENABLED = True
 
 def accepts(schema: JsonValue, value: JsonValue) -> bool:
     """Whether the published schema accepts a config. No property of a config is called `properties`."""
+    used = frozenset(key for part in walk(value) if isinstance(part, dict) for key in part)
     with trust_patterns():
-        return compile_check(select_used(schema, frozenset(list_keys(value)))).accepts(value)
+        return compile_check(select_used(schema, used)).accepts(value)
 
 
 def select_used(schema: JsonValue, used: frozenset[str]) -> JsonValue:
@@ -37,8 +38,3 @@ def select_used(schema: JsonValue, used: frozenset[str]) -> JsonValue:
         else select_used(inner, used)
         for keyword, inner in schema.items()
     }
-
-
-def list_keys(value: JsonValue) -> set[str]:
-    """Every key of every object inside a value."""
-    return {key for part in walk(value) if isinstance(part, dict) for key in part}
