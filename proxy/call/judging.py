@@ -237,7 +237,6 @@ class Elsewhere:
         tools.settle(name, bad=bad, expensive=expensive)
 
     async def close(self) -> None:
-        """Ends the child processes."""
         await self._pool.close()
         await self._foreign.close()
 
@@ -254,7 +253,6 @@ class InProcessJudge:
     """The same without child processes, for programs that serve one call at a time."""
 
     async def read(self, text: bytes, limits: TextLimits, repairs: frozenset[str]) -> bytes | Failure:  # noqa: ARG002 - as above
-        """The same bytes."""
         return text
 
     async def decide(self, call: ToolCall, policy: ToolPolicy, *, tried: bool = False) -> Decision:  # noqa: ARG002 - nothing is elsewhere
@@ -262,7 +260,6 @@ class InProcessJudge:
         return decide(call, policy)
 
     async def ask(self, job: str, payload: bytes, policy: ToolPolicy) -> bytes | None:  # noqa: ARG002 - as above
-        """Returns None: there is no child process to ask."""
         return None
 
     async def examine(self, tools: ExaminedTools, name: str) -> None:
