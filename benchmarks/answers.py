@@ -102,7 +102,7 @@ def largest_history() -> int:
     for number in range(100):
         broken = Violation(codes.TYPE_MISMATCH, ("𝓀" * 1000, str(number)), "", "", value=1)
         failure = Failure(codes.INVALID_ARGUMENTS, "", (broken,) * 5)
-        attempt = contract.make_failed_attempt(failure, contract.hash_arguments(b"%d" % number, "f"))
+        attempt = contract.make_failed_attempt(failure, f"{number:032x}")
         recorded = contract.add(recorded.episode if recorded else None, attempt)
     return size_of(recorded.episode if recorded else None, set())
 

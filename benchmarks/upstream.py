@@ -30,7 +30,7 @@ from proxy.core.contract.policy import ToolPolicy
 from proxy.core.model.values import CheckedCall, Conversation, Document, Rung, ToolCall, UpstreamReply
 from proxy.core.tool_errors.circuit_breaker import GuardPolicy
 from proxy.interfaces import Services, UpstreamRequest
-from proxy.server.identity import SystemClock, SystemPacing
+from proxy.server.setup.services import SystemClock, SystemPacing
 from proxy.state.memory import MemoryStore
 from proxy.upstream import UpstreamSettings
 from proxy.upstream.http1 import Http1Upstream

@@ -332,7 +332,8 @@ class ReplacedAnswer:
 class CallRecord:
     """Everything telemetry may know of one request, filled while the call runs.
 
-    Times in seconds on the monotonic clock. `stages` maps a stage name (read, decide, upstream, answer) to its length.
+    Times in seconds on the monotonic clock. `stages` maps a stage's name (read, decide, upstream, answer, ...) to its
+    length.
     """
 
     request_id: str

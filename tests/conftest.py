@@ -10,12 +10,16 @@ from typing import Any, Final
 import pytest
 from hypothesis import settings
 
+from proxy.config.files import fast_structure
 from tests.generated import examples
 from tests.steady import make_loop
 
 # A run that fails on one machine fails on all; fresh examples are tried with `pytest --hypothesis-profile=default`.
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=examples(100))
 settings.load_profile("repeatable")
+
+# A process of tests loads thousands of configs: the whole schema, written once, is then the quicker one.
+fast_structure.ENABLED = False
 
 # The proxy's default ports: two tests that run side by side cannot both have them.
 DEFAULT_PORTS: Final = frozenset({8080, 9090, 9091})

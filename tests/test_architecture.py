@@ -14,7 +14,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -27,7 +27,6 @@ ROOT: Final = Path(__file__).parent.parent
 
 FLOORS: Final = {
     "core": 0,
-    "agent_client": 0,  # for agent hosts: imports nothing of the package
     "interfaces": 1,
     "adapters": 2,
     "upstream": 3,
@@ -144,6 +143,11 @@ class Source:
     tree: ast.Module
     lines: int
 
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """Every node of the tree."""
+        return list(ast.walk(self.tree))
+
     @property
     def room(self) -> str:
         """The name under which FLOORS knows the file. A room of the same name in an extension has the same floor."""
@@ -178,7 +182,7 @@ Rule = Callable[[Source], Iterator[str]]
 
 def imports(file: Source) -> Iterator[tuple[int, str]]:
     """Every module a file imports, with its line; `from a import b` counts as `a` and as `a.b`."""
-    for node in ast.walk(file.tree):
+    for node in file.nodes:
         if isinstance(node, ast.Import):
             yield from ((node.lineno, name.name) for name in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -216,7 +220,7 @@ def rooms_of_a_floor_keep_apart(file: Source) -> Iterator[str]:
 def extensions_are_reached_by_their_row(file: Source) -> Iterator[str]:
     """Only an extension itself names its modules, and another one whose row says that it uses it."""
     own = extension_of(PurePosixPath(file.path).with_suffix("").parts[1:])
-    texts = [(node.lineno, node.value) for node in ast.walk(file.tree)
+    texts = [(node.lineno, node.value) for node in file.nodes
              if isinstance(node, ast.Constant) and isinstance(node.value, str)]  # fmt: skip
     named = [(line, text) for line, text in texts if re.fullmatch(r"proxy(\.\w+)+", text)]
     found = {(line, extension_of(module.split(".")[1:])) for line, module in (*imports(file), *named)
@@ -237,7 +241,7 @@ def the_core_is_pure(file: Source) -> Iterator[str]:
         for line, library in sorted({(line, module.split(".")[0]) for line, module in imports(file)}):
             if library in IMPURE:
                 yield f"{file.path}:{line} {file.room}/ imports {library}: no I/O, clock, chance or logging here"
-        for node in ast.walk(file.tree):
+        for node in file.nodes:
             if isinstance(node, ast.AsyncFunctionDef | ast.Await):
                 yield f"{file.path}:{node.lineno} async code in {file.room}/"
 
@@ -265,10 +269,10 @@ def only_decide_makes_a_checked_call(file: Source) -> Iterator[str]:
     allowed = {id(inner) for outer in _naming_only(file.tree) for inner in ast.walk(outer)}
     checked = {
         argument.arg
-        for argument in ast.walk(file.tree)
+        for argument in file.nodes
         if isinstance(argument, ast.arg) and argument.annotation and "CheckedCall" in ast.unparse(argument.annotation)
     }
-    for node in ast.walk(file.tree):
+    for node in file.nodes:
         if isinstance(node, ast.Name | ast.Attribute) and _last_name(node) == "CheckedCall" and id(node) not in allowed:
             yield f"{file.path}:{node.lineno} CheckedCall is made by core/decide.py alone"
         if isinstance(node, ast.alias) and node.name.endswith("CheckedCall") and node.asname:
@@ -306,7 +310,7 @@ def rooms_have_real_names(file: Source) -> Iterator[str]:
 
 
 def functions_are_short(file: Source) -> Iterator[str]:
-    for node in ast.walk(file.tree):
+    for node in file.nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = (node.end_lineno or node.lineno) - node.lineno + 1
             if length > MAX_FUNCTION:
@@ -362,7 +366,7 @@ def one_file_writes_the_record_of_a_call(file: Source) -> Iterator[str]:
 
 def list_record_writes(file: Source) -> list[ast.Attribute]:
     return [
-        node for node in ast.walk(file.tree)
+        node for node in file.nodes
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node.attr in RECORDED
         and _last_name(node.value) in ("record", "_record")
     ]  # fmt: skip
@@ -379,7 +383,7 @@ def names_are_plain(file: Source) -> Iterator[str]:
 
 def names_are_those_of_things(file: Source) -> Iterator[str]:
     """A value is called what it is: `message`, `question`, `capabilities`; not `told`, `asked`, `meant`."""
-    for node in ast.walk(file.tree):
+    for node in file.nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.arg):
             name = node.arg if isinstance(node, ast.arg) else node.name
         elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
@@ -392,7 +396,7 @@ def names_are_those_of_things(file: Source) -> Iterator[str]:
 
 def functions_are_verbs(file: Source) -> Iterator[str]:
     """A function does something: `show_path`, not `shown`. Observers are told `finished`."""
-    for node in ast.walk(file.tree):
+    for node in file.nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not _is_property(node):
             name = node.name.strip("_")
             if name != "finished" and _PARTICIPLE.fullmatch(name):
@@ -432,7 +436,7 @@ HOOKS_READ: Final = "proxy/hooks/api.py"
 
 def a_value_is_made_by_value_class(file: Source) -> Iterator[str]:
     """Only a dataclass with a `__dict__`, references to it, or an identity of its own is frozen in another way."""
-    for node in ast.walk(file.tree):
+    for node in file.nodes:
         decorators = [ast.unparse(each) for each in getattr(node, "decorator_list", ())]
         if "dataclass(frozen=True, slots=True)" not in decorators or file.path == HOOKS_READ:
             continue
@@ -479,9 +483,9 @@ def modules_imported(files: tuple[Source, ...]) -> dict[str, set[str]]:
     paths = {file.path.removesuffix(".py").removesuffix("/__init__").replace("/", "."): file.path for file in files}
     found = {file.path: {paths[module] for _, module in imports(file) if module in paths} for file in files}
     for file in files:  # `from package import module` reads the package only on its way to the module
-        from_package = {node.module for node in ast.walk(file.tree) if isinstance(node, ast.ImportFrom)
+        from_package = {node.module for node in file.nodes if isinstance(node, ast.ImportFrom)
                         and all(f"{node.module}.{name.name}" in paths for name in node.names)}  # fmt: skip
-        plain = {name.name for node in ast.walk(file.tree) if isinstance(node, ast.Import) for name in node.names}
+        plain = {name.name for node in file.nodes if isinstance(node, ast.Import) for name in node.names}
         found[file.path] -= {paths[module] for module in from_package - plain if module in paths}
         found[file.path].discard(file.path)
     return found

@@ -30,7 +30,7 @@ from proxy.call.jobs import (
 from proxy.call.outcome import count_expansion
 from proxy.core.contract import container
 from proxy.core.contract.policy import ListedSchema, ToolPolicy
-from proxy.core.decide import complete_decision, decide, forward_unjudged, is_clean, prepare
+from proxy.core.decide import complete_decision, decide, forward_as_sent, is_clean, prepare
 from proxy.core.explain.explain import explain_unknown_tool
 from proxy.core.json.jsontext import TextLimits, dumps
 from proxy.core.model import codes
@@ -64,7 +64,8 @@ def judge_call(context: CallContext) -> Judged | Coroutine[Any, Any, Judged]:
     policy = context.policy
     if policy is None:
         failure = explain_unknown_tool(context.call, context.call_route.tools, context.call_route.unknown.servers)
-        decision = forward_unjudged(context.call, failure) if context.report_only else Reject(failure)
+        refused = Reject(failure)
+        decision = forward_as_sent(context.call, refused) if context.report_only else refused
         return Judged(decision, "dotted" if failure.container is not None else "")
     is_plain = policy.member_of is None and policy.container is None
     if is_plain and (here := decide_here(context.call, policy)) is not None:
@@ -247,25 +248,6 @@ class Elsewhere:
             if len(self._described) > _KEPT:
                 self._described.popitem(last=False)
         return known[1]
-
-
-class InProcessJudge:
-    """The same without child processes, for programs that serve one call at a time."""
-
-    async def read(self, text: bytes, limits: TextLimits, repairs: frozenset[str]) -> bytes | Failure:  # noqa: ARG002 - as above
-        return text
-
-    async def decide(self, call: ToolCall, policy: ToolPolicy, *, tried: bool = False) -> Decision:  # noqa: ARG002 - nothing is elsewhere
-        """The decision, made here. A listed schema was settled by `examine` before."""
-        return decide(call, policy)
-
-    async def ask(self, job: str, payload: bytes, policy: ToolPolicy) -> bytes | None:  # noqa: ARG002 - as above
-        return None
-
-    async def examine(self, tools: ExaminedTools, name: str) -> None:
-        """Treats every schema as cheap to compile."""
-        if tools.find_unexamined(name) is not None:
-            tools.settle(name)
 
 
 def is_rich(text: bytes) -> bool:

@@ -15,7 +15,6 @@ from proxy.extensions import CHECK_FLAGS, list_summaries, load_place
 
 if TYPE_CHECKING:
     from proxy.config.load import Loaded
-    from proxy.config.mistakes import Mistake
     from proxy.routing import RouteTable
 
 EXIT_MISTAKES = 2
@@ -113,7 +112,13 @@ def _read(report: CheckReport, args: argparse.Namespace) -> Loaded | None:
             if mistakes := check_hooks(loaded):
                 raise ConfigError(mistakes)
     except ConfigError as error:
-        report.mistakes = tuple(_make_relative(mistake, report.path) for mistake in error.mistakes)
+        # Mistakes name files other than the config relative to its folder; editors jump to a path from the shell's.
+        report.mistakes = tuple(
+            mistake
+            if mistake.file == report.path or Path(mistake.file).is_absolute()
+            else replace(mistake, file=os.path.relpath(Path(report.path).parent / mistake.file))
+            for mistake in error.mistakes
+        )
         report.exit_code = EXIT_MISTAKES
         return None
     table = build_routes(loaded.config)
@@ -143,14 +148,6 @@ def _print_text(report: CheckReport, loaded: Loaded | None, args: argparse.Names
             print("\n".join(lines))
     if report.problem:
         print(report.problem, file=sys.stderr)
-
-
-def _make_relative(mistake: Mistake, path: str) -> Mistake:
-    """The mistake with its file's path relative to the shell's folder, so that editors can jump to it. Mistakes name
-    files other than the config relative to the config's folder."""
-    if mistake.file == path or Path(mistake.file).is_absolute():
-        return mistake
-    return replace(mistake, file=os.path.relpath(Path(path).parent / mistake.file))
 
 
 def summarize(loaded: Loaded, name: str) -> list[str]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from proxy.config.load import Loaded
-    from proxy.config.model import Address, AdminConfig
+    from proxy.config.model import Address
     from proxy.server import Serving
 
 EXIT_CONFIG: Final = 2
@@ -154,8 +154,6 @@ def _serve_file(path: Path | str, args: argparse.Namespace) -> int:
         loop_factory = uvloop.new_event_loop
     try:
         with asyncio.Runner(loop_factory=loop_factory) as runner:
-            if loaded.config.workers > 1 and not args.worker:
-                return runner.run(_serve_many(loaded, args, watching))
             return runner.run(_serve(loaded, args, watching))
     except ConfigError as error:  # a hook that cannot be loaded
         print(error, file=sys.stderr)
@@ -209,15 +207,18 @@ def _run_without_config(flag: str, args: argparse.Namespace) -> int:
 
 
 async def _serve(loaded: Loaded, args: argparse.Namespace, watching: Any) -> int:
+    if loaded.config.workers > 1 and not args.worker:
+        signals = queue_signals()
+        return int(await load_place(find_workers().workers)(loaded, args, watching, signals))
     from proxy.server import start_serving
 
-    signals = _queue_signals()
-    entry = _read_worker_entry(signals, loaded.config.admin) if args.worker else None
+    signals = queue_signals()
+    entry = load_place(find_workers().worker_entry)(signals, loaded.config.admin) if args.worker else None
     watcher = watching.make_watcher(args) if watching is not None else None
     serving = await start_serving(loaded, listen=args.listen, watch=True, worker=entry, watcher=watcher, held=args.held)
     serving.log.level = args.log_level or serving.log.level
-    takes_calls = not _is_ended(signals)
-    _announce(serving, loaded, args)
+    takes_calls = not is_ended(signals)
+    announce(serving, loaded, args)
     looking = None
     if args.guarded is not None:
         print(f"clients use {serving.url}{loaded.config.routes[0].path}", flush=True)
@@ -249,10 +250,10 @@ async def _settle_when_idle(serving: Serving) -> None:
         await asyncio.wait({serving.warming.task}, timeout=_WARM)
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(serving.handler.idle(), _IDLE)
-    _settle_memory()
+    settle_memory()
 
 
-def _settle_memory() -> None:
+def settle_memory() -> None:
     """Exempts everything loaded so far from garbage collection, and makes collections rare: calls leave hardly any
     cycles. This saves pauses (p99), not average time."""
     gc.collect()
@@ -260,27 +261,7 @@ def _settle_memory() -> None:
     gc.set_threshold(*_SERVING)
 
 
-async def _serve_many(loaded: Loaded, args: argparse.Namespace, watching: Any) -> int:
-    """Runs the supervisor of several workers: forwards signals until the last worker has ended."""
-    signals = _queue_signals()
-    flags = watching.write_flags(args) if watching is not None else []
-    more = [*(["--log-level", args.log_level] if args.log_level else []), *flags]
-    worker_pool = await load_place(find_workers().workers)(loaded, args.listen, more=more, held=args.held)
-    if _is_ended(signals):
-        worker_pool.signal(signal.SIGINT)
-    _announce(worker_pool, loaded, args)
-    _settle_memory()
-    ended: asyncio.Task[int] = asyncio.create_task(worker_pool.wait_ended())
-    while not ended.done():
-        number = asyncio.create_task(signals.get())
-        await asyncio.wait({number, ended}, return_when=asyncio.FIRST_COMPLETED)
-        if number.done():
-            worker_pool.signal(number.result())
-        number.cancel()
-    return ended.result()
-
-
-def _queue_signals() -> asyncio.Queue[signal.Signals]:
+def queue_signals() -> asyncio.Queue[signal.Signals]:
     """A queue of the signals that arrive from now on."""
     signals: asyncio.Queue[signal.Signals] = asyncio.Queue()
     loop = asyncio.get_running_loop()
@@ -289,7 +270,7 @@ def _queue_signals() -> asyncio.Queue[signal.Signals]:
     return signals
 
 
-def _is_ended(signals: asyncio.Queue[signal.Signals]) -> bool:
+def is_ended(signals: asyncio.Queue[signal.Signals]) -> bool:
     """Whether SIGTERM has arrived already: a proxy that is ended while it starts has no calls to drain."""
     queued = [signals.get_nowait() for _ in range(signals.qsize())]
     for number in queued:
@@ -297,9 +278,9 @@ def _is_ended(signals: asyncio.Queue[signal.Signals]) -> bool:
     return signal.SIGTERM in queued
 
 
-def _announce(running: Serving, loaded: Loaded, args: argparse.Namespace) -> None:
-    """Prints where calls, the operator and probes come in. The token of a config of the user's is not printed: the
-    console's page asks for it."""
+def announce(running: Any, loaded: Loaded, args: argparse.Namespace) -> None:
+    """Prints where calls, the operator and probes come in: to a `Serving`, or to several workers. The token of a config
+    of the user's is not printed: the console's page asks for it."""
     print(f"listening on {running.url}", flush=True)
     if running.admin_url is not None:
         print(f"admin on {running.admin_url}", flush=True)
@@ -308,19 +289,6 @@ def _announce(running: Serving, loaded: Loaded, args: argparse.Namespace) -> Non
     url = make_link(running.admin_url, loaded, with_token=args.no_config)
     if url is not None and not args.worker:
         print(f"console  {url}" if args.no_config else f"console on {url}", flush=True)
-
-
-def _read_worker_entry(signals: asyncio.Queue[signal.Signals], admin: AdminConfig | None) -> AdminConfig:
-    """The operator's port of a worker, with the token that the supervisor writes to standard input. The worker ends
-    when standard input ends, because the supervisor is gone then."""
-    from proxy.config.model import Address, AdminConfig
-    from proxy.server.admin.operator_access import readers_token
-
-    token = sys.stdin.readline().strip()
-    asyncio.get_running_loop().add_reader(sys.stdin.fileno(), signals.put_nowait, signal.SIGINT)
-    own = Address("127.0.0.1", 0)
-    entry = admin or AdminConfig(console=False)
-    return replace(entry, listen=own, probes=None, token=token, readers=readers_token(token), hosts=frozenset())
 
 
 async def _await_ending(serving: Serving, signals: asyncio.Queue[signal.Signals]) -> signal.Signals:

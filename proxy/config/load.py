@@ -18,7 +18,7 @@ from proxy.config.files.secrets import Substitution, Unresolved
 from proxy.config.files.source import Files, describe_failure
 from proxy.config.files.structure import check_structure, describe_section
 from proxy.config.mistakes import ConfigError, Mistake
-from proxy.config.model import Config, Policy, RouteEntry, ToolConfig, ToolSchema
+from proxy.config.model import Config, Policy, RouteEntry, ToolSchema
 from proxy.config.policies import check_auth, merge_layers, name_scope
 from proxy.config.routes import Routes
 from proxy.config.schemas import SchemaLoader
@@ -154,18 +154,15 @@ def find_unshared(config: Config) -> tuple[str, str] | None:
     if config.workers == 1 or config.state.backend != "memory":
         return None
     for route in config.routes:
-        learns = route.listed is not None and route.policy.mode is Mode.ENFORCE
-        if learns or any(_is_counted(tool) for tool in route.tools.values()):
+        counts = route.listed is not None and route.policy.mode is Mode.ENFORCE
+        for tool in route.tools.values():  # attempts are counted, or calls against a cap or a rate
+            judged = tool.policy.mode is Mode.ENFORCE and (tool.schema is not None or tool.container is not None)
+            has_rates = tool.policy.limits is not None and bool(tool.policy.limits.rates)
+            counts |= judged or has_rates or tool.policy.caps.of(tool.name).limit is not None
+        if counts:
             message = f"{config.workers} workers do not share `state: {{backend: memory}}`"
             return message, f"route {route.name!r} counts attempts or calls: take one worker, or a shared backend"
     return None
-
-
-def _is_counted(tool: ToolConfig) -> bool:
-    """Whether calls of a tool are counted: attempts, or calls against a cap or a rate."""
-    judged = tool.policy.mode is Mode.ENFORCE and (tool.schema is not None or tool.container is not None)
-    has_rates = tool.policy.limits is not None and bool(tool.policy.limits.rates)
-    return judged or has_rates or tool.policy.caps.of(tool.name).limit is not None
 
 
 def _list_notes(context: Context, catalogue: ToolReader, routes: tuple[RouteEntry, ...]) -> Iterator[str]:

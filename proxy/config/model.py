@@ -410,13 +410,6 @@ class Telemetry:
 
 
 @value_class
-class Reload:
-    """How often the files are checked for changes, in seconds; None means only on request."""
-
-    interval: float | None = 2.0
-
-
-@value_class
 class HookEntry:
     """One hook: what to load (`module:attribute` or an installed name), created with `settings`. `timeout` is in
     seconds for each point. `at` is the line and column, for mistakes found only by loading it."""
@@ -434,8 +427,9 @@ class Config:
 
     `metadata_routes` relay the OAuth metadata of MCP servers. `notes` tells the operator what is worth knowing and no
     mistake. `drain` is how long the proxy serves on after the signal to stop, `finish` how long calls may take after
-    that, in seconds; with `stay_ready` the proxy is ready meanwhile. `memory`: what the bodies under way may take
-    together, in bytes; None: by what the system leaves free. `sections`: what the keys of extensions say, by key.
+    that, in seconds; with `stay_ready` the proxy is ready meanwhile. `reload`: how often the files are checked for
+    changes, in seconds; None: only on request. `memory`: what the bodies under way may take together, in bytes; None:
+    by what the system leaves free. `sections`: what the keys of extensions say, by key.
     """
 
     routes: tuple[RouteEntry, ...]
@@ -451,7 +445,7 @@ class Config:
     drain: float = 25.0
     finish: float = 5.0
     stay_ready: bool = False
-    reload: Reload = field(default_factory=Reload)
+    reload: float | None = 2.0
     workers: int = 1
     memory: int | None = None
     sections: Mapping[str, Any] = field(default_factory=dict)

@@ -154,8 +154,16 @@ class SchemaLoader:
         source = self._read_source(path, name, place)
         root = self._folder if is_below(path, self._folder) else path.parent
         uri = BASE + quote(path.relative_to(root).as_posix())
-        steps = self._find_steps(source, fragment, written, place)
-        inner, remarks = find_definition(find_at_pointer(source.value, steps))
+        # List indexes among the steps are numbers.
+        within, steps = source.value, tuple[str | int, ...]()
+        try:
+            for step in parse_pointer(unquote(fragment)):
+                steps = (*steps, int(step) if isinstance(within, list) else step)
+                within = find_at_pointer(within, (step,))
+        except (ValueError, LookupError):
+            hint = "what follows # is a JSON Pointer such as /tools/weather"
+            raise ConfigError([place.mistake(f"{written}: the file has nothing there", hint)]) from None
+        inner, remarks = find_definition(within)
         steps = (*steps, *inner)
         _check_entries(find_at_pointer(source.value, steps), SchemaPlace(source, steps, place.where))
         part, notes = normalise(find_at_pointer(source.value, steps))
@@ -179,18 +187,6 @@ class SchemaLoader:
             raise ConfigError([place.mistake(f"cannot read {name}: {error.strerror}", hint)]) from None
         except ValueError as error:
             raise ConfigError([place.mistake(f"cannot read {name}: {error}")]) from None
-
-    def _find_steps(self, source: ConfigSource, fragment: str, written: str, place: SchemaPlace) -> Pointer:
-        """The steps of a pointer into a file, list indexes as numbers."""
-        value, steps = source.value, []
-        try:
-            for step in parse_pointer(unquote(fragment)):
-                steps.append(int(step) if isinstance(value, list) else step)
-                value = find_at_pointer(value, (step,))
-        except (ValueError, LookupError):
-            hint = "what follows # is a JSON Pointer such as /tools/weather"
-            raise ConfigError([place.mistake(f"{written}: the file has nothing there", hint)]) from None
-        return tuple(steps)
 
     def _import_operation(self, written: JsonValue, place: SchemaPlace, provided: frozenset[str]) -> FoundSchema:
         name = reveal(written["openapi"])

@@ -89,12 +89,6 @@ def prepare(policy: ToolPolicy) -> None:
         policy.answer.check.prepare(everywhere=False)
 
 
-def forward_unjudged(call: ToolCall, failure: Failure) -> Forward:
-    """Forwards a call without a policy on a report-only route, because its tool is unknown (`failure` says so). The
-    call is forwarded as it came, and the answer of an enforced route is recorded."""
-    return _report(call, Reject(failure))
-
-
 def restore_decision(
     call: ToolCall,
     document: Document,
@@ -176,10 +170,10 @@ def complete_decision(call: ToolCall, policy: ToolPolicy, decision: Decision) ->
             return decision  # no request at all can be made of the call as it came
     if policy.mode is _ENFORCED or (isinstance(decision, Forward) and not decision.checked.repairs):
         return decision
-    return _report(call, decision)
+    return forward_as_sent(call, decision)
 
 
-def _report(call: ToolCall, decision: Decision) -> Forward:
+def forward_as_sent(call: ToolCall, decision: Decision) -> Forward:
     """Report-only: forwards the client's own bytes, and records what an enforced route would have done."""
     text = call.arguments.text if isinstance(call.arguments, Document) else call.raw
     value = call.arguments.value if isinstance(call.arguments, Document) else ABSENT
@@ -297,13 +291,12 @@ def _findings(check: Check, repaired: Repaired, policy: ToolPolicy, *, leaks: bo
     if policy.unknown_keys not in (_AS_SCHEMA, _FORWARD):
         refuse = policy.unknown_keys is _REFUSE
         severity = codes.Severity.ERROR if refuse else codes.Severity.WARNING
-        # What the schema itself forbids is said once, and blocks the call.
-        for one in find_unknown_fields(check, repaired.value, severity):
-            if one.path not in forbidden:
-                yield one
+        unknown = find_unknown_fields(check, repaired.value, severity)
+        yield from (one for one in unknown if one.path not in forbidden)  # what the schema forbids is said once
     if leaks:
         yield from find_leaked_markup(check, repaired.value, refuse=policy.leaked_markup is LeakedMarkup.REFUSE)
-    yield from list_notices(check, repaired.value)
+    if "deprecated" in check.schemas.mentioned:
+        yield from list_notices(check, repaired.value)
 
 
 def _failure(call: ToolCall, found: tuple[Violation, ...], hint: str = "", mended: JsonValue = ABSENT) -> Failure:

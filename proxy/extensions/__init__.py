@@ -115,9 +115,11 @@ class Extension:
     `pages`: path below the operator's port -> what answers it. A path that ends in a slash takes all below it.
     `observer`: makes a `ConfiguredObserver` (server/setup/added.py) for the first config with one of `sections`.
     `page_counts`: makes the `PageCounts` (server/admin/console_data.py) of its pages, where `admin.console` is on.
-    `workers`: a coroutine function `(loaded, listen, more=words of a worker's command line, held=socket)` that starts
-        as many workers as the config says, and gives what stands above them: the addresses of a `Serving`
-        (server/lifecycle.py), with `signal` and `wait_ended`.
+    `shared_answers`: makes, from a clock, what answers readers of the operator's port with what was made for others,
+        for the first reader that says which age it takes.
+    `workers`: a coroutine function `(loaded, arguments of serve, what watches, queue of signals) -> exit code` that
+        runs as many workers as the config says; `worker_entry`: a function `(queue of signals, admin) -> AdminConfig`
+        that gives the operator's port of one of them.
     `tracer`: a `MakeTracer` (server/setup/added.py), called where the config or the environment asks for traces.
     `tracer_library`: says in words which libraries are missing; '' where none is.
     `answers`: a function of the config; gives an `AnswerPath` (server/handler.py) for each path that it serves beside
@@ -165,7 +167,9 @@ class Extension:
     pages: Mapping[str, PageRow] = field(default_factory=dict)
     observer: str = ""
     page_counts: str = ""
+    shared_answers: str = ""
     workers: str = ""
+    worker_entry: str = ""
     tracer: str = ""
     tracer_library: str = ""
     metrics: str = ""
@@ -237,6 +241,7 @@ EXTENSIONS: Final = (
     ),
     Extension(
         "second_judge",
+        uses=("examples",),
         adds="jsonschema and fastjsonschema, which judge accepted calls too: some beside them, or all before they go",
         sections={"second_judge": "second_judge.second_judge_section:read_second_judge"},
         services="second_judge.second_judges:SecondJudges",
@@ -246,6 +251,7 @@ EXTENSIONS: Final = (
     ),
     Extension(
         "guidance",
+        uses=("examples",),
         adds="what agents read of tools before they call: prompt text, and definitions as vendors want them",
         verbs={"guidance": "guidance.cli.guidance", "export": "guidance.cli.export"},
         sections={"guidance": "guidance.guidance_section:read_guidance"},
@@ -313,6 +319,7 @@ EXTENSIONS: Final = (
             )
         },
         route_check="mcp.config.mcp_combinations:check_route_keys",
+        metrics="mcp.server.lists.list_reports:METRICS",
         upstream_keys={"command": "mcp.config.command_section:read_process"},
         upstreams="mcp.upstreams:McpUpstreams",
         sources={"mcp": "mcp.importing.mcp:read_again"},
@@ -360,6 +367,7 @@ EXTENSIONS: Final = (
         adds="the operator's pages: whether the proxy works, what happened to calls, what to change in a schema",
         verbs={"calls": "console.cli.calls"},
         page_counts="console.page_counts:ConsoleCounts",
+        shared_answers="console.shared_answers:SharedAnswers",
         pages={
             "/ui/": PageRow("console.pages:make_file_page"),
             "/-/overview": PageRow("console.pages:make_overview", pooled="console.pool_pages:join_overviews"),
@@ -416,9 +424,18 @@ EXTENSIONS: Final = (
         adds="requests of the proxy's own that are not calls",
     ),
     Extension(
+        "agent_client",
+        adds="what an agent host does with an answer of the proxy, as `toolcall_proxy.client` in the wheel",
+    ),
+    Extension(
+        "examples",
+        adds="example arguments made from a schema",
+    ),
+    Extension(
         "workers",
         adds="several processes behind one port",
-        workers="workers.start:start_workers",
+        workers="workers.cli.serve_many:serve_many",
+        worker_entry="workers.cli.serve_many:read_worker_entry",
     ),
     Extension(
         "traces",
@@ -499,6 +516,11 @@ def list_added_pages() -> list[tuple[str, PageRow]]:
 def find_page_counts() -> str:
     """The function that counts finished calls for the operator's pages; '' without one."""
     return next((row.page_counts for row in list_installed() if row.page_counts), "")
+
+
+def find_shared_answers() -> str:
+    """What lets readers of the operator's port share answers; '' without one."""
+    return next((row.shared_answers for row in list_installed() if row.shared_answers), "")
 
 
 def list_summaries(keys: Set[str]) -> list[str]:

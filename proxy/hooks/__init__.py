@@ -1,4 +1,4 @@
-"""User middleware: the names that authors of hooks import, and the chain that runs hooks (docs/hooks.md).
+"""User middleware: the names that authors of hooks import (docs/hooks.md).
 
     from proxy.hooks import Answer, Call, Change, Hook, Refuse
 
@@ -11,24 +11,16 @@ within their time, and turns what goes wrong into a `Failure`.
 """
 
 from proxy.hooks.api import Answer, Broken, Call, Change, Ending, Hook, Outgoing, Refuse, Result, Verdict
-from proxy.hooks.loading import GROUP, HookLoadError, LoadedHook, find_hook, load_hook
-from proxy.hooks.running import HookChain
 
 __all__ = [
-    "GROUP",
     "Answer",
     "Broken",
     "Call",
     "Change",
     "Ending",
     "Hook",
-    "HookChain",
-    "HookLoadError",
-    "LoadedHook",
     "Outgoing",
     "Refuse",
     "Result",
     "Verdict",
-    "find_hook",
-    "load_hook",
 ]

@@ -52,8 +52,8 @@ _NOT_TO_TOUCH: Final = frozenset(
 # The longest answer that hooks see, in bytes.
 _LONGEST_RESULT: Final = 1024 * 1024
 _NO_REPLY: Final = (("Content-Type", "application/json"),)
-
-
+# Interprets a hook's answer; a text is the reason why it is not acceptable.
+Read = Callable[[object], Any]
 # The answer of a hook that failed.
 FAILED: Final = object()
 
@@ -147,11 +147,9 @@ class CallHooks:
             hash_name(call.conversation), tuple(self._call_route.headers), sent if text is None else text,
         )  # fmt: skip
 
-    async def _ask(
-        self, hook: LoadedHook, point: str, *shown: object, read: Callable[[object], Any] = lambda _: None
-    ) -> Any:
+    async def _ask(self, hook: LoadedHook, point: str, *shown: object, read: Read | None = None) -> Any:
         """What `read` makes of a hook's answer, FAILED where it is a text (the reason why the answer is not acceptable)
-        or none came in time; None where the hook says nothing."""
+        or none came in time; None where the hook says nothing, or changes nothing at this point."""
         now = self._chain.now
         started = now()
         task = asyncio.ensure_future(_await_quietly(getattr(hook.hook, point)(*shown)))
@@ -169,7 +167,7 @@ class CallHooks:
         answer = task.result()
         if isinstance(answer, BaseException):
             return self._fail(hook, point, "exception", answer)
-        made = None if answer is None else read(answer)
+        made = None if answer is None or read is None else read(answer)
         return self._fail(hook, point, made) if isinstance(made, str) else made
 
     def _fail(self, hook: LoadedHook, point: str, reason: str, error: BaseException | None = None) -> object:

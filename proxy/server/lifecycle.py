@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -19,7 +19,10 @@ from typing import Final
 from proxy.call.judging import Elsewhere
 from proxy.config.model import AdminConfig as AdminEntry
 from proxy.config.model import Config
-from proxy.interfaces import CountsConnections, GuardedUpstream, Observer, Services
+from proxy.core import decide
+from proxy.core.tool_errors import complaints
+from proxy.interfaces import GuardedUpstream, Services
+from proxy.routing import RouteTable
 from proxy.server.admin.console_data import make_console_data
 from proxy.server.admin.page import Readers
 from proxy.server.handler import Handler, Snapshot
@@ -40,8 +43,7 @@ from proxy.server.setup.added import (
 )
 from proxy.server.setup.memory import find_room
 from proxy.server.setup.services import warn_of_addresses
-from proxy.server.setup.upstreams import Pools, await_gone, find_trouble
-from proxy.server.warmup import Warming
+from proxy.server.setup.upstreams import Pools, await_gone
 from proxy.telemetry.logs import LibraryLog, Log
 from proxy.telemetry.metric_table import OTHER
 from proxy.telemetry.metrics import Metrics
@@ -56,8 +58,44 @@ _KEPT_WAIT: Final = 0.2
 _FRESH_WAIT: Final = 2.0
 # How long a connection may take to be closed.
 _CLOSING: Final = 1.0
-# The states of circuit breakers by the number that the metric shows.
-BREAKER_STATES: Final = ("closed", "half-open", "open")
+# Writing one check takes 2 to 10 ms of the interpreter; so long it then leaves it to the calls.
+PAUSE: Final = 0.02
+
+
+class Warming:
+    """Writes the code of every check before a call needs it, so that the first call of a tool is as quick as the
+    second; what reads the complaints of tools is made ready last. `report_error` gets each defect: what was going on,
+    and the exception.
+
+    Compiling a config writes no code (validation.py): a thousand routes would delay the start by seconds. It is written
+    here once the ports are open, check by check in a thread, with a pause after each, so that calls hardly notice. A
+    call that comes first does not wait for its turn: its check is written at once, in a thread too (`call/run.py`).
+    """
+
+    def __init__(self, report_error: Callable[[str, BaseException], None]) -> None:
+        self._report_error = report_error
+        self.task: asyncio.Task[None] | None = None
+
+    def begin(self, table: RouteTable) -> None:
+        """Starts to write the code of a table's checks, in place of the one before. Needs a running event loop."""
+        self.end()
+        self.task = asyncio.create_task(self._warm(table))
+
+    def end(self) -> None:
+        """Stops writing checks."""
+        if self.task is not None:
+            self.task.cancel()
+
+    async def _warm(self, table: RouteTable) -> None:
+        try:
+            # Each policy once: several routes may lead to one tool.
+            policies = {id(policy): policy for route in table.routes for policy in route.tools.values()}
+            for policy in policies.values():
+                await asyncio.to_thread(decide.prepare, policy)
+                await asyncio.sleep(PAUSE)
+            await asyncio.to_thread(complaints.compile_dialects)
+        except Exception as error:  # noqa: BLE001 - a defect of the writer, which the tool's first call meets as well
+            self._report_error("warming up", error)
 
 
 class Serving:
@@ -66,7 +104,7 @@ class Serving:
     def __init__(
         self, compiled: Compiled, base: Services, environ: Mapping[str, str], log: Log, admin: AdminEntry | None
     ) -> None:
-        self.log, self._environ, self.notices = log, environ, Notices(log, base.clock.now)
+        self.log, self.notices = log, Notices(log, base.clock.now)
         self.metrics = Metrics(list_served(compiled), compiled.loaded.digest)
         self.console = make_console_data(admin, lambda: self.metrics.requests.series, base.clock.wall)
         self.readers, self.comparing = Readers(), asyncio.Lock()
@@ -77,13 +115,11 @@ class Serving:
         self.pools = Pools(base.clock.now, self._breaker_changed, log)
         self._extending = ExtensionServices(base, log, self.metrics)
         self.unpinned = UnpinnedWatch(self._tool_unpinned)
-        receivers = (self.metrics.learn_tools, self._schema_unusable, self._schema_unguarded, self.unpinned)
-        reports = Reports(*receivers, self.metrics.add_counter, self.metrics.knows)
-        self.listed = ListedRoutes(base.clock, make_id, reports)
+        self.listed = ListedRoutes(base.clock, make_id, Reports(log, self.metrics, self.unpinned))
         self._addresses = AddressWatch(lambda: self.metrics.sources, partial(warn_of_addresses, log))
         self.handler = Handler(
-            _snapshot(compiled, self._make_services(compiled, self.pools.of(config)[0])),
-            self._observers(),
+            self._make_snapshot(compiled, self.pools.of(config)[0]),
+            (),
             # How this process signs in `Via` (RFC 9110 section 7.6.3), unlike others of its kind in the same chain.
             Hop(f"{SERVER}-{secrets.token_hex(4)}", config.trusted.networks, config.trusted.unix),
             make_id,
@@ -100,23 +136,9 @@ class Serving:
         self._draining: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self.warming = Warming(log.defect)
-        self._watch()
+        handler, breakers = self.handler, self.pools.breaker_states
+        self.metrics.watch(lambda: handler.inflight, lambda: handler.draining, breakers, lambda: log.dropped)
         self._tell_metrics(compiled)
-
-    def _observers(self) -> tuple[Observer, ...]:
-        """The observers of finished requests. One that is off is left out, so it costs no call anything."""
-        kept = () if self.console is None else self.console.observers
-        traced = () if self._tracer is None else (self._tracer,)
-        return (self.metrics, self.log, *kept, *self._added.observers, *traced)
-
-    def _watch(self) -> None:
-        """Sets where the metrics read at each scrape."""
-        self.metrics.watch(
-            lambda: self.handler.inflight,
-            lambda: self.handler.draining,
-            self.pools.breaker_states,
-            lambda: self.log.dropped,
-        )
 
     def begin(self, *, watch: bool) -> None:
         """Begins what runs beside the calls, once the ports are open. `watch`: takes over changed files."""
@@ -166,13 +188,6 @@ class Serving:
             if self.console is not None:
                 self.console.changes.add("drain")
         return self._draining
-
-    async def find_upstream_trouble(self, name: str) -> str | None:
-        """Why an upstream is not ready, '' where it is; None where there is no such upstream."""
-        entry, upstream = self.config.upstreams.get(name), self.pools.find_unguarded(name)
-        if entry is None or upstream is None:
-            return None
-        return await self.notices.watch_upstream(name, partial(find_trouble, entry, upstream))
 
     async def _drain(self, seconds: float, with_tools: bool) -> None:
         if with_tools:
@@ -234,13 +249,6 @@ class Serving:
                 return
             await self.handler.idle()
 
-    def _schema_unusable(self, route: str, tool: str, reason: str) -> None:
-        self.log.event("tool schema cannot be used", "warning", route=route, tool=tool, reason=reason)
-
-    def _schema_unguarded(self, route: str, tool: str, remarks: str) -> None:
-        self.metrics.unguarded.series[route, tool if self.metrics.knows(route, tool) else OTHER] += 1
-        self.log.event("tool schema guards less than it says", "warning", route=route, tool=tool, remarks=remarks)
-
     def _tool_unpinned(self, route: str, tool: str, effect: str, change: str) -> None:
         self.metrics.unpinned.series[route, tool if self.metrics.knows(route, tool) else OTHER] += 1
         approve = self.write_approval(route, tool)
@@ -256,7 +264,7 @@ class Serving:
         """Serves another config from here on. Nothing in it waits, so no request sees a half of it."""
         before, after = self.config.telemetry.log_level, compiled.loaded.config.telemetry.log_level
         upstreams, gone = self.pools.of(compiled.loaded.config)
-        last = self.handler.exchange(_snapshot(compiled, self._make_services(compiled, upstreams)))
+        last = self.handler.exchange(self._make_snapshot(compiled, upstreams))
         self.pools.retire(gone, last)
         self.unpinned.forget()
         self.warming.begin(compiled.table)
@@ -273,28 +281,20 @@ class Serving:
 
     def _tell_metrics(self, compiled: Compiled) -> None:
         loaded = compiled.loaded
-        self._added.adopt(loaded.config, compiled.table, loaded.digest)
-        self.handler.observers = self._observers()
+        added = self._added.adopt(loaded.config, compiled.table, loaded.digest)
+        # An observer that is off is left out, so it costs no call anything.
+        kept = () if self.console is None else self.console.observers
+        traced = () if self._tracer is None else (self._tracer,)
+        self.handler.observers = (self.metrics, self.log, *kept, *added, *traced)
         self.metrics.note_config(list_served(compiled), loaded.digest, self._base.clock.wall(), loaded.files_digest)
         for unpinned in list_unpinned(loaded.config):
             self.unpinned(*unpinned)
 
-    def _make_services(self, compiled: Compiled, upstreams: Mapping[str, GuardedUpstream]) -> Services:
-        """Makes the services that the calls of a config use."""
-        return self._extending.extend(compiled.loaded.config, replace(self._base, upstreams=upstreams))
-
-    def breaker_states(self) -> dict[str, str]:
-        """Upstream -> closed, half-open or open; of those that have a breaker."""
-        return {name: BREAKER_STATES[state] for name, state in self.pools.breaker_states().items()}
-
-    def count_connections(self) -> dict[str, tuple[int, int, int]]:
-        """Upstream -> its connections: open, idle, and how many may be open; of those that keep a pool of them."""
-        found: dict[str, tuple[int, int, int]] = {}
-        for name in self.config.upstreams:
-            upstream = self.pools.find_unguarded(name)
-            if isinstance(upstream, CountsConnections):
-                found[name] = upstream.count_connections()
-        return found
+    def _make_snapshot(self, compiled: Compiled, upstreams: Mapping[str, GuardedUpstream]) -> Snapshot:
+        config = compiled.loaded.config
+        services = self._extending.extend(config, replace(self._base, upstreams=upstreams))
+        answers, texts = make_answers(config), make_tool_texts(config)
+        return Snapshot(compiled.table, compiled.bindings, services, compiled.loaded.digest, answers, texts)
 
     def _breaker_changed(self, upstream: str, state: str) -> None:
         self.metrics.breaker_changes.series[upstream, state] += 1
@@ -321,9 +321,3 @@ class Serving:
             for section in reloaded.restart_needed:
                 self.log.event("config needs a restart", "warning", section=section)
                 self.notices.tell(NEEDS_RESTART, section, f"`{section}` of the config counts after a restart alone")
-
-
-def _snapshot(compiled: Compiled, services: Services) -> Snapshot:
-    config = compiled.loaded.config
-    answers, texts = make_answers(config), make_tool_texts(config)
-    return Snapshot(compiled.table, compiled.bindings, services, compiled.loaded.digest, answers, texts)

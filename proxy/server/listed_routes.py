@@ -6,7 +6,7 @@ A config with such a route imports the extension while it is compiled (`load_han
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
 from aiohttp.web_response import StreamResponse
@@ -17,8 +17,8 @@ from proxy.extensions import find_relay, find_route_kind, load_place
 from proxy.interfaces import CallRecord, Clock, Services, ToolTexts, Upstream, UpstreamRequest
 from proxy.server.bound_route import RouteRequest
 from proxy.server.http.responses import answer_failure
-from proxy.telemetry.metric_table import MetricRow
-from proxy.telemetry.metrics import Counter
+from proxy.telemetry.logs import Log
+from proxy.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -58,18 +58,16 @@ class ListedRequest:
 
 @value_class
 class Reports:
-    """The observers of listed tools. `learned` receives a route's name and the names of its tools; `unusable` receives
-    a route, a tool, and why the tool's schema cannot be used; `unguarded` the same where a schema surely means more
-    than it guards. Each is called once per list, the last two for each tool. `unpinned` receives a route, a tool that
-    is not defined as approved, what becomes of it, and how it differs, each time that a list is read. `add_counter`
-    adds a metric of the extension; `knows` says of a route and a tool whether the tool may be a label value there."""
+    """Where an extension tells of listed tools. `unpinned` receives a route, a tool that is not defined as approved,
+    what becomes of it, and how it differs, each time that a list is read."""
 
-    learned: Callable[[str, Iterable[str]], None]
-    unusable: Callable[[str, str, str], None]
-    unguarded: Callable[[str, str, str], None]
+    log: Log
+    metrics: Metrics
     unpinned: Callable[[str, str, str, str], None]
-    add_counter: Callable[[MetricRow], Counter]
-    knows: Callable[[str, str], bool]
+
+    def note_unusable(self, route: str, tool: str, reason: str) -> None:
+        """Logs why a tool's schema cannot be used."""
+        self.log.event("tool schema cannot be used", "warning", route=route, tool=tool, reason=reason)
 
 
 class RouteHandler(Protocol):

@@ -113,7 +113,7 @@ class Reloader:
     async def watch(self) -> None:
         """Takes over changes until it is cancelled."""
         while True:
-            interval = self.served.loaded.config.reload.interval
+            interval = self.served.loaded.config.reload
             await asyncio.sleep(interval or IDLE)
             if interval is not None and await self._has_changed():
                 await self.reload()
@@ -129,25 +129,22 @@ class Reloader:
         return await asyncio.to_thread(hash_files, tuple(self._seen)) != self._seen
 
     async def _reload(self) -> Reloaded:
-        served = self.served
-        if not await self._has_changed():  # the same bytes mean the same config, and the same mistakes
+        served, compiled = self.served, None
+        if await self._has_changed():  # else the same bytes mean the same config, and the same mistakes
+            try:
+                compiled = await asyncio.to_thread(
+                    _compile_config, self._path, self._environ, self._started, tuple(self._seen)
+                )
+                self._seen, self.mistakes = dict(compiled.loaded.seen), ()
+            except ConfigError as error:
+                self._seen = {self._path: "", **error.seen}
+                self.mistakes = tuple(map(str, error.mistakes))
+            except Exception as error:  # noqa: BLE001 - a defect of ours: what is served goes on being served
+                self._report_error("reload", error)
+                self.mistakes = (f"{self._path}:1:1  cannot be compiled ({type(error).__name__}, see the log)",)
+        if compiled is None or compiled.loaded.digest == served.loaded.digest:
             result: Literal["failure", "unchanged"] = "failure" if self.mistakes else "unchanged"
             return Reloaded(result, served.loaded.digest, self.mistakes, served.restart_needed)
-        try:
-            compiled = await asyncio.to_thread(
-                _compile_config, self._path, self._environ, self._started, tuple(self._seen)
-            )
-        except ConfigError as error:
-            self._seen = {self._path: "", **error.seen}
-            self.mistakes = tuple(map(str, error.mistakes))
-            return Reloaded("failure", served.loaded.digest, self.mistakes, served.restart_needed)
-        except Exception as error:  # noqa: BLE001 - a defect of ours: what is served goes on being served
-            self._report_error("reload", error)
-            self.mistakes = (f"{self._path}:1:1  cannot be compiled ({type(error).__name__}, see the log)",)
-            return Reloaded("failure", served.loaded.digest, self.mistakes, served.restart_needed)
-        self._seen, self.mistakes = dict(compiled.loaded.seen), ()
-        if compiled.loaded.digest == served.loaded.digest:
-            return Reloaded("unchanged", served.loaded.digest, (), served.restart_needed)
         changed = find_changes(served.loaded.config, compiled.loaded.config)
         self._adopt(compiled)
         self.served = compiled

@@ -13,17 +13,16 @@ from typing import TextIO
 from proxy.config.load import Loaded
 from proxy.config.model import Address
 from proxy.config.model import AdminConfig as AdminEntry
-from proxy.interfaces import Clock
+from proxy.interfaces import Clock, ConnectedStore
 from proxy.server.admin.api import make_pages
 from proxy.server.admin.port import open_operator_ports
 from proxy.server.connection import Timeouts, check_aiohttp
 from proxy.server.fast_call import begin_call
-from proxy.server.identity import SystemClock
 from proxy.server.lifecycle import Serving
 from proxy.server.listener import Listener
 from proxy.server.ports import make_server_context, open_port
 from proxy.server.reload import Compiled
-from proxy.server.setup.services import SharedStore, make_services, tell_notes
+from proxy.server.setup.services import SharedStore, SystemClock, make_services, tell_notes
 from proxy.telemetry.logs import Log
 from proxy.telemetry.notices import TroubleWatcher
 
@@ -43,10 +42,9 @@ async def start_serving(
     """Opens the ports and serves. `listen` goes before the config's; port 0 takes any free one.
 
     `watch`: changed files are taken over while serving, with `environ` (default: the process's) for `${NAME}`.
-    `worker`: this is one of several that share the port; its own operator's port. `watcher`: shows what keeps the
-    proxy from its work. `held`: a socket that listens at the probes' port already.
-    Raises OSError (a port cannot be opened), ConfigError (a hook cannot be loaded) or ImportError (aiohttp has another
-    minor version than connections are built on), and leaves nothing open.
+    `worker`: the operator's port of one of several that share the port. `watcher`: shows what keeps the proxy from its
+    work. `held`: a socket that listens at the probes' port already. Raises OSError (a port cannot be opened),
+    ConfigError (a hook cannot be loaded) or ImportError (aiohttp's minor version), and leaves nothing open.
     """
     check_aiohttp()
     config, clock, environ = loaded.config, clock or SystemClock(), os.environ if environ is None else environ
@@ -57,7 +55,8 @@ async def start_serving(
     serving.metrics.state_up.watch(lambda: shared.up)
     serving.notices.watcher = watcher
     try:
-        await shared.open()
+        if isinstance(base.store, ConnectedStore):
+            await base.store.open()
         await _open_port(serving, listen or config.listen, shared=worker is not None)
         if admin is not None:
             await _open_operator_ports(serving, admin, (loaded.files[0].parent, environ), clock, held)

@@ -163,9 +163,6 @@ _TABLE: Final = (
               (*_CALL, "outcome"),
               {"outcome": Label("What the check said; `unread`: no whole JSON; `broken`: handed on all the same.",
                                 ("passed", "broken", "refused", "unread"))}),
-    MetricRow("toolproxy_unguarded_schemas_total", "counter",
-              "Listed schemas that guard less than they say: a misspelt keyword, or limits that exclude each other.",
-              _CALL),
     MetricRow("toolproxy_unpinned_tools_total", "counter",
               "Definitions of listed tools and HTTP operations that are not those of `pins` "
               "([access.md](access.md)), each counted once.",

@@ -152,7 +152,6 @@ class Metrics:
         self._containers = self.add_counter(METRICS["toolproxy_containers_total"])
         self._answers = self.add_counter(METRICS["toolproxy_answers_total"])
         self._hooks = self.add_counter(METRICS["toolproxy_hook_failures_total"])
-        self.unguarded = self.add_counter(METRICS["toolproxy_unguarded_schemas_total"])
         self.unpinned = self.add_counter(METRICS["toolproxy_unpinned_tools_total"])
         self.sent = self.add_counter(METRICS["toolproxy_upstream_requests_total"])
         self._faults = self.add_counter(METRICS["toolproxy_upstream_errors_total"])
@@ -218,8 +217,8 @@ class Metrics:
         self,
         inflight: Callable[[], int],
         draining: Callable[[], bool],
-        breakers: Callable[[], Mapping[str, int]] = dict,
-        lines_dropped: Callable[[], Mapping[str, int]] = dict,
+        breakers: Callable[[], Mapping[str, int]],
+        lines_dropped: Callable[[], Mapping[str, int]],
     ) -> None:
         """Sets where values are read. `breakers`: 0 closed, 1 half-open, 2 open; `lines_dropped`: by reason."""
         self._inflight.watch(inflight)

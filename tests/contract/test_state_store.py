@@ -184,9 +184,7 @@ async def test_a_history_takes_less_than_ten_kilobytes_whatever_is_sent(store: S
             for code in VIOLATION_CODES.values()
         ]
         failure = Failure(INVALID_ARGUMENTS, "", tuple(broken))
-        await store.fail(
-            "k", contract.make_failed_attempt(failure, contract.hash_arguments(b"%d" % number, "f"), f"id {number}"), 60
-        )
+        await store.fail("k", contract.make_failed_attempt(failure, f"{number:032x}", f"id {number}"), 60)
     episode = await store.look("k")
     assert episode is not None
     assert episode.count == 100

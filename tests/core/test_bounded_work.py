@@ -222,6 +222,7 @@ LONG_CALLS: dict[str, Callable[[str], JsonValue]] = {
 }
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("make", LONG_CALLS.values(), ids=LONG_CALLS)
 def test_of_a_long_text_nothing_stays_behind_its_call(make: Callable[[str], JsonValue]) -> None:
     properties: JsonValue = {

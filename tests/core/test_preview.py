@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.display.graphemes import cut, escape, find_boundary
-from proxy.core.display.preview import hide, sanitise_value, write_preview
+from proxy.core.display.preview import make_hider, sanitise_value, write_preview
 from proxy.core.display.secrets import find_sensitive_names, is_secret_name, mask_credentials, shorten_paths
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.values import ABSENT, FeedbackLimits
@@ -153,7 +153,7 @@ def test_a_well_known_credential_is_masked_in_any_text(secret: str, around: str)
         write_preview([text]),
         str(sanitise_value({"t": text})),
         mask_credentials(text),
-        hide(text, None),
+        make_hider(None).hide(text),
     ):
         assert secret not in shown
         assert secret[-8:] not in shown
@@ -198,11 +198,12 @@ def test_a_value_under_a_secret_name_never_shows(secret: str, limits: FeedbackLi
     value = {"x": {"password": f"<{secret}>", "n": 1}}
     assert f"<{secret}>" not in write_preview(value, limits)
     assert f"<{secret}>" not in str(sanitise_value(value, limits))
-    assert f"<{secret}>" not in hide(f"got '<{secret}>'", value, limits)
+    assert f"<{secret}>" not in make_hider(value, limits).hide(f"got '<{secret}>'")
 
 
 def test_the_beginning_of_a_secret_that_a_message_cut_short_is_hidden_too() -> None:
-    assert "got '***...'" == hide("got 'hunter2-and-mo...'", "hunter2-and-more-of-it", path=("password",))
+    hider = make_hider("hunter2-and-more-of-it", path=("password",))
+    assert "got '***...'" == hider.hide("got 'hunter2-and-mo...'")
 
 
 def test_masking_a_megabyte_looks_at_its_beginning_only() -> None:
@@ -241,7 +242,7 @@ def test_a_windows_root_compares_without_case() -> None:
 
 
 def test_a_path_in_a_message_is_shortened_as_in_the_value() -> None:
-    assert "Invalid enum value '…/al/x.txt'" == hide("Invalid enum value '/home/al/x.txt'", "/home/al/x.txt")
+    assert "Invalid enum value '…/al/x.txt'" == make_hider("/home/al/x.txt").hide("Invalid enum value '/home/al/x.txt'")
 
 
 # --- characters -----------------------------------------------------------------------------------------------------

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 from proxy.core.check.validation import Check, SchemaError, compile_check
 from proxy.core.contract.policy import RepairPolicy, ToolPolicy, UnknownKeys
 from proxy.core.decide import decide
-from proxy.core.explain.examples import make_minimal_example
+from proxy.core.explain.advice import make_example
 from proxy.core.explain.expectation import describe_expectation
 from proxy.core.explain.explain import list_violations
 from proxy.core.explain.signature import write_signature
-from proxy.core.explain.sketch import make_example
 from proxy.core.explain.undeclared import find_unknown_fields, list_notices
 from proxy.core.json.jsontext import TextLimits, are_equal, dumps, parse
 from proxy.core.json.textrepair import read_document
@@ -182,10 +181,8 @@ def test_where_unknown_keys_are_refused_none_goes_on(sending: tuple[JsonValue, J
 @given(schemas())
 def test_an_example_is_valid_or_says_that_it_is_not(schema: JsonValue) -> None:
     check = compiled(schema)
-    smallest = make_minimal_example(check)
-    assert smallest is ABSENT or check.accepts(smallest)
-    shown = make_example(check)
-    assert shown.complete == (shown.value is not ABSENT and check.accepts(shown.value))
+    shown, is_valid = make_example(check)
+    assert is_valid == (shown is not ABSENT and check.accepts(shown))
 
 
 @THOROUGH

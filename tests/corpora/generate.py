@@ -11,13 +11,12 @@ from random import Random
 from typing import Final
 
 from proxy.core.check.validation import Check
-from proxy.core.explain.examples import make_minimal_example
-from proxy.core.explain.scalarvalues import make_numbers, make_texts
 from proxy.core.json.jsontext import LosslessFloat, dumps
 from proxy.core.model.values import ABSENT, JsonValue
 from proxy.core.model.work import Work
 from proxy.core.rules.facts import applies_always, list_declared, list_member_schemas, list_required, read_facts
 from proxy.core.schema.nodes import Node
+from proxy.extensions.examples.core.examples import make_minimal_example, make_numbers, make_texts
 
 # Texts that look like something else: none of them may be touched where text is legal.
 TEXTS: Final = (

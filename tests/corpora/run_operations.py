@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from proxy.core.check.validation import SchemaError
-from proxy.core.explain.examples import make_full_example, make_minimal_example
 from proxy.core.json.jsontext import are_equal, dumps
 from proxy.core.model.values import ABSENT, JsonValue
+from proxy.extensions.examples.core.examples import make_full_example, make_minimal_example
 from proxy.extensions.operations.adapters.bound_operation import BoundOperation
 from proxy.extensions.operations.adapters.http_request import write_request
 from proxy.extensions.operations.core.channels import find_unwritable

@@ -16,11 +16,11 @@ from random import Random
 from typing import Final
 
 from proxy.core.check.validation import Check, SchemaError
-from proxy.core.explain.examples import make_minimal_example
 from proxy.core.json.jsontext import are_equal, dumps, parse
 from proxy.core.model.codes import DEPRECATED_FIELD
 from proxy.core.model.values import ABSENT, Forward, JsonValue
 from proxy.core.rules.rules import LEVELS
+from proxy.extensions.examples.core.examples import make_minimal_example
 from proxy.extensions.operations.core.openapi import import_operation
 from proxy.extensions.operations.core.openapi_schema import OpenApiError
 from tests.corpora.calls import check_of, judged, rows

@@ -24,10 +24,10 @@ import pytest
 from proxy.config.load import load
 from proxy.core.check.validation import Check, compile_check
 from proxy.core.contract.request_rules import WrittenRequest
-from proxy.core.explain.examples import make_full_example, make_minimal_example
 from proxy.core.json.jsontext import are_equal, dumps
 from proxy.core.model.values import JsonValue
 from proxy.core.schema.dialects import normalise
+from proxy.extensions.examples.core.examples import make_full_example, make_minimal_example
 from proxy.extensions.importing.cli.import_ import describe_harvest
 from proxy.extensions.importing.files import CONFIG, make_files, write_files
 from proxy.extensions.importing.harvest import FoundTool, Harvest

@@ -84,6 +84,7 @@ async def test_a_machine_that_slept_for_a_day_begins_anew(tmp_path: Path) -> Non
     assert ((400, "ATTEMPTS_EXHAUSTED"), 200) == (code(blocked), free.status)
 
 
+@pytest.mark.large
 async def test_ten_thousand_conversations_that_end_at_once_keep_nobody_waiting(tmp_path: Path) -> None:
     async with clocked(tmp_path) as (proxy, _, clocks):
         store = proxy.serving._base.store

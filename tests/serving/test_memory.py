@@ -188,6 +188,7 @@ def read_kills(group: Path) -> int:
     return next(int(line.split()[1]) for line in events.read_text().splitlines() if line.startswith("oom_kill "))
 
 
+@pytest.mark.large
 async def test_sixty_callers_with_large_bodies_end_no_process_of_a_small_container(group: Path, tmp_path: Path) -> None:
     rows = ",".join(['{"a":12}'] * 45_000)
     body = f'{{"rows":[{rows}],"text":"{"x" * (990_000 - len(rows) - 21)}"}}'.encode()

@@ -18,7 +18,7 @@ from proxy.core.check.validation import Check
 from proxy.core.contract.policy import ToolPolicy
 from proxy.routing import RouteTable, build_routes
 from proxy.server import start_serving
-from proxy.server.warmup import Warming
+from proxy.server.lifecycle import Warming
 from tests.steady import until
 
 CONFIG = """\
@@ -84,6 +84,7 @@ async def test_a_defect_is_told_and_stops_nothing_else(tmp_path: Path) -> None:
     assert ["warming up: AttributeError"] == told
 
 
+@pytest.mark.large
 async def test_a_thousand_routes_are_served_before_their_code_is_written(tmp_path: Path) -> None:
     text = "version: 1\nadmin: off\nupstreams: {tools: {url: http://127.0.0.1:9101}}\nroutes:\n" + "".join(
         f"  - {{path: /{number}, upstream: tools, tool: weather, "

@@ -77,6 +77,7 @@ def test_a_clock_that_jumps_back_locks_nobody_out() -> None:
     assert [None, None, None, RateExceeded(0, SECOND)] == [table.take([rate]) for _ in range(4)]
 
 
+@pytest.mark.large
 def test_a_million_keys_take_the_room_of_the_bound_and_the_busy_one_stays() -> None:
     table, busy = RateTable(TestClock(), 1000), Rate("busy", 3600 * SECOND, 1)
     table.take([busy])

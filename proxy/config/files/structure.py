@@ -219,8 +219,14 @@ def _describe_broken(value: JsonValue, entry: BrokenKeyword) -> Iterator[tuple[P
         yield entry.path, bool(entry.path), f"{entry.detail!r} is missing", hint
     else:
         subject = f"`{entry.path[-1]}` expects" if entry.path and isinstance(entry.path[-1], str) else "expects"
-        message = f"{subject} {_describe_expected(entry)}; this is {_describe_written(value, entry.path)}"
-        yield entry.path, False, message, _suggest_hint(value, entry)
+        # Of a text or a number that may be a secret only its kind and length is told.
+        found = find_at_pointer(value, entry.path)
+        hides = any(step in _MAY_HIDE or is_secret_name(step) for step in entry.path if isinstance(step, str))
+        if isinstance(found, str) and (hides or _IN_URLS.search(found) is not None):
+            shown = f"a text of {len(found)} characters"
+        else:
+            shown = "a number" if hides and name_json_type(found) in ("number", "integer") else _shorten(found)
+        yield entry.path, False, f"{subject} {_describe_expected(entry)}; this is {shown}", _suggest_hint(value, entry)
 
 
 def _suggest_section(value: JsonValue, entry: BrokenKeyword, name: str) -> str:
@@ -245,15 +251,6 @@ _HOST_AND_PORT: Final = re.compile(r"[A-Za-z0-9.-]+:[0-9]{1,5}(/[^?#@]*)?")
 # Keys whose values may be secrets, besides those that are named as secrets are.
 _IN_URLS: Final = re.compile(r"@|\?.*=")  # user info, and the query of a URL
 _MAY_HIDE: Final = frozenset({"readers", "bearer", "env", "settings", "webhook", "command", "set"})
-
-
-def _describe_written(value: JsonValue, path: Pointer) -> str:
-    """What was written at a place; of a text or a number that may be a secret only its kind and length."""
-    found = find_at_pointer(value, path)
-    hides = any(step in _MAY_HIDE or is_secret_name(step) for step in path if isinstance(step, str))
-    if isinstance(found, str) and (hides or _IN_URLS.search(found) is not None):
-        return f"a text of {len(found)} characters"
-    return "a number" if hides and name_json_type(found) in ("number", "integer") else _shorten(found)
 
 
 def _describe_expected(entry: BrokenKeyword) -> str:

@@ -76,14 +76,6 @@ def read_trusted(context: Context) -> Trusted:
     return Trusted(tuple(networks), "unix" in written)
 
 
-def split_unix(url: str) -> tuple[str, str]:
-    """(url, socket path) of an upstream's URL; the path is '' for http and https."""
-    if not url.startswith("unix:"):
-        return url, ""
-    socket, _, prefix = url.removeprefix("unix:").partition(":")
-    return f"http://localhost{prefix}", socket  # its `Host`, because it has no name of its own
-
-
 # --- TLS --------------------------------------------------------------------------------------------------------------
 def read_upstream_tls(
     context: Context, files: Files, at: Pointer, written: Mapping[str, JsonValue], url: str

@@ -16,13 +16,12 @@ from proxy.config.model import (
     AdminConfig,
     HeaderChanges,
     HookEntry,
-    Reload,
     StateConfig,
     Telemetry,
     UpstreamConfig,
 )
 from proxy.config.policies import read_header_changes
-from proxy.config.sections.network import read_address, read_upstream_tls, split_unix
+from proxy.config.sections.network import read_address, read_upstream_tls
 from proxy.config.sections.units import read_fields, read_seconds, read_size, read_switch
 from proxy.core.json.jsontext import make_decimal
 from proxy.core.model.fields import OF_THE_SENDER
@@ -110,7 +109,10 @@ def _read_upstream(context: Context, files: Files, name: str, entry: Mapping[str
     path = ("upstreams", name)
     for key in _OF_PROCESSES & entry.keys():
         context.mistake((*path, key), f"`{key}` has no effect beside `url`", "it belongs to `command`", key=True)
-    url, socket = split_unix(reveal(entry["url"]))
+    url, socket = reveal(entry["url"]), ""
+    if url.startswith("unix:"):
+        socket, _, prefix = url.removeprefix("unix:").partition(":")
+        url = f"http://localhost{prefix}"  # its `Host`, because it has no name of its own
     _check_url(context, (*path, "url"), url)
     made: dict[str, Any] = {f"{key}_timeout": read_seconds(time) for key, time in entry.get("timeouts", {}).items()}
     pool = {f"pool_{key}": value for key, value in entry.get("pool", {}).items()}
@@ -197,9 +199,15 @@ def read_single_keys(context: Context) -> dict[str, Any]:
     made: dict[str, Any] = {
         "telemetry": _read_telemetry(context),
         "hooks": _read_hooks(context),
-        "reload": _read_reload(context),
     }
     entry, limits = context.structure.entry, context.mapping("limits")
+    if entry("reload") in ("off", False):
+        made["reload"] = None
+    elif "interval" in (looks := context.mapping("reload")):
+        made["reload"] = read_seconds(looks["interval"])
+        if made["reload"] < _SHORTEST_LOOK:
+            hint = "2s finds a change soon enough; `reload: off` does not look"
+            context.mistake(("reload", "interval"), "an interval this short leaves time for nothing else", hint)
     if "memory" in limits:
         made["memory"] = read_size(limits["memory"])
     drain = entry("drain")
@@ -228,20 +236,6 @@ def _read_telemetry(context: Context) -> Telemetry:
         elif missing := load_place(row.tracer_library)():
             context.mistake(at, missing, "install it: pip install '.[otel]' in a clone")
     return Telemetry(**made)
-
-
-def _read_reload(context: Context) -> Reload:
-    """Reads whether and how often the files are checked for changes."""
-    value = context.structure.entry("reload")
-    if value in ("off", False) and value is not None:
-        return Reload(None)
-    if not isinstance(value, dict) or "interval" not in value:
-        return Reload()
-    interval = read_seconds(value["interval"])
-    if interval < _SHORTEST_LOOK:
-        hint = "2s finds a change soon enough; `reload: off` does not look"
-        context.mistake(("reload", "interval"), "an interval this short leaves time for nothing else", hint)
-    return Reload(interval)
 
 
 def _read_hooks(context: Context) -> tuple[HookEntry, ...]:

@@ -1,11 +1,9 @@
-"""Writes the functions of a program whole: the signature, the entry's frame, and the body that `Writer` writes.
+"""Writes the functions of a program (`program.py`) whole: the signature, the entry's frame, and the body.
 
-The kinds of function are listed in `program.py`. This file brings `Writer` together with the keywords it writes.
-
-`unevaluatedProperties` and `unevaluatedItems` are among them, because they need functions of their own: they judge
-what no other keyword of the node has judged in place. So the other keywords are judged first; then a collector adds up
-the keys or indexes that they evaluated. Only subschemas that accept the value count (2020-12 core 7.7.1.1), so the
-collector asks the branches again. Those answers are remembered where asking again could add up to much work.
+`unevaluatedProperties` and `unevaluatedItems` need functions of their own: they judge what no other keyword of the node
+has judged in place. So the other keywords are judged first; then a collector adds up the keys or indexes that they
+evaluated. Only subschemas that accept the value count (2020-12 core 7.7.1.1), so the collector asks the branches again.
+Those answers are remembered where asking again could add up to much work.
 """
 
 from __future__ import annotations
@@ -144,7 +142,7 @@ def write_collector(writer: Writer, node: Node, kind: str) -> None:
 
 
 def _list_counted(writer: Writer, node: Node) -> Iterator[tuple[str, Node]]:
-    """The in-place subschemas, each with the expression that says whether it counts. `not` never counts."""
+    """The in-place subschemas, each with the expression that says whether it counts. `not` never does."""
     yield from (("True", inner) for inner in (*node.references, *node.all_of))
     yield from ((writer.truth(inner, "v"), inner) for inner in (*node.any_of, *node.one_of))
     yield from ((f"{key!r} in v", inner) for key, inner in node.dependent.items())

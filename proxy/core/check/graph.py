@@ -9,9 +9,8 @@ Validation walks a graph: a node leads to others for the same value (`$ref`, `al
   node with one value along several paths, and paths only meet at targets of references. So where two paths may lead
   to the same part of a value inside a cycle, or where a schema without cycles unfolds beyond `UNFOLDED`, every target
   of a reference remembers; the work is then at most nodes times values;
-* which branches of `anyOf` and `oneOf` exclude each other (`are_exclusive`, `find_discriminator`), whatever else they
-  say: those for different types, and those that require an object with one common key and pin it to different texts, so
-  that the text alone says which of them may accept.
+* which branches of `anyOf` and `oneOf` exclude each other, whatever else they say: those for different types, and those
+  that require an object with one common key and pin it to different texts.
 """
 
 from __future__ import annotations
@@ -22,8 +21,9 @@ from functools import cached_property
 from itertools import chain, combinations
 from typing import Final
 
+from proxy.core.json.jsontext import JSON_TYPES
 from proxy.core.model.value_class import value_class
-from proxy.core.schema.drafts import SchemaError
+from proxy.core.schema.drafts import REFERENCES, SchemaError
 from proxy.core.schema.nodes import Node, Schemas
 
 # The largest size of a referred node that is written in place instead of called.
@@ -76,9 +76,8 @@ class Graph:
 
     def check_cycles(self) -> None:
         """Raises SchemaError where validation would reach a node again with the same value, forever."""
-        if not self._schemas.has_references:
-            return
-        for group in _components(list(self._schemas.nodes()), lambda node: list(list_in_place(node))):
+        nodes = list(self._schemas.nodes()) if self._schemas.has_references else []
+        for group in _components(nodes, lambda node: list(list_in_place(node))):
             if len(group) > 1 or group[0] in list_in_place(group[0]):
                 raise SchemaError(
                     "the schema refers to itself without going down into the value, so it never ends: "
@@ -90,9 +89,7 @@ class Graph:
     def _cycles(self) -> dict[Node, int]:
         """The number of the cycle of every node that lies on one."""
         found: dict[Node, int] = {}
-        if not self._schemas.has_references:
-            return found
-        nodes = list(self._schemas.nodes())
+        nodes = list(self._schemas.nodes()) if self._schemas.has_references else []
         for number, group in enumerate(_components(nodes, lambda node: [edge[2] for edge in list_edges(node)])):
             if len(group) > 1 or any(edge[2] is group[0] for edge in list_edges(group[0])):
                 found.update(dict.fromkeys(group, number))
@@ -198,12 +195,11 @@ def _components(nodes: list[Node], successors: Callable[[Node], list[Node]]) -> 
 
 
 # --- branches that exclude each other ---------------------------------------------------------------------------------
-ALL_KINDS = frozenset(("object", "array", "string", "number", "boolean", "null"))
 
 
 @value_class
 class Pin:
-    """A branch's requirement on the discriminating key: its name, its texts, and the keyword and the node that require
+    """What a branch requires of the discriminating key: its name and texts, and the keyword and node that require
     them."""
 
     branch: Node
@@ -211,6 +207,9 @@ class Pin:
     texts: tuple[str, ...]
     keyword: str
     node: Node
+
+
+_SILENT: Final = frozenset([*REFERENCES, "title", "description", "default", "examples", "$comment", "deprecated"])
 
 
 def follow_reference(node: Node) -> Node:
@@ -222,11 +221,6 @@ def follow_reference(node: Node) -> Node:
     return node
 
 
-_SILENT = frozenset(
-    ("$ref", "$recursiveRef", "$dynamicRef", "title", "description", "default", "examples", "$comment", "deprecated")
-)
-
-
 def list_types(node: Node) -> frozenset[str]:
     """The JSON types of values that the node may accept; possibly too many, never too few."""
     node = follow_reference(node)
@@ -235,9 +229,8 @@ def list_types(node: Node) -> frozenset[str]:
     if node.choices is not None:
         names = {type(None): "null", bool: "boolean", str: "string", dict: "object", list: "array"}
         return frozenset(names.get(type(value), "number") for value in node.choices)
-    if node.types is not None:
-        return frozenset("number" if name == "integer" else name for name in node.types)
-    return ALL_KINDS
+    types = JSON_TYPES if node.types is None else node.types
+    return frozenset("number" if name == "integer" else name for name in types)
 
 
 def find_discriminator(branches: tuple[Node, ...]) -> tuple[Pin, ...]:
@@ -254,10 +247,9 @@ def find_discriminator(branches: tuple[Node, ...]) -> tuple[Pin, ...]:
 
 def _find_pin(branch: Node, key: str) -> Pin | None:
     node = follow_reference(branch)
-    holder = node.properties.get(key)
-    if key not in node.required or holder is None:
+    if key not in node.required or key not in node.properties:
         return None
-    holder = follow_reference(holder)
+    holder = follow_reference(node.properties[key])
     choices = holder.choices
     if not choices or not all(type(item) is str for item in choices):
         return None

@@ -4,9 +4,8 @@ A float decides only where it cannot be wrong. Reading a decimal text as a doubl
 different doubles compare as the doubles do; and a double with a fraction never came from an integer. Everything else is
 decided on the digits. No exponent is expanded beyond those in the schema itself (`1e-999999999` is cheap).
 
-Two values are equal exactly when their equality keys are (`make_equality_key`): numbers by value (1 equals 1.0 equals
-1e0), `true` is not 1, objects whatever their order (draft 2020-12, 4.2.2). The keys are hashable, so `enum`, `const`
-and `uniqueItems` take linear time.
+Two values are equal exactly when their hashable keys are (`make_equality_key`): numbers by value (1 equals 1.0 equals
+1e0), `true` is not 1, objects whatever their order (draft 2020-12, 4.2.2).
 """
 
 from __future__ import annotations
@@ -34,20 +33,14 @@ class Digits(NamedTuple):
 
 def read_digits(value: JsonValue) -> Digits:
     """Takes a JSON number of any type; gives its exact digits."""
-    text = str(make_decimal(value))
-    mantissa, _, power = text.partition("E")
-    whole, _, fraction = mantissa.lstrip("-").partition(".")
-    digits = (whole + fraction).lstrip("0")
-    stripped = digits.rstrip("0")
-    if not stripped:
-        return Digits(False, "", 0)
-    exponent = int(power or 0) - len(fraction) + len(digits) - len(stripped)
-    return Digits(text.startswith("-"), stripped, exponent)
+    sign, digits, exponent = make_decimal(value).as_tuple()
+    text = "".join(map(str, digits)).lstrip("0")
+    stripped = text.rstrip("0")
+    return Digits(sign == 1, stripped, int(exponent) + len(text) - len(stripped)) if stripped else Digits(False, "", 0)
 
 
 def is_spelled_as_integer(value: JsonValue) -> bool:
-    """Whether draft 4 counts the number as an integer: written without fraction and exponent. Among numbers that are
-    not ints, only `-0` is."""
+    """Whether draft 4 counts a number that is no int as an integer: without fraction and exponent, as only `-0` is."""
     return isinstance(value, LosslessFloat) and not set(bytes(value)) & set(b".eE")
 
 
@@ -59,8 +52,7 @@ def _double(value: JsonValue) -> float:
 
 
 class Bound:
-    """A limit of `minimum` and its relatives, exact. `floor` and `ceiling` are the same limit for ints, where that is
-    of moderate size."""
+    """A limit of `minimum` and its relatives, exact; `floor` and `ceiling` for ints, where it is of moderate size."""
 
     __slots__ = ("ceiling", "exact", "floor", "near")
 
@@ -93,11 +85,9 @@ class Step:
         self.whole = self.coefficient * 10**self.exponent if 0 <= self.exponent < 400 else None
 
     def divides(self, value: JsonValue) -> bool:
-        """Whether `value` is a multiple of the step.
-
-        With value = c * 10^x (c without trailing zero) and step = d * 10^y: for x < y a multiple would need
-        10 | c, which only zero has; else c * 10^(x-y) must be 0 modulo d, and pow() never builds 10^(x-y).
-        """
+        """Whether `value` is a multiple of the step. With value = c * 10^x (c without trailing zero) and step = d *
+        10^y: for x < y a multiple would need 10 | c, which only zero has; else c * 10^(x-y) must be 0 modulo d, and
+        pow() never builds 10^(x-y)."""
         _, digits, exponent = read_digits(value)
         shift, step, remainder = exponent - self.exponent, self.coefficient, 0
         if digits and shift < 0:

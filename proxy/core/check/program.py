@@ -3,11 +3,9 @@
 Each node may have four functions: `a` judges a value (`a(v, m) -> bool`), `r` reports broken keywords
 (`r(v, p, out, m)`), `k` and `i` collect the keys and indexes that `unevaluated*` must ignore. `A` and `R` are the
 entries, which take a value alone. `m` remembers verdicts (`State`), `p` is the path to the value.
-Writing a function asks for the functions it calls, so one link writes everything that a node needs, once. Each
-function is compiled on its own: CPython lets no other thread run while it compiles a text, and a large schema is
-written while calls are served.
-
-Behind `Program` stand the few functions that generated code calls; `SPACE` gives their global names.
+Writing a function asks for the functions it calls, so one link writes everything that a node needs, once. Little is
+compiled at a time: CPython lets no other thread run while it compiles a text, and a large schema is written while calls
+are served. Behind `Program` stand the few functions that generated code calls; `SPACE` gives their global names.
 """
 
 from __future__ import annotations
@@ -19,13 +17,7 @@ from threading import RLock
 from typing import Any, Final, NamedTuple
 
 from proxy.core.check.graph import Graph, Pin
-from proxy.core.check.numbers import (
-    INEXACT,
-    NUMBERS,
-    are_unique,
-    is_spelled_as_integer,
-    make_equality_key,
-)
+from proxy.core.check.numbers import INEXACT, NUMBERS, are_unique, is_spelled_as_integer, make_equality_key
 from proxy.core.json.jsontext import dumps, is_integral_number
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.model.work import REPORTING_BRANCHES
@@ -45,8 +37,6 @@ _SAYING: Final = frozenset(["title", "description", "default", "examples", "exam
 # The most nodes of a schema that is compared with others.
 _COMPARED: Final = 500
 
-# The kinds of functions that judge, and do not say which node they judge by.
-_JUDGING: Final = ("a", "A")
 
 # From this number of patterns on, one search for all of them comes first, because most keys match none.
 _SEVERAL: Final = 3
@@ -74,18 +64,17 @@ class Program:
         with self._lock:
             written = set(self._written)
             name = self.call(kind, node)
-            if self._pending:
-                try:
-                    self._link()
-                except BaseException:  # a half-written function is written anew on the next request
-                    self._written, self._pending, self._tables = written, [], []
-                    raise
+            try:
+                self._link()
+            except BaseException:  # a half-written function is written anew on the next request
+                self._written, self._pending, self._tables = written, [], []
+                raise
             function: Callable[[JsonValue], Any] = self._space[name]
             return function
 
     def call(self, kind: str, node: Node) -> str:
         """The name of a node's function, which exists once the link is complete."""
-        if kind in _JUDGING:
+        if kind in "aA":  # it judges, and does not say by which node
             node = self._find_alike(node)
         number = self._names.setdefault(node, len(self._names))
         if (kind, node) not in self._written:
@@ -94,9 +83,8 @@ class Program:
         return f"{kind}{number}"
 
     def _find_alike(self, node: Node) -> Node:
-        """The first node that judges as this one does: it says the same, and refers to nothing. Large schemas repeat
-        `{type: integer}` thousands of times, and a function costs as much to write as a hundred verdicts. (Reports name
-        their node.)"""
+        """The first node that judges as this one does, and refers to nothing: large schemas repeat `{type: integer}`
+        thousands of times, and a function costs as much to write as a hundred verdicts. (Reports name their node.)"""
         if not isinstance(node.raw, dict) or self.graph.size(node) > _COMPARED:
             return node
         encoded = dumps({keyword: value for keyword, value in node.keywords.items() if keyword not in _SAYING})
@@ -107,15 +95,13 @@ class Program:
     def constant(self, prefix: str, value: object, key: Hashable = None) -> str:
         """A global name for a value; `key` distinguishes values that must not be shared by identity."""
         identity = (prefix, key if key is not None else id(value))
-        name = self._constants.get(identity)
-        if name is None:
-            name = self._constants[identity] = f"{prefix}_{len(self._constants)}"
-            self._space[name] = value
+        name = self._constants.setdefault(identity, f"{prefix}_{len(self._constants)}")
+        self._space.setdefault(name, value)
         return name
 
     def table(self, kind: str, nodes: Mapping[str, Node]) -> str:
-        """The global name of a dict that gives, for each key, the function of its node. A report is written when it is
-        first asked for."""
+        """The global name of a dict from keys to the functions of their nodes. A report is written when it is first
+        asked for."""
         if kind == "r":
             return self.constant("table", _Reports(self, nodes), (kind, *nodes.items()))
         name = self.constant("table", {}, (kind, *nodes.items()))
@@ -129,8 +115,8 @@ class Program:
         return self.constant("match", matcher.search, pattern), matcher.linear
 
     def any_pattern(self, patterns: Iterable[str]) -> str | None:
-        """The name of a function that says whether any of several patterns matches, or None where it would not be
-        faster than one search for each."""
+        """The name of a function that says whether any of several patterns matches; None where that would not be
+        faster."""
         wanted = tuple(patterns)
         search = match_any(wanted) if len(wanted) >= _SEVERAL else None
         return None if search is None else self.constant("either", search, ("either", *wanted))
@@ -188,14 +174,11 @@ MAX_UNION_DEPTH: Final = 4
 
 
 class BrokenKeyword(NamedTuple):
-    """One keyword that a value breaks. `node` is the schema that holds it, `path` the place in the value.
-
-    `detail` is what the keyword's message needs: the missing property, the unexpected keys or indexes, the key that
-    `propertyNames` refuses. `branches` holds, for a union, the broken keywords of each branch: none for a satisfied
-    branch (`oneOf` with several of them). It is empty for a union that lies too deep to be reported.
-
-    (This is a named tuple, because a refused body makes many, and a dataclass takes four times as long to build.)
-    """
+    """One keyword that a value breaks. `node` is the schema that holds it, `path` the place in the value, `detail` what
+    its message needs: the missing property, the unexpected keys or indexes, the key that `propertyNames` refuses.
+    `branches` holds, for a union, the broken keywords of each branch: none for a satisfied branch; it is empty for a
+    union that lies too deep to be reported. (A named tuple: a refused body makes many, and a dataclass takes four times
+    as long to build.)"""
 
     keyword: str
     path: Pointer
@@ -246,8 +229,8 @@ def branches(
 def choose_branch(
     value: JsonValue, path: Pointer, state: State, judge: Judge, report: Reporter, number: int, pins: tuple[Pin, ...]
 ) -> tuple[tuple[BrokenKeyword, ...], ...] | None:
-    """The branches of a union whose discriminator names branch `number`; None where that branch accepts the value. The
-    others are broken at the discriminator alone."""
+    """The branches of a union whose discriminator names branch `number` (None where that accepts the value): the others
+    are broken at the discriminator alone."""
     reported = branches(value, path, state, (report,))
     if not reported:  # too deep
         return None if judge(value, state) else ()
@@ -270,8 +253,8 @@ def deeper(function: Callable[[JsonValue], Any], value: JsonValue, refused: Any)
 
 
 def refusal(error: SearchGivenUp, value: JsonValue, node: Node) -> BrokenKeyword:
-    """The broken keyword for a pattern that ran into its limit within a union or under `not`. Its place is where the
-    value holds this very string object, as an item or as a key."""
+    """The broken keyword for a pattern that ran into its limit within a union or under `not`: where the value holds
+    this very string object, as an item or as a key."""
     holder = next((inner for inner in node.schemas.nodes() if inner.get("pattern") == error.pattern), node)
     stack: list[tuple[JsonValue, Pointer]] = [(value, ())]
     while stack:

@@ -1,8 +1,4 @@
-"""Keywords that one Python expression can judge: types, fixed values, limits of texts and numbers.
-
-`CONDITIONS` names, for each keyword, the type it applies to ("" for every type) and the function that writes its
-condition. A condition is true where the keyword is satisfied, and may assume a value of that type.
-"""
+"""Keywords that one Python expression can judge: types, fixed values, limits of texts and numbers."""
 
 from __future__ import annotations
 
@@ -69,11 +65,10 @@ def _length(comparison: str) -> Condition:
 
 def _limit(comparison: str, edge: str) -> Condition:
     def write(program: Program, node: Node, limit: JsonValue, v: str, t: str) -> str:
-        operator = comparison
         if type(limit) is bool:  # draft 4: it modifies the keyword beside it, which is written there
             return ""
-        if node.draft is Draft.D4 and node.get("exclusiveM" + edge) is True:
-            operator = comparison.rstrip("=")
+        is_exclusive = node.draft is Draft.D4 and node.get("exclusiveM" + edge) is True
+        operator = comparison.rstrip("=") if is_exclusive else comparison
         bound = Bound(limit)
         near = program.constant("near", bound.near)
         exact = f"{program.constant('bound', bound)}.compare({v}) {operator} 0"
@@ -99,6 +94,8 @@ def _format(program: Program, node: Node, name: JsonValue, v: str, _t: str) -> s
     return "" if check is None else f"{check}({v})"
 
 
+# Keyword -> the type it applies to ("" for every type), and what writes the condition: true where the keyword is
+# satisfied, for a value of that type.
 CONDITIONS: Final[dict[str, tuple[str, Condition]]] = {
     "type": ("", _type),
     "enum": ("", _write_listed),
@@ -121,10 +118,8 @@ CONDITIONS: Final[dict[str, tuple[str, Condition]]] = {
 
 
 def condition(program: Program, node: Node, keyword: str, v: str, t: str, *, report: bool = False) -> str:
-    """The condition of one keyword of `CONDITIONS`, for a value of the type it applies to.
-
-    A pattern that runs into its limit ends a verdict at once; in a report it only counts as broken.
-    """
+    """The condition of one keyword of `CONDITIONS`, for a value of its type. A pattern that runs into its limit ends a
+    verdict at once; in a report it only counts as broken."""
     value = node.keywords[keyword]
     if report and keyword == "pattern":
         search, is_linear = program.pattern(value)

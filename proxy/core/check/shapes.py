@@ -28,7 +28,12 @@ def _object(writer: Writer, node: Node, spot: Spot) -> None:
     """`required`, `properties`, `patternProperties` and `additionalProperties` together (judge)."""
     v = spot.v
     if len(node.properties) > WIDE or len(node.required) > WIDE:
-        _wide_object(writer, node, spot)
+        if node.required:
+            wanted = writer.program.constant("keys", frozenset(node.required))
+            with writer.block(f"if not {v}.keys() >= {wanted}:"):
+                writer.line("return False")
+        _wide_properties(writer, node, spot)
+        _other_keys(writer, node, spot)
         return
     required = dict.fromkeys(node.required)
     closed = node.additional is not None and node.additional.never and not node.pattern_properties
@@ -36,13 +41,12 @@ def _object(writer: Writer, node: Node, spot: Spot) -> None:
         _require(writer, node, spot, key)
     optional = [key for key in node.properties if key not in required]
     counted = closed and len(optional) <= _COUNTED and set(required) <= node.properties.keys()
-    count = ""
+    count = writer.name("n") if counted and optional else ""
     if closed and not counted:
         names = writer.program.constant("keys", frozenset(node.properties))
         with writer.block(f"if not {names}.issuperset({v}):"):
             writer.line("return False")
-    elif counted and optional:
-        count = writer.name("n")
+    elif count:
         writer.line(f"{count} = {len(required)}")
     for key, inner in node.properties.items():
         if key in required:
@@ -60,16 +64,6 @@ def _object(writer: Writer, node: Node, spot: Spot) -> None:
             writer.line("return False")
     elif not closed:
         _other_keys(writer, node, spot)
-
-
-def _wide_object(writer: Writer, node: Node, spot: Spot) -> None:
-    """Judges like `_object`, for an object with many properties."""
-    if node.required:
-        required = writer.program.constant("keys", frozenset(node.required))
-        with writer.block(f"if not {spot.v}.keys() >= {required}:"):
-            writer.line("return False")
-    _wide_properties(writer, node, spot)
-    _other_keys(writer, node, spot)
 
 
 def _wide_properties(writer: Writer, node: Node, spot: Spot) -> None:
@@ -161,12 +155,10 @@ def _write_unnamed(writer: Writer, node: Node, key: str) -> str:
 
 
 def _property_names(writer: Writer, node: Node, spot: Spot) -> None:
-    inner = node.inner("propertyNames")
-    if inner is None:
-        return
     key = writer.name("k")
-    with writer.block(f"for {key} in {spot.v}:"), writer.block(f"if not ({writer.truth(inner, key)}):"):
-        writer.fail(node, "propertyNames", spot, key)
+    if (inner := node.inner("propertyNames")) is not None:
+        with writer.block(f"for {key} in {spot.v}:"), writer.block(f"if not ({writer.truth(inner, key)}):"):
+            writer.fail(node, "propertyNames", spot, key)
 
 
 def _dependent(writer: Writer, node: Node, spot: Spot) -> None:
@@ -226,11 +218,8 @@ def _contains(writer: Writer, node: Node, spot: Spot) -> None:
     if writer.report and least:
         with writer.block(f"if not {n}:"):
             writer.fail(node, "contains", spot)
-        if least > 1:
-            with writer.block(f"elif {n} < {least}:"):
-                writer.fail(node, "minContains", spot)
-    elif least:
-        with writer.block(f"if {n} < {least}:"):
+    if least > 1 or (least and not writer.report):
+        with writer.block(f"{'elif' if writer.report else 'if'} {n} < {least}:"):
             writer.fail(node, "minContains", spot)
     if most is not None:
         with writer.block(f"if {n} > {most}:"):
@@ -249,8 +238,7 @@ def _all_of(writer: Writer, node: Node, spot: Spot) -> None:
 
 
 def _not(writer: Writer, node: Node, spot: Spot) -> None:
-    inner = node.inner("not")
-    if inner is not None:
+    if (inner := node.inner("not")) is not None:
         with writer.block(f"if {writer.truth(inner, spot.v)}:"):
             writer.fail(node, "not", spot)
 

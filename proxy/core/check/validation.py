@@ -31,16 +31,11 @@ MAX_STRANGE_PROGRAMS: Final = 250_000
 
 
 class Check:
-    """A compiled schema. Immutable for its users; safe to use from several threads.
-
-    `root` is the root of the schema's graph (`schemas`). `formats` says whether `format` is asserted; `linear`, whether
-    every pattern matches in linear time (else a pattern that runs into its limit refuses the value).
-
-    `accepts(value) -> bool` says whether a parsed value is valid. It is an attribute that holds the generated function
-    itself once that is written: this is the hot path, and a method around it would add a third to a small verdict.
-    `judges` holds those of single nodes that are written; `accepts_at` writes the others. `prepared` holds the
-    arguments with which `prepare` has been called.
-    """
+    """A compiled schema, safe to use from several threads. `root` is the root of the schema's graph (`schemas`);
+    `formats` says whether `format` is asserted; `linear`, whether every pattern matches in linear time. `accepts(value)
+    -> bool` says whether a parsed value is valid. It is an attribute that holds the generated function itself once that
+    is written: a method around it would add a third to a small verdict. `judges` holds those of single nodes that are
+    written; `accepts_at` writes the others. `prepared` are the arguments with which `prepare` was called."""
 
     __slots__ = (
         "_engine", "_report", "_writing", "accepts", "formats", "judges", "linear", "prepared", "root", "schemas",
@@ -99,10 +94,8 @@ class Check:
         return self._report is not None
 
     def prepare(self, *, everywhere: bool) -> None:
-        """Writes and compiles the code now (2 to 10 ms; a second for thousands of properties). Run it in a thread.
-
-        `everywhere`: also writes the code that judges at each node, which the repair engine uses.
-        """
+        """Writes and compiles the code now (2 to 10 ms; a second for thousands of properties), so run it in a thread.
+        `everywhere`: also the code that judges at each node, which the repair engine uses."""
         with self._writing:
             if everywhere not in self.prepared:
                 for node in self.schemas.nodes() if everywhere else ():
@@ -125,14 +118,11 @@ def compile_check(
     formats: bool | Formats = True,
     is_trusted: bool = True,
 ) -> Check:
-    """Compiles a schema document.
-
-    `documents` maps absolute URIs to further documents a `$ref` may lead to, `base` is this document's own URI;
-    `formats` says whether `format` is asserted, and how strictly. `is_trusted` False: a stranger wrote the schema, so
-    its patterns together are bounded (`MAX_STRANGE_CHARACTERS`, `MAX_STRANGE_PROGRAMS`). Raises SchemaError, with the
-    place in the schema, for one that fails its meta-schema, names an unsupported draft, refers to what is not there,
-    never ends, or is beyond a bound.
-    """
+    """Compiles a schema document. `documents` maps absolute URIs to further documents a `$ref` may lead to, `base` is
+    this document's own URI; `formats` says whether and how strictly `format` is asserted. `is_trusted` False: a
+    stranger wrote the schema, so its patterns together are bounded. Raises SchemaError, with the place in the schema,
+    for one that fails its meta-schema, names an unsupported draft, refers to what is not there, never ends, or is
+    beyond a bound."""
     schemas = Schemas(schema, documents, base)
     # A schema with a meta-schema of its own is checked against its draft's.
     checked = {key: value for key, value in schema.items() if key != "$schema"} if schemas.own_dialect else schema
@@ -151,8 +141,8 @@ def compile_check(
 
 
 def check_schema(schema: JsonValue, draft: Draft, path: Pointer = ()) -> None:
-    """Raises SchemaError, with the place, for a schema that its draft's meta-schema refuses. A correct schema costs
-    the generated check; jsonschema, loaded for it, judges and explains every other schema."""
+    """Raises SchemaError, with the place, for a schema that its draft's meta-schema refuses. jsonschema, loaded for it,
+    judges and explains what the generated check does not accept."""
     if fast_metaschema.ENABLED and fast_metaschema.accepts(schema, draft):
         return
     if (fault := find_fault(schema, draft)) is not None:
@@ -160,8 +150,8 @@ def check_schema(schema: JsonValue, draft: Draft, path: Pointer = ()) -> None:
 
 
 def _check_patterns(schemas: Schemas, *, is_trusted: bool) -> bool:
-    """Compiles every regular expression; gives whether all of them match in linear time. Raises SchemaError for an
-    invalid one, or one beyond the bounds."""
+    """Compiles every pattern; gives whether all match in linear time. Raises SchemaError for an invalid one, or beyond
+    a bound."""
     characters = programs = 0
     for node in schemas.nodes() if schemas.has_patterns or schemas.has_references else ():
         found = [(("patternProperties",), pattern) for pattern in node.pattern_properties]

@@ -33,8 +33,8 @@ LAST: Final = 9
 
 @value_class
 class Spot:
-    """The position in the value that is being written: the variable, the steps of its path (as source), its type if
-    known, and the variable that holds its Python type."""
+    """The place in the value that is being written: the variable, the steps of its path (as source), its type if known,
+    and the variable that holds its Python type."""
 
     v: str
     steps: tuple[str, ...] = ()
@@ -57,8 +57,7 @@ Shape = Callable[["Writer", Node, Spot], None]
 
 class ShapeRow(NamedTuple):
     """How a keyword that leads to further nodes is written: the type it applies to ('' for any), its rank in a judge
-    (expensive ones last; a report has the order of the schema, and `LAST` at its end), and the two functions that
-    write it."""
+    (expensive ones last; a report has the schema's order, and `LAST` at its end), and the two functions."""
 
     group: str
     rank: int
@@ -217,8 +216,7 @@ class Writer:
         return text if text is not None else f"{self.program.call('a', node)}({v}, m)"
 
     def simple(self, node: Node, v: str) -> str | None:
-        """An expression like that of `truth`, but without a call; None for a node with a keyword that needs more than
-        one expression."""
+        """An expression like that of `truth`, but without a call; None where that takes more than one expression."""
         node = follow_reference(node)
         if node.keywords.keys() & self._shapes.keys():
             return None

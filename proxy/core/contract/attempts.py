@@ -11,7 +11,7 @@ Attempts belong to a conversation and a tool. Only failures the model can mend b
   that the same bytes escalate at their third failure whatever good calls came in between.
 
 Where a conversation is known by its address alone, several users may share it. `attempts.address` then says what is
-counted: the failures of the very same arguments (`hash_arguments`), all as with an id (`count`), or none (`off`).
+counted: the failures of the very same arguments (`hash_call`), all as with an id (`count`), or none (`off`).
 
 The functions stand in the order in which a call uses them (`call/run.py`); the store only remembers. The answer to the
 last attempt *is* the escalation, in words and machine parts alike: it still lists its own errors.
@@ -69,8 +69,7 @@ _DIGEST: Final = ByAddress.DIGEST
 
 # --- keys -----------------------------------------------------------------------------------------------------------
 def hash_conversation(conversation: Conversation) -> str:
-    """A conversation's name in the store: 32 hexadecimal digits, whatever the client sent. The same name found on two
-    rungs is two conversations."""
+    """A conversation's name in the store, 32 hexadecimal digits: the same key on two rungs is two conversations."""
     if not conversation.hash:
         named = f"{conversation.rung}\n{hash_name(conversation)}".encode("utf-8", "surrogatepass")
         object.__setattr__(conversation, "hash", blake2b(named, digest_size=16).hexdigest())
@@ -105,18 +104,15 @@ def is_attempts(key: str) -> bool:
     return "\n" not in key or "\ndigest\n" in key
 
 
-def hash_arguments(arguments: bytes, fingerprint: str) -> str:
-    """A hash of arguments as sent, under one policy: after a reload the same bytes are judged anew."""
-    return blake2b(fingerprint.encode("utf-8", "surrogatepass") + b"\n" + arguments, digest_size=16).hexdigest()
-
-
 def hash_call(call: ToolCall, policy: ToolPolicy | UnknownTool) -> str:
-    """The digest of a call; for an unknown tool its name counts as well, because all of them share one key."""
+    """The digest of a call's arguments as sent, under one policy: after a reload the same bytes are judged anew. For an
+    unknown tool its name counts as well, because all of them share one key."""
     sent = call.arguments.text if isinstance(call.arguments, Document) else call.raw
     if isinstance(policy, ToolPolicy) and (policy.channels or policy.operation) is not None:
         # the same body at another path is another call
         sent = f"{sorted(call.params.items())}?{call.query}\n".encode("utf-8", "surrogatepass") + sent
-    return hash_arguments(sent, policy.fingerprint if isinstance(policy, ToolPolicy) else f"unknown {call.tool}")
+    judged_by = policy.fingerprint if isinstance(policy, ToolPolicy) else f"unknown {call.tool}"
+    return blake2b(judged_by.encode("utf-8", "surrogatepass") + b"\n" + sent, digest_size=16).hexdigest()
 
 
 def find_ttl(conversation: Conversation, policy: ToolPolicy | UnknownTool) -> float:
@@ -185,8 +181,7 @@ def raises_attempt(failure: Failure) -> bool:
 def make_failed_attempt(failure: Failure, sent: str, resend_id: str = "", seen: int | None = None) -> FailedAttempt:
     """What is kept of a failed call: hashes, and a few bounded lines made of codes, paths and types, no value.
 
-    `sent` is the digest of its arguments, `resend_id` what its resend would have in common with it, `seen` how many
-    attempts had been counted when it arrived.
+    `sent` is its arguments' digest, `resend_id` as of `find_resend_id`, `seen` how many attempts it arrived after.
     """
     # A tool_call_id is remembered as 16 hexadecimal digits, whatever its length.
     call = resend_id and blake2b(resend_id.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
@@ -256,8 +251,7 @@ def grant_attempt(
 
 
 def uses_up_attempts(recorded: FailureRecorded, policy: ToolPolicy | UnknownTool) -> bool:
-    """Whether a failure is the escalation of its conversation, and not another one of the same turn, its resend, or one
-    that came after it."""
+    """Whether a failure is the escalation of its conversation itself: no resend, no other of its turn, no later one."""
     episode, limit = recorded.episode, policy.attempts.max_attempts
     if recorded.resent:
         return False
@@ -280,8 +274,7 @@ _LONGEST_NAME: Final = 48
 def write_history(episode: Episode, what: str = "Attempt", *, words: bool = False) -> tuple[str, ...]:
     """One line for each attempt still remembered, such as "Attempt 2: Type mismatch on 'path' (got: integer)".
 
-    The calls of one attempt share its line. Calls that are no longer kept are counted. `words`: with what the tool
-    itself said, which may quote a value.
+    Calls that are no longer kept are counted. `words`: with what the tool itself said, which may quote a value.
     """
     lines: dict[int, dict[str, None]] = {}
     for kept in episode.attempts:
@@ -295,8 +288,7 @@ def write_history(episode: Episode, what: str = "Attempt", *, words: bool = Fals
 
 
 def write_history_lines(failure: Failure) -> tuple[str, ...]:
-    """What one failed call got wrong, error by error, in at most `LONGEST_HISTORY` bytes of memory; never a value.
-    Errors that do not fit are counted."""
+    """What a failed call got wrong, in at most `LONGEST_HISTORY` bytes of memory; others are counted."""
     if failure.code is codes.UNKNOWN_TOOL:
         return (write_unknown_line(failure),)
     if not failure.violations:
@@ -314,8 +306,7 @@ def write_history_lines(failure: Failure) -> tuple[str, ...]:
 
 
 def write_tool_error(failure: Failure) -> tuple[str, ...]:
-    """What one error of the tool was: its code with what it says of each argument, and the tool's own words as far as
-    there is room."""
+    """One error of the tool: its code, what it says of each argument, the tool's own words as far as there is room."""
     summary = "; ".join(write_history_lines(failure)) if failure.violations else failure.code.meaning.rstrip(".")
     line = cut(f"{failure.code.name}: {summary}", LONGEST_LINE)
     words = mask_credentials(failure.details.get("original_error", ""), LONGEST_HISTORY)

@@ -12,8 +12,6 @@ to is the operator's choice (`container: {auto_expand: off | expand | dispatch}`
 A call made of `Expand` or `Dispatch` goes through `decide` like any other. `make_expansion` is the answer where the
 proxy itself expands (`expand: proxy`). `explain_dotted_name` explains `Math.Add` sent as a tool name,
 `check_expanded` holds back functions whose container has to be expanded first (`require_expansion: true`).
-
-Telemetry: `CallRecord.container` is the container's name and `CallRecord.container_event` one of `EVENTS`.
 """
 
 from __future__ import annotations
@@ -28,7 +26,6 @@ from proxy.core.display.preview import write_preview
 from proxy.core.display.suggestions import find_nearest, fold_name, quote_name
 from proxy.core.json.jsontext import dumps
 from proxy.core.model import codes
-from proxy.core.model.value_class import value_class
 from proxy.core.model.values import (
     Container,
     ContainerFunction,
@@ -40,6 +37,7 @@ from proxy.core.model.values import (
     Pointer,
     ToolCall,
     Violation,
+    value_class,
 )
 
 # What can happen around containers, for metrics: a closed set.
@@ -120,8 +118,7 @@ def make_misuse_failure(container: Container, sent: JsonValue) -> Failure:
 
 
 def ask_for_two_calls(failure: Failure) -> Failure:
-    """A misuse in HPD's words, whatever the container does in place of a refusal: for a function that the route itself
-    does not serve."""
+    """A misuse in HPD's words, whatever `auto_expand` says: for a function that the route itself does not serve."""
     if (found := failure.container) is None:
         return failure
     return make_misuse_failure(replace(found.container, auto_expand="off"), found.attempted)
@@ -195,8 +192,7 @@ def expand_or_dispatch(call: ToolCall, failure: Failure, seen_before: bool) -> E
 
 
 def make_inner_failure(failure: Failure, dispatch: Dispatch, sent: JsonValue) -> Failure:
-    """What is wrong with the arguments of a function that was called through its container, with the places where they
-    stand in the container's call."""
+    """The failure of a function called through its container, with the places that they have in that call."""
     moved = tuple(replace(violation, path=(*dispatch.below, *violation.path)) for violation in failure.violations)
     whose = f"These are the arguments of the function '{dispatch.call.tool}'."
     return replace(failure, violations=moved, hint=f"{whose} {failure.hint}".strip(), sent=sent)

@@ -32,13 +32,6 @@ USUAL_HINTS: Final[Hints] = {
 }  # fmt: skip
 
 
-def read_hints(entry: Mapping[str, JsonValue]) -> Hints:
-    """The hints that an entry of a list gives; one that is neither true nor false is none."""
-    written = entry.get("annotations")
-    found = written if isinstance(written, dict) else {}
-    return {name: value for name in USUAL_HINTS if isinstance(value := found.get(name), bool)}
-
-
 def hash_definition(entry: Mapping[str, JsonValue]) -> tuple[str, ...]:
     """A hash of each of `DEFINED` in an entry of a list, over canonical JSON; '' for what is not there."""
     return tuple(sha256(write_canonical(entry[key])).hexdigest() if key in entry else "" for key in DEFINED)

@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from enum import StrEnum
-from functools import lru_cache
 from typing import Any, ClassVar, Protocol
 
 from proxy.core.check.validation import Check
 from proxy.core.contract.listed_tool import PinnedTools
 from proxy.core.contract.request_rules import ChannelJudge, OperationRule
 from proxy.core.json.jsontext import TextLimits
-from proxy.core.model.value_class import value_class
-from proxy.core.model.values import Container, JsonValue
+from proxy.core.model.values import Container, JsonValue, value_class
 from proxy.core.model.values import FeedbackLimits as FeedbackLimits
 from proxy.core.rules.names import changes_something, creates_only, reads_only
 from proxy.core.rules.rules import ASSUMING, LEAVING_OUT
@@ -42,8 +40,7 @@ class UnknownKeys(StrEnum):
 
 
 class LeakedMarkup(StrEnum):
-    """What happens to a text that holds markup of the call itself: refused where it is sure, a warning where it may
-    be, or nothing at all."""
+    """What happens to a text with markup of the call itself: refused where that is sure, a warning, or nothing."""
 
     REFUSE = "refuse"
     WARN = "warn"
@@ -111,8 +108,7 @@ class AttemptsPolicy:
 
 @value_class
 class ToolServer:
-    """One of several servers whose tools are listed together: their names begin with `prefix`. `down` is why it is out
-    of reach, '' where it is not."""
+    """One of several servers whose tools are listed together, with a `prefix`. `down`: why it is unreachable, or ''."""
 
     name: str
     prefix: str
@@ -143,45 +139,12 @@ class CallCap:
     by_address: bool = False
 
 
-class CountedBy(StrEnum):
-    """What the calls have in common that one limit counts together: who makes them (where nobody has to say who they
-    are: from where), the tool, the conversation, or the client's address."""
-
-    CALLER = "caller"
-    TOOL = "tool"
-    CONVERSATION = "conversation"
-    ADDRESS = "address"
-
-
-@value_class
-class RateLimit:
-    """How many calls may be made in a time: `calls` in `per` seconds, `burst` of them at once. `by`: what the calls
-    have in common that are counted together, of those that `scope` names (the place of the config that sets the
-    limit). `name` tells it from other limits of its tool."""
-
-    calls: int
-    per: float
-    burst: int
-    by: tuple[CountedBy, ...]
-    scope: str
-    name: str
-
-
-@value_class
-class ConcurrentLimit:
-    """How many calls may be under way at once; `by` and `scope` as for `RateLimit`."""
-
-    calls: int
-    by: tuple[CountedBy, ...]
-    scope: str
-
-
 @value_class
 class CallLimits:
-    """How often, and how many at once, a tool may be called. All limits hold."""
+    """How often, and how many at once, a tool may be called. All limits hold; an extension makes and reads them."""
 
-    rates: tuple[RateLimit, ...] = ()
-    concurrent: tuple[ConcurrentLimit, ...] = ()
+    rates: tuple[Any, ...] = ()
+    concurrent: tuple[Any, ...] = ()
 
 
 class UpstreamErrors(StrEnum):
@@ -298,6 +261,7 @@ class ToolPolicy:
     max_body: int = 1024 * 1024
     leaked_markup: LeakedMarkup = LeakedMarkup.REFUSE
     answers_here: Callable[[JsonValue], JsonValue] | None = field(default=None, compare=False, repr=False)
+    _selected: dict[bool, RepairPolicy] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def select_repairs(self, *, acts: bool = False) -> RepairPolicy:
         """The repair policy as it holds for what a call does: by what the tool is known to do (`reads`, `changes`),
@@ -305,16 +269,15 @@ class ToolPolicy:
         changes = acts or self.changes or changes_something(self.tool)
         reads = self.reads or reads_only(self.tool)
         creates = self.finalising or creates_only(self.tool)  # a final output is new, too
-        return _select_repairs(self.repair, changes, reads, creates)
-
-
-@lru_cache(maxsize=4096)
-def _select_repairs(repair: RepairPolicy, changes: bool, reads: bool, creates: bool) -> RepairPolicy:
-    if reads and not changes:
-        return repair
-    guarded = replace(repair, guards_null="null_text" not in repair.by_hand)
-    if creates and not changes:  # null and its words are not sent, without a default
-        left_out = LEAVING_OUT - {"drop_null_optional", "null_word_optional"}
-        return replace(guarded.without(left_out), keeps_defaults=True)
-    # Null and nothing are not taken as not sent; of a call that changes something, what is missing stays missing.
-    return guarded.without(LEAVING_OUT | ASSUMING if changes else LEAVING_OUT)
+        if reads and not changes:
+            return self.repair
+        selected = self._selected.get(changes)
+        if selected is None:
+            selected = replace(self.repair, guards_null="null_text" not in self.repair.by_hand)
+            if creates and not changes:  # null and its words are not sent, without a default
+                left_out = LEAVING_OUT - {"drop_null_optional", "null_word_optional"}
+                selected = replace(selected.without(left_out), keeps_defaults=True)
+            else:  # nor is null taken as not sent; of a call that changes something, what is missing stays missing
+                selected = selected.without(LEAVING_OUT | ASSUMING if changes else LEAVING_OUT)
+            self._selected[changes] = selected
+        return selected

@@ -22,7 +22,6 @@ from proxy.core.model.values import (
     Attempt,
     Document,
     Episode,
-    FailedAttempt,
     Failure,
     Rung,
     ToolCall,
@@ -42,7 +41,7 @@ MOST_ERRORS: Final = 2**31 - 1
 TOOL_ERRORS: Final = "\nerrors"
 # The end of a key of calls that were refused for a tool's errors, and how much is kept of each one's history.
 _BLOCKED: Final = "\nblocked"
-_BLOCKED_LINES: Final = 3
+BLOCKED_LINES: Final = 3
 
 
 def make_same_call_key(key: str, digest: str) -> str:
@@ -77,8 +76,7 @@ def read_standing(key: str, episode: Episode, policy: AttemptsPolicy) -> Attempt
 
 
 def is_refusal(failure: Failure) -> bool:
-    """Whether the tool refused what it was sent, so that the same again would be refused again: 400 and 422 alone, and
-    not where it says when to come back."""
+    """Whether the tool would refuse the same again: 400 and 422 alone, and not where it says when to come back."""
     return failure.status in (400, 422) and "retry_after" not in failure.details
 
 
@@ -131,11 +129,6 @@ def refuse_over_budget(call: ToolCall, episode: Episode | None, policy: ToolPoli
         limits=policy.feedback,
         finalising=policy.finalising,
     )
-
-
-def make_blocked_attempt(result: ToolResult, digest: str) -> FailedAttempt:
-    """What is kept of a call that was refused for its tool's errors."""
-    return FailedAttempt(digest, result.history[-_BLOCKED_LINES:])
 
 
 def write_standing(key: str, episode: Episode) -> tuple[str, ...]:

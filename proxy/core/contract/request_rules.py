@@ -11,8 +11,7 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Final, Protocol
 
-from proxy.core.model.value_class import value_class
-from proxy.core.model.values import ABSENT, Headers, JsonValue, RawRequest, Violation
+from proxy.core.model.values import ABSENT, Headers, JsonValue, RawRequest, Violation, value_class
 
 # The keyword of a violation that tells of a parameter under another spelling; its limit is the parameter's name.
 OTHER_SPELLING: Final = "spelling"

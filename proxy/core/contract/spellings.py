@@ -62,8 +62,7 @@ def leaves_segment(value: str, *, judged: bool = True) -> bool:
 
 
 def find_leaving(params: Mapping[str, str], exempt: Collection[str], *, judged: bool) -> str:
-    """The name of a path parameter whose value leaves its segment, '' where none does. `exempt`: the names of those in
-    which `;` has a meaning."""
+    """The path parameter whose value leaves its segment, '' for none. In those of `exempt` the `;` has a meaning."""
     found = (name for name, value in params.items() if name not in exempt and leaves_segment(value, judged=judged))
     return next(found, "")
 

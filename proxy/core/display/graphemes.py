@@ -15,8 +15,6 @@ import re
 import unicodedata
 from typing import Final
 
-ELLIPSIS: Final = "..."
-
 _SHORT_ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
 # The flag of a region (black flag and tags) is an emoji and is kept; tags anywhere else are invisible text.
 _UNSAFE: Final = re.compile(
@@ -36,14 +34,11 @@ _HANGUL_PAIRS: Final = frozenset({
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 
 
-def cut(text: str, limit: int, mark: str = ELLIPSIS) -> str:
-    """At most `limit` code points of `text`. A shortened text ends with `mark`, and the cut never splits a
-    character."""
+def cut(text: str, limit: int) -> str:
+    """At most `limit` code points of `text`, ending with `...` where it is shortened; no character is split."""
     if len(text) <= limit:
         return text
-    if limit <= len(mark):
-        return mark[: max(limit, 0)]
-    return text[: find_boundary(text, limit - len(mark))] + mark
+    return f"{text[: find_boundary(text, limit - 3)]}..." if limit > 3 else "..."[: max(limit, 0)]
 
 
 def cut_sentences(text: str, limit: int) -> str:

@@ -21,7 +21,6 @@ from typing import Final
 from proxy.core.display.graphemes import cut, escape, replace_surrogates
 from proxy.core.display.secrets import (
     LONGEST_NAME,
-    MASK,
     SHORTEST_SECRET,
     is_secret_name,
     is_short_name_secret,
@@ -29,10 +28,9 @@ from proxy.core.display.secrets import (
     may_hold_secret,
     shorten_paths,
 )
+from proxy.core.display.secrets import MASK as MASK
 from proxy.core.json.jsontext import LosslessFloat, write_number
 from proxy.core.model.values import Absent, FeedbackLimits, JsonValue, Pointer, value_class
-
-__all__ = ["MASK", "Hider", "clean_text", "hide", "is_secret_path", "make_hider", "sanitise_value", "write_preview"]
 
 # The sizes in which a container is tried, largest first: (depth, entries of one container, code points of one string).
 _SHAPES: Final = ((4, 12, 60), (3, 6, 30), (2, 4, 20), (1, 3, 12), (1, 1, 8))
@@ -89,8 +87,7 @@ def write_preview(
 
 
 def _fits(value: JsonValue, depth: int, entries: int, width: int, most: int) -> bool:
-    """Whether a container of this size may fit into `most` code points: a quick estimate before the work of showing
-    it."""
+    """Whether a container of this size may fit into `most` code points: an estimate before the work of showing it."""
     length, stack = 2, [(value, depth)]
     while stack:
         item, left = stack.pop()
@@ -236,16 +233,11 @@ def _reduce(value: JsonValue, depth: int, entries: int, limits: FeedbackLimits) 
         return value if is_short and not (isinstance(value, float) and not isfinite(value)) else text
     if value and depth == 0:
         return "{...}" if isinstance(value, dict) else "[...]"
-    if isinstance(value, dict):
-        return _reduce_object(value, depth, entries, limits)
-    head, left_out, tail = _ends(value, entries)
-    shown = [_reduce(item, depth - 1, entries, limits) for item in head]
-    if left_out:
-        shown.append(f"... (+{left_out} more)")
-    return shown + [_reduce(item, depth - 1, entries, limits) for item in tail]
-
-
-def _reduce_object(value: dict[JsonValue, JsonValue], depth: int, entries: int, limits: FeedbackLimits) -> JsonValue:
+    if not isinstance(value, dict):
+        head, left_out, tail = _ends(value, entries)
+        more = [f"... (+{left_out} more)"] if left_out else []
+        first, last = [[_reduce(item, depth - 1, entries, limits) for item in items] for items in (head, tail)]
+        return first + more + last
     shown: dict[str, JsonValue] = {}
     room = max(limits.max_preview, 8)
     for key, item in _first(value, entries):
@@ -322,16 +314,8 @@ def make_hider(
     return Hider(((text, secret),), limits.path_roots) if len(text) >= _TOO_SHORT else _NOTHING
 
 
-def hide(
-    text: str, value: JsonValue, limits: FeedbackLimits = _DEFAULT, *, path: Pointer = (), sensitive: bool = False
-) -> str:
-    """`text`, which may quote `value`, without the parts of the value that must not be shown."""
-    return make_hider(value, limits, path=path, sensitive=sensitive).hide(text)
-
-
 def _leaves(value: JsonValue, secret: bool, limits: FeedbackLimits) -> list[tuple[str, bool]]:
-    """Texts inside a container and whether each is a secret. The longest come first, so that no part of one
-    survives."""
+    """Texts inside a container and whether each is a secret; the longest first, so that no part of one survives."""
     found: list[tuple[str, bool]] = []
     stack: list[tuple[JsonValue, bool]] = [(value, secret)]
     looked_at = 0

@@ -140,8 +140,7 @@ SHORTEST_SECRET: Final = 11
 
 
 def may_hold_secret(text: str) -> bool:
-    """Whether `mask_credentials` has to examine a text: False says that neither the text nor any part of it holds a
-    credential."""
+    """Whether `mask_credentials` has to examine a text: False says that no part of it holds a credential."""
     assigned = ":" in text or "=" in text
     if len(text) < SHORTEST_SECRET and not assigned:
         return False

@@ -44,8 +44,7 @@ _SIGNS: Final = "-+!~"
 
 
 def is_other_meaning(one: str, other: str) -> bool:
-    """Whether two names, however alike, differ in a negation, a sign, or in naming a thing by its id: then neither is a
-    slip of the other."""
+    """Whether two names differ in a negation, a sign, or naming a thing by its id: neither is a slip of the other."""
     if (one[:1] in _SIGNS and one[:1], one[-1:] in _SIGNS and one[-1:]) != (
         other[:1] in _SIGNS and other[:1],
         other[-1:] in _SIGNS and other[-1:],
@@ -149,20 +148,15 @@ def make_unknown_tool_failure(name: str, known: Iterable[str]) -> Failure:
         hint = f"Did you mean '{nearest}'? Call it by exactly this name."
         details = {"did_you_mean": nearest}
     else:
-        shown = _list_near(name, names)
+        shown = sorted(names)
+        if len(names) > _LISTED:  # those that share a word with the name, and others up to a bound
+            words = split_words(name)
+            near = sorted(other for other in names[:_LOOKED_AT] if not words.isdisjoint(split_words(other)))
+            shown = near[:_LISTED] if len(near) >= _FEW else [*near, *sorted(set(names) - set(near))][:_SOME]
         more = f" (+{len(names) - len(shown)} more)" if len(names) > len(shown) else ""
         hint = f"Known tools: {', '.join(map(repr, shown))}{more}." if names else ""
         details = {}
     return Failure(codes.UNKNOWN_TOOL, message, hint=hint, details=details)
-
-
-def _list_near(name: str, known: list[str]) -> list[str]:
-    """All known names where they are few; else those that share a word with a name, and others up to a bound."""
-    if len(known) <= _LISTED:
-        return sorted(known)
-    words = split_words(name)
-    near = sorted(other for other in known[:_LOOKED_AT] if not words.isdisjoint(split_words(other)))
-    return near[:_LISTED] if len(near) >= _FEW else [*near, *sorted(set(known) - set(near))][:_SOME]
 
 
 @remember_short

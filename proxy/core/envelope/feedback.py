@@ -1,7 +1,9 @@
 """The feedback: the text a model reads when its call failed (contract section 3), put together here.
 
-A failure brings the words of its errors along. Those about arguments, the signature and the example come from
-core/explain, the notes on the whole call and the closing line from `view.py`.
+A failure brings the words of its errors along: those about arguments are of core/explain/wording.py and its neighbours,
+those of a code of core/model/codes.py, those of a tool's own error of core/tool_errors/findings.py; an extension words
+its own. The signature and the example come from core/explain, the notes on the whole call and the closing line from
+`view.py`.
 
 The text alone has to be enough: a model that sees only this, its own call and the user's wish can send the right call
 next. It starts with a summary line (Acode FR-046), lists all errors at once as bullets (FR-047), says what the tool
@@ -40,8 +42,7 @@ from proxy.core.envelope.view import (
 )
 from proxy.core.model import codes
 from proxy.core.model.codes import ErrorType, Severity
-from proxy.core.model.value_class import value_class
-from proxy.core.model.values import Absent, JsonValue, Pointer, Rung, ToolResult, Violation
+from proxy.core.model.values import Absent, JsonValue, Pointer, Rung, ToolResult, Violation, value_class
 
 # Bounds of one part, in code points: generous for one error, so that ten still leave room for the signature.
 _LINE: Final = 320
@@ -199,8 +200,7 @@ def _write_errors(view: FailureView, blocks: list[_Block], room: int) -> tuple[s
 
 
 def _fit_blocks(blocks: list[_Block], room: int) -> list[str]:
-    """As many errors as fit, with short messages; then, as far as the room goes, what each expects, what was sent, what
-    to do, and the whole messages."""
+    """As many errors as fit, in short; then what each expects, what was sent, what to do, and the whole messages."""
     most = next((size for size in (SHOWN, *_BRIEF) if _length([b.write(size, ()) for b in blocks]) <= room), _BRIEF[-1])
     kept = list(blocks)
     while kept and _length([block.write(most, ()) for block in kept]) > room:

@@ -20,8 +20,7 @@ from proxy.core.envelope.feedback import render_feedback
 from proxy.core.envelope.view import SHOWN, Detail, FailureView, Shown
 from proxy.core.model import codes
 from proxy.core.model.codes import REQUIRED_MISSING, ErrorCode, ErrorType
-from proxy.core.model.value_class import value_class
-from proxy.core.model.values import HttpReply, JsonValue, ToolResult
+from proxy.core.model.values import HttpReply, JsonValue, ToolResult, value_class
 
 # The version of the formats that have a part for machines: since 2 it is short unless the route says `full`.
 VERSION: Final = 2
@@ -93,11 +92,8 @@ MCP_FEEDBACK: Final = "toolcall-proxy/feedback"
 
 
 def write_mcp(view: FailureView) -> dict[str, JsonValue]:
-    """MCP's `CallToolResult`: the feedback as text, the part for machines in `_meta`.
-
-    Never `structuredContent`: one SDK checks it by the tool's outputSchema and drops our text, one framework shows its
-    model nothing else.
-    """
+    """MCP's `CallToolResult`: the feedback as text, the part for machines in `_meta`; never `structuredContent`: an SDK
+    checks it by the tool's outputSchema and drops our text, one framework shows its model nothing else."""
     return {
         "content": [{"type": "text", "text": render_feedback(view)}],
         "isError": True,

@@ -14,14 +14,7 @@ from proxy.core.contract import container
 from proxy.core.display.graphemes import cut, escape, replace_surrogates
 from proxy.core.display.preview import clean_text, sanitise_value
 from proxy.core.envelope.feedback import write_original_call
-from proxy.core.envelope.view import (
-    SHOWN,
-    FailureView,
-    Shown,
-    show_violations,
-    summarize_escalation,
-    write_remedy,
-)
+from proxy.core.envelope.view import SHOWN, FailureView, Shown, show_violations, summarize_escalation, write_remedy
 from proxy.core.json.jsontext import dumps_known, format_pointer
 from proxy.core.model import codes
 from proxy.core.model.codes import ErrorType
@@ -74,8 +67,7 @@ def list_errors(view: FailureView) -> list[JsonValue]:
 
 
 def _brief_words(shown: Shown) -> tuple[dict[str, JsonValue], int]:
-    """Message, expectation and value of an error (Acode FR-004, FR-006, FR-007), each as far as its share goes, and the
-    bytes of all of them as a JSON object."""
+    """What an error says, expects and was sent (Acode FR-004, FR-006, FR-007), each within its share; and its bytes."""
     words: dict[str, JsonValue] = {}
     size = 1  # one brace more than there are commas
     for (key, room), text in zip(_SHARES, (shown.message, shown.expected, shown.actual), strict=True):
@@ -146,7 +138,10 @@ def choose_hint(view: FailureView, *, whole: bool = False) -> str:
     result = view.result
     if result.escalated:
         return write_remedy(result)
-    hint = show_text(result.failure.hint, result) or view.first_hint or write_remedy(result)
+    # `max_errors` may be 0
+    gravest = view.shown or show_violations(result.failure.violations, replace(result.limits, max_errors=1))[0]
+    first = cut(gravest[0].hint, SHOWN) if gravest else ""
+    hint = show_text(result.failure.hint, result) or first or write_remedy(result)
     return cut(hint, _DETAIL if whole or view.full else _BRIEF)
 
 
@@ -166,8 +161,7 @@ def write_retry_guidance(view: FailureView) -> str:
 
 
 def make_details(view: FailureView) -> dict[str, JsonValue]:
-    """A flat string-to-string map, as GoMind clients decode it (`Details map[string]string`). Compact: the details of
-    the failure itself, shortened."""
+    """A flat map, as GoMind clients decode it (`Details map[string]string`); compact: the failure's own, cut."""
     result = view.result
     if not view.full:
         return _brief_details(view)
@@ -210,8 +204,7 @@ def show_escalation(result: ToolResult) -> dict[str, JsonValue]:
 
 
 def choose_status(result: ToolResult) -> str:
-    """`blocked` where the conversation's calls are refused from now on (Acode FR-045), `retry` where another call can
-    succeed, else `failed`."""
+    """`blocked`: calls are refused from now on (Acode FR-045); `retry`: another can succeed; else `failed`."""
     if result.escalated or result.failure.code is codes.TOOL_ERROR_BUDGET:
         return "blocked"
     return "retry" if result.failure.may_retry else "failed"
@@ -304,17 +297,9 @@ def read_retry_after(text: str) -> str:
     return text if _HTTP_DATE.fullmatch(text) else ""
 
 
-def make_repair_headers(repairs: Sequence[Repair]) -> Headers:
-    """`Tool-Repairs: rule;path=/a/b, ...`, at most 20 entries and then `more=n`; empty without repairs."""
-    return _changes("Tool-Repairs", repairs)
-
-
-def make_correction_headers(corrections: Sequence[Repair]) -> Headers:
-    """`Tool-Corrections: semantic_retry;path=/amount, ...` likewise: the places that a model changed, by its layer."""
-    return _changes("Tool-Corrections", corrections)
-
-
-def _changes(name: str, made: Sequence[Repair]) -> Headers:
+def make_repair_headers(made: Sequence[Repair], name: str = "Tool-Repairs") -> Headers:
+    """`Tool-Repairs: rule;path=/a/b, ...`, at most 20 entries and then `more=n`; empty without repairs. What a model
+    changed is in `Tool-Corrections` likewise: `semantic_retry;path=/amount, ...`, by its layer."""
     if not made:
         return ()
     entries = [f"{change.rule};path={_path(format_pointer(change.path))}" for change in made[:_LISTED]]

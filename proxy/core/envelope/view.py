@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Final, Literal, NamedTuple
 
 from proxy.core.contract import container
@@ -60,13 +59,6 @@ class FailureView:
         self.full: Final = detail == "full"
         self.shown, self.left_out = show_violations(result.failure.violations, result.limits)
         self.brief_errors: list[JsonValue] | None = None  # those of the compact part, made by `parts.py`
-
-    @property
-    def first_hint(self) -> str:
-        """The hint of the gravest violation, '' where there is none."""
-        shown = self.shown  # `max_errors` may be 0
-        shown = shown or show_violations(self.result.failure.violations, replace(self.result.limits, max_errors=1))[0]
-        return cut(shown[0].hint, SHOWN) if shown else ""
 
 
 def show_violations(violations: Sequence[Violation], limits: FeedbackLimits) -> tuple[tuple[Shown, ...], int]:
@@ -128,8 +120,7 @@ def show_path(path: Pointer) -> str:
 
 
 def show_name(name: str) -> str:
-    """A tool's name as it was sent, on one line, cut short and without credentials: log lines, traces and kept calls
-    have this one spelling."""
+    """A tool's name as log lines, traces and kept calls show it: on one line, cut short, without credentials."""
     if name in plain_names:
         return name
     shown = cut(escape(mask_credentials(replace_surrogates(name[:_NAME]), _PATH)), _PATH)

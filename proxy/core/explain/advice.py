@@ -1,28 +1,36 @@
-"""Adds what makes the next call right to an answer with errors: the tool's signature and a valid example."""
+"""Adds what makes the next call right to an answer with errors: the tool's signature and an example.
+
+The example (`make_example`) has the good values that the caller sent, and placeholders for what is wrong or missing. It
+never invents a plausible value for a wrong one: where a value cannot be known, `<string>` or `<integer>` stands in its
+place, and the example is marked as incomplete (contract section 3). Of a union the branch is drawn that the caller
+meant; where that is open, a placeholder stands for the property that tells the branches apart.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
+from types import MappingProxyType
 from typing import Final
 
 from proxy.core.check.validation import Check
 from proxy.core.contract.policy import ToolPolicy
-from proxy.core.display.preview import sanitise_value
-from proxy.core.explain.misplaced import find_content, find_renames, find_respelt
-from proxy.core.explain.places import find_possible_nodes, find_value
+from proxy.core.display.preview import MASK, sanitise_value
+from proxy.core.explain.expectation import describe_types, list_choices
+from proxy.core.explain.misplaced import WRONG, keep_good
+from proxy.core.explain.places import find_nodes_at, find_possible_nodes, find_value, list_declared_at, put_member
 from proxy.core.explain.signature import SHORT_ACCEPTS, Wanted, write_accepts, write_schema
-from proxy.core.explain.sketch import WRONG, make_example, put_member
 from proxy.core.explain.undeclared import list_candidates
 from proxy.core.json.jsontext import are_equal, dumps_known, name_json_type
 from proxy.core.model import codes
 from proxy.core.model.codes import REQUIRED_MISSING
 from proxy.core.model.values import ABSENT, Absent, FeedbackLimits, JsonValue, Pointer, ToolResult, Violation
-from proxy.core.rules.facts import applies_always
-
-# What `sanitise_value` puts in the place of a value that is not to be shown.
-_HIDDEN: Final = "***"
+from proxy.core.model.work import SKETCHING, TooMuchWorkError, Work
+from proxy.core.rules.branches import list_shared_choices, select_branches
+from proxy.core.rules.facts import applies_always, list_declared, list_member_schemas, list_required, read_facts
+from proxy.core.rules.proposals import Site
+from proxy.core.schema.nodes import Node
 
 
 def add_advice(result: ToolResult, policy: ToolPolicy | None) -> ToolResult:
@@ -44,22 +52,17 @@ def add_advice(result: ToolResult, policy: ToolPolicy | None) -> ToolResult:
     accepts = _write_accepts(check, base, found)
     if not found:
         return replace(result, limits=limits, accepts=accepts)
-    places = {each.path: each.expected for each in found if each.path and each.code is REQUIRED_MISSING}
-    # An example shows the members with a wrong value: left out, the user's wish would be lost.
-    named = (REQUIRED_MISSING, codes.UNKNOWN_FIELD)
-    refused = [each for each in found if each.code not in named and each.value not in _NOTHING]
-    wrong = {place: each.expected for each in refused if (place := _find_member(each.path))}
-    places |= wrong
-    shown = make_example(check, _keep_good(check, base, found, wrong), places)
-    safe = sanitise_value(shown.value, limits)
+    value, is_valid = make_example(check, *keep_good(check, base, found))
+    safe = sanitise_value(value, limits)
     text = dumps_known(safe).decode()
-    if f'"{_HIDDEN}"' in text:  # the type stands in the place of each value that is hidden
-        safe = _show_types(safe, shown.value)
+    if f'"{MASK}"' in text:  # the type stands in the place of each value that is hidden
+        safe = _show_types(safe, value)
         text = dumps_known(safe).decode()
-    complete = shown.complete and are_equal(safe, shown.value) and not ('"<' in text and _holds_placeholder(safe))
+    complete = is_valid and are_equal(safe, value) and not ('"<' in text and _holds_placeholder(safe))
     # What was refused is no example, nor are arguments without a key that may stand for another.
     is_refused = sent is not ABSENT and are_equal(safe, sent)
-    if shown.value is ABSENT or is_refused or (complete and any(map(_is_open, found))):
+    is_open = any(each.code is codes.UNKNOWN_FIELD and each.hint.startswith(_ASKING) for each in found)
+    if value is ABSENT or is_refused or (complete and is_open):
         text, complete = "", False
     return ToolResult(  # `replace` takes several times as long
         result.call, result.failure, result.attempt, result.escalated, result.repeated, result.history, accepts, text,
@@ -69,6 +72,8 @@ def add_advice(result: ToolResult, policy: ToolPolicy | None) -> ToolResult:
 
 # Failures by which a tool refuses its arguments without saying which: the answer says all the same what it takes.
 _UNPLACED: Final = (codes.UPSTREAM_REJECTED_ARGUMENTS, codes.INVALID_REQUEST)
+# How the hint begins where it is open which field an unknown key stands for.
+_ASKING: Final = ("There is no such field: if", "Did you", "Name it so")
 # With more properties than this an answer may have so many characters, where the config leaves `max_chars` as it is.
 _MANY: Final = 25
 _LARGE: Final = 3000
@@ -113,96 +118,25 @@ def _write_accepts(check: Check, sent: JsonValue, found: Iterable[Violation]) ->
             around.add(path[:-1])
         elif path:
             shown.append(path)
-    candidates = [(*place, key) for place in around for key in _list_candidate_fields(check, sent, place)]
+    candidates: list[Pointer] = []
+    for place in around:  # the fields that unknown keys of an object may stand for
+        holder, declared = find_value(sent, place), list_declared_at(check, place)
+        if isinstance(holder, dict):
+            unsent = {key: member for key, member in declared.items() if key not in holder}
+            unknown = islice((key for key in holder if key not in declared), _MOST_KEYS)
+            names = {name for key in unknown for name in list_candidates(key, unsent)}
+            candidates += [(*place, name) for name in sorted(names)]
     sizes = write_accepts(check.root, Wanted(tuple(shown), tuple(missing), tuple(undeclared), tuple(candidates)))
     schema = write_schema(check.root) if len(sizes[0]) > SHORT_ACCEPTS else ""
     return (f"JSON Schema {schema}", *sizes) if schema and len(schema) < len(sizes[0]) else sizes
 
 
-def _list_candidate_fields(check: Check, sent: JsonValue, place: Pointer) -> list[str]:
-    """The fields that unknown keys of an object may stand for."""
-    holder = find_value(sent, place)
-    if not isinstance(holder, dict):
-        return []
-    declared = {key: member for node in find_possible_nodes(check, place) for key, member in node.properties.items()}
-    unsent = {key: member for key, member in declared.items() if key not in holder}
-    return sorted(
-        {
-            candidate
-            for key in islice((key for key in holder if key not in declared), _MOST_KEYS)
-            for candidate in list_candidates(key, unsent)
-        }
-    )
-
-
 _MOST_KEYS: Final = 12
-
-
-def _keep_good(check: Check, sent: JsonValue, found: Iterable[Violation], wrong: Iterable[Pointer]) -> JsonValue:
-    """What was sent without what is wrong in it, each value under the name and at the place that it belongs to. `wrong`
-    are the places that an example shows."""
-    content = find_content(check, sent)
-    if content is not sent:
-        return content
-    kept = _without(sent, [violation.path for violation in found])
-    if isinstance(kept, dict):
-        kept = {**kept, **{path[0]: WRONG for path in wrong if len(path) == 1}}
-    for path in wrong:
-        if len(path) > 1 or not isinstance(kept, dict):
-            kept = put_member(kept, path, WRONG)
-    for target, source in (find_renames(check, sent, found) | find_respelt(check, kept)).items():
-        kept = put_member(_drop_member(kept, source), target, find_value(sent, source))
-        if len(source) > 1 and find_value(kept, source[:-1]) == {} and not find_possible_nodes(check, source[:-1]):
-            kept = _drop_member(kept, source[:-1])  # a wrapper that holds nothing more
-    return kept
-
-
-def _is_open(violation: Violation) -> bool:
-    """Whether it is open which field an unknown key stands for."""
-    asks = ("There is no such field: if", "Did you", "Name it so")
-    return violation.code is codes.UNKNOWN_FIELD and violation.hint.startswith(asks)
-
-
-# What asks for nothing where it is sent.
-_NOTHING: Final = (None, "", ABSENT)
-
-
-def _find_member(path: Pointer) -> Pointer:
-    """The last member of an object on the way to a place; () where there is none."""
-    while path and not isinstance(path[-1], str):
-        path = path[:-1]
-    return path
-
-
-def _without(sent: JsonValue, places: Iterable[Pointer]) -> JsonValue:
-    """A value without the members at these places; an item of a list takes the list with it, and a text outside of any
-    object takes the whole value."""
-    dropped: set[str | int] = set()
-    for path in places:
-        place = _find_member(path)
-        if len(place) == 1:
-            dropped.add(place[0])
-        elif place:
-            sent = _drop_member(sent, place)
-        elif isinstance(find_value(sent, path), str):
-            sent = ABSENT
-    return {key: item for key, item in sent.items() if key not in dropped} if isinstance(sent, dict) else sent
-
-
-def _drop_member(value: JsonValue, path: Pointer) -> JsonValue:
-    step, rest = path[0], path[1:]
-    if isinstance(value, dict) and step in value:
-        if not rest:
-            return {key: item for key, item in value.items() if key != step}
-        return {key: _drop_member(item, rest) if key == step else item for key, item in value.items()}
-    if isinstance(value, list) and isinstance(step, int) and step < len(value) and rest:
-        return [_drop_member(item, rest) if index == step else item for index, item in enumerate(value)]
-    return value
 
 
 def _show_types(safe: JsonValue, value: JsonValue) -> JsonValue:
     """The sanitised value with the type in the place of each value that is hidden: masking hides values, not types."""
-    if safe == _HIDDEN and not isinstance(value, Absent):
+    if safe == MASK and not isinstance(value, Absent):
         return value if _is_placeholder(value) else f"<{name_json_type(value)}>"
     if isinstance(safe, dict) and isinstance(value, dict):
         return {key: _show_types(item, value.get(key, ABSENT)) for key, item in safe.items()}
@@ -221,3 +155,210 @@ def _holds_placeholder(value: JsonValue) -> bool:
     if isinstance(value, list):
         return any(_holds_placeholder(item) for item in value)
     return _is_placeholder(value)
+
+
+# --- the example ------------------------------------------------------------------------------------------------------
+_MAX_DEPTH: Final = 24
+_PLACE: Final = 20
+# Characters of a placeholder, and items of a list that are kept.
+_LONGEST_PLACEHOLDER: Final = 80
+_ITEMS: Final = 20
+# Drawings that a schema remembers.
+_MOST_DRAWN: Final = 512
+
+
+def make_example(
+    check: Check, sent: JsonValue = ABSENT, places: Mapping[Pointer, str] = MappingProxyType({})
+) -> tuple[JsonValue, bool]:
+    """Arguments with every required key, those at `places` too (with what is expected there in words), and the caller's
+    good values (`sent`, with `WRONG` in the place of the others); and whether they are valid as they stand, else they
+    only show the shape. `ABSENT` where not even that can be shown. Deterministic; never raises."""
+    try:
+        sketch = _Sketch(check, Work(SKETCHING), sent)
+        value = sketch.draw(check.root, sent, 0)
+        for path in [path for path in places if find_value(value, path) is ABSENT]:
+            value = sketch.add(value, path, places[path])
+    except (TooMuchWorkError, RecursionError):
+        return ABSENT, False
+    return value, value is not ABSENT and check.accepts(value)
+
+
+class _Sketch:
+    """Draws an example for an answer: good values of the caller, and placeholders for unknown values."""
+
+    def __init__(self, check: Check, work: Work, sent: JsonValue) -> None:
+        self.check = check
+        self.work = work
+        self.holders: set[int] = set()  # containers with a wrong value inside, by identity
+        _find_holders(sent, self.holders)
+        self.items: set[int] = set()  # the items that are being drawn, by their schema's identity
+        # What was drawn where nothing was sent, and the work it took, by the schema's identity and the depth. Where a
+        # search may be given up for want of work, what is drawn depends on the call, and no other call gets it.
+        kept = check.schemas.memos if check.linear else {}
+        self.drawn: dict[tuple[int, int], tuple[JsonValue, int]] = kept.setdefault("drawings", {})
+
+    def is_accepted(self, schemas: Iterable[Node], value: JsonValue) -> bool:
+        """Whether every schema of a place accepts a value."""
+        is_wrong = value is WRONG or id(value) in self.holders
+        for schema in schemas:
+            if is_wrong:
+                return False
+            self.work.look(value)
+            judge = self.check.judges.get(schema)
+            if not (judge(value) if judge is not None else self.check.accepts_at(schema, value)):
+                return False
+        return True
+
+    def draw(self, node: Node, sent: JsonValue, depth: int) -> JsonValue:
+        """The sent value where it is good; else the first drawing that is accepted, or else the first of all."""
+        if sent is not ABSENT and sent is not WRONG:
+            self.work.spend(_PLACE)
+            return sent if self.is_accepted((node,), sent) else self.draw_unsent(node, sent, depth)
+        known = self.drawn.get((id(node), depth)) if not self.items else None
+        if known is None:
+            left = self.work.left
+            self.work.spend(_PLACE)
+            known = self.draw_unsent(node, sent, depth), left - self.work.left
+            if not self.items and len(self.drawn) < _MOST_DRAWN:
+                self.drawn[id(node), depth] = known
+        else:
+            self.work.spend(known[1])
+        return known[0]
+
+    def draw_unsent(self, node: Node, sent: JsonValue, depth: int) -> JsonValue:
+        """The first drawing of a place that is accepted, or else the first of all."""
+        first = ABSENT
+        for drawing in self.drawings(node, sent, depth) if depth < _MAX_DEPTH else ():
+            if drawing is not ABSENT and self.is_accepted((node,), drawing):
+                return drawing
+            first = drawing if first is ABSENT else first
+        return first
+
+    def add(self, value: JsonValue, path: Pointer, expected: str) -> JsonValue:
+        """The value with a drawing at a path where an object lacks a key that it may have."""
+        if find_value(value, path) is not ABSENT:
+            return value
+        missing = next(index for index in range(len(path)) if find_value(value, path[: index + 1]) is ABSENT)
+        if missing < len(path) - 1:  # an object above it is not there either: it is drawn with what it needs
+            above = path[: missing + 1]
+            larger = self.add(value, above, "") if isinstance(above[-1], str) else value
+            return larger if find_value(larger, above) is ABSENT else self.add(larger, path, expected)
+        if not isinstance(find_value(value, path[:-1]), dict):
+            return value
+        schemas = find_nodes_at(self.check, path)
+        if not schemas and find_possible_nodes(self.check, path):
+            return value  # another branch of a union has it than was drawn
+        if not schemas:  # the tool asks for what its schema does not declare
+            around = find_nodes_at(self.check, path[:-1])
+            is_closed = any(part.additional is not None and part.additional.never for part in around)
+            shown = expected.split(" (")[0] if len(expected.split(" (")[0]) <= _LONGEST_PLACEHOLDER else ""
+            return value if is_closed else put_member(value, path, f"<{shown.replace(chr(39), '') or 'value'}>")
+        drawn = self.draw(schemas[0], ABSENT, len(path))
+        return value if drawn is ABSENT else put_member(value, path, drawn)
+
+    def drawings(self, node: Node, sent: JsonValue, depth: int) -> Iterator[JsonValue]:
+        """Drawings of a place, best first."""
+        parts = applies_always(node)
+        site = read_facts(node).site
+        if site.choices is not None and not site.free_text and "object" not in site.types:
+            named = list_choices(site.choices).replace("'", "")
+            several = named if len(named) <= _LONGEST_PLACEHOLDER else f"one of the {len(site.choices)} values"
+            yield site.choices[0] if len(site.choices) == 1 else f"<{several}>"
+            return
+        unions = [part.any_of or part.one_of for part in parts if part.any_of or part.one_of]
+        branches = [each for union in unions for each in select_branches(union, sent)]
+        if isinstance(sent, dict) and branches:  # those that declare most of the sent keys
+            counts = [len(list_declared(applies_always(branch)) & sent.keys()) for branch in branches]
+            branches = [branch for branch, count in zip(branches, counts, strict=True) if count == max(counts)]
+        is_object = "object" in site.types and (not branches or bool(list_declared(parts)))
+        if is_object and (list_declared(parts) or site.types == {"object"} or isinstance(sent, dict)):
+            yield self.object(parts, sent if isinstance(sent, dict) else {}, depth)
+            return
+        if (undecided := self.draw_undecided(branches, sent)) is not None:
+            yield undecided
+            return
+        for branch in branches:
+            yield self.draw(branch, sent, depth + 1)
+        if branches and isinstance(sent, dict):
+            return
+        if "array" in site.types and isinstance(sent, list) and sent:
+            schemas = list_member_schemas(parts, 0, self.work)
+            if not schemas:  # nothing says what the items are: only what is wrong inside them goes
+                yield _strip(sent[:_ITEMS])
+                return
+            yield [each if self.is_accepted(schemas, each) else self.draw(schemas[0], each, depth + 1)
+                   for each in sent[:_ITEMS]]  # fmt: skip
+            return
+        yield from self.plain(parts, site, depth)
+
+    def draw_undecided(self, branches: list[Node], sent: JsonValue) -> JsonValue:
+        """What was sent with a placeholder for what tells the branches apart, None where it is known which is meant."""
+        if not isinstance(sent, dict) or len(branches) < 2:
+            return None
+        for key, choices in list_shared_choices(tuple(branches)):
+            if sent.get(key, WRONG) is WRONG:
+                declared = {name for branch in branches for name in list_declared(applies_always(branch))}
+                kept = {name: _strip(item) for name, item in sent.items() if name in declared and item is not WRONG}
+                named = list_choices(choices).replace("'", "")
+                return {key: f"<{named if len(named) <= _LONGEST_PLACEHOLDER else 'one of the alternatives'}>", **kept}
+        return None
+
+    def plain(self, parts: tuple[Node, ...], site: Site, depth: int) -> Iterator[JsonValue]:
+        if "string" in site.types:
+            form = next((str(part.get("format")) for part in parts if part.has("format")), "string")
+            yield f"<{form}>"
+        if "array" in site.types:
+            least = max((n for part in parts if isinstance(n := part.get("minItems"), int)), default=0)
+            schemas = list_member_schemas(parts, 0, self.work)
+            inner = self.item(schemas[0], depth) if schemas else "<value>"
+            yield [] if inner is ABSENT else [inner] * max(1, min(least, 5))
+        if "integer" in site.types:
+            yield f"<{describe_types(Site(site.types & {'integer', 'number'}, False, None))}>"
+        if "boolean" in site.types:
+            yield "<true or false>"
+        if "null" in site.types:
+            yield None
+        if "object" in site.types:
+            yield {}
+
+    def item(self, node: Node, depth: int) -> JsonValue:
+        """The drawing of an array's item, `ABSENT` within an item of the same schema: a tree has an end."""
+        if id(node) in self.items:
+            return ABSENT
+        self.items.add(id(node))
+        drawn = self.draw(node, ABSENT, depth + 1)
+        self.items.discard(id(node))
+        return drawn
+
+    def object(self, parts: tuple[Node, ...], given: dict[str, JsonValue], depth: int) -> dict[str, JsonValue]:
+        """Good members as they came; required members are drawn where they are wrong or missing."""
+        wanted, known = list_required(parts), list_declared(parts)
+        named = [key for key in given if key in known or key in wanted]
+        keys = dict.fromkeys((*sorted(wanted & known), *named, *sorted(wanted - known)))
+        built: dict[str, JsonValue] = {}
+        for key, schemas in [(key, list_member_schemas(parts, key, self.work)) for key in keys]:
+            if key in given and self.is_accepted(schemas, given[key]):
+                built[key] = given[key]
+            elif key in wanted or given[key] is WRONG or isinstance(given[key], dict | list):
+                drawn = self.draw(schemas[0], given.get(key, ABSENT), depth + 1) if schemas else "<value>"
+                built.update({} if drawn is ABSENT else {key: drawn})
+        return built
+
+
+def _find_holders(value: JsonValue, holders: set[int]) -> bool:
+    """Whether a value holds `WRONG` at any depth; the containers that do are added to `holders`, by identity."""
+    members = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    found = False
+    for item in members:
+        if item is WRONG or (isinstance(item, dict | list) and _find_holders(item, holders)):
+            found = True
+    if found:
+        holders.add(id(value))
+    return found
+
+
+def _strip(value: JsonValue) -> JsonValue:
+    """A value without what is wrong inside it."""
+    if isinstance(value, dict):
+        return {key: _strip(item) for key, item in value.items() if item is not WRONG}
+    return [_strip(item) for item in value if item is not WRONG] if isinstance(value, list) else value

@@ -89,17 +89,15 @@ _FROM_ZERO: Final = frozenset({"minLength", "minItems", "minProperties"})
 def list_limits(node: Node) -> list[str]:
     """The limits a place sets beside its type, in words, each once."""
     memo: dict[int, list[str]] = node.schemas.memos.setdefault("limits", {})
-    limits = memo.get(id(node))
-    if limits is None:
-        limits = memo[id(node)] = _list_limits(node)
-    return limits
-
-
-def _list_limits(node: Node) -> list[str]:
+    if (known := memo.get(id(node))) is not None:
+        return known
     found: dict[str, None] = {}
     for part in applies_always(node):
-        merged = {keyword for pair in _EXACTLY if _exact(part, *pair) for keyword in pair[:2]}
-        found.update((text, None) for pair in _EXACTLY if (text := _exact(part, *pair)))
+        merged: set[str] = set()
+        for low, high, words in _EXACTLY:
+            if (limit := _limit(part, low)) is not None and limit == _limit(part, high):
+                merged |= {low, high}
+                found[_fill_in(words, write_bound(limit))] = None
         for keyword, words in _LIMITS:
             limit = _limit(part, keyword)
             is_zero = keyword in _FROM_ZERO and limit == 0
@@ -108,12 +106,8 @@ def _list_limits(node: Node) -> list[str]:
             found[_fill_in(words, cut(limit if isinstance(limit, str) else write_bound(limit), _MAX_LIMIT))] = None
     if any(text.startswith("greater than") for text in found):
         found.pop("at least 0", None)
-    return list(found)
-
-
-def _exact(part: Node, low: str, high: str, words: str) -> str:
-    limit = _limit(part, low)
-    return _fill_in(words, write_bound(limit)) if limit is not None and limit == _limit(part, high) else ""
+    limits = memo[id(node)] = list(found)
+    return limits
 
 
 def _fill_in(words: str, limit: str) -> str:
@@ -140,23 +134,21 @@ def _limit(part: Node, keyword: str) -> JsonValue:
 def describe_expectation(node: Node) -> str:
     """What a place takes, in one phrase: `number (at least -90, at most 90)`, `one of 'utf-8', 'ascii'`."""
     memo: dict[int, str] = node.schemas.memos.setdefault("expectation", {})
-    phrase = memo.get(id(node))
-    if phrase is None:
-        phrase = memo[id(node)] = _expectation(node)
-    return phrase
-
-
-def _expectation(node: Node) -> str:
+    if (known := memo.get(id(node))) is not None:
+        return known
     site = read_facts(node).site
     if site.choices is not None and not site.free_text:
         rest = site.types - {name_json_type(choice) for choice in site.choices} - {"integer"}
-        return list_choices(site.choices) + (" or null" if "null" in rest else "")
-    words = describe_types(site)
-    item = next((part.items for part in applies_always(node) if part.items is not None), None)
-    if words == "array" and item is not None and describe_types(read_facts(item).site) != "any value":
-        words = f"array of {describe_types(read_facts(item).site)}"
-    limits = list_limits(node)
-    return f"{words} ({', '.join(limits)})" if limits else words
+        phrase = list_choices(site.choices) + (" or null" if "null" in rest else "")
+    else:
+        phrase = describe_types(site)
+        item = next((part.items for part in applies_always(node) if part.items is not None), None)
+        if phrase == "array" and item is not None and describe_types(read_facts(item).site) != "any value":
+            phrase = f"array of {describe_types(read_facts(item).site)}"
+        if limits := list_limits(node):
+            phrase = f"{phrase} ({', '.join(limits)})"
+    memo[id(node)] = phrase
+    return phrase
 
 
 # --- the schema's own words -------------------------------------------------------------------------------------------
@@ -167,8 +159,7 @@ _EXAMPLES: Final = 2
 
 
 def add_own_words(violation: Violation, node: Node) -> Violation:
-    """The violation with what the schema says of the property before anything generic: `x-hint`, else description,
-    examples and default."""
+    """The violation with what the schema says of the property before anything generic."""
     if violation.code is codes.REQUIRED_MISSING:
         declared = find_declared(node, str(violation.path[-1])) if violation.path else None
         if declared is None:
@@ -224,8 +215,7 @@ def _sentence(text: str) -> str:
 
 
 def may_take(node: Node, value: JsonValue) -> bool:
-    """Whether a value of the schema's own (a default, an example) is of a type that the place takes, and among the
-    values that it lists."""
+    """Whether a default or example is of a type that the place takes, and among the values that it lists."""
     site = read_facts(node).site
     return name_json_type(value) in site.types and (site.choices is None or value in site.choices)
 
@@ -237,7 +227,8 @@ def write_default(member: Node) -> str:
         return ""
     if not may_take(member, default) or list_limits(member):
         return ""
-    return f"Its default is {cut(write_literal(default), _SHORT)}." if len(write_literal(default)) <= _SHORT else ""
+    literal = write_literal(default)
+    return f"Its default is {literal}." if len(literal) <= _SHORT else ""
 
 
 def find_declared(node: Node, name: str) -> Node | None:

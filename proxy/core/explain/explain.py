@@ -2,8 +2,7 @@
 
 Single keywords are worded by the table of `wording.py`; unions are explained here, by their nearest branch; then a
 second pass (`misplaced.py`) looks at the whole: an unknown key that was meant for a missing one, a key in the wrong
-place, a wrapper around the arguments. Deterministic: the same value and schema give the same violations in the same
-order, at most 100.
+place, a wrapper around the arguments. Deterministic; at most 100 violations.
 """
 
 from __future__ import annotations
@@ -20,12 +19,7 @@ from proxy.core.display.graphemes import cut
 from proxy.core.display.preview import clean_text, write_preview
 from proxy.core.display.secrets import is_sensitive
 from proxy.core.display.suggestions import fold_name, make_unknown_tool_failure
-from proxy.core.explain.expectation import (
-    add_own_words,
-    describe_expectation,
-    list_choices,
-    read_own_words,
-)
+from proxy.core.explain.expectation import add_own_words, describe_expectation, list_choices, read_own_words
 from proxy.core.explain.misplaced import relate_fields
 from proxy.core.explain.places import find_nodes_at, find_value
 from proxy.core.explain.signature import write_signature
@@ -40,7 +34,7 @@ from proxy.core.explain.wording import (
 from proxy.core.json.jsontext import format_pointer, name_json_type
 from proxy.core.model import codes
 from proxy.core.model.codes import Severity
-from proxy.core.model.values import Failure, JsonProblem, JsonValue, ToolCall, Violation
+from proxy.core.model.values import Failure, JsonProblem, JsonValue, Pointer, ToolCall, Violation
 from proxy.core.rules.branches import Ambiguity, list_discriminators, list_shared_choices, select_branches
 from proxy.core.rules.facts import applies_always, list_declared, list_required, read_facts
 from proxy.core.schema.nodes import Node
@@ -56,8 +50,7 @@ _LONGEST_NAME: Final = 400
 def list_violations(check: Check, value: JsonValue, ambiguous: Iterable[Ambiguity]) -> tuple[Violation, ...]:
     """Everything that is wrong with a refused value, at most 100 findings.
 
-    `ambiguous` are the places the repair engine would not choose at; each gets VAL-012 in place of what the schema
-    says there.
+    `ambiguous` are the places at which the repair engine would not choose; VAL-012 stands there alone.
     """
     found: list[Violation] = []
     every = check.list_broken(value)[:MAX_VIOLATIONS]  # each has a violation, or several
@@ -67,7 +60,13 @@ def list_violations(check: Check, value: JsonValue, ambiguous: Iterable[Ambiguit
             break
     if len(found) == MAX_VIOLATIONS or not found:  # a finding beyond the bound may be an error
         found = [replace(violation, severity=Severity.ERROR) for violation in found] or [_REFUSED]
-    if unclear := {entry.path: _word_ambiguity(entry) for entry in islice(ambiguous, MAX_VIOLATIONS)}:
+    unclear: dict[Pointer, Violation] = {}
+    for entry in islice(ambiguous, MAX_VIOLATIONS):
+        read = [f"{cut(write_preview(value, path=entry.path), 40)} ({rule})" for rule, value in entry.options[:2]]
+        hint = f"It could mean {' or '.join(read)}: send the one you mean in its proper type."
+        message = "The value has more than one possible meaning"
+        unclear[entry.path] = Violation(codes.AMBIGUOUS, entry.path, message, hint=hint)
+    if unclear:
         found = [violation for violation in found if violation.path not in unclear] + list(unclear.values())
     found = list(relate_fields(check, value, found))
     for index, each in enumerate(found):
@@ -190,8 +189,7 @@ def _explain_undecided(broken: BrokenKeyword, branches: tuple[Node, ...], value:
 
 
 def _nearest_branch(branches: tuple[Node, ...], broken: BrokenKeyword, value: JsonValue) -> int | None:
-    """The branch a discriminator names, the only one that takes the value's type, or the only one of those that
-    declares every key that was sent."""
+    """The branch a discriminator names, else the only one that takes the value's type, or declares every sent key."""
     if len(broken.branches) != len(branches):
         return None
     named = select_branches(branches, value)
@@ -238,15 +236,6 @@ def _lack(broken_there: tuple[BrokenKeyword, ...]) -> str:
     return ", ".join(words)
 
 
-def _word_ambiguity(entry: Ambiguity) -> Violation:
-    readings = " or ".join(
-        f"{cut(write_preview(value, path=entry.path), 40)} ({rule})" for rule, value in entry.options[:2]
-    )
-    message = "The value has more than one possible meaning"
-    hint = f"It could mean {readings}: send the one you mean in its proper type."
-    return Violation(codes.AMBIGUOUS, entry.path, message, hint=hint)
-
-
 # --- a call of a tool that the route does not know --------------------------------------------------------------------
 def explain_unknown_tool(
     call: ToolCall, tools: Mapping[str, ToolPolicy], servers: tuple[ToolServer, ...] = ()
@@ -259,8 +248,8 @@ def explain_unknown_tool(
         )
     start = fold_name(call.tool[:_LONGEST_NAME])
     heads = [name for name in tools if start.startswith(fold_name(name))]  # not all tools: there may be thousands
-    found = {head: policy.container for head in heads if (policy := tools.get(head)) is not None}
-    containers = {head: container for head, container in found.items() if container is not None}
+    found = [(head, policy.container) for head in heads if (policy := tools.get(head)) is not None]
+    containers = {head: container for head, container in found if container is not None}
     server = next((each for each in servers if each.prefix and call.tool.startswith(each.prefix)), None)
     if server is not None and server.down:
         code = codes.UPSTREAM_UNAVAILABLE

@@ -26,7 +26,6 @@ from proxy.core.check.validation import Check
 from proxy.core.display.preview import clean_text
 from proxy.core.model import codes
 from proxy.core.model.codes import Severity
-from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer, Violation
 from proxy.core.rules.facts import applies_always, list_declared
 
@@ -59,33 +58,25 @@ _LONGEST: Final = 200_000
 _LONGEST_TAGS: Final = 2_000
 
 
-@value_class
-class _Leak:
-    """What was found in one text: the markup shown, whether it is certain, and the property that it names."""
-
-    markup: str
-    certain: bool
-    names: str = ""
-
-
 def find_leaked_markup(check: Check, value: JsonValue, *, refuse: bool) -> Iterator[Violation]:
-    """VAL-013 for every text that holds markup of the call itself, at most 20: an error where that is certain and
-    `refuse` says so, else a warning."""
+    """VAL-013 for texts with markup of the call itself, at most 20: errors where sure and `refuse`, else warnings."""
     known = list_declared(applies_always(check.root))
     absent = frozenset(known - value.keys()) if isinstance(value, dict) else frozenset[str]()
     found = 0
     for path, text in _texts(value):
-        leak = _leak(text, known, absent) if "<" in text else None
+        leak = _find_leak(text, known, absent) if "<" in text else None
         if leak is not None and found < _MOST:
             found += 1
+            markup, is_certain, parameter = leak
             name = clean_text(str(path[-1]), 60) if path else ""
-            message = f"Field '{name}' holds markup of the tool call itself: {clean_text(leak.markup, 60)}"
+            message = f"Field '{name}' holds markup of the tool call itself: {clean_text(markup, 60)}"
             without = "without the tags of the call"
             hint = f"Send the text of '{name}' alone, {without}, and every parameter as one of its own."
-            if leak.names:
-                named = clean_text(leak.names, 60)
-                hint = f"Send '{named}' as a parameter of its own, and the text of '{name}' {without}."
-            severity = Severity.ERROR if refuse and leak.certain else Severity.WARNING
+            if parameter:
+                hint = (
+                    f"Send '{clean_text(parameter, 60)}' as a parameter of its own, and the text of '{name}' {without}."
+                )
+            severity = Severity.ERROR if refuse and is_certain else Severity.WARNING
             yield Violation(codes.LEAKED_MARKUP, path, message, "text without markup of the call", hint, severity)
 
 
@@ -108,8 +99,8 @@ def _spell_strictly(tag: re.Match[str]) -> str:
     return tag[0] if name is None else f"<{tag['close']}{name}{' ' if tag['rest'] else ''}{tag['rest'] or ''}>"
 
 
-def _leak(text: str, known: Set[str], absent: frozenset[str]) -> _Leak | None:
-    """What of a call's markup stands in a text, None where it is plain or about markup."""
+def _find_leak(text: str, known: Set[str], absent: frozenset[str]) -> tuple[str, bool, str] | None:
+    """A call's markup in a text, whether it is certain, and the property that it names; None for any other text."""
     text = _CODE.sub(" ", text[-_LONGEST:]).rstrip()
     if len(text) <= _LONGEST_TAGS and _TAGS_ALONE.fullmatch(text):
         text = _LOOSE_TAG.sub(_spell_strictly, text)
@@ -136,14 +127,11 @@ def _leak(text: str, known: Set[str], absent: frozenset[str]) -> _Leak | None:
     unclosed = [name for name, count in opened.items() if count > 0 and name in _CALL_TAGS]
     token = _TOKEN.search(text)
     if last:
-        return _Leak(last, certain=True)
+        return last, True, ""
     missing = [name for name in names if name in absent]
     if missing and (loose or unclosed):
-        return _Leak(loose[0] if loose else f"<{unclosed[0]}", certain=True, names=missing[0])
+        return loose[0] if loose else f"<{unclosed[0]}", True, missing[0]
     if token is not None:
-        certain = _CLOSING_TOKEN.search(text) is not None and len(_TOKEN.findall(text)) == 1
-        return _Leak(token[0], certain)
+        return token[0], _CLOSING_TOKEN.search(text) is not None and len(_TOKEN.findall(text)) == 1, ""
     of_calls = [tag for tag in loose if tag[2:-1].rpartition(":")[2].strip("|｜") in _CALL_TAGS]
-    if of_calls or unclosed:
-        return _Leak(of_calls[0] if of_calls else f"<{unclosed[0]}", certain=False)
-    return None
+    return (of_calls[0] if of_calls else f"<{unclosed[0]}", False, "") if of_calls or unclosed else None

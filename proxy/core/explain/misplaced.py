@@ -13,26 +13,22 @@ from typing import Final
 from proxy.core.check.validation import Check
 from proxy.core.display.graphemes import cut
 from proxy.core.display.preview import clean_text
-from proxy.core.display.suggestions import (
-    find_abbreviation,
-    find_nearest,
-    fold_name,
-    is_other_meaning,
-    is_same_name,
-)
+from proxy.core.display.suggestions import find_abbreviation, find_nearest, fold_name, is_other_meaning, is_same_name
 from proxy.core.explain.places import (
+    drop_member,
     find_nodes_at,
     find_possible_nodes,
     find_value,
     is_taken_at,
     list_declared_at,
     list_members,
+    put_member,
 )
 from proxy.core.explain.undeclared import LOOKED_AT, place_unknown
 from proxy.core.json.jsontext import format_pointer, name_json_type
 from proxy.core.model import codes
 from proxy.core.model.codes import Severity
-from proxy.core.model.values import JsonValue, Pointer, Violation
+from proxy.core.model.values import ABSENT, JsonValue, Pointer, Violation
 from proxy.core.rules.facts import applies_always, read_facts
 from proxy.core.rules.rules import WRAPPER_KEYS
 
@@ -58,7 +54,7 @@ def relate_fields(check: Check, root: JsonValue, found: list[Violation]) -> Iter
     places = find_named_places(root, {str(violation.path[-1]) for violation in missing})
     taken: set[Pointer] = set()
     renamed: dict[Pointer, Violation] = {}
-    candidates = _open_pairings(check, root, _candidates(check, root, missing[:_PAIRED]))
+    candidates = _find_candidates(check, root, missing[:_PAIRED])
     for violation in missing[:_PAIRED]:
         hint, source = _find_source(check, root, violation, places, candidates)
         if hint and not (wrapper and len(violation.path) == 1):
@@ -133,8 +129,7 @@ def _find_source(
 
 
 def _ask_about_unknown(check: Check, root: JsonValue, missing: Violation) -> str:
-    """Which of the unknown keys beside a missing one may hold its value; '' where none may. Keys that are like other
-    fields are theirs."""
+    """Which of the unknown keys beside a missing one may hold its value: none that is like another field."""
     place, name = missing.path[:-1], cut(str(missing.path[-1]), 60)
     holder = find_value(root, place)
     unsent = [key for key in list_declared_at(check, place) if isinstance(holder, dict) and key not in holder]
@@ -163,54 +158,35 @@ def find_renames(check: Check, root: JsonValue, found: Iterable[Violation]) -> d
     if not missing:
         return {}
     places = find_named_places(root, {str(violation.path[-1]) for violation in missing})
-    candidates = _open_pairings(check, root, _candidates(check, root, missing))
+    candidates = _find_candidates(check, root, missing)
     pairs = {violation.path: _find_source(check, root, violation, places, candidates)[1] for violation in missing}
     return {
         path: source for path, source in pairs.items() if source and is_taken_at(check, path, find_value(root, source))
     }
 
 
-def find_respelt(check: Check, root: JsonValue) -> dict[Pointer, Pointer]:
-    """The required keys that stand under another spelling (`tableName` for `table_name`) with a value that is accepted
-    there: the place of each -> the place of its value."""
-    if not isinstance(root, dict):
-        return {}
-    wanted = {name for node in find_nodes_at(check, ()) for name in node.required} - root.keys()
-    found: dict[Pointer, Pointer] = {}
-    for name in sorted(wanted):
-        same = [key for key in list_unknown_beside(check, root, ()) if is_same_name(key, name)]
-        if len(same) == 1 and is_taken_at(check, (name,), root[same[0]]):
-            found[name,] = (same[0],)
-    return found
-
-
-def find_content(check: Check, root: JsonValue) -> JsonValue:
-    """The arguments themselves: those in a wrapper where there is one, nothing where what was sent is a schema or
-    several calls, else what was sent."""
-    if not isinstance(root, dict) or not find_wrapper(check, root):
-        return root
-    inner = next(iter(root.values())) if len(root) == 1 else {}
-    return inner if isinstance(inner, dict) else {}
-
-
-def _open_pairings(
-    check: Check, root: JsonValue, candidates: dict[Pointer, list[Pointer]]
-) -> dict[Pointer, list[Pointer]]:
-    """The candidates, where a pairing is open widened to every unknown key that no other missing key has for sure."""
+def _find_candidates(check: Check, root: JsonValue, missing: list[Violation]) -> dict[Pointer, list[Pointer]]:
+    """For each missing key the unknown keys beside it that may stand for it. A name that equals it but for case and
+    separators is the only one; a short form (`lat` for `latitude`) and a likeness are not weighed against each other.
+    Where a pairing is open, it may be every unknown key that no other missing key has for sure."""
+    found: dict[Pointer, list[Pointer]] = {}
+    for violation in missing:
+        place, name = violation.path[:-1], str(violation.path[-1])
+        unknown = list_unknown_beside(check, root, place)
+        close = [key for key in unknown if find_nearest(name, [key]) or find_abbreviation(name, [key])]
+        same = [key for key in close if fold_name(key) == fold_name(name)]
+        found[violation.path] = [(*place, key) for key in (same if len(same) == 1 else close)]
     sure = {
         paths[0]
-        for paths in candidates.values()
-        if len(paths) == 1 and sum(paths[0] in others for others in candidates.values()) == 1
+        for paths in found.values()
+        if len(paths) == 1 and sum(paths[0] in others for others in found.values()) == 1
     }
-    unsure = [path for path, paths in candidates.items() if paths and not (len(paths) == 1 and paths[0] in sure)]
-    if not unsure:
-        return candidates
-    widened = dict(candidates)
-    for path in candidates:
-        if any(path[:-1] == other[:-1] for other in unsure) and not sure.intersection(candidates[path]):
-            unknown = [(*path[:-1], key) for key in list_unknown_beside(check, root, path[:-1])]
-            widened[path] = [place for place in unknown if place not in sure]
-    return widened
+    unsure = {path[:-1] for path, paths in found.items() if paths and not (len(paths) == 1 and paths[0] in sure)}
+    for path, paths in found.items():
+        if path[:-1] in unsure and sure.isdisjoint(paths):
+            unknown_places = [(*path[:-1], key) for key in list_unknown_beside(check, root, path[:-1])]
+            found[path] = [place for place in unknown_places if place not in sure]
+    return found
 
 
 def list_unknown_beside(check: Check, root: JsonValue, place: Pointer) -> list[str]:
@@ -220,20 +196,6 @@ def list_unknown_beside(check: Check, root: JsonValue, place: Pointer) -> list[s
         return []
     declared = list_declared_at(check, place)
     return list(islice((key for key in beside if key not in declared and len(key) <= _LONGEST_NAME), LOOKED_AT))
-
-
-def _candidates(check: Check, root: JsonValue, missing: list[Violation]) -> dict[Pointer, list[Pointer]]:
-    """For each missing key the unknown keys beside it that may stand for it. A name that equals it but for case and
-    separators is the only one; a short form (`lat` for `latitude`) and a likeness are not weighed against each
-    other."""
-    found: dict[Pointer, list[Pointer]] = {}
-    for violation in missing:
-        place, name = violation.path[:-1], str(violation.path[-1])
-        unknown = list_unknown_beside(check, root, place)
-        close = [key for key in unknown if find_nearest(name, [key]) or find_abbreviation(name, [key])]
-        same = [key for key in close if fold_name(key) == fold_name(name)]
-        found[violation.path] = [(*place, key) for key in (same if len(same) == 1 else close)]
-    return found
 
 
 def find_named_places(root: JsonValue, names: set[str]) -> dict[str, list[Pointer]]:
@@ -252,16 +214,26 @@ def find_named_places(root: JsonValue, names: set[str]) -> dict[str, list[Pointe
     return found
 
 
+# Keywords of which each property of a schema has one.
+_OF_SCHEMAS: Final = frozenset({"type", "enum", "anyOf", "description", "$ref"})
+
+
 def find_wrapper(check: Check, root: JsonValue) -> str:
     """A hint where the arguments stand inside a wrapper key, or several calls inside one, or are a schema."""
     if not isinstance(root, dict):
         return ""
-    if _is_schema(check, root):
+    declared = {name for node in applies_always(check.root) for name in node.properties}
+    schemas = root.get("properties")
+    if (
+        isinstance(schemas, dict)
+        and "properties" not in declared
+        and not declared.isdisjoint(schemas)
+        and all(isinstance(each, dict) and not _OF_SCHEMAS.isdisjoint(each) for each in schemas.values())
+    ):  # some models repeat the schema in place of a call
         return "You sent the tool's schema: send values, each under its name."
     if len(root) != 1:
         return ""
     ((key, inner),) = root.items()
-    declared = {name for node in applies_always(check.root) for name in node.properties}
     if key in declared:
         return ""
     key = clean_text(key, 60)
@@ -276,15 +248,70 @@ def find_wrapper(check: Check, root: JsonValue) -> str:
     return ""
 
 
-def _is_schema(check: Check, root: dict[str, JsonValue]) -> bool:
-    """Whether the arguments are the tool's own schema, which some models repeat in place of a call."""
-    properties = root.get("properties")
-    if not isinstance(properties, dict):
-        return False
-    declared = {name for node in applies_always(check.root) for name in node.properties}
-    if "properties" in declared or declared.isdisjoint(properties):
-        return False
-    return all(
-        isinstance(item, dict) and not {"type", "enum", "anyOf", "description", "$ref"}.isdisjoint(item)
-        for item in properties.values()
-    )
+# --- what was sent well -----------------------------------------------------------------------------------------------
+class _Wrong:
+    """The type of `WRONG`."""
+
+    def __repr__(self) -> str:
+        return "WRONG"
+
+
+# Stands where a value was refused.
+WRONG: Final = _Wrong()
+
+
+def keep_good(check: Check, sent: JsonValue, found: Iterable[Violation]) -> tuple[JsonValue, dict[Pointer, str]]:
+    """What was sent well, each value at its place, with `WRONG` in the place of others: left out, the user's wish would
+    be lost; and the places that an example shows, with what is expected there."""
+    named = (codes.REQUIRED_MISSING, codes.UNKNOWN_FIELD)
+    refused = [each for each in found if each.code not in named and each.value not in _NOTHING]
+    wrong = {place: each.expected for each in refused if (place := _find_member(each.path))}
+    missing = {each.path: each.expected for each in found if each.path and each.code is codes.REQUIRED_MISSING}
+    if isinstance(sent, dict) and find_wrapper(check, sent):  # nothing of a schema, or of several calls
+        inner = next(iter(sent.values())) if len(sent) == 1 else {}
+        return inner if isinstance(inner, dict) else {}, missing | wrong
+    kept, dropped = sent, set[str | int]()
+    for each in found:
+        place = _find_member(each.path)
+        if len(place) == 1:
+            dropped.add(place[0])
+        elif place:
+            kept = drop_member(kept, place)
+        elif isinstance(find_value(kept, each.path), str):  # a text outside of any object takes the whole value
+            kept = ABSENT
+    if isinstance(kept, dict):
+        kept = {key: item for key, item in kept.items() if key not in dropped}
+        kept |= {path[0]: WRONG for path in wrong if len(path) == 1}
+    for path in wrong:
+        if len(path) > 1 or not isinstance(kept, dict):
+            kept = put_member(kept, path, WRONG)
+    for target, source in (find_renames(check, sent, found) | _find_respelt(check, kept)).items():
+        kept = put_member(drop_member(kept, source), target, find_value(sent, source))
+        if len(source) > 1 and find_value(kept, source[:-1]) == {} and not find_possible_nodes(check, source[:-1]):
+            kept = drop_member(kept, source[:-1])  # a wrapper that holds nothing more
+    return kept, missing | wrong
+
+
+# What asks for nothing where it is sent.
+_NOTHING: Final = (None, "", ABSENT)
+
+
+def _find_member(path: Pointer) -> Pointer:
+    """The last member of an object on the way to a place; () where there is none."""
+    while path and not isinstance(path[-1], str):
+        path = path[:-1]
+    return path
+
+
+def _find_respelt(check: Check, root: JsonValue) -> dict[Pointer, Pointer]:
+    """The required keys that stand under another spelling (`tableName` for `table_name`) with a value that is accepted
+    there: the place of each -> the place of its value."""
+    if not isinstance(root, dict):
+        return {}
+    wanted = {name for node in find_nodes_at(check, ()) for name in node.required} - root.keys()
+    found: dict[Pointer, Pointer] = {}
+    for name in sorted(wanted):
+        same = [key for key in list_unknown_beside(check, root, ()) if is_same_name(key, name)]
+        if len(same) == 1 and is_taken_at(check, (name,), root[same[0]]):
+            found[name,] = (same[0],)
+    return found

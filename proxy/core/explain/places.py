@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from proxy.core.check.validation import Check
-from proxy.core.model.value_class import value_class
 from proxy.core.model.values import ABSENT, JsonValue, Pointer
 from proxy.core.model.work import Work
 from proxy.core.rules.facts import applies_always
@@ -85,27 +84,42 @@ def find_value(value: JsonValue, path: Pointer) -> JsonValue:
     return value
 
 
+def put_member(value: JsonValue, path: Pointer, member: JsonValue) -> JsonValue:
+    """A value with a member at a path whose parents are objects or items that are there; otherwise the value itself."""
+    if not path:
+        return member
+    step, rest = path[0], path[1:]
+    if isinstance(value, dict) and isinstance(step, str) and (not rest or step in value):
+        return {**value, step: put_member(value.get(step), rest, member)}
+    if isinstance(value, list) and isinstance(step, int) and step < len(value):
+        return [put_member(item, rest, member) if index == step else item for index, item in enumerate(value)]
+    return value
+
+
+def drop_member(value: JsonValue, path: Pointer) -> JsonValue:
+    """A value without the member at a path; the value itself where there is none."""
+    step, rest = path[0], path[1:]
+    if isinstance(value, dict) and step in value:
+        if not rest:
+            return {key: item for key, item in value.items() if key != step}
+        return {key: drop_member(item, rest) if key == step else item for key, item in value.items()}
+    if isinstance(value, list) and isinstance(step, int) and step < len(value) and rest:
+        return [drop_member(item, rest) if index == step else item for index, item in enumerate(value)]
+    return value
+
+
 def is_taken_at(check: Check, path: Pointer, value: JsonValue) -> bool:
     """Whether the schemas of a place accept a value there."""
     return all(check.accepts_at(node, value) for node in find_nodes_at(check, path))
 
 
-@value_class
-class Place:
-    """One place in a value with every schema that judges it."""
-
-    path: Pointer
-    value: JsonValue
-    parts: list[Node]
-
-
-def walk_places(check: Check, value: JsonValue, work: Work) -> Iterator[Place]:
-    """Every place in a value that a schema judges, parents first. Raises TooMuchWorkError."""
+def walk_places(check: Check, value: JsonValue, work: Work) -> Iterator[tuple[Pointer, JsonValue, list[Node]]]:
+    """Every judged place in a value, parents first, its value, all schemas that judge it. Raises TooMuchWorkError."""
     stack: list[tuple[tuple[Node, ...], JsonValue, Pointer]] = [((check.root,), value, ())]
     while stack:
         nodes, current, path = stack.pop()
         parts = list_alternatives(check, nodes, current, work)
-        yield Place(path, current, parts)
+        yield path, current, parts
         below = []
         for step, member in list_members(current):
             work.spend(1 + len(parts))
@@ -135,19 +149,16 @@ def list_alternatives(check: Check, nodes: Iterable[Node], value: JsonValue, wor
             if id(part) in found:
                 continue
             found[id(part)] = part
-            for branch in (*part.any_of, *part.one_of, *_sides(check, part, value, work)):
+            branches = [*part.any_of, *part.one_of]
+            if part.condition is not None:
+                test, then, other = part.condition
+                work.look(value)
+                sides = (test, then) if check.accepts_at(test, value) else (other,)
+                branches += [side for side in sides if side is not None]
+            if isinstance(value, dict):
+                branches += [schema for key, schema in part.dependent.items() if key in value]
+            for branch in branches:
                 work.look(value)
                 if check.accepts_at(branch, value):
                     stack.append(branch)
     return list(found.values())
-
-
-def _sides(check: Check, part: Node, value: JsonValue, work: Work) -> Iterator[Node]:
-    """The side of an `if` that applies, the `if` where it holds, and the schemas of dependent keys."""
-    if part.condition is not None:
-        test, then, other = part.condition
-        work.look(value)
-        holds = check.accepts_at(test, value)
-        yield from (side for side in ((test, then) if holds else (other,)) if side is not None)
-    if isinstance(value, dict):
-        yield from (schema for key, schema in part.dependent.items() if key in value)

@@ -16,8 +16,7 @@ from proxy.core.display.graphemes import cut, cut_sentences
 from proxy.core.display.secrets import is_sensitive
 from proxy.core.explain.expectation import describe_types, list_limits, write_literal
 from proxy.core.json.jsontext import dumps
-from proxy.core.model.value_class import value_class
-from proxy.core.model.values import JsonValue, Pointer
+from proxy.core.model.values import JsonValue, Pointer, value_class
 from proxy.core.model.work import WRITING_SIGNATURE, Work
 from proxy.core.rules.facts import applies_always, list_required, read_facts
 from proxy.core.schema.nodes import Node
@@ -45,7 +44,7 @@ def write_signature(node: Node, depth: int = MAX_DEPTH) -> str:
     memo: dict[tuple[int, int], str] = node.schemas.memos.setdefault("signature", {})
     text = memo.get((id(node), depth))
     if text is None:
-        text = memo[id(node), depth] = _Writer(Work(WRITING_SIGNATURE), _SIZES[0]).write(node, depth, None, "")
+        text = memo[id(node), depth] = _Writer(Work(WRITING_SIGNATURE), _WHOLE).write(node, depth, None, "")
     return text
 
 
@@ -77,28 +76,17 @@ class Wanted(NamedTuple):
     undeclared: tuple[Pointer, ...] = ()
     candidates: tuple[Pointer, ...] = ()
 
-    def make_focus(self) -> Focus:
-        """The focus on these places."""
-        focus = Focus()
-        for path in self.shown:
-            focus.at(path)
-        for name in ("missing", "undeclared", "candidates"):
-            for path in getattr(self, name):
-                getattr(focus.at(path[:-1]), name).add(str(path[-1]))
-        return focus
-
 
 @value_class
 class _Size:
-    """How much is shown: levels of what is not in focus, how many keys of an object, and whether optional keys without
-    focus have their types."""
+    """How much is shown of what is not in focus: levels, keys of an object, and whether optional keys have types."""
 
     depth: int
     keys: int
     typed: bool
 
 
-_SIZES: Final = (_Size(MAX_DEPTH, _MAX_KEYS, True),)
+_WHOLE: Final = _Size(MAX_DEPTH, _MAX_KEYS, True)
 _ACCEPTS: Final = (
     _Size(8, _ALL_KEYS, True),
     _Size(MAX_DEPTH, _ALL_KEYS, True),
@@ -115,7 +103,12 @@ def write_accepts(node: Node, wanted: Wanted) -> tuple[str, ...]:
     memo: dict[tuple[int, Wanted], tuple[str, ...]] = node.schemas.memos.setdefault("accepts", {})
     sizes = memo.get((id(node), wanted))
     if sizes is None:
-        focus, found = wanted.make_focus(), list[str]()
+        focus, found = Focus(), list[str]()
+        for path in wanted.shown:
+            focus.at(path)
+        for name in ("missing", "undeclared", "candidates"):
+            for path in getattr(wanted, name):
+                getattr(focus.at(path[:-1]), name).add(str(path[-1]))
         for size in _ACCEPTS:
             text = _Writer(Work(WRITING_SIGNATURE), size).write(node, size.depth, focus, "")
             if not found or len(text) < len(found[-1]):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from typing import Final
@@ -72,11 +73,11 @@ def find_unknown_fields(check: Check, value: JsonValue, severity: Severity) -> I
     try:
         with borrow_work(EXPLAINING) as work:
             found = (
-                make_unknown_violation((*place.path, key), place.value, place.parts, severity)
-                for place in walk_places(check, value, work)
+                make_unknown_violation((*path, key), holder, parts, severity)
+                for path, holder, parts in walk_places(check, value, work)
                 # a place whose schema declares no key at all takes any
-                if isinstance(place.value, dict) and (known := list_declared_keys(place.parts))
-                for key in place.value
+                if isinstance(holder, dict) and (known := list_declared_keys(parts))
+                for key in holder
                 if key not in known
             )
             yield from islice(found, _MAX_UNKNOWN)
@@ -160,8 +161,7 @@ def _explain_unknown(name: str, unsent: Mapping[str, Node], near: list[str]) -> 
 
 
 def place_unknown(check: Check, root: JsonValue, violation: Violation) -> Violation:
-    """An unknown key that another object here declares and lacks: it is to be moved there. Others come back as they
-    are."""
+    """The violation of an unknown key, with where to move it if another object here declares and lacks it."""
     if violation.code is not codes.UNKNOWN_FIELD or not violation.path or violation.severity is not Severity.ERROR:
         return violation
     homes = _find_homes(check, root, violation.path)
@@ -173,8 +173,7 @@ def place_unknown(check: Check, root: JsonValue, violation: Violation) -> Violat
 
 
 def _find_homes(check: Check, root: JsonValue, path: Pointer) -> list[Pointer]:
-    """The places where objects that were sent, or that may stand beside the key, lack a key of its name that they
-    declare and take its value for."""
+    """The places where objects that were sent, or may stand beside the key, lack its name and take its value."""
     name, value = str(path[-1]), find_value(root, path)
     if find_nearest(name, [key for key in list_declared_at(check, path[:-1]) if key != name]) is not None:
         return []  # it is like a field beside it
@@ -204,20 +203,15 @@ def _list_absent_homes(check: Check, holder: dict[str, JsonValue], place: Pointe
 # --- warnings ---------------------------------------------------------------------------------------------------------
 def list_notices(check: Check, value: JsonValue) -> Iterator[Violation]:
     """A warning for each key that the schema calls deprecated; at most 100, none where there is too much to search."""
-    if "deprecated" in check.schemas.mentioned:
-        try:
-            with borrow_work(EXPLAINING) as work:
-                marked = (
-                    (place.path, next(part for part in place.parts if part.get("deprecated") is True))
-                    for place in walk_places(check, value, work)
-                    if place.path and any(part.get("deprecated") is True for part in place.parts)
-                )
-                for path, part in islice(marked, _MOST_NOTICES):
-                    message = f"Field '{clean_text(str(path[-1]), 60)}' is deprecated"
-                    hint = read_own_words(part)
-                    yield Violation(codes.DEPRECATED_FIELD, path, message, hint=hint, severity=Severity.WARNING)
-        except TooMuchWorkError:
-            return
+    with suppress(TooMuchWorkError), borrow_work(EXPLAINING) as work:
+        marked = (
+            (path, part)
+            for path, _, parts in walk_places(check, value, work)
+            if path and (part := next((each for each in parts if each.get("deprecated") is True), None))
+        )
+        for path, part in islice(marked, _MOST_NOTICES):
+            message = f"Field '{clean_text(str(path[-1]), 60)}' is deprecated"
+            yield Violation(codes.DEPRECATED_FIELD, path, message, hint=read_own_words(part), severity=Severity.WARNING)
 
 
 # --- candidates -------------------------------------------------------------------------------------------------------

@@ -49,14 +49,6 @@ def name_last_step(path: Pointer) -> str:
     return clean_text(str(path[-1]), _SHORT) if path else ""
 
 
-def _show_value(value: JsonValue, path: Pointer, node: Node) -> str:
-    """A short, masked form of a value for use inside a message."""
-    secret = is_sensitive(node) or is_secret_path(path, FeedbackLimits())
-    if isinstance(value, str) and not secret:
-        return f"'{clean_text(value, _SHORT)}'"
-    return write_preview(value, path=path, sensitive=secret)
-
-
 def _word_required(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
     names = [broken.detail] if isinstance(broken.detail, str) else list(broken.node.required)
     for name in names:
@@ -169,27 +161,26 @@ def make_choice_violation(path: Pointer, value: JsonValue, node: Node, choices: 
         hint = _OF_SEVERAL["Send one value, not a list."]
     if is_impossible:
         hint = _IMPOSSIBLE
-    message = f"Invalid enum value {_show_value(value, path, node)}"
-    if isinstance(value, str) and len(choices) > _FEW_CHOICES:
-        listed = list_choices(choices, _list_near(value, texts))
-    return Violation(codes.ENUM_MISMATCH, path, message, listed, hint, value=value)
+    is_secret = is_sensitive(node) or is_secret_path(path, FeedbackLimits())
+    if isinstance(value, str) and not is_secret:
+        shown = f"'{clean_text(value, _SHORT)}'"
+    else:
+        shown = write_preview(value, path=path, sensitive=is_secret)
+    if isinstance(value, str) and len(choices) > _FEW_CHOICES:  # those like what was sent are listed first
+        words, start = split_words(value), value.casefold()[:3]
+        near = [text for text in texts if words & split_words(text) or text.casefold().startswith(start)]
+        listed = list_choices(choices, near[:_FEW_CHOICES])
+    return Violation(codes.ENUM_MISMATCH, path, f"Invalid enum value {shown}", listed, hint, value=value)
 
 
 def _read_choices(node: Node, choices: tuple[JsonValue, ...]) -> tuple[list[str], str, bool]:
-    """The texts among the values that may be sent at a place, all of them in words, and whether none is of a type that
-    it takes."""
+    """The texts among a place's choices, all choices in words, and whether none is of a type that the place takes."""
     memo: dict[int, tuple[tuple[JsonValue, ...], list[str], str, bool]] = node.schemas.memos.setdefault("choices", {})
     known = memo.get(id(node))
     if known is None or known[0] is not choices:
         texts = [choice for choice in choices[:LOOKED_AT] if isinstance(choice, str)]
         known = memo[id(node)] = choices, texts, list_choices(choices), takes_nothing(node)
     return known[1:]
-
-
-def _list_near(value: str, texts: list[str]) -> list[JsonValue]:
-    """Of more choices than are listed those that share a word or the beginning with what was sent."""
-    words, start = split_words(value), value.casefold()[:3]
-    return [text for text in texts if words & split_words(text) or text.casefold().startswith(start)][:_FEW_CHOICES]
 
 
 _FEW_CHOICES: Final = 12
@@ -247,11 +238,11 @@ def _contains(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
 def _unknown(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
     names = broken.detail if isinstance(broken.detail, list) else []
     for name in names:
+        path = (*broken.path, name)
         if isinstance(name, int):
-            message = f"Array has an item too many at position {name}"
-            yield Violation(codes.ARRAY_LENGTH, (*broken.path, name), message)
-            continue
-        yield make_unknown_violation((*broken.path, name), value, applies_always(broken.node), Severity.ERROR)
+            yield Violation(codes.ARRAY_LENGTH, path, f"Array has an item too many at position {name}")
+        else:
+            yield make_unknown_violation(path, value, applies_always(broken.node), Severity.ERROR)
 
 
 def _names(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
@@ -310,10 +301,9 @@ _HAS_ZONE: Final = re.compile(r"(?:[Zz]|[+-][0-9]{2}:?[0-9]{2})$")
 
 # keyword -> what to do about a value beyond its limit
 _BOUND_HINTS: Final = {
-    "minimum": "Send a number within these limits.",
-    "maximum": "Send a number within these limits.",
-    "exclusiveMinimum": "Send a number within these limits.",
-    "exclusiveMaximum": "Send a number within these limits.",
+    **dict.fromkeys(
+        ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), "Send a number within these limits."
+    ),
     "minItems": "Send more items.",
     "maxItems": "Send fewer items.",
     "minProperties": "Send more fields.",
@@ -343,15 +333,10 @@ WORDS: Final[Mapping[str, Word]] = {
     "enum": _choice,
     "const": _choice,
     "uniqueItems": _word_repeated,
-    "contains": _contains,
-    "minContains": _contains,
-    "maxContains": _contains,
-    "additionalProperties": _unknown,
-    "unevaluatedProperties": _unknown,
-    "additionalItems": _unknown,
-    "items": _unknown,
-    "unevaluatedItems": _unknown,
     "propertyNames": _names,
     "not": _forbidden,
+    **dict.fromkeys(("contains", "minContains", "maxContains"), _contains),
+    **dict.fromkeys(("additionalProperties", "unevaluatedProperties"), _unknown),
+    **dict.fromkeys(("additionalItems", "items", "unevaluatedItems"), _unknown),
     **dict.fromkeys(_BOUNDS, _word_bound),
 }

@@ -1,12 +1,10 @@
-"""JSON values inside other text: in prose, and spelt as Python literals. Pure, and linear in the length of the text.
+"""JSON values inside other text, in time linear to its length.
 
 `find_embedded` finds JSON in prose, `Here is the result: {...}`: each outermost object and array, as bytes and value. A
 text that ends inside a bracket may have been cut off, and then no value in it can be trusted: there is no result.
-Brackets of prose (`[sic]`, `{ }` around words) hold no JSON and are passed over.
 
-`read_python_value` reads `"['a', 'b']"` as the list that it spells, and nothing else. A literal counts only if it
-consists of JSON values alone: lists, dicts with text keys, text, numbers in JSON's spelling (which they keep), True,
-False, None. Python's own parser sees its texts alone, so the cost stays in proportion to the length.
+`read_python_value` reads `"['a', 'b']"` as the list that it spells. A literal counts only if it consists of JSON values
+alone: lists, dicts with text keys, text, numbers in JSON's spelling (which they keep), True, False, None.
 """
 
 from __future__ import annotations
@@ -89,11 +87,9 @@ _PARSING: Final = Lock()
 
 
 def read_python_value(text: str) -> JsonValue | None:
-    """The list or dict that a text spells as one Python literal of JSON values alone, or None. Never raises.
-
-    Its tokens are those of JSON, but for the spelling of texts and names, and for a comma at the end of a list. So they
-    are joined to a JSON text, and the strict reader says whether they stand in order.
-    """
+    """The list or dict that a text spells as one Python literal of JSON values alone, or None. Never raises. Its tokens
+    are those of JSON, but for the spelling of texts and names and a comma at the end; they are joined to a JSON text,
+    and the strict reader says whether they stand in order."""
     text = text.strip(_SPACE)
     if text[:1] not in ("[", "{") or len(text) > _MAX_TEXT or not (tokens := _split(text)):
         return None

@@ -2,8 +2,8 @@
 
 orjson refuses less than the strict reader does. So its value is used only where orjson writes the value back as the
 same text, white space aside: that proves that no key was duplicated, no zero lost its sign and no number lost a digit.
-(White space inside strings is ignored on both sides, so no string can hide a member.) Every other text, such as one
-with `1.50`, `1e3` or needless escapes, goes to the strict reader, which also says what is wrong.
+(White space inside strings is ignored on both sides, so no string can hide a member.) Every other text goes to the
+strict reader.
 
 Worth, measured with CPython 3.11: a body of 200 rows (18 KB) is read in 86 us instead of 414 and written in 21 instead
 of 539, more than 50 % of such a call; a body of 170 bytes is read in 1.4 us instead of 1.9. `ON = False` sends
@@ -62,8 +62,8 @@ def read(text: bytes, limits: TextLimits) -> JsonValue | Absent:
 
 
 def write(value: JsonValue) -> bytes | None:
-    """Writes what `jsontext.dumps` writes, for a value whose every part was read here or has a plain JSON type. None
-    where the plain writer has to do it. (orjson would also accept types that are not JSON.)"""
+    """Writes what `jsontext.dumps` writes, for a value whose every part was read here or has a plain JSON type (orjson
+    accepts others too); None where the plain writer has to do it."""
     if not ON:
         return None
     try:

@@ -27,7 +27,9 @@ def find_span(text: bytes, path: Pointer) -> tuple[int, int]:
     """The offsets of the first byte of the value at `path` and of the byte behind it, or raises LookupError."""
     start = _skip(text, 0)
     for step in path:
-        start = _child(text, start, step, path)
+        start = next((at for name, at in _list_members(text, start) if str(name) == str(step)), -1)
+        if start < 0:
+            raise LookupError(format_pointer(path))
     return start, _end(text, start)
 
 
@@ -41,16 +43,15 @@ def replace_value(text: bytes, path: Pointer, new: bytes) -> bytes:
 
 
 def replace_values(text: bytes, changes: Mapping[Pointer, bytes]) -> bytes:
-    """The text with the values at these places replaced and every other byte unchanged, in one pass. Raises LookupError
-    where a place does not exist."""
+    """The text with the values at these places replaced, in one pass. Raises LookupError where a place does not
+    exist."""
+    if () in changes:
+        return replace_value(text, (), changes[()])
     tree: dict[str | int, Any] = {}
     for path, new in changes.items():
         inner = tree
         for step in path[:-1]:
             inner = inner.setdefault(step, {})
-        if not path:
-            start, end = find_span(text, ())
-            return text[:start] + new + text[end:]
         inner[path[-1]] = new
     spans: list[tuple[int, int, bytes]] = []
     _collect(text, _skip(text, 0), tree, spans)
@@ -93,14 +94,6 @@ def _end(text: bytes, at: int) -> int:
         if depth == 0:
             return at
     return len(text)
-
-
-def _child(text: bytes, at: int, step: str | int, path: Pointer) -> int:
-    """The offset where the member or item `step` of the container at `at` begins."""
-    for name, start in _list_members(text, at):
-        if str(name) == str(step):
-            return start
-    raise LookupError(format_pointer(path))
 
 
 def _collect(text: bytes, at: int, tree: Mapping[str | int, Any], spans: list[tuple[int, int, bytes]]) -> None:

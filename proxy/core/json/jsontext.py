@@ -1,10 +1,9 @@
-"""Strict JSON in, exact JSON out, and JSON Pointer. All knowledge of JSON text stands here.
+"""Strict JSON in, exact JSON out, and JSON Pointer.
 
 Reading (RFC 8259, I-JSON where the two differ) refuses what two parsers could read differently: a byte order mark,
 invalid UTF-8, lone surrogates, NaN and Infinity, duplicate keys at any depth, numbers that overflow a double,
-integers over 4,300 digits, trailing bytes, too much depth, too many nodes.
-
-strictreader.py reads and reports errors; fast_json.py reads the texts that it can prove right, and does so faster.
+integers over 4,300 digits, trailing bytes, too much depth, too many nodes. `strictreader.py` reads and reports errors;
+`fast_json.py` reads the texts that it can prove right, and does so faster.
 
 A number that is not a plain integer becomes a `float` where the shortest spelling of that float is the number's own
 text, and otherwise a `LosslessFloat`, which keeps the text. Both are exact. Code that compares numbers uses
@@ -44,11 +43,8 @@ TRUSTED: Final = TextLimits(depth=1000, nodes=20_000_000)
 
 
 def parse(text: bytes, limits: TextLimits = DEFAULT_LIMITS) -> JsonValue | JsonProblem:
-    """Reads one strict JSON text.
-
-    Takes UTF-8 bytes; gives the value, or a `JsonProblem` with line and column (VAL-004). Numbers other than plain
-    integers become floats or `LosslessFloat`s, so that none loses a digit (see above). Never raises.
-    """
+    """Reads one strict JSON text: UTF-8 bytes to the value, with every number exact (see above), or a `JsonProblem`
+    with line and column (VAL-004). Never raises."""
     if type(text) is KnownText and text.holds_under(limits):
         return text.read()
     value = fast_json.read(text, limits)
@@ -72,10 +68,8 @@ _quote: Final[Callable[[str], str]] = encode_basestring  # RFC 8259 section 7: e
 
 
 def dumps(value: JsonValue) -> bytes:
-    """Writes a value as compact UTF-8 JSON: integers exact, other numbers by their own text, key order kept.
-
-    Raises TypeError for a value that is not JSON.
-    """
+    """Writes a value as compact UTF-8 JSON: integers exact, other numbers by their own text, key order kept. Raises
+    TypeError for a value that is not JSON."""
     return _write_value(value).encode()
 
 
@@ -101,11 +95,7 @@ def _write_value(value: JsonValue) -> str:
         return "null"
     if kind is bool:
         return "true" if value else "false"
-    return _written_as(value)
-
-
-def _written_as(value: JsonValue) -> str:
-    """Writes the types that callers may use instead of those the reader gives."""
+    # The types that callers may use instead of those the reader gives.
     if isinstance(value, float | Decimal):
         return write_number(float(value))
     if isinstance(value, str):
@@ -118,8 +108,8 @@ def _written_as(value: JsonValue) -> str:
 
 
 def write_canonical(value: JsonValue) -> bytes:
-    """Writes a value so that equal values have equal bytes: keys in the order of RFC 8785 (by UTF-16 code units), and
-    equal numbers alike, exact at any size (`1`, `1.0` and `1e0`; RFC 8785 itself rounds to doubles)."""
+    """Writes equal values as equal bytes: keys in the order of RFC 8785 (by UTF-16 code units), and equal numbers
+    alike, exact at any size (`1`, `1.0` and `1e0`; RFC 8785 itself rounds to doubles)."""
     return _write_canonically(value).encode("utf-8", "surrogatepass")
 
 
@@ -242,14 +232,10 @@ def find_at_pointer(value: JsonValue, path: Pointer) -> JsonValue:
 
 
 def find_case_duplicate(value: JsonValue, path: Pointer) -> JsonProblem | None:
-    """Why a reader that ignores case may find something else at `path`, or None where it finds the same value.
-
-    JSON's names are exact, and this proxy compares them exactly. Go's `encoding/json` and .NET's web defaults ignore
-    case, and take the last of several matching keys. Such a reader could read another call than the one that was
-    judged, so a body with such keys on the way to a call is refused, like a body with duplicate keys.
-    Every object on the path is examined, also where the path ends before its last step. Go folds beyond ASCII, as
-    `str.casefold` does: it reads `argument\u017f` as `arguments`.
-    """
+    r"""Why a reader that ignores case may find something else at `path`, or None. Go's `encoding/json` and .NET's web
+    defaults ignore case, and take the last of several matching keys: such a reader could read another call than the one
+    that was judged. Every object on the path is examined, also where it ends early. Go folds beyond ASCII, as
+    `str.casefold` does: it reads `argument\u017f` as `arguments`."""
     for step in path:
         if not isinstance(value, dict) or not isinstance(step, str):
             return None

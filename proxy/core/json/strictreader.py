@@ -2,13 +2,11 @@
 
 It refuses what two parsers could read differently (jsontext.py lists it). jiter does not check overflow, our bounds and
 the sign of `-0`; those are checked afterwards, and only where a cheap look at the bytes shows that they can matter. The
-reader keeps the text of every number that is not a plain integer. `jsontext.parse` gives it every text that the quick
-reader does not read.
+reader keeps the text of every number that is not a plain integer.
 
 For a megabyte of small values these checks take a tenth of a second. A child process does them (`call/judging.py`),
-and a `KnownText` holds what it found: the plain reader that gives the same value, or what is wrong and what text repair
-made of it. Reading it again takes a tenth of the time. The value takes ten to forty times the memory of its bytes, so
-an `UnreadDocument` reads it when it is first asked for, and most calls pass without that.
+and a `KnownText` holds what it found; reading it again takes a tenth of the time. The value takes ten to forty times
+the memory of its bytes, so an `UnreadDocument` reads it when it is first asked for.
 """
 
 from __future__ import annotations
@@ -52,8 +50,7 @@ _MINUS_ZERO = re.compile(rb"-0(?![.0-9eE])")
 _FAR_EXPONENT = re.compile(rb"[eE][+-]?0*[1-9][0-9]{9,}\Z")
 # A bracket, or a string; an unclosed string reaches to the end of the text.
 _BRACKET: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\Z)|[\[\]{}]', re.DOTALL)
-_OPENS: Final = (b"[", b"{")
-_CLOSES: Final = (b"]", b"}")
+
 _INFINITE: Final = (float("inf"), float("-inf"))
 
 _PLAIN: Final = frozenset({str, bool, type(None)})
@@ -111,8 +108,7 @@ def _survey(value: JsonValue, depth: int) -> tuple[bool, int, LosslessFloat | No
                 if kind in _PLAIN:
                     continue
                 if kind is int:
-                    if not item:
-                        zero = True
+                    zero = zero or not item
                 elif kind is LosslessFloat:
                     # It overflows a double, or has an exponent beyond all arithmetic (RFC 8259 section 6: a reader may
                     # set limits). One that only underflows is compared exactly, and its text is forwarded.
@@ -139,8 +135,7 @@ def _find_place(value: JsonValue, number: LosslessFloat) -> Pointer:
 
 
 def read_keeping_minus_zero(text: bytes) -> JsonValue:
-    """Reads a text with `-0`, which jiter reads as the integer 0 without its sign. The text has passed jiter, so `json`
-    can read it safely."""
+    """Reads a text with `-0`, of which jiter loses the sign, with `json`: it has passed jiter, so that is safe."""
 
     def integer(digits: str) -> int | LosslessFloat:
         return LosslessFloat(b"-0") if digits == "-0" else int(digits)
@@ -149,8 +144,7 @@ def read_keeping_minus_zero(text: bytes) -> JsonValue:
 
 
 def _problem(text: bytes, message: str) -> JsonProblem:
-    found = _POSITION.match(message)
-    if found is None:
+    if (found := _POSITION.match(message)) is None:
         return JsonProblem(message, 1, 1)
     reason, line, column = found[1], int(found[2]), max(int(found[3]), 1)
     if reason.startswith("Detected duplicate key"):
@@ -164,12 +158,9 @@ def _problem(text: bytes, message: str) -> JsonProblem:
 def _check_depth(text: bytes, limit: int) -> JsonProblem | None:
     depth = 0
     for found in _BRACKET.finditer(text):
-        if found[0] in _OPENS:
-            depth += 1
-            if depth > limit:
-                return JsonProblem(f"nested deeper than {limit} levels", *_position(text, found.start()))
-        elif found[0] in _CLOSES:
-            depth -= 1
+        depth += 1 if found[0] in (b"[", b"{") else -1 if found[0] in (b"]", b"}") else 0
+        if depth > limit:
+            return JsonProblem(f"nested deeper than {limit} levels", *_position(text, found.start()))
     return None
 
 
@@ -187,20 +178,15 @@ _KEYS: Final = 64
 class PlainReader(StrEnum):
     """Which reader gives the value of a text that was checked before."""
 
-    QUICK = "quick"
-    """No number needs its own text."""
-    LOSSLESS = "lossless"
-    """Numbers keep their text, except `-0`."""
-    MINUS_ZERO = "minus_zero"
-    """Numbers keep their text, and `-0` its sign."""
+    QUICK = "quick"  # no number needs its own text
+    LOSSLESS = "lossless"  # numbers keep their text, except `-0`
+    MINUS_ZERO = "minus_zero"  # numbers keep their text, and `-0` its sign
 
 
 class KnownText(bytes):
-    """A text with what was found in it under `limits`: the reader that it needs, or why it is unreadable.
-
-    `repaired` is the text that the repairs named in `repairs` make of an unreadable one, with their names; `outline` is
-    what `outline` makes of an unreadable one, b'' for nothing.
-    """
+    """A text with what was found in it under `limits`: the reader that it needs, or why it is unreadable; then also the
+    text that the repairs named in `repairs` make of it, with their names, and what `outline` makes of it (b'' for
+    nothing)."""
 
     limits: TextLimits
     found: PlainReader | JsonProblem

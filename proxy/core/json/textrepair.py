@@ -2,9 +2,8 @@
 
 One scanner passes over the text once, copies every token as it was sent and changes only what an allowed class may
 change (repair.md section 1). The result must then parse strictly, so a repaired text keeps every bound of a clean one.
-Nothing is ever completed: unbalanced braces or quotes end the attempt, and the text is refused as it is (a truncated
-call must not be executed). No token is invented, dropped or reordered; the classes only remove what surrounds the value
-(fence, repeated body, trailing text, comments, trailing commas) or respell one token.
+Nothing is ever completed: unbalanced braces or quotes end the attempt (a truncated call must not be executed). No token
+is invented, dropped or reordered; the classes only remove what surrounds the value or respell one token.
 """
 
 from __future__ import annotations
@@ -43,8 +42,6 @@ _NEXT = re.compile(r"[ \t\n\r]*(.)", re.DOTALL)
 _BEFORE_INNER: Final = " \t\n\r=("
 _STRUCTURE_AFTER: Final = ",:]}"
 _QUOTES: Final = ('"', "'", "“")
-
-
 # A larger text is not repaired: the scan takes under a tenth of a second.
 _MAX_MENDED_TEXT: Final = 256 * 1024
 # The strict reader refuses deeper texts, whatever the limits say.
@@ -52,10 +49,8 @@ _MAX_MENDED_DEPTH: Final = 200
 
 
 def read_document(text: bytes, limits: TextLimits, classes: frozenset[str]) -> Document | JsonProblem:
-    """Reads one JSON text strictly, or else with the text repairs named in `classes`.
-
-    Gives the document with the repairs it took, or the problem that strict parsing found. Never raises.
-    """
+    """Reads one JSON text strictly, or else with the text repairs named in `classes`: the document with the repairs it
+    took, or the problem that strict parsing found. Never raises."""
     if type(text) is KnownText and text.holds_under(limits) and isinstance(text.found, PlainReader):
         return UnreadDocument(text)
     value = parse(text, limits)
@@ -63,10 +58,8 @@ def read_document(text: bytes, limits: TextLimits, classes: frozenset[str]) -> D
         return Document(text, value)
     is_known = type(text) is KnownText and text.repairs == classes and text.holds_under(limits)
     repaired = text.repaired if is_known and isinstance(text, KnownText) else repair_text(text, classes)
-    if repaired is None:
-        return value
-    again = parse(repaired[0], limits)
-    if isinstance(again, JsonProblem):
+    again = value if repaired is None else parse(repaired[0], limits)
+    if repaired is None or isinstance(again, JsonProblem):
         return value
     return Document(repaired[0], again, tuple(Repair(name, ()) for name in repaired[1]))
 
@@ -78,8 +71,7 @@ def examine_text(text: bytes, limits: TextLimits, classes: frozenset[str]) -> Kn
     known.repairs = classes
     if isinstance(found, JsonProblem):
         known.outline = outline(text)
-        repaired = repair_text(text, classes)
-        if repaired is not None:
+        if (repaired := repair_text(text, classes)) is not None:
             known.repaired = KnownText.of(repaired[0], limits, _examine_document(repaired[0], limits)), repaired[1]
     return known
 
@@ -92,8 +84,8 @@ def _examine_document(text: bytes, limits: TextLimits) -> PlainReader | JsonProb
 
 
 def repair_text(text: bytes, classes: frozenset[str]) -> tuple[bytes, tuple[str, ...]] | None:
-    """The text with the allowed classes applied and the names of those that were needed, or None if they do not
-    suffice. The result still has to be parsed strictly."""
+    """The text with the allowed classes applied, still to be parsed strictly, and those that were needed; None if they
+    do not suffice."""
     if not classes or len(text) > _MAX_MENDED_TEXT:
         return None
     try:
@@ -159,7 +151,7 @@ class _Scanner:
         self.escapes_unknown = re.search(r'\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})', text) is not None
 
     def run(self) -> str:
-        """The repaired text. Raises _UnreadableError."""
+        """Raises _UnreadableError."""
         self._blank()
         if self._peek() not in _ARGUMENTS_START:
             raise _UnreadableError
@@ -179,7 +171,6 @@ class _Scanner:
         self.used.add(name)
 
     def _blank(self) -> None:
-        """Moves past white space and comments."""
         while self.at < len(self.text):
             closing = {"//": "\n", "/*": "*/"}.get(self.text[self.at : self.at + 2])
             if closing is not None:
@@ -233,8 +224,7 @@ class _Scanner:
         if stack[-1] != "}":
             return
         self._blank()
-        bare = _BARE_KEY.match(self.text, self.at)
-        if bare is not None:
+        if (bare := _BARE_KEY.match(self.text, self.at)) is not None:
             self._need("bare_keys")
             self.out.append(f'"{bare[0]}"')
             self.at = bare.end()
@@ -265,8 +255,7 @@ class _Scanner:
         return False
 
     def _bare(self) -> None:
-        found = _WORD.match(self.text, self.at)
-        if found is None:
+        if (found := _WORD.match(self.text, self.at)) is None:
             raise _UnreadableError
         word = found[0]
         if word in _PYTHON_WORDS or (word[0] == "+" and word[1:2].isdigit()):

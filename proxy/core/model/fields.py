@@ -48,8 +48,8 @@ NO_NAMES: Final = FieldNames((), is_shared=True)
 
 
 class Fields(tuple[tuple[str, str], ...]):
-    """`Headers` of one request, with an index by name (lower case) that is built on first use. `names` are the names of
-    a request that came from a client, else `NO_NAMES`."""
+    """`Headers` with an index by name (lower case), built on first use. `names` are those of a client's request, else
+    `NO_NAMES`."""
 
     names = NO_NAMES
 

@@ -52,7 +52,6 @@ RESPELLING: Final = 500_000
 EXPLAINING: Final = 500_000
 MATCHING: Final = 50_000
 REPORTING_BRANCHES: Final = 1_000
-MAKING_EXAMPLE: Final = 60_000
 # An example or a signature in an answer has to be short, and is made while a client waits.
 SKETCHING: Final = 20_000
 WRITING_SIGNATURE: Final = 500
@@ -135,8 +134,7 @@ def find_budget(value: JsonValue) -> int:
 
 
 def afford_work(amount: int) -> bool:
-    """Takes a small amount of work out of the call's budget, if there is one. False: the budget is spent, so the work
-    is left out."""
+    """Takes a little work out of the call's budget, if there is one. False: it is spent, so the work is left out."""
     budget = call_budget.get()
     if budget is None:
         return True

@@ -24,13 +24,7 @@ from proxy.core.model.work import REPAIRING, TooMuchWorkError, Work, borrow_work
 from proxy.core.repair.respell import respell_integers, respell_keys
 from proxy.core.repair.wrappers import WRAPPER_RULES, nest_arguments, unwrap_arguments, unwrap_call
 from proxy.core.rules.branches import Ambiguity, Fit, is_settled, select_branches
-from proxy.core.rules.facts import (
-    list_applicable_rules,
-    list_applying,
-    list_member_schemas,
-    list_required,
-    read_facts,
-)
+from proxy.core.rules.facts import list_applicable_rules, list_applying, list_member_schemas, list_required, read_facts
 from proxy.core.rules.keys import KEY_RULES, Changed, drop_refused, fill_defaults, rename_one_key
 from proxy.core.rules.proposals import NONE, Site, read_inside
 from proxy.core.rules.rules import ASSUMING, Rule, leave_out_last_resorts
@@ -46,7 +40,6 @@ _READ: Final = 5
 # Words of an enum that one unit of work looks through.
 _CHOICES: Final = 10
 _OF_KEYS: Final = KEY_RULES | {"drop_unknown"}
-_NULL_TEXT: Final = "null_text"
 _CONTAINERS: Final = (dict, list)
 _Names = frozenset[str]
 
@@ -119,9 +112,7 @@ class _Run:
         if direct.accepted and inner is not None and not are_equal(direct.value, inner.value):
             self.note(("", direct.value), (inner.repairs[0].rule, inner.value))
             return Fit(value, (), False)
-        if direct.accepted:
-            return direct
-        return inner or self.fit(root, value, (), rules)
+        return direct if direct.accepted else inner or self.fit(root, value, (), rules)
 
     # --- one value at one node ----------------------------------------------------------------------------------
     def fit(self, node: Node, value: JsonValue, path: Pointer, rules: frozenset[str], *, refused: bool = False) -> Fit:
@@ -156,7 +147,7 @@ class _Run:
         for tier in tiers:
             found: list[tuple[Rule, Fit]] = []
             for rule, propose in tier:
-                if is_guarded and rule.name == _NULL_TEXT:
+                if is_guarded and rule.name == "null_text":
                     continue
                 if cost := choosing + (len(value) // _READ if rule.nests and isinstance(value, str) else 0):
                     self.work.spend(cost)
@@ -244,15 +235,13 @@ class _Run:
                     return Fit(work, repairs, True), used
             if work is before or not isinstance(work, dict | list):
                 break
-            if is_settled(nodes, before, work):
-                members = work.items() if isinstance(work, dict) else enumerate(work)
-                changed = [(step, item) for step, item in members if item is not before[step]]
-                if all(
-                    self.accepts(schema, item)
-                    for step, item in changed
-                    for schema in list_member_schemas(nodes, step, self.work)
-                ):
-                    break
+            if is_settled(nodes, before, work) and all(
+                self.accepts(schema, item)
+                for step, item in (work.items() if isinstance(work, dict) else enumerate(work))
+                if item is not before[step]
+                for schema in list_member_schemas(nodes, step, self.work)
+            ):
+                break
             if judged is value and not isinstance(work, list):
                 nodes = self.applying(node, work)
                 used |= frozenset(nodes)
@@ -314,10 +303,8 @@ class _Run:
         for schema in schemas:
             step = self.fit(schema, fitted.value, path, rules)
             fitted = Fit(step.value, fitted.repairs + step.repairs, fitted.accepted and step.accepted)
-        if fitted.repairs and fitted.accepted:
-            settled = all(self.accepts(schema, fitted.value) for schema in schemas)
-            return fitted if settled else Fit(item, (), False)
-        return fitted
+        is_done = not fitted.repairs or not fitted.accepted
+        return fitted if is_done or all(self.accepts(each, fitted.value) for each in schemas) else Fit(item, (), False)
 
     def unions(self, nodes: tuple[Node, ...], work: JsonValue, path: Pointer, rules: _Names) -> Changed:
         """For each union without an accepting branch: the one branch that accepts the value after repair."""

@@ -3,27 +3,25 @@
 The rule `integral_float` writes `3.0` as `3` where an integer is declared. JSON Schema counts 3.0 as an integer
 (2020-12 validation 6.1.1); Go, Rust and many command lines refuse it. It is the same number in another spelling, and
 the only case in which a valid call is changed, in those bytes and no others (repair.md section 3). A number with an
-exponent stays as it came: `1e300` is short, but its digits are not.
-
-Where the operator refuses unknown keys (`unknown_keys: refuse`), an undeclared key is refused although the schema
-accepts it. So the rule `key_case` may give it the name of the one declared, absent key with the same folded name, as it
-does where the schema itself refuses the key (`keys.py`).
+exponent stays as it came. Where the operator refuses unknown keys (`unknown_keys: refuse`), the rule `key_case` applies
+to keys that the schema accepts as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from proxy.core.check.validation import Check
 from proxy.core.contract.policy import RepairPolicy
-from proxy.core.explain.places import find_child, find_value, list_alternatives, list_declared_keys
+from proxy.core.explain.places import find_child, find_value, list_alternatives, list_declared_keys, list_members
 from proxy.core.json.jsonspan import replace_values
 from proxy.core.json.jsontext import FRACTIONS, LosslessFloat, is_integral, make_decimal
 from proxy.core.model.values import JsonValue, Pointer, Repair
 from proxy.core.model.work import RESPELLING, TooMuchWorkError, Work, borrow_work
 from proxy.core.rules.facts import applies_always, list_declared, list_member_schemas, read_facts
-from proxy.core.rules.keys import find_targets, rename_keys
+from proxy.core.rules.keys import explain_keys, rename_keys
 from proxy.core.rules.proposals import NONE, make_integral
 from proxy.core.rules.rules import RULES
 from proxy.core.schema.nodes import Node
@@ -53,9 +51,7 @@ def respell_integers(check: Check, value: JsonValue, policy: RepairPolicy) -> tu
             respelt = _respell([check.root], value, (), repairs, work)
     except TooMuchWorkError:
         return value, ()
-    if not repairs or not check.accepts(respelt):
-        return value, ()
-    return respelt, tuple(repairs)
+    return (respelt, tuple(repairs)) if repairs and check.accepts(respelt) else (value, ())
 
 
 def list_integer_keys(check: Check) -> tuple[str, ...] | None:
@@ -108,29 +104,25 @@ def _respell(schemas: list[Node], value: JsonValue, path: Pointer, repairs: list
     """The value under all schemas that apply to it."""
     nodes = list({id(part): part for schema in schemas for part in applies_always(schema)}.values())
     work.spend(1 + len(nodes))
-    if any(part.any_of or part.one_of for part in nodes) or any(
-        _is_switched_off(RESPELT, schema) for schema in schemas
-    ):
+    if _is_switched_off(RESPELT, schemas) or any(part.any_of or part.one_of for part in nodes):
         return value
-    if isinstance(value, FRACTIONS) and is_integral_float(value) and any(part.types == _INTEGER for part in nodes):
-        whole = make_integral(make_decimal(value))
-        if whole is not NONE:
-            repairs.append(Repair(RESPELT, path))
-            return whole
+    is_wanted = is_integral_float(value) and any(part.types == _INTEGER for part in nodes)
+    if is_wanted and (whole := make_integral(make_decimal(value))) is not NONE:
+        repairs.append(Repair(RESPELT, path))
+        return whole
     if not isinstance(value, dict | list):
         return value
-    members = value.items() if isinstance(value, dict) else enumerate(value)
     made = {
         step: _respell(list_member_schemas(nodes, step, work), item, (*path, step), repairs, work)
-        for step, item in members
+        for step, item in list_members(value)
     }
     return made if isinstance(value, dict) else list(made.values())
 
 
-def _is_switched_off(rule: str, schema: Node) -> bool:
+def _is_switched_off(rule: str, schemas: Iterable[Node]) -> bool:
     """Whether `x-repair` switches a rule off at this place."""
-    allowed = read_facts(schema).allowed
-    return allowed is not None and rule not in allowed
+    allowed = [read_facts(schema).allowed for schema in schemas]
+    return any(each is not None and rule not in each for each in allowed)
 
 
 # --- keys in another case ---------------------------------------------------------------------------------------------
@@ -155,11 +147,7 @@ def respell_keys(check: Check, value: JsonValue, policy: RepairPolicy) -> tuple[
 def _respell_members(
     check: Check, nodes: tuple[Node, ...], value: JsonValue, path: Pointer, repairs: list[Repair], work: Work
 ) -> JsonValue:
-    if (
-        not isinstance(value, dict | list)
-        or len(path) >= _MAX_PATH
-        or any(_is_switched_off(_KEY_CASE, node) for node in nodes)
-    ):
+    if not isinstance(value, dict | list) or len(path) >= _MAX_PATH or _is_switched_off(_KEY_CASE, nodes):
         return value
     parts = list_alternatives(check, nodes, value, work)
     if isinstance(value, dict):
@@ -167,16 +155,14 @@ def _respell_members(
         # A key that some branch of a union declares gets no other name.
         branches = [branch for part in parts for branch in (*part.any_of, *part.one_of)]
         named = known.union(*(list_declared(applies_always(branch)) for branch in branches))
-        targets = find_targets([key for key in value if key not in named], known) if known else {}
-        names = {key: (_KEY_CASE, name) for key, name in targets.items() if name not in value}
+        targets = explain_keys([key for key in value if key not in named], known) if known else {}
+        rivals = Counter(targets.values())  # two unknown keys that mean the same stay
+        names = {key: (_KEY_CASE, to) for key, to in targets.items() if to not in value and rivals[to] == 1}
         value, made = rename_keys(value, path, names)
         repairs.extend(made)
-    items = value.items() if isinstance(value, dict) else enumerate(value)
     members: dict[str | int, JsonValue] = {}
-    for step, item in items:
+    for step, item in list_members(value):
         work.spend(1 + len(parts))
-        below = {id(child): child for part in parts if (child := find_child(part, step)) is not None}
-        members[step] = (
-            _respell_members(check, tuple(below.values()), item, (*path, step), repairs, work) if below else item
-        )
+        below = tuple({id(child): child for part in parts if (child := find_child(part, step)) is not None}.values())
+        members[step] = _respell_members(check, below, item, (*path, step), repairs, work) if below else item
     return members if isinstance(value, dict) else list(members.values())

@@ -101,10 +101,7 @@ def unwrap_call(run: Run, value: dict[str, JsonValue] | list[JsonValue]) -> Fit 
     beside it: in the shapes of OpenAI, Anthropic, LangChain and their kin."""
     if "call_envelope" not in run.policy.rules or not run.tool:
         return None
-    found = _find_call(value, run.tool, folds="tool_name_fold" in run.policy.rules)
-    if found is None:
-        return None
-    path, inner = found
+    path, inner = _find_call(value, run.tool, folds="tool_name_fold" in run.policy.rules) or ((), None)
     made: tuple[Repair, ...] = (Repair("call_envelope", path),)
     if isinstance(inner, str):
         inner, read = _read_object(run, inner, path)

@@ -12,21 +12,14 @@ from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import replace
 from typing import Any, Final
 
+from proxy.core.check.validation import Check
 from proxy.core.json.jsontext import JSON_TYPES, name_json_type
 from proxy.core.model.value_class import value_class
-from proxy.core.model.values import JsonValue
+from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.model.work import TooMuchWorkError, Work
 from proxy.core.rules.names import split_words
 from proxy.core.rules.proposals import Site
-from proxy.core.rules.rules import (
-    ANY_TYPE,
-    LISTED,
-    TEXT_RULES,
-    Propose,
-    Rule,
-    group_value_rules,
-    list_unknown_switches,
-)
+from proxy.core.rules.rules import ANY_TYPE, LISTED, TEXT_RULES, Propose, Rule, group_value_rules, list_unknown_switches
 from proxy.core.schema.matching import SearchGivenUp, make_matcher
 from proxy.core.schema.nodes import Node, Schemas
 
@@ -53,7 +46,7 @@ _JSON_WORDED: Final = re.compile(
     re.IGNORECASE,
 )
 _NEGATED: Final = re.compile(r"\b(?:not|no|never|non|without|instead|than|path|file|url)\b|n't", re.IGNORECASE)
-_JSON_NAMES: Final = frozenset({"arguments"})
+
 
 _ANYTHING: Final = Facts(Site(_ALL, True, None), None)
 _NULL_SWITCHES: Final = ("drop", "refuse")
@@ -152,7 +145,7 @@ def _read_once(node: Node, above: frozenset[int], memo: dict[int, Facts]) -> Fac
         choices,
         name,
         tuple(text for part in parts for word in ("description", "title") if isinstance(text := part.get(word), str)),
-        any(map(_says_json, parts)) or name in _JSON_NAMES or split_words(name)[-1:] == ("json",),
+        any(map(_says_json, parts)) or name == "arguments" or split_words(name)[-1:] == ("json",),
         formats=frozenset(text for part in parts if isinstance(text := part.get("format"), str)),
         examples=tuple(text for text in shown if isinstance(text, str)),
     )
@@ -216,11 +209,6 @@ def _list_named(node: Node, step: str | int, work: Work) -> list[Node]:
     return named
 
 
-def is_patterned(nodes: Iterable[Node], key: str, work: Work) -> bool:
-    """Whether a pattern of `patternProperties` matches the key. Raises TooMuchWorkError."""
-    return any(is_match(pattern, key, work) for node in nodes for pattern in node.pattern_properties)
-
-
 def is_match(pattern: str, key: str, work: Work) -> bool:
     """Whether an ECMA-262 pattern is found in a key. Raises TooMuchWorkError, also where the pattern runs into its own
     limit: a value without a verdict is not repaired."""
@@ -243,6 +231,58 @@ def list_required(nodes: Iterable[Node]) -> set[str]:
     if type(nodes) is tuple and len(nodes) == 1:
         return set(nodes[0].required)
     return {key for node in nodes for key in node.required}
+
+
+# --- the places of a schema ------------------------------------------------------------------------------------------
+ANY: Final = "*"
+_DEPTH: Final = 16
+_WORK: Final = 2000
+# Places that are remembered for one schema.
+_MOST_KNOWN: Final = 1024
+
+
+def find_place(check: Check, path: Pointer) -> Pointer:
+    """The place of a value in the schema, `/legs/*/from` for `/legs/3/from`, of at most 16 steps. An index and a
+    key that the schema does not declare are both `*`, so that clients cannot invent places."""
+    memo: dict[Pointer, Pointer] = check.schemas.memos.setdefault("places", {})
+    if (known := memo.get(path)) is not None:
+        return known
+    nodes, work = [check.root], Work(_WORK)
+    place: Pointer = ()
+    for step in path[:_DEPTH]:
+        parts = _list_parts(nodes)
+        place = (*place, step if any(step in part.properties for part in parts) else ANY)
+        nodes = _list_members(parts, step, work)
+    if place == path and len(memo) < _MOST_KNOWN:  # every step is declared: others are the client's own
+        memo[path] = place
+    return place
+
+
+def nodes_at(check: Check, path: Pointer) -> list[Node]:
+    """The schemas that always judge the value at a path, those they refer to included; a `*` is any item of a list."""
+    nodes, work = [check.root], Work(_WORK)
+    for step in path[:_DEPTH]:
+        nodes = _list_members(_list_parts(nodes), 0 if step == ANY else step, work)
+    return _list_parts(nodes)
+
+
+def _list_parts(nodes: list[Node]) -> list[Node]:
+    """The nodes and what applies with them, through the branches of unions too: a key may be declared there."""
+    found: dict[int, Node] = {}
+    stack = list(nodes)
+    while stack:
+        for part in applies_always(stack.pop()):
+            if id(part) not in found:
+                found[id(part)] = part
+                stack += [*part.any_of, *part.one_of]
+    return list(found.values())
+
+
+def _list_members(parts: list[Node], step: str | int, work: Work) -> list[Node]:
+    try:
+        return list_member_schemas(parts, step, work)
+    except TooMuchWorkError:
+        return []
 
 
 # --- the rules of a place ---------------------------------------------------------------------------------------------

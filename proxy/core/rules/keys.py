@@ -7,7 +7,6 @@ and the repairs made.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import Final
 
@@ -16,7 +15,7 @@ from proxy.core.model.values import JsonValue, Pointer, Repair
 from proxy.core.model.work import Work
 from proxy.core.rules.facts import (
     applies_always,
-    is_patterned,
+    is_match,
     list_declared,
     list_member_schemas,
     list_required,
@@ -33,8 +32,6 @@ Changed = tuple[JsonValue, tuple[Repair, ...]]
 
 # Rules that give a key another name; each relates keys in its own way (`_meanings`).
 KEY_RULES: Final = frozenset({"key_case", "key_quotes", "key_prefix", "key_markup", "key_word", "dotted_keys"})
-# Marks a folded name that several declared keys share.
-_SEVERAL = ""
 
 
 def rename_one_key(
@@ -59,7 +56,8 @@ def rename_one_key(
     work.spend(len(known) + len(value))
     if value.keys() <= known:
         return value, ()
-    unknown = [key for key in value if key not in known and not is_patterned(nodes, key, work)]
+    patterns = [pattern for node in nodes for pattern in node.pattern_properties]
+    unknown = [key for key in value if key not in known and not any(is_match(each, key, work) for each in patterns)]
     if not unknown:
         return value, ()
     wanted = list_required(nodes)
@@ -186,15 +184,8 @@ def explain_keys(unknown: Iterable[str], known: Iterable[str]) -> dict[str, str]
     names: dict[str, str] = {}
     for name in known:
         key = fold(name)
-        names[key] = _SEVERAL if key in names else name
+        names[key] = "" if key in names else name  # none where several fold alike
     return {key: target for key in unknown if (target := names.get(fold(key))) and is_same_case(key, target)}
-
-
-def find_targets(unknown: Iterable[str], known: Iterable[str]) -> dict[str, str]:
-    """Like `explain_keys`, but none where two of the unknown keys mean the same."""
-    found = explain_keys(unknown, known)
-    rivals = Counter(found.values())
-    return {key: target for key, target in found.items() if rivals[target] == 1}
 
 
 # Words of tools and descriptions by which a path is not a file's.
@@ -235,12 +226,7 @@ def _is_refused(nodes: Iterable[Node], key: str, value: JsonValue, accepts: Acce
 
 # --- values that are not sent, and defaults ---------------------------------------------------------------------------
 def drop_refused(
-    schemas: list[Node],
-    item: JsonValue,
-    path: Pointer,
-    rules: frozenset[str],
-    accepts: Accepts,
-    keeps_defaults: bool,
+    schemas: list[Node], item: JsonValue, path: Pointer, rules: frozenset[str], accepts: Accepts, keeps_defaults: bool
 ) -> tuple[Repair, ...]:
     """The repair that treats an optional key's refused value as not sent; () where no rule does. A word such as "None"
     is never left out where a default would take its place, and with `keeps_defaults` nothing is."""

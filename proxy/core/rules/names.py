@@ -1,13 +1,11 @@
 """What a name says by its words and letters: whether a call only reads, and where case has a meaning.
 
 On a tool that changes something, null and an empty text may mean "clear this field"; on a tool that removes something,
-a missing filter may mean "all". So such values (null, nothing, the word "null") count as not sent only where reading is
-all that a tool does, and in part where it creates something, of which nothing can be cleared yet. No list of verbs that
-change something is complete, so a name has to say that it reads.
+a missing filter may mean "all". So such values count as not sent only where reading is all that a tool does, and in
+part where it creates something. No list of verbs that change something is complete: a name has to say that it reads.
 
-The case of quantities and unit symbols carries their meaning: `1M` is a month and `1m` a minute, `MW` a megawatt and
-`mW` a milliwatt, `MB` a megabyte and `Mb` a megabit. Where a schema lists such a name, the same letters in another case
-may name something else, so no rule folds its case.
+The case of quantities and unit symbols carries their meaning: `1M` is a month and `1m` a minute, `MB` a megabyte and
+`Mb` a megabit. No rule folds the case of such a name.
 """
 
 from __future__ import annotations
@@ -119,13 +117,12 @@ def acts_by_argument(root: Node, value: JsonValue) -> bool:
                 does_more = action.upper() in _WRITING if _read_acting_word(key) == "method" else not reads_only(action)
                 if action and does_more:
                     return True
-            found += [item for item in current.values() if isinstance(item, _CONTAINERS)]
+            found += [item for item in current.values() if isinstance(item, dict | list)]
         elif isinstance(current, list):
             found += current
     return False
 
 
-_CONTAINERS: Final = (dict, list)
 # The last words of arguments that say what is done, and HTTP's methods that do more than read (RFC 9110 section 9.2.1).
 _ACTING: Final = frozenset({"action", "operation", "op", "command", "verb", "method"})
 _WRITING: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})

@@ -33,7 +33,6 @@ from proxy.core.rules.names import split_words
 
 # What a rule gives that has nothing to propose: a value of its own, because None is a value of JSON.
 NONE: Final[JsonValue] = object()
-
 # The most times that JSON text inside a string is unwrapped for one value (repair.md section 1).
 MAX_UNWRAPS: Final = 3
 
@@ -82,9 +81,7 @@ _LETTERS: Final = {"t": True, "T": True, "f": False, "F": False}
 def _number_text(value: JsonValue, *, whole: bool) -> str | None:
     """The JSON spelling of a number in a string, its digits kept, or None. Two digits may start with a zero, as in
     dates; a longer row that does is octal or a code."""
-    if not isinstance(value, str):
-        return None
-    found = _NUMBER.fullmatch(value.strip(_ASCII_SPACE))
+    found = _NUMBER.fullmatch(value.strip(_ASCII_SPACE)) if isinstance(value, str) else None
     if found is None:
         return None
     sign, digits, fraction, exponent = found.groups("")
@@ -211,9 +208,8 @@ _LENGTHS: Final[dict[str, tuple[int, ...]]] = {
 _PADDED: Final = re.compile(r"(?<![\w.])0[0-9]+(?![\w.])")
 _VERSIONS: Final = frozenset({"version", "versions", "release", "revision"})
 _DIGIT_WORDS: Final = {
-    word: str(3 + number)
-    for number, word in enumerate(("three", "four", "five", "six", "seven", "eight", "nine", "ten"))
-}
+    "three": "3", "four": "4", "five": "5", "six": "6", "seven": "7", "eight": "8", "nine": "9", "ten": "10"
+}  # fmt: skip
 
 # --- text that holds something else ---------------------------------------------------------------------------------
 # The possible starts of JSON text that holds a container: itself, a string around it, a fence, a comment.
@@ -221,8 +217,6 @@ _JSON_STARTS: Final = ("[", "{", '"', "'", "`", "/")
 _NULL_TEXTS: Final = frozenset({"null", "None", ""})
 # Words that mean "no value" where free text is not legal.
 NULL_WORDS: Final = _NULL_TEXTS | {"undefined"}
-
-
 # Quotes around a text that are part of it: one pair, and none inside.
 _WITHOUT_QUOTES: Final = frozenset({"date", "date-time", "time", "uuid", "ipv4", "ipv6", "hostname"})
 _QUOTED: Final = re.compile(r"""\s*(?:"([^"'`]*)"|'([^"'`]*)'|`([^"'`]*)`|“([^"'`“”]*)”)\s*""")
@@ -238,9 +232,8 @@ def quoted_text(value: JsonValue, site: Site) -> JsonValue:
         return text
     if site.choices is not None:
         return text if text in site.choices else NONE
-    found_values = [read(text, site) for read in (string_to_integer, string_to_number)]
-    found_values.append({"true": True, "false": False}.get(text, NONE) if "boolean" in site.types else NONE)
-    proposed = [one for one in found_values if one is not NONE]
+    word = {"true": True, "false": False}.get(text, NONE) if "boolean" in site.types else NONE
+    proposed = [one for one in (string_to_integer(text, site), string_to_number(text, site), word) if one is not NONE]
     return proposed[0] if len(proposed) == 1 else NONE
 
 

@@ -3,12 +3,12 @@
 `normalise` translates, at load time, what is found in real tool catalogues (repair.md section 2). Two spellings are
 translated, because each has one meaning: type names of other languages (`float`, `int`, `dict`, `Boolean`, in any case)
 and a flat list of parameters instead of an object schema. Everything else that is not JSON Schema is left as it is,
-fails its meta-schema, and `suggest_remedy` says what to write instead. Only places that hold a schema are examined. The
-given schema is never changed; a correct schema comes back as the same object.
+fails its meta-schema, and `suggest_remedy` says what to write instead. The given schema is never changed; a correct
+schema comes back as the same object.
 
 `bundle_schema` writes a schema as one self-contained document in the spelling of draft 2020-12, for readers that cannot
-follow our references, such as a model's vendor. It judges the same values. Every reference leads to `#/$defs/...` of
-the same document; names of schemas, comments, and the keywords that only this proxy reads (`x-...`) are left out.
+follow our references, such as a model's vendor. It judges the same values; names of schemas, comments, and the keywords
+that only this proxy reads (`x-...`) are left out.
 """
 
 from __future__ import annotations
@@ -28,13 +28,11 @@ TYPE_NAMES: Final[Mapping[str, str | None]] = {
     **{name: name for name in JSON_TYPES},
     **dict.fromkeys(("float", "float32", "float64", "double", "decimal"), "number"),
     **dict.fromkeys(("int", "int8", "int16", "int32", "int64", "uint", "long", "short", "byte"), "integer"),
-    **dict.fromkeys(("bool",), "boolean"),
     **dict.fromkeys(("str", "char", "text"), "string"),
     **dict.fromkeys(("dict", "map", "hashmap"), "object"),
     **dict.fromkeys(("list", "tuple", "arraylist"), "array"),
-    **dict.fromkeys(("none",), "null"),
-    "any": None,
-}
+    "bool": "boolean", "none": "null", "any": None,
+}  # fmt: skip
 
 # Keys that an entry of a flat parameter list may have besides the schema keywords.
 ENTRY_WORDS: Final = frozenset({"name", "required", "example"})
@@ -55,11 +53,9 @@ _SUMMARY: Final = frozenset({*_FIELD_LISTS, "description"})
 
 
 def normalise(schema: JsonValue) -> tuple[JsonValue, tuple[str, ...]]:
-    """Translates a schema's spellings to JSON Schema.
-
-    Takes a schema document, or a list `[{name, type, required, description}]`; gives the schema and one note for each
-    change, such as `/properties/lat: type 'float' read as 'number'`. Never raises.
-    """
+    """Translates a schema's spellings to JSON Schema. Takes a schema document, or a list `[{name, type, required,
+    description}]`; gives the schema and one note for each change, such as `/properties/lat: type 'float' read as
+    'number'`. Never raises."""
     notes: list[str] = []
     fields = _list_summary(schema) or schema
     if is_parameter_list(fields):
@@ -78,21 +74,17 @@ def normalise(schema: JsonValue) -> tuple[JsonValue, tuple[str, ...]]:
 
 
 def find_definition(written: JsonValue) -> tuple[Pointer, tuple[str, ...]]:
-    """Where the schema stands in a tool's definition, as vendors and `export` write it, with a note; () for a schema.
-
-    OpenAI writes `{type: function, function: {name, parameters}}` and `{type: function, name, parameters}`, Gemini
-    `{name, parameters}` or `{name, parametersJsonSchema}`, Anthropic `{name, input_schema}`, MCP `{name, inputSchema}`,
-    Bedrock `{toolSpec: {name, inputSchema: {json}}}`. A definition without a name is one where its schema is that of an
-    object.
-    """
+    """Where the schema stands in a tool's definition, as vendors write it, with a note; () for a schema. OpenAI writes
+    `{type: function, function: {name, parameters}}` and `{type: function, name, parameters}`, Gemini `{name,
+    parameters}` or `{name, parametersJsonSchema}`, Anthropic `{name, input_schema}`, MCP `{name, inputSchema}`, Bedrock
+    `{toolSpec: {name, inputSchema: {json}}}`. One without a name needs the schema of an object."""
     path: Pointer = ()
     if isinstance(written, dict):
         inner = [key for key in _WRAPPERS if isinstance(written.get(key), dict)]
         if len(inner) == 1 and written.keys() <= {"type", inner[0]} and written.get("type", "function") in _TOOL_TYPES:
             written, path = written[inner[0]], (inner[0],)
-    if not isinstance(written, dict) or written.keys() & _SCHEMATIC:
-        return (), ()
-    if written.get("type", "function") not in _TOOL_TYPES:
+    is_definition = isinstance(written, dict) and not written.keys() & _SCHEMATIC
+    if not is_definition or written.get("type", "function") not in _TOOL_TYPES:
         return (), ()
     places = [key for key in _SCHEMA_KEYS if isinstance(written.get(key), dict)]
     name = written.get("name", "")
@@ -109,10 +101,9 @@ def find_definition(written: JsonValue) -> tuple[Pointer, tuple[str, ...]]:
 
 def find_definitions(written: JsonValue) -> tuple[Pointer, ...]:
     """Where the definitions stand in a list of tools, which is no schema of one tool: a list, or `{tools: [...]}`."""
+    lists: list[tuple[Pointer, JsonValue]] = [((), written)]
     if isinstance(written, dict) and not written.keys() & _SCHEMATIC:
-        lists: list[tuple[Pointer, JsonValue]] = [((key,), written.get(key)) for key in _LISTS]
-    else:
-        lists = [((), written)]
+        lists = [((key,), written.get(key)) for key in _LISTS]
     return tuple(
         (*path, index)
         for path, entries in lists
@@ -123,11 +114,9 @@ def find_definitions(written: JsonValue) -> tuple[Pointer, ...]:
 
 
 def _list_summary(schema: JsonValue) -> list[JsonValue]:
-    """The fields of GoMind's InputSummary, which has lists of fields in place of a schema, as a flat list of
-    parameters; nothing for another schema, which has other keywords."""
-    if not isinstance(schema, dict) or not schema.keys() <= _SUMMARY:
-        return []
-    if not all(isinstance(schema.get(key, []), list) for key in _FIELD_LISTS):
+    """The two lists of fields of GoMind's InputSummary as a flat list of parameters; nothing for another schema."""
+    is_summary = isinstance(schema, dict) and schema.keys() <= _SUMMARY
+    if not is_summary or not all(isinstance(schema.get(key, []), list) for key in _FIELD_LISTS):
         return []
     return [
         {**field, "required": key == "required_fields"} if isinstance(field, dict) else field
@@ -174,8 +163,8 @@ def _normalise_node(schema: JsonValue, path: Pointer, notes: list[str]) -> JsonV
 def map_subschemas(
     schema: dict[str, JsonValue], change: Callable[[Pointer, JsonValue], JsonValue]
 ) -> dict[str, JsonValue]:
-    """A copy of a schema in which each direct subschema is what `change` makes of its steps and of itself. What holds
-    no changed subschema is shared."""
+    """A copy of a schema with each direct subschema as `change` makes it of its steps and itself; the rest is
+    shared."""
     changed = dict(schema)
     for step, child in list_subschemas(schema):
         keyword, made = str(step[0]), change(step, child)
@@ -229,14 +218,18 @@ def suggest_remedy(schema: JsonValue, path: Pointer) -> str:
     if keyword == "required" and isinstance(value, bool):
         return "list the names of required properties on the object: `required: [name]`"
     if keyword == "type" or (len(path) > 1 and path[-2] == "type"):
-        return _type_remedy(value)
+        from difflib import get_close_matches  # imported here, because correct schemas do not need it
+
+        nearest = get_close_matches(value.lower(), TYPE_NAMES, n=1) if isinstance(value, str) else ()
+        if nearest:
+            return f"did you mean {TYPE_NAMES[nearest[0]] or nearest[0]!r}?"
+        return "a type is one of " + ", ".join(JSON_TYPES) + ", or a list of them"
     if keyword == "enum" and not isinstance(value, list):
         return "`enum` takes a list of values"
     return _value_remedy(keyword, value)
 
 
 def _value_remedy(keyword: str, value: JsonValue) -> str:
-    """For the value of a keyword that takes a text or a number."""
     if keyword in _TAKE_TEXT:
         if isinstance(value, str):
             return ""  # a text that the keyword cannot use: the message says why
@@ -258,16 +251,6 @@ def _value_remedy(keyword: str, value: JsonValue) -> str:
     return f"`{keyword}` takes a whole number" if make_decimal(value) >= 0 else f"`{keyword}` is at least 0"
 
 
-def _type_remedy(value: JsonValue) -> str:
-    if isinstance(value, str):
-        from difflib import get_close_matches  # imported here, because correct schemas do not need it
-
-        nearest = get_close_matches(value.lower(), TYPE_NAMES, n=1)
-        if nearest:
-            return f"did you mean {TYPE_NAMES[nearest[0]] or nearest[0]!r}?"
-    return "a type is one of " + ", ".join(JSON_TYPES) + ", or a list of them"
-
-
 # --- one document in the newest spelling ------------------------------------------------------------------------------
 # Keywords that name a schema or say how to read it; the copy has one dialect and names of its own.
 _LEFT_OUT: Final = frozenset(
@@ -278,8 +261,7 @@ _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 def bundle_schema(schemas: Schemas) -> JsonValue:
-    """The schema as a single document. Recursion stays: a definition may lead to itself. Raises SchemaError where a
-    reference leads nowhere (a compiled check has no such reference)."""
+    """The schema as a single document, recursion included. Raises SchemaError where a reference leads nowhere."""
     bundle = _Bundle()
     whole = bundle.copy(schemas.root)
     definitions: dict[str, JsonValue] = {}

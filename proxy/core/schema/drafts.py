@@ -1,8 +1,7 @@
 """The differences between the drafts of JSON Schema: `$schema`, the keywords of each, the keywords with subschemas.
 
-The file holds tables, the functions that read them, and the joining of a reference to its base. `nodes.py` builds its
-graph from these. The published meta-schemas are files of the package `jsonschema-specifications`; they are read without
-importing it, and only when a schema is checked against one or refers to it.
+The published meta-schemas are files of the package `jsonschema-specifications`; they are read without importing it, and
+only when a schema is checked against one or refers to it.
 """
 
 from __future__ import annotations
@@ -74,8 +73,7 @@ ROOT_URI: Final = "json-schema:///schema"
 
 
 class SchemaError(ValueError):
-    """A schema that cannot be used. `path` is the place in the schema; the message says what is wrong and what to
-    do."""
+    """A schema that cannot be used: the place in it, and a message that says what is wrong and what to do."""
 
     def __init__(self, message: str, path: Pointer = ()) -> None:
         super().__init__(message)
@@ -86,10 +84,8 @@ class SchemaError(ValueError):
 def find_draft(
     schema: JsonValue, default: Draft = Draft.D2020, documents: Mapping[str, JsonValue] | None = None
 ) -> Draft:
-    """The draft a schema document names by `$schema`, directly or through a meta-schema among `documents`.
-
-    Raises SchemaError for one that is not supported.
-    """
+    """The draft a schema document names by `$schema`, directly or through a meta-schema among `documents`. Raises
+    SchemaError for one that is not supported."""
     named = schema.get("$schema") if isinstance(schema, dict) else None
     if named is None:
         return default
@@ -138,8 +134,8 @@ def knows(draft: Draft, keyword: str) -> bool:
 
 
 def join(base: str, reference: str, at: Pointer = ()) -> str:
-    """RFC 3986 resolution for any scheme (`urljoin` alone knows a fixed list of schemes). Raises SchemaError, with the
-    place `at`, for a text that is not a URI reference (an address with an unclosed bracket)."""
+    """RFC 3986 resolution for any scheme (`urljoin` alone knows a fixed list). Raises SchemaError, with the place `at`,
+    for a text that is not a URI reference."""
     if reference == "" or reference.startswith("#"):
         return base.partition("#")[0] + reference
     scheme, _, rest = base.partition(":")

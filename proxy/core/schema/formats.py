@@ -98,11 +98,6 @@ def is_time(text: str) -> bool:
     return second < 60 or (hour * 60 + minute - offset) % 1440 == 1439
 
 
-def is_date_time(text: str) -> bool:
-    """RFC 3339 `date-time`."""
-    return text[10:11] in ("T", "t") and is_date(text[:10]) and is_time(text[11:])
-
-
 def is_ipv4(text: str) -> bool:
     """RFC 2673 3.2 `dotted-quad`, without leading zeros."""
     return _IPV4.fullmatch(text) is not None and _reads(IPv4Address, text)
@@ -172,8 +167,7 @@ def _component(further: str, *, wide: bool, query: bool = False) -> re.Pattern[s
 
 
 def _is_reference(text: str, *, wide: bool, absolute: bool) -> bool:
-    """RFC 3986 `URI-reference`, or a `URI` where it is `absolute`; RFC 3987's `IRI-reference` and `IRI` where it is
-    `wide`."""
+    """RFC 3986 `URI-reference`, or a `URI` where it is `absolute`; those of RFC 3987 where it is `wide`."""
     found = _PARTS.fullmatch(text)
     if found is None or (absolute and found["scheme"] is None):
         return False
@@ -212,7 +206,7 @@ def _matches(pattern: re.Pattern[str]) -> Callable[[str], bool]:
 # Format -> the first draft that knows it, and its function.
 _FORMATS: Final[Mapping[str, tuple[Draft, Callable[[str], bool]]]] = {
     "date": (Draft.D4, is_date),
-    "date-time": (Draft.D4, is_date_time),
+    "date-time": (Draft.D4, lambda text: text[10:11] in ("T", "t") and is_date(text[:10]) and is_time(text[11:])),
     "duration": (Draft.D2019, _matches(_DURATION)),
     "email": (Draft.D4, partial(_is_mail, local=_LOCAL, is_host=is_hostname)),
     "hostname": (Draft.D4, is_hostname),

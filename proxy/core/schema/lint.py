@@ -1,11 +1,8 @@
 """Finds what a schema says in vain: keywords that are not read, and values that the proxy's keywords do not take. Pure.
 
 JSON Schema ignores keywords that it does not know (2020-12 core 4.3.1), so a misspelt one guards nothing, and nothing
-says so. `lint` tells two kinds apart. A finding is *grave* where the schema surely means a keyword that it does not
-have (`requird`, a property map without `properties`): a tool served with it is unguarded there. Any
-other unknown keyword may be an annotation of its author's, and is mentioned.
-
-Only places that hold schemas are examined: what stands in `enum`, `const`, `default` and `examples` is data.
+says so. A finding is *grave* where the schema surely means a keyword that it does not have (`requird`, a property map
+without `properties`); any other unknown keyword may be an annotation of its author's.
 """
 
 from __future__ import annotations
@@ -55,10 +52,7 @@ _LONGEST_SAMPLE: Final = 160
 @value_class
 class Finding:
     """Something that a schema says in vain: its document and place, what is wrong, and what to write instead.
-
-    `is_grave`: the schema surely means more than it guards. `is_keyword`: it is about an unknown keyword, so that the
-    operator's `schemas.unknown_keywords` decides.
-    """
+    `is_grave`: it surely means more than it guards. `is_keyword`: the operator's `schemas.unknown_keywords` decides."""
 
     document: str
     path: Pointer
@@ -114,9 +108,8 @@ def _judge_keyword(key: str, value: JsonValue, document: str, path: Pointer, dra
 
 
 def find_nearest_keyword(key: str) -> str | None:
-    """The asserting keyword, or keyword of the proxy, that a misspelt one surely stands for: one edit away, or two from
-    eight letters on, whatever the case and the separators. None for keywords that exist, and for words that people
-    write on purpose."""
+    """The keyword that a misspelt one surely stands for: one edit away, or two from eight letters on, whatever the case
+    and the separators. None for keywords that exist, and for words that people write on purpose."""
     folded = _fold(key)
     if key in _KNOWN or key in _OURS or folded in _OWN_WORDS or folded in _FOLDED_SAYING:
         return None
@@ -130,11 +123,8 @@ def find_nearest_keyword(key: str) -> str | None:
 
 
 def _find_near(folded: str, keywords: tuple[tuple[str, str], ...]) -> str | None:
-    near = [
-        (distance, keyword)
-        for keyword, letters in keywords
-        if (distance := _count_edits(folded, letters)) <= (2 if len(letters) >= 8 else 1)
-    ]
+    counted = [(_count_edits(folded, letters), len(letters), keyword) for keyword, letters in keywords]
+    near = [(edits, keyword) for edits, length, keyword in counted if edits <= (2 if length >= 8 else 1)]
     return min(near)[1] if near else None
 
 
@@ -248,10 +238,9 @@ def _list_wrong_switches(raw: Mapping[str, JsonValue]) -> Iterator[tuple[str, st
     for written in severity.values() if isinstance(severity, dict) else (severity,):
         if written not in _SEVERITIES:
             yield f"x-severity is none of {', '.join(_SEVERITIES)}: {show(written)}", "say `warning`, `info` or `error`"
-    if isinstance(severity, dict):
-        for key in severity:
-            if key not in ASSERTING:
-                yield f"x-severity names no keyword: {key!r}", "its keys are keywords such as `maxLength`"
+    for key in severity if isinstance(severity, dict) else ():
+        if key not in ASSERTING:
+            yield f"x-severity names no keyword: {key!r}", "its keys are keywords such as `maxLength`"
     if not isinstance(raw.get("x-hint", ""), str):
         yield f"x-hint is not a text: {show(raw['x-hint'])}", "say it in one sentence"
     if not isinstance(raw.get("x-sensitive", False), bool):
@@ -270,9 +259,8 @@ def _list_undeclared(node: Node, raw: Mapping[str, JsonValue]) -> Iterator[Findi
     if not isinstance(required, list) or not isinstance(raw.get("properties"), dict):
         return
     judged = any(raw.get(key, True) is not True for key in ("additionalProperties", "unevaluatedProperties"))
-    if judged or raw.keys() & {"patternProperties", "allOf", "anyOf", "oneOf", "$ref", "if", "dependentSchemas"}:
-        return
-    for name in required:
+    judged |= bool(raw.keys() & {"patternProperties", "allOf", "anyOf", "oneOf", "$ref", "if", "dependentSchemas"})
+    for name in () if judged else required:
         if isinstance(name, str) and name not in raw["properties"]:
             message = f"{format_pointer((name,))[1:]!r} is required and not among `properties`: its value is not judged"
             yield Finding(node.place.document, (*node.path, "required"), message, "declare it, or take it out")

@@ -2,21 +2,19 @@
 
 One `Matcher` exists for each pattern. All schemas that hold the pattern share it, and it goes with the last of them.
 RE2 takes at most `MAX_MEMORY` for a pattern, its automaton included, and time in proportion to the text. A pattern that
-needs more memory is matched by `regex` too, where it has at most `MAX_ATOMS`.
+needs more memory is matched by `regex` too. One with lookaround or a reference to a group may take exponential time, so
+each search has a limit, and all searches of one call share a `SearchBudget`. A search that runs into either raises
+`SearchGivenUp`: the value counts as refused wherever the pattern stands, even under `not`.
 
-A pattern with lookaround or a reference to a group may take exponential time, so each search has a limit (`regex`
-itself measures the processor time), and all searches of one call share a `SearchBudget`. A search that runs into either
-raises `SearchGivenUp`: the value counts as refused wherever the pattern stands, even under `not`.
-
-The patterns of our own files and of meta-schemas (`trust_patterns`) are no stranger's: `re` matches them, so that a
-config whose tools have no patterns does without RE2 and the C++ library below it (2 MB).
+The patterns of our own files and of meta-schemas (`trust_patterns`) are matched by `re`, so that a config whose tools
+have no patterns does without RE2 and the C++ library below it (2 MB).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any, Final
 from weakref import WeakValueDictionary
@@ -51,8 +49,8 @@ class SearchGivenUp(Exception):  # noqa: N818 - a verdict, not a mistake
 
 
 class SearchBudget:
-    """The work that the backtracking searches of one call may still do. `is_reported` says whether a report has already
-    named a text that could not be searched, because nothing was left."""
+    """The work that the backtracking searches of one call may still do. `is_reported`: a report has already named a
+    text that could not be searched, because nothing was left."""
 
     __slots__ = ("is_reported", "work")
 
@@ -67,10 +65,7 @@ _budget: Final[ContextVar[SearchBudget | None]] = ContextVar("budget", default=N
 @contextmanager
 def share_search_budget() -> Iterator[None]:
     """Gives all backtracking searches inside one shared budget; inside another such block, that block's budget."""
-    if _budget.get() is not None:
-        yield
-        return
-    with start_search_budget():
+    with start_search_budget() if _budget.get() is None else nullcontext():
         yield
 
 
@@ -87,20 +82,20 @@ def start_search_budget() -> Iterator[None]:
 
 def search_for_report(search: Callable[[str], bool], text: str) -> bool:
     """Searches with a pattern that may run into its limit, which counts as no match. Once the whole budget is spent,
-    one text is reported and all others are skipped: the search says nothing about those."""
+    one text is reported and all others are skipped."""
     try:
         return search(text)
     except SearchGivenUp:
         budget = _budget.get()
         if budget is None or budget.work.left > 0:
             return False
-        is_first, budget.is_reported = not budget.is_reported, True
-        return not is_first
+        was_reported, budget.is_reported = budget.is_reported, True
+        return was_reported
 
 
 class Matcher:
-    """One compiled pattern. `search(text) -> bool` says whether the pattern is found; `linear`, whether in linear time.
-    Only a search that is not linear may raise SearchGivenUp. `size` is the number of instructions of the program."""
+    """One compiled pattern. `search(text) -> bool` says whether the pattern is found; `linear`, whether in linear time:
+    only another may raise SearchGivenUp. `size` is the number of instructions of the program."""
 
     __slots__ = ("__weakref__", "_backtracking", "_length", "_linear", "linear", "pattern", "search", "size")
 
@@ -121,18 +116,17 @@ class Matcher:
         if is_ours:
             matched = re.compile(read.backtracking).search
             self.search = lambda text: matched(text) is not None
-        elif read.linear is not None:
-            self.search = self._compile_linear(read, read.linear)
         else:
-            self.search = self._compile_backtracking(read)
+            compile_read = self._compile_backtracking if read.linear is None else self._compile_linear
+            self.search = compile_read(read)
 
-    def _compile_linear(self, read: Pattern, text: str) -> Callable[[str], bool]:
+    def _compile_linear(self, read: Pattern) -> Callable[[str], bool]:
         import re2  # type: ignore[import-untyped]  # imported here, because a simple config does not need it
 
         options = re2.Options()
         options.max_mem, options.never_capture, options.log_errors = MAX_MEMORY, True, False
         try:
-            self._linear = re2.compile(text.encode("utf-8", "surrogatepass"), options)
+            self._linear = re2.compile((read.linear or "").encode("utf-8", "surrogatepass"), options)
         except re2.error as error:
             if len(self.pattern) <= MAX_BACKTRACKING and _count_atoms(self.pattern) <= MAX_ATOMS:
                 self.linear = False
@@ -215,8 +209,8 @@ def make_matcher(pattern: str) -> Matcher:
 
 
 def match_any(patterns: tuple[str, ...]) -> Callable[[str], bool] | None:
-    """A function that says whether any of several patterns matches, in one search. None where the patterns cannot be
-    joined: their group references would change their numbers, or their flags would apply to other patterns too."""
+    """A function that says whether any of several patterns matches, in one search; None where the patterns cannot be
+    joined."""
     if any(_NOT_JOINED.search(pattern) for pattern in patterns):
         return None
     try:

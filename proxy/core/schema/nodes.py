@@ -2,11 +2,9 @@
 
 All knowledge of the drafts' spellings stands here: which keyword holds subschemas, what `$id`/`id`, `$anchor` and
 `$ref` mean, tuple `items` against `prefixItems`, `dependencies` against its two successors. Everything that walks a
-schema (repair, explain, guidance, the compiler) walks `Node`s, and reads no keyword for which `Node` has a property.
-
-References resolve inside the document or to documents given by the operator; nothing is ever fetched
-(repair.md section 2). Each location's node is made once and on demand, so recursion costs nothing, and two references
-to one place give the same object.
+schema walks `Node`s, and reads no keyword for which `Node` has a property. References resolve inside the document or to
+documents given by the operator; nothing is ever fetched (repair.md section 2). Each location's node is made once and on
+demand, so recursion costs nothing, and two references to one place give the same object.
 """
 
 from __future__ import annotations
@@ -41,8 +39,6 @@ from proxy.core.schema.matching import Matcher
 
 # The most nodes of a schema with dynamic references, where a location has one node for each scope that reaches it.
 MAX_SCOPED: Final = 20_000
-
-
 # Keywords whose value is a number; the most digits of such a number, and the same in bits.
 _NUMERIC: Final = frozenset(("multipleOf", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")) | {
     f"{limit}{what}" for limit in ("min", "max") for what in ("Length", "Items", "Properties", "Contains")
@@ -53,12 +49,9 @@ _BITS: Final = 13_288
 
 @value_class
 class _Place:
-    """The place of a schema: its document's key, its path in it, its base URI and its draft.
-
-    `scope` gives, for each dynamic anchor on the way there, the first resource that had it. Nothing else of the dynamic
-    scope (2020-12 core 7.1) matters to a `$dynamicRef` or `$recursiveRef` below. One location that is reached with two
-    different scopes gives two places, and two nodes.
-    """
+    """The place of a schema: its document's key, its path in it, its base URI and its draft. `scope` gives, for each
+    dynamic anchor on the way there, the first resource that had it; nothing else of the dynamic scope (2020-12 core
+    7.1) matters. One location that is reached with two different scopes gives two places, and two nodes."""
 
     document: str
     path: Pointer
@@ -68,11 +61,10 @@ class _Place:
 
 
 class Schemas:
-    """A root schema with the documents it may refer to, by absolute URI. `root` is the node of the root schema,
-    `base` the URI that relative references start from. Raises SchemaError for an unknown `$schema`; a reference that
-    leads nowhere raises it when it is followed (`check_references` follows all of them). Other files keep results about
-    the nodes in `memos`, each under a name of its own; the results live as long as the schema.
-    """
+    """A root schema with the documents it may refer to, by absolute URI. `base` is the URI that relative references
+    start from. Raises SchemaError for an unknown `$schema`; a reference that leads nowhere raises it when it is
+    followed. Other files keep results about the nodes in `memos`, each under a name of its own, as long as the schema
+    lives."""
 
     def __init__(
         self, schema: JsonValue, documents: Mapping[str, JsonValue] | None = None, base: str = ROOT_URI
@@ -100,10 +92,8 @@ class Schemas:
         self.root = self._node(self._within(root, ()))
 
     def _switched_off(self, schema: JsonValue) -> frozenset[str]:
-        """The keywords of vocabularies that the schema's own meta-schema leaves out (2020-12 core 8.1).
-
-        Raises SchemaError for a required vocabulary that is unknown.
-        """
+        """The keywords of vocabularies that the schema's own meta-schema leaves out (2020-12 core 8.1). Raises
+        SchemaError for a required vocabulary that is unknown."""
         meta = self.documents[str(schema["$schema"]).rstrip("#")]
         if not isinstance(meta, dict) or not isinstance(named := meta.get("$vocabulary"), dict):
             return frozenset()
@@ -172,14 +162,12 @@ class Schemas:
 
     def _node(self, place: _Place) -> Node:
         """The node at a place that `_enter` has registered."""
-        if (node := self._nodes.get(place)) is None:
-            if place.scope and len(self._nodes) > MAX_SCOPED:
-                raise SchemaError(
-                    f"dynamic references lead to more than {MAX_SCOPED:,} different meanings: use $ref", place.path
-                )
-            # setdefault, so that two threads get one node
-            node = self._nodes.setdefault(place, Node(self, self._raw(place), place))
-        return node
+        if (node := self._nodes.get(place)) is not None:
+            return node
+        if place.scope and len(self._nodes) > MAX_SCOPED:
+            message = f"dynamic references lead to more than {MAX_SCOPED:,} different meanings: use $ref"
+            raise SchemaError(message, place.path)
+        return self._nodes.setdefault(place, Node(self, self._raw(place), place))  # so that two threads get one node
 
     def _raw(self, place: _Place) -> JsonValue:
         raw: JsonValue = self.documents[place.document]
@@ -203,7 +191,7 @@ class Schemas:
 
     def _first_in_scope(self, keyword: str, reference: str, target: _Place, place: _Place) -> _Place | None:
         """The place that a dynamic reference leads to instead of `target`: the first resource of the scope that has its
-        anchor, provided that `target` has it too (2020-12 core 8.2.3.2; 2019-09 core 8.2.4.2.1)."""
+        anchor, if `target` has it too (2020-12 core 8.2.3.2; 2019-09 core 8.2.4.2.1)."""
         raw, scope = self._raw(target), dict(place.scope)
         if not isinstance(raw, dict):
             return None
@@ -217,8 +205,11 @@ class Schemas:
         base, _, fragment = join(place.base, reference, (*place.path, "$ref")).partition("#")
         if base.startswith(META_SCHEMAS) and base not in self.documents:
             self.documents |= load_documents(base)
-        resource = self._resource(base)
-        if resource is None:
+        if base not in self._resources:  # a document is read when a reference first leads to it
+            for known in [known for known in (base, base + "#") if known in self.documents] or list(self.documents):
+                if known not in self.reached:
+                    self._index(known)
+        if (resource := self._resources.get(base)) is None:
             raise SchemaError(
                 f"$ref {reference!r} leads to a document that is not there: put it below the schema folder "
                 "or register it under `documents`; nothing is ever fetched",
@@ -226,10 +217,9 @@ class Schemas:
             )
         fragment = unquote(fragment)
         if fragment and not fragment.startswith("/"):
-            anchored = self._anchors.get((base, fragment))
-            if anchored is None:
+            if (base, fragment) not in self._anchors:
                 raise SchemaError(f"$ref {reference!r} names an anchor that is not there", (*place.path, "$ref"))
-            return anchored
+            return self._anchors[base, fragment]
         target, raw = resource, self._raw(resource)
         for step in parse_pointer(fragment):
             try:
@@ -241,14 +231,6 @@ class Schemas:
         if not isinstance(raw, dict | bool):
             raise SchemaError(f"$ref {reference!r} leads to something that is not a schema", (*place.path, "$ref"))
         return target
-
-    def _resource(self, base: str) -> _Place | None:
-        """The place that a URI names. A document is read when a reference first leads to it."""
-        if base not in self._resources:
-            for key in [key for key in (base, base + "#") if key in self.documents] or list(self.documents):
-                if key not in self.reached:
-                    self._index(key)
-        return self._resources.get(base)
 
     def check_references(self) -> None:
         """Follows every reference of the root document. Raises SchemaError at the first that leads nowhere."""
@@ -275,11 +257,9 @@ class Schemas:
 
 
 class Node:
-    """One schema at one location. Its children are nodes too, made on demand.
-
-    `raw` is the schema as written (a dict, `true` or `false`); `never` marks `false`. `keywords` are those that count
-    here, unchanged and in their order: where the draft ignores the siblings of `$ref`, this node has none of them.
-    """
+    """One schema at one location. Its children are nodes too, made on demand. `raw` is the schema as written (a dict,
+    `true` or `false`); `never` marks `false`. `keywords` are those that count here, in their order: where the draft
+    ignores the siblings of `$ref`, this node has none of them."""
 
     def __init__(self, schemas: Schemas, raw: JsonValue, place: _Place) -> None:
         self.schemas = schemas
@@ -390,9 +370,8 @@ class Node:
     @cached_property
     def items(self) -> Node | None:
         """The schema of every item after `prefix_items`."""
-        if self.draft < Draft.D2020 and isinstance(self.keywords.get("items"), list):
-            return self.inner("additionalItems")
-        return self.inner("items")
+        is_after = self.draft < Draft.D2020 and isinstance(self.keywords.get("items"), list)
+        return self.inner("additionalItems" if is_after else "items")
 
     def item(self, index: int) -> Node | None:
         """The schema of the item at `index`."""

@@ -79,9 +79,9 @@ class PatternTooLargeError(PatternError):
 
 @value_class
 class Pattern:
-    """A regular expression in the engines' spellings. `linear` is its text for RE2, None where it needs backtracking;
-    `backtracking` is its text for `regex`. `length`, where it is not None, bounds the number of characters of the
-    searched text; `linear` is then the pattern without the count of its one repeated class."""
+    """A regular expression for RE2 (`linear`, None where it needs backtracking) and for `regex` (`backtracking`).
+    `length`, where it is not None, bounds the characters of the text; `linear` then lacks the count of its one
+    class."""
 
     linear: str | None
     backtracking: str
@@ -104,7 +104,7 @@ def read_pattern(pattern: str, *, strict: bool = False) -> Pattern:
 
 
 class _Reader:
-    """One pass over a pattern. `_linear` and `_back` are the two texts as lists of parts. The last atom of each starts
+    """One pass over a pattern. `_linear` and `_back` are the two texts as lists of parts; the last atom of each starts
     at `_atom`, so that a quantifier finds what it repeats."""
 
     def __init__(self, pattern: str, *, strict: bool) -> None:
@@ -179,8 +179,7 @@ class _Reader:
         rest = self._pattern[self._at + 1 : self._at + 2]
         if rest in ("b", "B"):
             self._at += 2
-            edge = {"b": (r"\b", _EDGE), "B": (r"\B", _NO_EDGE)}[rest]
-            self._write(*edge)
+            self._write(f"\\{rest}", _EDGE if rest == "b" else _NO_EDGE)
             return
         if rest and rest in "AzZ" and not self._strict:
             self._at += 2
@@ -393,8 +392,11 @@ def _literal(character: int) -> tuple[str, str]:
 
 def _set_text(ranges: Ranges, *, negated: bool = False, inside: bool = False) -> tuple[str, str]:
     """A whole class in the spelling of both engines, or what stands for it inside another one."""
+    if inside and negated:
+        starts, ends = (0, *(high + 1 for _, high in ranges)), (*(low - 1 for low, _ in ranges), _FAR)
+        return _both_ranges(tuple((low, high) for low, high in zip(starts, ends, strict=True) if low <= high))
     if inside:
-        return _both_ranges(_complement(ranges) if negated else ranges)
+        return _both_ranges(ranges)
     head, (linear, back) = "[^" if negated else "[", _both_ranges(ranges)
     return f"{head}{linear}]", f"{head}{back}]"
 
@@ -406,15 +408,6 @@ def _both_ranges(ranges: Ranges) -> tuple[str, str]:
     ends = [(low,) if low == high else (low, high) for low, high in cut if low <= high]
     linear = "".join("-".join(f"\\x{{{end:x}}}" for end in pair) for pair in ends)
     return linear, "".join("-".join(f"\\U{end:08x}" for end in pair) for pair in ends)
-
-
-def _complement(ranges: Ranges) -> Ranges:
-    made, start = [], 0
-    for low, high in ranges:
-        if start < low:
-            made.append((start, low - 1))
-        start = high + 1
-    return (*made, (start, _FAR)) if start <= _FAR else tuple(made)
 
 
 # The edge of a word in terms of ASCII letters (ECMA-262 22.2.2.9.3). `regex` has no switch for that alone.

@@ -1,17 +1,13 @@
 """A tool's successful answers: reads them as JSON, checks whether they keep the tool's `response_schema`, wraps them.
 
-Only whole, successful JSON answers are read; errors, streams (server-sent events, long bodies), other media types and
-undecodable bodies are not judged. An answer is never changed or repaired.
-
-`wrap_success` puts an answer into GoMind's `ToolResponse`, `{"success": true, "data": ...}`. The answer's own bytes
-stand between two texts, so every number keeps its digits and every key its place. Warnings about the call stand behind
-them, as `warnings`. Answers that cannot be read, or that have a `success` of their own, are left as they are.
+Only whole, successful JSON answers are read, not errors, streams, other media types and undecodable bodies. An answer
+is never repaired. `wrap_success` puts its bytes as they are into GoMind's `ToolResponse`,
+`{"success": true, "data": ...}`, with warnings about the call behind them, unless it has a `success` of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
 from typing import Final
 
 from proxy.core.contract.policy import AnswerPolicy
@@ -21,7 +17,6 @@ from proxy.core.explain.explain import list_violations
 from proxy.core.json.contentcoding import Undecodable, decode, is_coded
 from proxy.core.json.jsontext import parse
 from proxy.core.model import codes
-from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Failure, FeedbackLimits, JsonProblem, JsonValue, UpstreamReply, Violation
 
 # Other successful answers have no body, or only a part of one (RFC 9110 section 15.3).
@@ -38,16 +33,8 @@ _OF_ITS_BYTES: Final = frozenset(
 )  # fmt: skip
 
 
-@value_class
-class JsonAnswer:
-    """A whole JSON answer: its text without content coding, and its value."""
-
-    text: bytes = field(repr=False)
-    value: JsonValue = field(repr=False)
-
-
-def read_json_answer(reply: UpstreamReply) -> JsonAnswer | None:
-    """The JSON of a successful answer, or None without one."""
+def read_json_answer(reply: UpstreamReply) -> tuple[bytes, JsonValue] | None:
+    """The JSON of a whole, successful answer: its text without content coding, and its value; None without one."""
     fields = {name.lower(): value for name, value in reversed(reply.headers)}
     media_type = fields.get("content-type", "").split(";")[0].strip().lower()
     is_json = media_type == "application/json" or media_type.endswith("+json")
@@ -58,7 +45,7 @@ def read_json_answer(reply: UpstreamReply) -> JsonAnswer | None:
     if isinstance(text, Undecodable):
         return None
     value = parse(text)
-    return None if isinstance(value, JsonProblem) else JsonAnswer(text, value)
+    return None if isinstance(value, JsonProblem) else (text, value)
 
 
 def find_broken_answer(reply: UpstreamReply, policy: AnswerPolicy) -> tuple[Violation, ...] | None:
@@ -66,7 +53,8 @@ def find_broken_answer(reply: UpstreamReply, policy: AnswerPolicy) -> tuple[Viol
     found = read_json_answer(reply)
     if found is None:
         return None
-    return () if policy.check.accepts(found.value) else list_violations(policy.check, found.value, ())
+    _, value = found
+    return () if policy.check.accepts(value) else list_violations(policy.check, value, ())
 
 
 def make_unfit_failure(broken: tuple[Violation, ...]) -> Failure:
@@ -80,13 +68,13 @@ def make_unfit_failure(broken: tuple[Violation, ...]) -> Failure:
 def wrap_answer(
     reply: UpstreamReply, warnings: Sequence[Violation] = (), limits: FeedbackLimits | None = None
 ) -> UpstreamReply:
-    """The answer in GoMind's envelope, or unchanged where it cannot be wrapped without loss. `limits` say how much of
-    the warnings is shown."""
-    answer = read_json_answer(reply)
-    if answer is None or (isinstance(answer.value, dict) and isinstance(answer.value.get("success"), bool)):
+    """The answer in GoMind's envelope, or unchanged where it cannot be wrapped without loss; `limits` are for the
+    warnings."""
+    found = read_json_answer(reply)
+    if found is None or (isinstance(found[1], dict) and isinstance(found[1].get("success"), bool)):
         return reply
     headers = tuple((name, value) for name, value in reply.headers if name.lower() not in _OF_ITS_BYTES)
-    listed = (
-        _WARNINGS + parts.write_body(parts.list_warnings(warnings, limits or FeedbackLimits())) if warnings else b""
-    )
-    return UpstreamReply(reply.status, headers, _BEFORE + answer.text + listed + _AFTER)
+    text = _BEFORE + found[0]
+    if warnings:
+        text += _WARNINGS + parts.write_body(parts.list_warnings(warnings, limits or FeedbackLimits()))
+    return UpstreamReply(reply.status, headers, text + _AFTER)

@@ -1,13 +1,8 @@
 """Decides whether the same payload is sent again, after which wait, and how often in all (contract section 7).
 
 The proxy itself resends; the model's attempts are not affected. RFC 9110 section 9.2.2: "A proxy MUST NOT automatically
-retry non-idempotent requests", so the rules ask who can know that the tool does not run twice:
-
-    RULES          the table of what has to be known; the first rule that applies gives the reason
-    pause          how long to wait: full jitter, on top of what the upstream asks for
-    Budget         how many resends an upstream gets in all: a share of its requests, and a few per second
-
-`upstream/sending.py` applies these rules; nothing here reads a clock or draws a random number.
+retry non-idempotent requests", so `RULES` ask who can know that the tool does not run twice: the first that applies
+gives the reason. `Budget` says how many resends an upstream gets in all.
 """
 
 from __future__ import annotations
@@ -107,10 +102,8 @@ RULES: Final = (
 
 
 def find_resend_reason(answer: Answer, failure: Failure, policy: ResendPolicy, keyed: bool) -> Reason | None:
-    """Why the same payload may be sent again; None where it must not be, or where that would not help.
-
-    `failure` is the meaning of the answer; `keyed` says that the request carries an idempotency key.
-    """
+    """Why the same payload may be sent again; None where it must not be, or where that would not help. `failure` is the
+    meaning of the answer; `keyed`: the request carries an idempotency key."""
     if not failure.may_retry or failure.code.category not in _PASSING:
         return None
     if isinstance(answer, UpstreamFault) and (answer.code not in UPSTREAM_FAULTS or answer.token in _HOPELESS_TOKENS):
@@ -119,11 +112,9 @@ def find_resend_reason(answer: Answer, failure: Failure, policy: ResendPolicy, k
 
 
 def compute_pause(policy: ResendPolicy, resent: int, chance: float, wait: float | None = None) -> float:
-    """The seconds to wait before resend number `resent` + 1. `chance` is at least 0 and below 1.
-
-    Full jitter: anything from zero to a bound that doubles each time, so that callers that failed together do not come
-    back together. The wait that the upstream asked for is added.
-    """
+    """The seconds to wait before resend number `resent` + 1: anything from zero to a bound that doubles each time (full
+    jitter, so that callers that failed together do not come back together), and what the upstream asked for. `chance`
+    is at least 0 and below 1."""
     return (wait or 0.0) + chance * min(policy.max_backoff, policy.backoff * (1 << resent))
 
 
@@ -139,10 +130,8 @@ def add_idempotency_key(headers: Headers, policy: ResendPolicy, mint: Callable[[
 # --- the budget -------------------------------------------------------------------------------------------------------
 @value_class
 class BudgetPolicy:
-    """The resends that an upstream gets: `ratio` of its requests, and `per_second` whatever its traffic.
-
-    Without this bound, a service that is down would get a multiple of its usual load, and stay down.
-    """
+    """The resends that an upstream gets: `ratio` of its requests, and `per_second` whatever its traffic. Without this
+    bound, a service that is down would get a multiple of its usual load, and stay down."""
 
     ratio: float = 0.2
     per_second: float = 1.0

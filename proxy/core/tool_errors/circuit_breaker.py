@@ -5,8 +5,7 @@
     HalfOpen   a few probes go through: if all succeed it closes, if one fails it opens again
 
 `admit` and `settle` take a state and the time and give the next state. Each change of state begins a new epoch; a call
-admitted in an earlier epoch has no effect on the current one. `upstream/sending.py` puts the breaker around an
-upstream.
+admitted in an earlier epoch has no effect on the current one.
 """
 
 from __future__ import annotations
@@ -22,12 +21,9 @@ from proxy.core.tool_errors.backoff import UPSTREAM_FAULTS, BudgetPolicy, is_ser
 
 @value_class
 class BreakerPolicy:
-    """The conditions under which a breaker opens. Times are in seconds.
-
-    It opens after `failures` in a row, or when the share of failures reaches `ratio` among at least `calls` calls of
-    the last `window` (None: the share does not matter). It then lets nothing through for `open_for`, and after that
-    `probes` calls.
-    """
+    """A breaker opens after `failures` in a row, or when the share of failures reaches `ratio` among at least `calls`
+    calls of the last `window` (None: the share does not matter). It then lets nothing through for `open_for` seconds,
+    and after that `probes` calls."""
 
     failures: int = 5
     ratio: float | None = None
@@ -141,8 +137,7 @@ def _count_result(breaker: Closed, failed: bool, now: float, policy: BreakerPoli
         if age >= 2 * half:
             breaker = Closed(breaker.epoch, begun=now)
         elif age >= half:
-            begun = breaker.begun + half
-            breaker = Closed(breaker.epoch, 0, begun, calls_before=breaker.calls, failures_before=breaker.failures)
+            breaker = Closed(breaker.epoch, 0, breaker.begun + half, 0, 0, breaker.calls, breaker.failures)
         counted = replace(breaker, in_a_row=in_a_row, calls=breaker.calls + 1, failures=breaker.failures + failed)
         calls, failures = counted.calls + counted.calls_before, counted.failures + counted.failures_before
         opens = opens or (failed and calls >= policy.calls and failures >= policy.ratio * calls)
@@ -150,10 +145,7 @@ def _count_result(breaker: Closed, failed: bool, now: float, policy: BreakerPoli
 
 
 def has_failed(answer: UpstreamReply | UpstreamFault) -> bool | None:
-    """Whether an answer counts against the upstream; None where the fault is ours, such as no free connection.
-
-    A refusal (4xx, 501) counts as the answer of a healthy service.
-    """
+    """Whether an answer counts against the upstream (a refusal, 4xx or 501, does not); None where the fault is ours."""
     if isinstance(answer, UpstreamReply):
         return is_server_error(answer.status)
     return True if answer.code in UPSTREAM_FAULTS else None

@@ -3,21 +3,21 @@
 An error that says what it is (GoMind's `{success: false, error: {...}}`, Compozy's and our own envelopes) keeps its
 code, category, words and verdict, also on a 2xx; every other answer is judged by its status. A tool's complaint about
 its arguments (`complaints.py`) becomes violations with paths, like our own. The upstream's status is always kept, and
-its words go to `details.original_error` as they are (`own_words.py`), without secrets that were sent: one line for each
-error of a list, at most 1,500 characters in all.
+its words go to `details.original_error` as they are (`own_words.py`), without secrets that were sent.
+
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
 from proxy.core.check.validation import Check
 from proxy.core.display.graphemes import cut_sentences
-from proxy.core.display.preview import clean_text, hide
+from proxy.core.display.preview import clean_text, make_hider
 from proxy.core.json.contentcoding import Undecodable, decode, is_coded
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model import codes
@@ -81,31 +81,31 @@ def classify_answer(
     idempotent: bool = False,
 ) -> Failure | None:
     """The failure that an upstream's answer means, or None for a delivered one (2xx and 3xx without an error inside).
-
     `wall` is the time of day in Unix seconds, for a Retry-After that is a date. `check` is the tool's compiled schema,
     `sent` the arguments that were forwarded (`ABSENT`: none), `limits` how they may be shown. `named`: place and name
-    of each parameter outside of the body -> the argument. `idempotent`: the tool may run twice. No stream is read.
-    """
+    of each parameter outside of the body -> the argument. `idempotent`: the tool may run twice. No stream is read."""
     if is_success(reply):
         return None
     status = reply.status
     text, value = _read_body(reply, named)
-    is_bare = (error := _read_error(value)) is None  # no envelope of the tool gives a code and a message
+    # `{"success": false}` without an `error` is a tool's own result and stays one.
+    error = value.get("error") if isinstance(value, dict) and value.get("success") is False else None
+    is_bare = not isinstance(error, dict | str) or not error  # no envelope of the tool gives a code and a message
     if is_bare and status < 400:
         return None
-    words = _Words(sent, make_limits(check) if limits is None else limits)
+    show = _show_without_secrets(sent, make_limits(check) if limits is None else limits)
     media_type, complaint_status = _header(reply.headers, "content-type"), _find_complaint_status(error, status)
     url = _about_url(value) if complaint_status and is_bare else ()
     found = read_complaints(complaint_status, media_type, text, check, sent, limits) if complaint_status else None
     if idempotent and is_bare and status in SERVER_ERRORS:
         found = read_server_error(media_type, text, check, sent, limits)
-    failure = _by_status(status, words.show(_hint(value))) if is_bare else _read_enveloped(error, value, status, words)
+    failure = _by_status(status, show(_hint(value))) if is_bare else _read_enveloped(error, value, status, show)
     if isinstance(error, dict) and isinstance(error.get("details"), dict):  # they are handed on under their own names
         value = {**value, "error": {key: item for key, item in error.items() if key != "details"}}
-    original = join_words(list(filter(None, map(words.show, list_own_words(value, text)))))
+    original = join_words(list(filter(None, map(show, list_own_words(value, text)))))
     sentence = original if len(original) <= _LONGEST_MESSAGE and "\n" not in original else ""
     if url and (found is None or not found.violations):
-        failure = replace(failure, hint=words.show("; ".join(url)))
+        failure = replace(failure, hint=show("; ".join(url)))
     elif found is not None:
         failure = _add_complaint(failure, found, sent, is_bare, sentence)
     elif is_bare and sentence:
@@ -129,7 +129,7 @@ def _add_details(failure: Failure, reply: UpstreamReply, wall: float, original: 
 
 def show_words(text: str, check: Check | None, sent: JsonValue) -> str:
     """A tool's own words as they may be shown, without secrets that were `sent`."""
-    return _Words(sent, make_limits(check)).show(text)
+    return _show_without_secrets(sent, make_limits(check))(text)
 
 
 def is_success(reply: UpstreamReply) -> bool:
@@ -143,10 +143,8 @@ def is_success(reply: UpstreamReply) -> bool:
 
 
 def make_fault_failure(fault: UpstreamFault, sends: int = 1) -> Failure:
-    """The failure for a call that got no answer. It says whether the tool may have run, so that it is not called twice.
-
-    `sends` is how often the call was sent in all.
-    """
+    """The failure for a call that got no answer, with whether the tool may have run. `sends`: how often it was sent in
+    all."""
     details = {"executed": str(fault.executed), "reason": fault.token}
     if sends > 1:
         details["sends"] = str(sends)
@@ -157,26 +155,20 @@ def make_fault_failure(fault: UpstreamFault, sends: int = 1) -> Failure:
 
 # --- what it says about the arguments ---------------------------------------------------------------------------------
 def _find_complaint_status(error: JsonValue, status: int) -> int | None:
-    """The status under which to look for complaints; None for an answer that is not about arguments (contract section
-    7). An envelope that says INPUT_ERROR inside a success has no status of its own.
-
-    An envelope's category is the one that it names, or that of its code, where that is known.
-    """
-    category = None
-    if isinstance(error, dict):
-        name = error.get("code")
-        if (named := error.get("category")) in list(Category):
-            category = Category(named)
-        elif isinstance(name, str) and name in ERROR_CODES:
-            category = ERROR_CODES[name].category
+    """The status under which to look for complaints; None for an answer that is not about arguments, by its status or
+    by the category that its envelope or the envelope's code names (contract section 7)."""
+    named, name = (error.get("category"), error.get("code")) if isinstance(error, dict) else (None, None)
+    category = Category(named) if named in list(Category) else None
+    if category is None and isinstance(name, str) and name in ERROR_CODES:
+        category = ERROR_CODES[name].category
     if status < 400:
         return 400 if category is Category.INPUT_ERROR else None
     return status if status in STATUSES and category in (None, Category.INPUT_ERROR) else None
 
 
 def _add_complaint(failure: Failure, found: Complaint, sent: JsonValue, bare: bool, sentence: str) -> Failure:
-    """The failure extended by the complaint. `bare`: no envelope of the tool gave it a code and a message; then its
-    `sentence` stands in for violations."""
+    """`bare`: no envelope of the tool gave the failure a code and a message; its `sentence` stands in for
+    violations."""
     if bare:
         code = codes.UPSTREAM_REJECTED_ARGUMENTS
         message = f"{code.meaning.rstrip('.')}: {sentence}" if sentence and not found.violations else code.meaning
@@ -229,25 +221,21 @@ def _read_retry_after(value: str, wall: float) -> str:
 
 
 # --- errors that say what they are ----------------------------------------------------------------------------------
-def _read_error(value: JsonValue) -> JsonValue:
-    """The `error` of an enveloped failure: an object or a text. None where the answer is not such an envelope.
-
-    `{"success": false}` without an `error` is a tool's own result and stays one.
-    """
-    error = value.get("error") if isinstance(value, dict) and value.get("success") is False else None
-    return error if isinstance(error, dict | str) and error else None
-
-
-def _read_enveloped(error: JsonValue, value: JsonValue, status: int, words: _Words) -> Failure:
+def _read_enveloped(error: JsonValue, value: JsonValue, status: int, show: Callable[[str], str]) -> Failure:
     fallback = _by_status(status if status >= 400 else 500)
     if isinstance(error, str):
-        return replace(fallback, message=words.show(error) or fallback.message)
+        return replace(fallback, message=show(error) or fallback.message)
     retryable, message = error.get("retryable"), error.get("message")
+    texts: dict[str, str] = {}  # the details as GoMind clients decode them: text to text, bounded
+    for key, item in error["details"].items() if isinstance(error.get("details"), dict) else ():
+        text = item if isinstance(item, str) else dumps(item).decode("utf-8", "replace")
+        if item not in (None, "", [], {}) and (isinstance(item, str) or len(text) <= _LONGEST_DETAIL):
+            texts[key] = text
     return Failure(
         _code(error, fallback.code),
-        (words.show(message) if isinstance(message, str) else "") or fallback.message,
-        hint=words.show(_hint(error, ("detail",)) or _hint(value)),
-        details=_flat(error.get("details"), words),
+        (show(message) if isinstance(message, str) else "") or fallback.message,
+        hint=show(_hint(error, ("detail",)) or _hint(value)),
+        details={key[:64]: show(text) for key, text in list(texts.items())[:_MOST_DETAILS]},
         retryable=retryable if isinstance(retryable, bool) else None,
     )
 
@@ -278,28 +266,17 @@ def _code(error: Mapping[str, JsonValue], fallback: ErrorCode) -> ErrorCode:
     )  # fmt: skip
 
 
-def _flat(details: JsonValue, words: _Words) -> dict[str, str]:
-    """`details` as GoMind clients decode them: text to text, bounded."""
-    texts: dict[str, str] = {}
-    for key, item in details.items() if isinstance(details, dict) else ():
-        text = item if isinstance(item, str) else dumps(item).decode("utf-8", "replace")
-        if item not in (None, "", [], {}) and (isinstance(item, str) or len(text) <= _LONGEST_DETAIL):
-            texts[key] = text
-    return {key[:64]: words.show(text) for key, text in list(texts.items())[:_MOST_DETAILS]}
-
-
 # --- reading --------------------------------------------------------------------------------------------------------
 def _header(headers: Headers, name: str) -> str:
-    length = len(name)
     for key, value in headers:
-        if len(key) == length and key.lower() == name:  # most names have another length, which is quicker to compare
+        if len(key) == len(name) and key.lower() == name:  # most names have another length, which is quicker to compare
             return value
     return ""
 
 
 def _read_body(reply: UpstreamReply, named: Mapping[tuple[str, str], str]) -> tuple[bytes, JsonValue]:
-    """An error body as text without its content coding (b"" where it cannot be decoded within the bound) and as JSON
-    (None for anything but an object or array), with places in the URL as those of the arguments that they are."""
+    """An error body without its content coding (b"" where it cannot be decoded) and as JSON (None for anything but an
+    object or array), with places in the URL as those of the arguments that they are."""
     body, coding = reply.body if isinstance(reply.body, bytes) else b"", _header(reply.headers, "content-encoding")
     decoded = decode(body, coding, LOOKED_AT) if is_coded(coding) else body[:LOOKED_AT]
     text = b"" if isinstance(decoded, Undecodable) else decoded
@@ -308,15 +285,15 @@ def _read_body(reply: UpstreamReply, named: Mapping[tuple[str, str], str]) -> tu
     return (dumps(value) if named and rename_url_places(value, named) else text), value
 
 
-class _Words:
-    """Shows a tool's words without secrets: a tool may quote arguments, but no secret among them is shown."""
+def _show_without_secrets(sent: JsonValue, limits: FeedbackLimits) -> Callable[[str], str]:
+    """What shows at most 1,500 code points of a tool's words, which may quote arguments, without a secret among them:
+    '' where the arguments hold more secrets than can be searched for."""
+    secrets = list_secrets(sent, limits)
 
-    def __init__(self, sent: JsonValue, limits: FeedbackLimits) -> None:
-        self._sent, self._limits, self._secrets = sent, limits, list_secrets(sent, limits)
-
-    def show(self, text: str) -> str:
-        """At most 1,500 code points of a text; '' where the arguments hold more secrets than can be searched for."""
-        if self._secrets is None:
+    def show(text: str) -> str:
+        if secrets is None:
             return ""
-        text = hide(mask_secrets(text[:_SEARCHED], self._secrets), self._sent, self._limits)
-        return cut_sentences(clean_text(text, _SEARCHED, self._limits), MOST_WORDS)
+        text = make_hider(sent, limits).hide(mask_secrets(text[:_SEARCHED], secrets))
+        return cut_sentences(clean_text(text, _SEARCHED, limits), MOST_WORDS)
+
+    return show

@@ -1,13 +1,12 @@
 """Turns an upstream's error body into violations of the arguments, each with a path (contract section 7).
 
 A tool's own complaint ("cannot unmarshal string into Go struct field WeatherRequest.lat of type float64") is the best
-hint for a model, once it is understood. `read_complaints` reads it in four steps: it opens the body (`error_body.py`),
-tries the dialects in the order of their table (`dialects.py`), matches their claims to the sent arguments and the
-schema (`places.py`), and words them like violations of our own. A body that no dialect reads may still match one of
-GoMind's patterns (`read_sentence`): then the arguments are known to be at fault, but not which. These patterns are the
-union of the three lists of the seed (Intelligent Error Handling "Layer 3"; Multi-Layer Type Safety, step 1 and
-implementation notes). GoMind looks for them anywhere in the body. Here a sentence about the caller's rights or means
-does not count, although it may say "is required", because different arguments would not help.
+hint for a model, once it is understood. `read_complaints` opens the body (`error_body.py`), tries the dialects in the
+order of their table (`dialects.py`), matches their claims to the sent arguments and the schema (`places.py`), and words
+them like violations of our own. A body that no dialect reads may still match one of GoMind's patterns: then the
+arguments are known to be at fault, but not which. These are the union of the three lists of the seed (Intelligent Error
+Handling "Layer 3"; Multi-Layer Type Safety, step 1 and implementation notes). A sentence about the caller's rights or
+means does not count, although it may say "is required": different arguments would not help.
 
 What a tool says is never quoted as it is: its words are masked, freed of secrets from the arguments, and cut.
 """
@@ -67,12 +66,10 @@ _MOST_SENTENCES: Final = 200
 
 @value_class
 class Complaint:
-    """A tool's complaint about the arguments that it was sent.
-
-    `dialect` names the entry of the table that read it (`gomind` for the generic patterns). `violations` is empty where
-    the tool does not say which argument it means. `words` are its own words: one line, masked, at most 300 code points.
-    `type_related`: it is about a type (the seed's `isTypeRelatedError`), for span events.
-    """
+    """A tool's complaint about the arguments that it was sent. `dialect` names the entry of the table that read it
+    (`gomind` for the generic patterns). `violations` is empty where the tool does not say which argument it means.
+    `words` are its own: one line, masked, at most 300 code points. `type_related`: it is about a type, for span
+    events."""
 
     dialect: str
     violations: tuple[Violation, ...]
@@ -88,13 +85,10 @@ def read_complaints(
     sent: JsonValue,
     limits: FeedbackLimits | None = None,
 ) -> Complaint | None:
-    """The complaint of an error answer about the sent arguments; None where it says nothing about them.
-
-    `body` is the answer without content coding; its first 64 KiB are read. `check` is the tool's compiled schema,
-    `sent` the arguments that were forwarded (`ABSENT` if there were none). `limits` names further secrets and path
-    roots; without it, the schema's own marks count. An error inside a 200 (MCP `isError`, JSON-RPC `error`) has no
-    status of its own, so pass 400 for it. Never raises, whatever the body holds.
-    """
+    """The complaint of an error answer about the sent arguments; None where it says nothing about them. `body` is the
+    answer without content coding; its first 64 KiB are read. `check` is the tool's compiled schema, `sent` the
+    arguments that were forwarded (`ABSENT`: none); `limits` names further secrets and path roots. An error inside a 200
+    (MCP `isError`, JSON-RPC `error`) has no status of its own, so pass 400 for it. Never raises."""
     if status not in STATUSES or not body:
         return None
     answer = open_body(content_type, body)
@@ -124,11 +118,9 @@ def make_limits(check: Check | None) -> FeedbackLimits:
 def read_server_error(
     content_type: str, body: bytes, check: Check | None, sent: JsonValue, limits: FeedbackLimits | None = None
 ) -> Complaint | None:
-    """The complaint of a Go service that answers with one of SERVER_ERRORS to arguments of a wrong type; None for all
-    other words, and where they name no text that was sent: the service may have failed to read somebody else's answer.
-
-    Only for tools that may be called twice, because a server error does not say that the tool has not run.
-    """
+    """The complaint of a Go service that answers with one of SERVER_ERRORS to arguments of a wrong type; None where it
+    names no text that was sent: it may have failed to read somebody else's answer. Only for tools that may be called
+    twice, because a server error does not say that the tool has not run."""
     if _UNMARSHAL not in body:
         return None
     found = read_complaints(_CONFLICT, content_type, body, check, sent, limits)
@@ -148,9 +140,7 @@ def compile_dialects() -> None:
 
 def read_sentence(answer: ErrorBody) -> tuple[str, bool] | None:
     """The first sentence with one of GoMind's patterns, and whether it is about a type; None without one."""
-    if not answer.prose:
-        return None
-    for text in answer.texts:
+    for text in answer.texts if answer.prose else ():
         for sentence in _SENTENCES.split(text)[:_MOST_SENTENCES]:
             lowered = sentence.lower()
             typed = any(pattern in lowered for pattern in TYPE_PATTERNS)

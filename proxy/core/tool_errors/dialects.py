@@ -1,12 +1,10 @@
 """The dialects in which upstreams report wrong arguments, as one table (contract section 7).
 
-A new dialect needs one entry in the table below and one file of samples; the test suite finds both. The order is the
-order of trust: the most specific dialects come first, plain sentences last. The samples under
-`tests/data/upstream-complaints/` were made by running the frameworks, unless their README says otherwise.
+A new dialect needs one entry in the table below and one file of samples under `tests/data/upstream-complaints/`. The
+order is the order of trust: the most specific dialects come first, plain sentences last.
 
-Dialects that are plain words have phrases: regular expressions for each framework's complaints, whose groups are
-explained at `readers.make_phrase_reader`. Every repetition is bounded, so that the time to read grows only with the
-text's length. A pattern begins with fixed words wherever its framework allows it.
+`readers.make_phrase_reader` explains the groups of the regular expressions. Every repetition is bounded, so that the
+time to read grows only with the text's length. A pattern begins with fixed words wherever its framework allows it.
 """
 
 from __future__ import annotations
@@ -20,12 +18,8 @@ from proxy.core.tool_errors.readers import Reader, make_items_reader, make_map_r
 
 @value_class
 class Dialect:
-    """One form of complaint.
-
-    `sure`: a claim counts although its place is unknown here, because nothing else is ever written in this form. A
-    claim of another reader counts where it names a sent or declared argument, or has words that the tables know.
-    `strict`: it only counts where it has both.
-    """
+    """One form of complaint. `sure`: a claim counts although its place is unknown here, because nothing else is ever
+    written in this form; else it needs a sent or declared argument, or words that the tables know; `strict`: both."""
 
     name: str
     read: Reader

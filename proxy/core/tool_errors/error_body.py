@@ -1,19 +1,16 @@
 """Opens an upstream's error body for the dialects: its texts, its objects and its lists, all bounded.
 
-A body is JSON or plain text; frameworks also put JSON into a text (zod's `message`) and texts into JSON. `open_body`
-gives all of it at once, so that a dialect only says what it looks for. Keys that echo the request (`input`, `value`,
-`rejectedValue` ...) are never entered, so that an argument's own text is not taken for the tool's words.
+A body is JSON or plain text; frameworks also put JSON into a text (zod's `message`) and texts into JSON. Keys that echo
+the request (`input`, `value`, `rejectedValue` ...) are never entered: an argument's own text is not the tool's words.
 
 The meaning of a tool's words: framework names of rules, phrases and type words -> our codes and JSON types.
-
-All dialects share these three tables. `KINDS` comes first (a rule's name is exact), then `PHRASES`, whose order
-matters: "expected string to have >=2 characters" is about a length although it names a type.
+`KINDS` comes first (a rule's name is exact), then `PHRASES`, whose order matters: "expected string to have >=2
+characters" is about a length although it names a type.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -56,8 +53,8 @@ _TAG: Final = re.compile(r"<[^<>]{0,300}>")
 
 @value_class
 class ErrorBody:
-    """The content of an error body. `texts` are its words, in order; `values` are all objects and lists in it,
-    outermost first. `prose` is False for an HTML page, whose words are not sentences about the call."""
+    """The words of an error body, in order, and all objects and lists in it, outermost first. `prose` is False for an
+    HTML page, whose words are not sentences about the call."""
 
     texts: tuple[str, ...]
     values: tuple[JsonValue, ...]
@@ -104,8 +101,13 @@ class _Opened:
                 self.take_text(item, nesting)
             elif isinstance(item, dict | list):
                 self.values.append(item)
-                if depth < _DEEPEST:
-                    queue += islice(_list_inside(item, depth, spoken), max(0, _MOST_NODES - len(queue)))
+                names = ((_fold(key) if isinstance(key, str) else "", entry) for key, entry in list_members(item))
+                inside = (
+                    (entry, depth + 1, name in _SPOKEN if isinstance(item, dict) else spoken)
+                    for name, entry in names
+                    if name not in _ECHOES
+                )
+                queue += islice(inside, max(0, _MOST_NODES - len(queue)) if depth < _DEEPEST else 0)
 
     def take_text(self, text: str, nesting: int) -> None:
         """Adds a text, and the JSON inside it if there is any."""
@@ -117,13 +119,6 @@ class _Opened:
         inner = _json(text[found.start() :].strip()) if found is not None else None
         if isinstance(inner, dict | list):
             self.take(inner, nesting + 1)
-
-
-def _list_inside(item: JsonValue, depth: int, spoken: bool) -> Iterator[tuple[JsonValue, int, bool]]:
-    for key, entry in list_members(item):
-        name = _fold(key) if isinstance(key, str) else ""
-        if name not in _ECHOES:
-            yield entry, depth + 1, name in _SPOKEN if isinstance(key, str) else spoken
 
 
 def _fold(name: str) -> str:

@@ -34,18 +34,14 @@ LONGEST_WORDS: Final = 300
 _LONGEST_NAME: Final = 80
 _MOST_SECRETS: Final = 200
 _MOST_VALUES: Final = 50_000
-
-
 # What may be the name of a field that is neither declared nor sent.
 _NAME: Final = re.compile(r"[\w$@:.\[\]-]{1,64}")
 
 
 @value_class
 class Tool:
-    """What claims are compared with: the arguments, how they may be shown, and the secret texts among them.
-
-    `doubtful`: the status alone does not suggest wrong arguments, so a claim needs words that are known.
-    """
+    """What claims are compared with: the arguments, how they may be shown, and the secret texts among them. `doubtful`:
+    the status alone does not suggest wrong arguments, so a claim needs words that are known."""
 
     arguments: Arguments
     limits: FeedbackLimits
@@ -53,10 +49,8 @@ class Tool:
     doubtful: bool = False
 
     def show(self, words: str) -> str:
-        """A tool's words as they may be shown: one line, without secrets, at most 300 code points.
-
-        '' where the arguments hold more secrets than can be searched for.
-        """
+        """A tool's words on one line of at most 300 code points, without secrets; '' where these are too many to search
+        for."""
         if self.secrets is None:
             return ""
         words = mask_secrets(" ".join(words.split()), self.secrets)
@@ -74,8 +68,8 @@ def mask_secrets(words: str, secrets: tuple[str, ...]) -> str:
 
 
 def list_secrets(sent: JsonValue, limits: FeedbackLimits) -> tuple[str, ...] | None:
-    """Every text and number of the arguments under a secret name, longest first, also as tools write it (quoted, on one
-    line); None where there are too many to search for."""
+    """Every text and number under a secret name, longest first, also as tools write it (quoted, on one line); None
+    where there are too many to search for."""
     found: set[str] = set()
     queue: list[tuple[JsonValue, bool]] = [(sent, False)]
     for value, secret in queue:
@@ -112,10 +106,7 @@ class _Finding:
 
 def list_findings(dialect: Dialect, answer: ErrorBody, tool: Tool) -> tuple[tuple[Violation, ...], str] | None:
     """The violations that a dialect reads from an answer, one for each place, and the tool's words as they may be
-    shown.
-
-    None where the body does not use this dialect, or where it is doubtful whether its words are about the arguments.
-    """
+    shown. None where the body does not use this dialect, or its words may not be about the arguments."""
     claims = list(dict.fromkeys(islice(dialect.read(answer), MOST_CLAIMS)))
     found = [finding for claim in claims if _is_believed(finding := _find(claim, tool), dialect, tool)]
     if not dialect.sure and any(finding.names_one for finding in found):
@@ -188,9 +179,7 @@ def _is_believed(finding: _Finding, dialect: Dialect, tool: Tool) -> bool:
     if dialect.strict:
         is_whole = located is not None and finding.is_whole
         return worded and (finding.names_one or (is_whole and not isinstance(tool.arguments.sent, dict)))
-    if tool.doubtful or not dialect.sure:
-        return worded or (finding.names_one and not tool.doubtful)
-    return True
+    return worded or (not tool.doubtful and (dialect.sure or finding.names_one))
 
 
 # The meaning of a "required" rule for a value that was sent: null, an empty text, an empty list.
@@ -228,7 +217,6 @@ def _path(located: Located, tool: Tool) -> Pointer:
 
 
 def _settle_code(finding: _Finding, value: JsonValue) -> ViolationCode:
-    """The final code, which depends on what was sent at the place."""
     code, claim = finding.code, finding.claim
     if value is ABSENT:
         asks = code in (None, codes.TYPE_MISMATCH) and not finding.is_whole
@@ -237,7 +225,7 @@ def _settle_code(finding: _Finding, value: JsonValue) -> ViolationCode:
     if code is codes.REQUIRED_MISSING:
         if finding.located is not None and finding.is_whole:
             return code
-        return codes.CONSTRAINT if value not in ("", [], None) else _INSTEAD_OF_MISSING.get(kind, codes.CONSTRAINT)
+        return _INSTEAD_OF_MISSING[kind] if value in ("", [], None) else codes.CONSTRAINT
     if code in (codes.STRING_LENGTH, codes.ARRAY_LENGTH) or (code is codes.CONSTRAINT and is_size(claim.kind)):
         return _LENGTHS.get(kind, code)
     return code or codes.CONSTRAINT
@@ -268,8 +256,6 @@ _MESSAGES: Final[dict[ViolationCode, str]] = {
     codes.STRING_LENGTH: "The tool refuses the string's length",
     codes.FORMAT_MISMATCH: "Invalid format",
 }
-
-
 # The same, where no field is named.
 _WHOLE_MESSAGES: Final[dict[ViolationCode, str]] = {
     **_MESSAGES,

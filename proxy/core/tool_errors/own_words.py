@@ -1,10 +1,9 @@
 """The tool's own words: what an error body says, verbatim, one line for each error of a list.
 
-Tools list several errors at once in many forms: GraphQL and JSON:API `errors`, Google's `error.details` with
-`fieldViolations`, FastAPI's `detail`, Spring's `errors` or `fieldErrors`, maps from fields to sentences (Rails, Django,
-ASP.NET). Each entry becomes one line: its place, its words as they are, and the data beside them that helps (known
-values, limits, codes). What repeats the request, or serves a debugger alone, is left out. A body that has no list gives
-its own sentence, and a plain text its lines.
+Tools list several errors at once in many forms: GraphQL and JSON:API `errors`, Google's `fieldViolations`, FastAPI's
+`detail`, Spring's `fieldErrors`, maps from fields to sentences (Rails, Django, ASP.NET). Each entry becomes one line:
+its place, its words as they are, and the data beside them that helps. What repeats the request, or serves a debugger
+alone, is left out. A body that has no list gives its own sentence, and a plain text its lines.
 """
 
 from __future__ import annotations

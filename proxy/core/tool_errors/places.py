@@ -9,7 +9,8 @@ split into steps, and the steps are looked up in the sent arguments and the sche
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
+from functools import cached_property
 from itertools import islice
 from typing import Final
 
@@ -49,14 +50,13 @@ def read_steps(place: Place) -> tuple[str, ...]:
     if re.match(r"#?/", text):
         parts = text.lstrip("#").split("/")[1:]
         return tuple(part.replace("~1", "/").replace("~0", "~") for part in parts[:_MOST_STEPS])
-    found = [next(group for group in match.groups(default="") if group) if any(match.groups()) else ""
-             for match in _STEP.finditer(text.lstrip("$"))]  # fmt: skip
-    return tuple(step for step in found[:_MOST_STEPS] if step)
+    found = [next(filter(None, match.groups()), "") for match in _STEP.finditer(text.lstrip("$"))]
+    return tuple(filter(None, found[:_MOST_STEPS]))
 
 
 def rename_url_places(answer: JsonValue, named: Mapping[tuple[str, str], str]) -> bool:
     """Changes the places of FastAPI's items that are parameters of the URL or headers, `["path", "trip_id"]`, to those
-    of the arguments that they are; whether there were any. `named`: place and parameter -> argument."""
+    of the arguments that they are (`named`: place and parameter -> argument); whether there were any."""
     items = answer.get("detail") if isinstance(answer, dict) else None
     changed = False
     for item in items if isinstance(items, list) else ():
@@ -64,12 +64,11 @@ def rename_url_places(answer: JsonValue, named: Mapping[tuple[str, str], str]) -
         if not isinstance(place, list) or len(place) < 2 or not all(isinstance(step, str) for step in place[:2]):
             continue
         where, name = place[:2]
-        # Names of headers have no case.
-        argument = next((to for (at, each), to in named.items() if at == where and (each == name or (
-            at == "header" and each.lower() == name.lower()))), None)  # fmt: skip
-        if argument is not None and isinstance(item, dict):
-            item["loc"] = ["body", argument, *place[2:]]
-            changed = True
+        for (at, each), argument in named.items():
+            # Names of headers have no case.
+            if at == where and (each == name or (at == "header" and each.lower() == name.lower())):
+                item["loc"], changed = ["body", argument, *place[2:]], True
+                break
     return changed
 
 
@@ -87,17 +86,14 @@ class Arguments:
     def __init__(self, sent: JsonValue, check: Check | None) -> None:
         self.sent = sent
         self._top = _parts([check.root]) if check is not None else []
-        self._values: list[tuple[Pointer, JsonValue]] | None = None
+
         self._nodes: dict[Pointer, list[Node]] = {}
 
     def locate(self, claim: Claim, missing: bool, unknown: bool) -> Located | None:
-        """The place of a claim; None where it cannot be found. `missing` and `unknown`: the claim is about a key that
-        is absent, or one that is not allowed."""
+        """The place of a claim (about a key that is `missing`, or `unknown`); None where it cannot be found."""
         if claim.place is not None:
             return self._locate_written(claim, claim.place, missing, unknown)
-        if claim.name:
-            return self._locate_named(claim.name, missing)
-        return self._locate_value(claim)
+        return self._locate_named(claim.name, missing) if claim.name else self._locate_value(claim)
 
     def nodes_at(self, path: Pointer) -> list[Node]:
         """Every schema that may apply to a place, branches of unions included."""
@@ -110,7 +106,7 @@ class Arguments:
         value = find_value(self.sent, path)
         if not isinstance(value, dict | list) or _is(value, got):
             return None
-        found = [below for below, item in _values(value) if below and _is(item, got)]
+        found = [below for below, item in _list_values(value) if below and _is(item, got)]
         return (*path, *found[0]) if len(found) == 1 else None
 
     # --- a written place --------------------------------------------------------------------------------------------
@@ -135,7 +131,7 @@ class Arguments:
 
     def _find_below(self, steps: tuple[str, ...], got: str) -> Located | None:
         """The only place in what was sent that ends as the steps do and holds the reported type; None where several
-        do: a complaint stands where its field is, or nowhere."""
+        do."""
         for start in range(len(steps)):
             names = [fold_name(step) for step in steps[start:]]
             found = [
@@ -158,21 +154,19 @@ class Arguments:
         return (*path, strange[0]) if len(strange) == 1 else path
 
     # --- a key alone, or a value alone --------------------------------------------------------------------------------
-    def _all(self) -> list[tuple[Pointer, JsonValue]]:
-        if self._values is None:
-            self._values = list(_values(self.sent))
-        return self._values
+    @cached_property
+    def _values(self) -> list[tuple[Pointer, JsonValue]]:
+        return _list_values(self.sent)
 
     def _list_standing(self, wanted: str) -> list[tuple[Pointer, JsonValue]]:
         """The sent values under a key of this folded name, with their paths."""
-        keyed = ((path, value) for path, value in self._all() if path and isinstance(path[-1], str))
+        keyed = ((path, value) for path, value in self._values if path and isinstance(path[-1], str))
         return [(path, value) for path, value in keyed if fold_name(str(path[-1])) == wanted]
 
     def _locate_named(self, name: str, missing: bool) -> Located | None:
         """The place of a key whose object is not named: where it is missing, or where it stands."""
         wanted = fold_name(name)
-        objects = [(path, value) for path, value in self._all() if isinstance(value, dict)]
-        for path, value in objects if missing else ():
+        for path, value in ((path, value) for path, value in self._values if missing and isinstance(value, dict)):
             declared = {key for node in self.nodes_at(path) for key in node.properties}
             for key in sorted(declared - value.keys()):
                 if fold_name(key) == wanted:
@@ -189,7 +183,7 @@ class Arguments:
             return Located((), known=True)
         found = [
             path
-            for path, value in self._all()
+            for path, value in self._values
             if path and (not got or _is(value, got)) and (claim.quoted is None or _text(value) == str(claim.quoted))
         ]
         return Located(found[0], known=True) if len(found) == 1 else None
@@ -228,10 +222,7 @@ def _key(step: str, value: JsonValue, nodes: list[Node]) -> str | int | None:
     """The key or index that a step means here."""
     if isinstance(value, list):
         return int(step) if step.isdecimal() and len(step) < _LONGEST_INDEX else None
-    names: Iterable[str] = [
-        *(value if isinstance(value, dict) else ()),
-        *(key for node in nodes for key in node.properties),
-    ]
+    names = [*(value if isinstance(value, dict) else ()), *(key for node in nodes for key in node.properties)]
     if step in names:
         return step
     return next((name for name in names if fold_name(name) == fold_name(step) != ""), None)
@@ -254,13 +245,13 @@ def _below(nodes: list[Node], key: str | int) -> list[Node]:
     return _parts([child for node in nodes if (child := find_child(node, key)) is not None])
 
 
-def _values(root: JsonValue) -> Iterator[tuple[Pointer, JsonValue]]:
+def _list_values(root: JsonValue) -> list[tuple[Pointer, JsonValue]]:
     """Every value with its path, outermost first, up to a bound."""
     queue: list[tuple[Pointer, JsonValue]] = [((), root)]
     for path, value in queue:
-        yield path, value
         if len(queue) < _MOST_VALUES and len(path) < _MOST_STEPS:
             queue += [((*path, step), item) for step, item in islice(list_members(value), _MOST_VALUES - len(queue))]
+    return queue
 
 
 def _is(value: JsonValue, got: str) -> bool:

@@ -1,12 +1,8 @@
 """What a tool says against arguments, as claims; and the three ways in which frameworks say it, each as a reader.
 
-`make_items_reader`: a list of objects, each with a place and words (FastAPI, AJV, zod, problem details ...).
-`make_map_reader`: an object from places to words, nested or not (Django, Rails, ASP.NET ...).
-`make_phrase_reader`: regular expressions over the words, with named groups that become a claim (Go, Jackson,
-serde ...).
-
-A reader takes an `ErrorBody` and gives claims, none where the body does not use its dialect. It decides nothing about
-the arguments: whether a claim counts is decided when it is matched to what was sent.
+A reader takes an `ErrorBody` and gives claims, none where the body does not use its dialect: from lists of objects with
+a place and words (FastAPI, AJV, zod ...), from maps of places to words (Django, Rails, ASP.NET ...), or from sentences
+(Go, Jackson, serde ...). Whether a claim counts is decided when it is matched to what was sent.
 """
 
 from __future__ import annotations
@@ -33,14 +29,11 @@ _DEEPEST_MAP: Final = 8
 
 @value_class
 class Claim:
-    """One complaint about one place, in the framework's terms.
-
-    `place` is None where the framework does not name it. `name` is a key alone, whose object is not named (serde's
-    `missing field`). `kind` is the framework's own name of the rule (`float_parsing`, `minLength`, `oneof`); `code` is
-    our code where the dialect is sure. `expected` and `got` are type words. `quoted` is the value as the tool repeats
-    it; it is used to find the place, and is never shown. `sentence` is the tool's own, where `words` are its predicate
-    alone.
-    """
+    """One complaint about one place, in the framework's terms. `place` is None where the framework does not name it;
+    `name` is a key alone, whose object is not named. `kind` is the framework's own name of the rule (`float_parsing`,
+    `minLength`, `oneof`); `code` is our code where the dialect is sure. `expected` and `got` are type words. `quoted`,
+    the value as the tool repeats it, only serves to find the place. `sentence` is whole where `words` are its predicate
+    alone."""
 
     words: str
     place: Place | None = None
@@ -61,12 +54,10 @@ def make_items_reader(
     *, needs: tuple[str, ...], place: tuple[str, ...], words: tuple[str, ...], kind: tuple[str, ...] = (),
     extra: tuple[str, ...] = (), outside: tuple[str, ...] = (),
 ) -> Reader:  # fmt: skip
-    """A reader of objects that have all keys of `needs`.
-
-    `place`, `words` and `kind` name the keys that may hold these parts, best first; a dot leads to an inner object.
-    `extra` are keys that name a further step (AJV's missing property). An object whose place starts with one of
-    `outside` is not about the arguments (but a header, for example) and is skipped.
-    """
+    """A reader of objects that have all keys of `needs`. `place`, `words` and `kind` name the keys that may hold these
+    parts, best first; a dot leads to an inner object. `extra` are keys that name a further step (AJV's missing
+    property). An object whose place starts with one of `outside` is not about the arguments (but a header, for
+    example)."""
 
     def read(answer: ErrorBody) -> Iterator[Claim]:
         for value in answer.values:
@@ -134,11 +125,8 @@ _ECHOED: Final = frozenset(
 
 
 def make_map_reader(*, at: tuple[str, ...] = (), marks: tuple[str, ...] = (), loose: bool = False) -> Reader:
-    """A reader of maps from places to words.
-
-    `at` names the keys that may hold the map, () for the body itself; of the keys `marks`, one must stand beside or
-    inside it. `loose`: words may be a single text instead of a list.
-    """
+    """A reader of maps from places to words. `at` names the keys that may hold the map, () for the body itself; of the
+    keys `marks`, one must stand beside or inside it. `loose`: words may be a single text instead of a list."""
 
     def read(answer: ErrorBody) -> Iterator[Claim]:
         for value in answer.values[:200] if at else answer.values[:1]:
@@ -192,14 +180,11 @@ def _read_words(entry: JsonValue, loose: bool) -> list[tuple[str, str]] | None:
 
 # --- words ------------------------------------------------------------------------------------------------------------
 def make_phrase_reader(*rows: tuple[str, ViolationCode | None], prose: bool = False) -> Reader:
-    """A reader of texts: each row is a regular expression and the code it means (None: the words decide).
-
-    Named groups: `path` (a place), `name` (a key whose object is not named), `chain` (Jackson's reference chain),
-    `kind`, `expected`, `got`, `quoted`, `words` (default: the whole match) and `sentence` (default: the words). A group
-    `root` says that the arguments as a whole are meant. `prose`: not for HTML pages, which may contain any sentence.
-    The expressions are compiled on first use, or by `complaints.compile_dialects`, so that the start does not wait for
-    them.
-    """
+    """A reader of texts: each row is a regular expression and the code it means (None: the words decide). Named groups:
+    `path` (a place), `name` (a key whose object is not named), `chain` (Jackson's reference chain), `kind`, `expected`,
+    `got`, `quoted`, `words` (default: the whole match), `sentence` (default: the words) and `root`: the arguments as a
+    whole are meant. `prose`: not for HTML pages, which may contain any sentence. The expressions are compiled on first
+    use, or by `complaints.compile_dialects`, so that the start does not wait for them."""
 
     @cache
     def compile_phrases() -> list[tuple[re.Pattern[str], ViolationCode | None]]:

@@ -1,6 +1,6 @@
 """Counts the mistakes of models, by route, tool, place in the schema, and code or rule: `MistakeCounts`.
 
-The counts are bounded, whatever clients send. Places are those of the schema (`proxy/core/rules/schema_places.py`).
+The counts are bounded, whatever clients send. Places are those of the schema (`proxy/core/rules/facts.py`).
 Names of invented keys are cut, and the rarest are dropped. Shapes of texts hold no letter or digit that was sent. A
 value that an enum refused is kept only where the operator allows values, and only after three conversations have tried
 it.
@@ -21,7 +21,7 @@ from proxy.core.explain.places import find_value
 from proxy.core.json.jsontext import name_json_type
 from proxy.core.model import codes
 from proxy.core.model.values import Absent, Document, JsonValue, Pointer, ToolCall, Violation
-from proxy.core.rules.schema_places import find_place, nodes_at
+from proxy.core.rules.facts import find_place, nodes_at
 from proxy.extensions.console.core.tool_mistakes import CountedMistake, InventedKey, ToolMistakes
 from proxy.interfaces import CallRecord
 from proxy.telemetry.metric_table import OTHER

@@ -8,12 +8,15 @@ from proxy.core.model.values import JsonValue
 from proxy.extensions.console.calls_page import list_calls, show_call
 from proxy.extensions.console.overview_page import show_overview, show_tool, show_upstreams
 from proxy.extensions.console.ui.console_files import show_file
+from proxy.interfaces import CountsConnections
 from proxy.server.admin.api import is_waiting, list_current_tools, list_limits
 from proxy.server.admin.page import EventPage, Page, PageRequest, refuse_question
 from proxy.server.lifecycle import Serving
 
 # The most tools with changed definitions that the overview shows, the latest reports.
 _UNPINNED: Final = 20
+# The states of circuit breakers by the number that the metric shows.
+_BREAKER_STATES: Final = ("closed", "half-open", "open")
 
 
 async def make_calls_page(serving: Serving, question: PageRequest) -> Page | EventPage:
@@ -44,7 +47,7 @@ async def make_overview(serving: Serving, question: PageRequest) -> Page:
         "digest": served.loaded.digest,
         "config_mistakes": list(serving.reloader.mistakes),
         "restart_needed": list(served.restart_needed),
-        "breakers": serving.breaker_states(),
+        "breakers": _name_breakers(serving),
         "conversations_waiting": len(
             {key.partition("/")[0] for key, episode in episodes if is_waiting(key, episode, limits)}
         ),
@@ -77,8 +80,19 @@ async def make_upstreams_page(serving: Serving, _: PageRequest) -> Page:
     """Breakers, statuses, faults and times of every upstream."""
     if serving.console is None:
         return _off()
-    breakers, connections = serving.breaker_states(), serving.count_connections()
+    # Open, idle, and how many may be open; of those that keep a pool of connections.
+    connections: dict[str, tuple[int, int, int]] = {}
+    for name in serving.config.upstreams:
+        upstream = serving.pools.find_unguarded(name)
+        if isinstance(upstream, CountsConnections):
+            connections[name] = upstream.count_connections()
+    breakers = _name_breakers(serving)
     return show_upstreams(serving.console, serving.config.upstreams, breakers, connections, serving.metrics)
+
+
+def _name_breakers(serving: Serving) -> dict[str, str]:
+    """Upstream -> closed, half-open or open; of those that have a breaker."""
+    return {name: _BREAKER_STATES[state] for name, state in serving.pools.breaker_states().items()}
 
 
 async def make_file_page(_serving: Serving, question: PageRequest) -> Page:

@@ -18,7 +18,7 @@ from proxy.core.contract.policy import ToolPolicy
 from proxy.core.json.jsontext import parse_pointer
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
-from proxy.core.rules.schema_places import nodes_at
+from proxy.core.rules.facts import nodes_at
 from proxy.extensions.recording.core.fates import CHANGES, Change, Fate, compare_fates
 from proxy.extensions.recording.line import RecordedLine, judge_sent
 

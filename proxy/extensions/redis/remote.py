@@ -71,7 +71,7 @@ class Remote(Protocol):
         """Reads how many slots are used."""
 
     def take_rates(self, rates: Sequence[Rate]) -> Future[RateExceeded | None]:
-        """Counts one call under each key, or under none, as `rates.take` does."""
+        """Counts one call under each key, or under none, as `take` of `state/memory.py` does."""
 
     def merge(self, key: str, missed: MissedChanges) -> Future[None]:
         """Adds the missed changes to the episode."""

@@ -19,8 +19,7 @@ from proxy.server.admin.port import open_operator_ports
 from proxy.server.http.framing import Response
 from proxy.server.http.request_head import BadRequest, make_id
 from proxy.server.http.responses import answer_unrouted
-from proxy.server.identity import SystemClock
-from proxy.server.setup.services import check_hooks, tell_notes
+from proxy.server.setup.services import SystemClock, check_hooks, tell_notes
 from proxy.telemetry.logs import Log
 
 _TOKEN_BYTES: Final = 32

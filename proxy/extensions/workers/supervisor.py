@@ -25,7 +25,7 @@ from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import JsonValue, UpstreamReply
 from proxy.extensions.workers.merged import merge_pages
 from proxy.interfaces import Upstream, UpstreamRequest
-from proxy.server.admin.operator_access import Role, readers_token
+from proxy.server.admin.operator_access import Role
 from proxy.server.admin.page import Page, Readers
 from proxy.server.ports import Port
 from proxy.telemetry.logs import Log
@@ -168,3 +168,9 @@ class WorkerPool:
                     break
                 except OSError as error:
                     self.log.event("worker does not start", "error", worker=index, reason=str(error))
+
+
+def readers_token(token: str) -> str:
+    """Returns the token that the supervisor sends to a worker on behalf of a reader. `token` is the one that it sends
+    on behalf of the operator."""
+    return f"{token}-reader"

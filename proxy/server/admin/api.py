@@ -7,7 +7,7 @@ secret of the config. A page shows values of calls only if `admin.values` allows
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
@@ -15,7 +15,6 @@ from urllib.parse import parse_qs, unquote
 
 from proxy.adapters.ladder import make_conversation
 from proxy.config.files.secrets import restore_written
-from proxy.config.model import Config
 from proxy.core.contract import attempts as contract
 from proxy.core.contract import refusals
 from proxy.core.contract.policy import AttemptsPolicy, ToolPolicy
@@ -25,6 +24,7 @@ from proxy.core.model.values import Episode, JsonValue
 from proxy.extensions import PageRow, list_added_pages, load_place
 from proxy.server.admin.console_data import ConsoleData
 from proxy.server.admin.page import EventPage, Page, PageRequest, make_json_page, refuse_question
+from proxy.server.setup.upstreams import find_trouble
 from proxy.telemetry.logs import LEVELS
 from proxy.telemetry.recent.ring import make_entry, read_value
 
@@ -49,11 +49,11 @@ async def _ready(serving: Serving, _: PageRequest) -> Page:
 
 async def _upstream_ready(serving: Serving, question: PageRequest) -> Page:
     upstream = unquote(question.rest)
-    reason = await serving.find_upstream_trouble(upstream)
-    if reason is None:
+    entry, pool = serving.config.upstreams.get(upstream), serving.pools.find_unguarded(upstream)
+    if entry is None or pool is None:
         known = list(serving.config.upstreams)
         return make_json_page({"error": f"no upstream {upstream[:128]!r}", "upstreams": known}, 404)
-    if reason:
+    if reason := await serving.notices.watch_upstream(upstream, partial(find_trouble, entry, pool)):
         return make_json_page({"status": "not ready", "reason": reason}, 503)
     return make_json_page({"status": "ok"})
 
@@ -109,16 +109,8 @@ async def _config(serving: Serving, _: PageRequest) -> Page:
 
 async def _schema(serving: Serving, question: PageRequest) -> Page:
     tool = unquote(question.rest)
-    found = _schemas(serving.config, tool)
-    if not found:
-        return refuse_question(f"no tool {tool[:128]!r} with a schema is served", 404)
-    return make_json_page({"tool": tool, "schemas": list(found.values())})
-
-
-def _schemas(config: Config, tool: str) -> dict[str, JsonValue]:
-    """Returns the schemas of a tool by schema id, because routes may serve one tool with different schemas."""
-    found: dict[str, JsonValue] = {}
-    for route in config.routes:
+    found: dict[str, JsonValue] = {}  # by schema id, because routes may serve one tool with different schemas
+    for route in serving.config.routes:
         served = route.tools.get(tool) or (route.listed.tools.get(tool) if route.listed is not None else None)
         if served is None or served.schema is None:
             continue
@@ -128,7 +120,9 @@ def _schemas(config: Config, tool: str) -> dict[str, JsonValue]:
              "schema": served.schema.value},
         )  # fmt: skip
         shown["routes"].append(route.name)
-    return found
+    if not found:
+        return refuse_question(f"no tool {tool[:128]!r} with a schema is served", 404)
+    return make_json_page({"tool": tool, "schemas": list(found.values())})
 
 
 # --- what happened ----------------------------------------------------------------------------------------------------
@@ -159,40 +153,26 @@ async def _reloads(serving: Serving, _: PageRequest) -> Page:
 
 
 async def _attempts(serving: Serving, question: PageRequest) -> Page:
-    """Lists the running episodes of all conversations.
+    """Lists the running episodes of all conversations; those that wait for a human stand first. A tool's errors that
+    have escalated are one row with the calls that were refused for them.
 
     `conversation` selects one conversation by the id that its client sends; `rung` says at which rung of the ladder the
     client sends it (any rung by default). `waiting=true` selects the episodes that wait for a human.
     """
     query = parse_qs(question.query)
-    episodes = await serving.handler.snapshot.services.store.list_episodes()
+    running = dict(await serving.handler.snapshot.services.store.list_episodes())
     if "conversation" in query:
         hashes = set(_hashes(serving, query["conversation"][0], query.get("rung", [""])[0]))
-        episodes = [(key, episode) for key, episode in episodes if key.partition("/")[0] in hashes]
+        running = {key: episode for key, episode in running.items() if key.partition("/")[0] in hashes}
     waiting = query.get("waiting") == ["true"]
-    return make_json_page({"attempts": list_attempts(episodes, list_limits(serving), serving.console, waiting=waiting)})
-
-
-def list_attempts(
-    episodes: Iterable[tuple[str, Episode]],
-    limits: Mapping[str, AttemptsPolicy],
-    data: ConsoleData | None,
-    *,
-    waiting: bool,
-) -> list[JsonValue]:
-    """Returns the episodes as JSON rows; those that wait for a human stand first.
-
-    `limits` gives the policy of each tool. With `waiting`, only episodes that have escalated are listed. A tool's
-    errors that have escalated are one row with the calls that were refused for them.
-    """
-    seen, shown, running = _last_seen(data), list[JsonValue](), dict(episodes)
+    limits, seen, shown = list_limits(serving), _last_seen(serving.console), list[JsonValue]()
     for key, episode in running.items():
         tool, is_over = contract.read_tool(key), is_waiting(key, episode, limits)
         if (episode.count == 0 and not is_over) or (waiting and not is_over):
             continue
         if refusals.make_blocked_key(key) in running:
             continue
-        standing = refusals.read_standing(key, episode, _limit_of(tool, limits))
+        standing = refusals.read_standing(key, episode, limits.get(tool) or AttemptsPolicy())
         shown.append(
             {
                 "key": key,
@@ -207,19 +187,16 @@ def list_attempts(
                 **seen.get((key.partition("/")[0], tool), {}),
             }
         )
-    return sorted(shown, key=lambda row: not row["waiting"])
+    return make_json_page({"attempts": sorted(shown, key=lambda row: not row["waiting"])})
 
 
 def is_waiting(key: str, episode: Episode, limits: Mapping[str, AttemptsPolicy]) -> bool:
     """Whether an episode has escalated, so that its model was told to stop."""
     if not contract.is_attempts(key):
         return refusals.is_blocked(key)
-    standing = refusals.read_standing(key, episode, _limit_of(contract.read_tool(key), limits))
+    limit = limits.get(contract.read_tool(key)) or AttemptsPolicy()
+    standing = refusals.read_standing(key, episode, limit)
     return standing.number >= standing.limit
-
-
-def _limit_of(tool: str, limits: Mapping[str, AttemptsPolicy]) -> AttemptsPolicy:
-    return limits.get(tool) or AttemptsPolicy()
 
 
 def _last_seen(data: ConsoleData | None) -> dict[tuple[str, str], dict[str, JsonValue]]:

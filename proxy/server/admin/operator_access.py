@@ -42,9 +42,8 @@ class OperatorAccess:
 
     def __init__(self, entry: AdminConfig, now: Callable[[], float], reveal_now: Callable[[str], str] = reveal) -> None:
         self._names = _LOOPBACK_NAMES | {entry.listen.host.lower()} | entry.hosts
-        self._roles: tuple[tuple[str, Role], ...] = tuple(
-            (token, role) for token, role in ((entry.token, _OPERATOR), (entry.readers, _READER)) if token
-        )
+        roles: tuple[tuple[str, Role], ...] = ((entry.token, "operator"), (entry.readers, "reader"))
+        self._roles = [(token, role) for token, role in roles if token]
         self._reveal_now = reveal_now
         self._needs_token = bool(entry.token)
         self._now = now
@@ -66,7 +65,7 @@ class OperatorAccess:
         """Returns the role that the request's token gives, or None where the token is missing or wrong. Tokens are
         compared in constant time."""
         if not self._needs_token:
-            return _OPERATOR
+            return "operator"
         given = fields.get("authorization") or ""
         scheme, bearer = given[: len(_BEARER)].lower(), given[len(_BEARER) :].strip()
         token = bearer.encode("utf-8", "surrogatepass")
@@ -77,26 +76,16 @@ class OperatorAccess:
                 found = role
         return found
 
-    def has_to_wait(self, address: str) -> bool:
-        """Whether an address has sent too many wrong tokens within the last minute."""
-        times = self._wrong.get(address)
-        return times is not None and len(times) == WRONG_TOKENS and self._now() - times[0] < WITHIN
-
-    def count_wrong_token(self, address: str) -> None:
-        """Counts a wrong token from an address."""
+    def count_wrong_token(self, address: str) -> bool:
+        """Counts a wrong token from an address, and gives true; false where the address has to wait, because it has
+        sent too many within the last minute."""
         if address not in self._wrong and len(self._wrong) >= _MOST_ADDRESSES:
             del self._wrong[next(iter(self._wrong))]
-        self._wrong.setdefault(address, deque(maxlen=WRONG_TOKENS)).append(self._now())
-
-
-_OPERATOR: Final[Role] = "operator"
-_READER: Final[Role] = "reader"
-
-
-def readers_token(token: str) -> str:
-    """Returns the token that the supervisor sends to a worker on behalf of a reader. `token` is the one that it sends
-    on behalf of the operator."""
-    return f"{token}-reader"
+        times = self._wrong.setdefault(address, deque(maxlen=WRONG_TOKENS))
+        if len(times) == WRONG_TOKENS and self._now() - times[0] < WITHIN:
+            return False
+        times.append(self._now())
+        return True
 
 
 def is_foreign_page(fields: Fields, *, may_navigate: bool) -> bool:

@@ -9,21 +9,19 @@ Prometheus and kubelet use names of their own.
 from __future__ import annotations
 
 import asyncio
-import re
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from proxy.config.files.secrets import reveal_again
 from proxy.config.files.source import read_file
 from proxy.config.model import AdminConfig
 from proxy.core.json.jsontext import parse
 from proxy.core.model.values import Fields, JsonValue
-from proxy.extensions import list_added_pages
+from proxy.extensions import find_shared_answers, list_added_pages, load_place
 from proxy.server.admin.api import PROBES, Pages
 from proxy.server.admin.operator_access import OperatorAccess, Role, is_foreign_page
 from proxy.server.admin.page import EventPage, Page, PageRequest, make_json_page, refuse_question
@@ -82,7 +80,9 @@ class Admin:
         self._pages = pages
         self._probes = {path: pages[path] for path in pages if path in PROBES}
         self._access = access
-        self._shared = SharedAnswers(now)
+        self._now = now
+        self._shared: Any = None
+        """What answers readers that take an answer of some age, made for the first of them."""
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answers one request to the operator's port."""
@@ -113,16 +113,14 @@ class Admin:
     async def _find_role(self, request: web.BaseRequest, fields: Fields, path: str) -> Role | Response:
         """Returns the role in which a request may use this path, or the response that refuses it. The right token is
         taken at any time: other processes of the pod share its address, and must not lock the operator out."""
-        address = request.remote or ""
         role = self._access.find_role(fields)
         if role is None:
             if fields.get("authorization"):
                 await asyncio.sleep(_WRONG_TOKEN_WAIT)
-                if self._access.has_to_wait(address):
+                if not self._access.count_wrong_token(request.remote or ""):
                     response = _answer(refuse_question("too many wrong tokens from this address: wait a minute", 429))
                     response.fields.append(("Retry-After", "60"))
                     return response
-                self._access.count_wrong_token(address)
             response = _answer(
                 refuse_question("this path requires `Authorization: Bearer` and the operator's token", 401)
             )
@@ -138,8 +136,11 @@ class Admin:
         path, query = target
         if (fault := find_fault(request, fields)) is not None:
             return _answer(refuse_question(fault.message, fault.status or fault.code.status))
-        known = _find_page(pages, path)
-        if known is None:
+        # The page with this path, else the longest one that ends in a slash and begins it.
+        folders = [name for name in pages if name.endswith("/") and path.startswith(name) and path != name]
+        has_page = path in pages and (not path.endswith("/") or path == _UI)
+        known = path if has_page else max(folders, key=len, default="")
+        if not known:
             return _answer(make_json_page({"error": "unknown path", "paths": list(pages)}, 404))
         method = "GET" if request.method == "HEAD" else request.method
         make = pages[known].get(method)
@@ -154,16 +155,12 @@ class Admin:
             method, path, path.removeprefix(known), query, body, role, request.remote or "",
             fields.get("accept") or "", fields.get("if-none-match") or "", fields.get("last-event-id") or "",
         )  # fmt: skip
-        page = await self._shared.find_or_make(question, fields.get("cache-control") or "", make)
+        cache_control = fields.get("cache-control") or ""
+        if cache_control and self._shared is None and (place := find_shared_answers()):
+            self._shared = load_place(place)(self._now)
+        shared = self._shared
+        page = await (make(question) if shared is None else shared.find_or_make(question, cache_control, make))
         return await _send_events(page, request) if isinstance(page, EventPage) else _answer(page)
-
-
-def _find_page(pages: Pages, path: str) -> str | None:
-    """Finds the page for a path: the page with this path, else the longest one that ends in a slash and begins it."""
-    if path in pages and (not path.endswith("/") or path == _UI):
-        return path
-    folders = [name for name in pages if name.endswith("/") and path.startswith(name) and path != name]
-    return max(folders, key=len, default=None)
 
 
 async def _body(request: web.BaseRequest, fields: Fields) -> Mapping[str, JsonValue] | Page:
@@ -200,50 +197,3 @@ def _answer(page: Page) -> Response:
     usual = [("Content-Type", page.content_type), ("Cache-Control", "no-store"), ("Server", SERVER)]
     headers = [(name, value) for name, value in usual if name.lower() not in own]
     return Response(page.status, [*headers, *page.headers], page.body)
-
-
-# --- answers that several readers share -------------------------------------------------------------------------------
-# The most answers that are kept, and how long the longest one may be in bytes.
-MOST_ANSWERS: Final = 8
-LONGEST_ANSWER: Final = 256 * 1024
-_MAX_AGE: Final = re.compile(r"(?:^|,)\s*max-age=([1-9][0-9]{0,5})\s*(?:,|$)")
-
-_Answer = Page | EventPage
-
-
-class SharedAnswers:
-    """The last answers that were made for readers with `max-age`, so that ten open pages cost little more than one.
-    `now` gives seconds.
-
-    A reader that sends `Cache-Control: max-age=N` (RFC 9111 section 5.2.1.1) takes an answer up to N seconds old, which
-    was made for another reader with the same role, path and query. A reader that sends no `max-age` gets a new answer,
-    and a POST, which may change something, ends all kept ones.
-    """
-
-    def __init__(self, now: Callable[[], float]) -> None:
-        self._now = now
-        self._made: dict[tuple[str, str, str, str], tuple[float, Page]] = {}
-
-    async def find_or_make(
-        self, question: PageRequest, cache_control: str, make: Callable[[PageRequest], Awaitable[_Answer]]
-    ) -> _Answer:
-        """Answers with a kept answer that is young enough, or with a new one. `Age` tells the age of a kept one."""
-        wanted = _MAX_AGE.search(cache_control.lower())
-        if question.method != "GET":
-            answer = await make(question)
-            self._made.clear()
-            return answer
-        if wanted is None:
-            return await make(question)
-        key = (question.role, question.path, question.query, question.accept)
-        at, kept = self._made.get(key, (0.0, None))
-        age = self._now() - at
-        if kept is not None and age < int(wanted[1]):
-            return replace(kept, headers=(*kept.headers, ("Age", str(int(age)))))
-        answer = await make(question)
-        if isinstance(answer, Page) and answer.status == 200 and len(answer.body) <= LONGEST_ANSWER:
-            self._made.pop(key, None)
-            self._made[key] = (self._now(), answer)
-            if len(self._made) > MOST_ANSWERS:
-                del self._made[next(iter(self._made))]
-        return answer

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from proxy.call.context import record_fault, record_no_call, record_response
 from proxy.core.envelope import render_failure
-from proxy.core.envelope.parts import make_correction_headers, make_repair_headers, make_warning_headers
+from proxy.core.envelope.parts import make_repair_headers, make_warning_headers
 from proxy.core.model.codes import ErrorCode
 from proxy.core.model.values import (
     Conversation,
@@ -136,7 +136,7 @@ def make_delivery_headers(delivered: Delivered, method: str, cors: Headers, requ
     headers = make_reply_headers(reply.headers)
     if delivered.repairs or delivered.corrections or delivered.warnings:
         headers += make_repair_headers(delivered.repairs)
-        headers += make_correction_headers(delivered.corrections)
+        headers += make_repair_headers(delivered.corrections, "Tool-Corrections")
         headers += make_warning_headers(delivered.warnings, delivered.limits)
     if delivered.attempt is not None:
         headers.append(("Tool-Attempt", str(delivered.attempt)))

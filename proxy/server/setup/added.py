@@ -190,18 +190,14 @@ class ExtensionObservers:
         self._world = (clock, pacing, metrics)
         self._made: dict[str, ConfiguredObserver] = {}
 
-    def adopt(self, config: Config, table: RouteTable, digest: str) -> None:
-        """Tells each observer of a config."""
+    def adopt(self, config: Config, table: RouteTable, digest: str) -> tuple[Observer, ...]:
+        """Tells each of a config; gives all observers that the config asks for."""
         for row in EXTENSIONS:
             if row.observer and row.name not in self._made and not row.sections.keys().isdisjoint(config.sections):
                 make: MakeObserver = load_place(row.observer)
                 self._made[row.name] = make(*self._world)
         for each in self._made.values():
             each.adopt(config, table, digest)
-
-    @property
-    def observers(self) -> tuple[Observer, ...]:
-        """All that the config asks for."""
         return tuple(one for each in self._made.values() for one in each.observers)
 
     async def close(self) -> None:

@@ -29,26 +29,21 @@ def _find_free_of_group(root: Path) -> int | None:
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if controllers == "":
-            base, names = root / "sys/fs/cgroup", ("memory.max", "memory.current", "inactive_file")
+            base, limit, usage, cache = root / "sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"
         elif "memory" in controllers.split(","):
             base = root / "sys/fs/cgroup/memory"
-            names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+            limit, usage, cache = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
         else:
             continue
         # In a container the path may be the host's, and the container's own files are at the base.
         steps = [step for step in path.split("/") if step not in ("", "..")]
         for depth in range(len(steps), -1, -1):
-            free = _read_group(base.joinpath(*steps[:depth]), *names)
-            found += [] if free is None else [free]
+            group = base.joinpath(*steps[:depth])
+            bound, used = _read_number(group / limit), _read_number(group / usage)
+            if bound is not None and used is not None and bound < _NO_LIMIT:
+                cached = _read_table(group / "memory.stat").get(cache, 0)  # the kernel gives these pages up first
+                found.append(max(0, bound - max(0, used - cached)))
     return min(found) if found else None
-
-
-def _read_group(group: Path, limit: str, usage: str, cache: str) -> int | None:
-    bound, used = _read_number(group / limit), _read_number(group / usage)
-    if bound is None or used is None or bound >= _NO_LIMIT:
-        return None
-    cached = _read_table(group / "memory.stat").get(cache, 0)  # the kernel gives these pages up first
-    return max(0, bound - max(0, used - cached))
 
 
 def _read_table(path: Path) -> dict[str, int]:

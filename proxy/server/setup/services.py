@@ -1,10 +1,15 @@
-"""The services that calls use, as the config wants them: state store and hooks.
+"""The services that calls use, as the config wants them: state store and hooks; time and chance as this process has
+them.
 
 What a service remembers outlives a reload. The room of hooks is loaded for the first config that has some.
 """
 
 from __future__ import annotations
 
+import asyncio
+import random
+import time
+import uuid
 from typing import TYPE_CHECKING
 
 from proxy.call.judging import Elsewhere
@@ -13,13 +18,36 @@ from proxy.config.mistakes import ConfigError, Mistake
 from proxy.config.model import HookEntry, StateConfig
 from proxy.config.watch import find_warnings
 from proxy.formatters import Formatters
-from proxy.interfaces import Clock, ConnectedStore, Services, StateStore
-from proxy.server.identity import SystemPacing
+from proxy.interfaces import Clock, Services, StateStore
 from proxy.state import StoreChange, make_store
 from proxy.telemetry.logs import Log
 
 if TYPE_CHECKING:
-    from proxy.hooks import HookChain, HookLoadError
+    from proxy.hooks.loading import HookLoadError
+    from proxy.hooks.running import HookChain
+
+
+# --- time and chance --------------------------------------------------------------------------------------------------
+class SystemClock:
+    """Implements `Clock` over the system's clocks."""
+
+    # The functions themselves: a call asks a dozen times.
+    now = staticmethod(time.monotonic)  # seconds on the monotonic clock
+    wall = staticmethod(time.time)  # seconds since the Unix epoch
+
+
+class SystemPacing:
+    """Implements `Pacing` over the event loop and the system's source of chance."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Waits."""
+        await asyncio.sleep(seconds)
+
+    chance = staticmethod(random.random)  # at least 0 and below 1
+
+    def fresh_key(self) -> str:
+        """A value for an idempotency key: 128 random bits (RFC 9562 section 5.4 makes them a UUID)."""
+        return str(uuid.uuid4())
 
 
 def make_services(loaded: Loaded, shared: SharedStore, log: Log, clock: Clock) -> Services:
@@ -39,18 +67,11 @@ class SharedStore:
         self.up = True
         self._log = log
         self._backend = ""
-        self._store: StateStore | None = None
 
     def make(self, state: StateConfig, clock: Clock) -> StateStore:
         """The store of a config's `state`."""
         self._backend = state.backend
-        self._store = make_store(state.backend, clock, state.max_keys, state.shared, self._note_change)
-        return self._store
-
-    async def open(self) -> None:
-        """Opens the store, if it is on a server."""
-        if isinstance(self._store, ConnectedStore):
-            await self._store.open()
+        return make_store(state.backend, clock, state.max_keys, state.shared, self._note_change)
 
     def _note_change(self, change: StoreChange) -> None:
         self.up = change.up
@@ -66,7 +87,8 @@ def make_hook_chain(loaded: Loaded, log: Log, clock: Clock) -> HookChain | None:
     """The chain of a config's hooks, None where it has none. Raises ConfigError with every hook that cannot be made."""
     if not loaded.config.hooks:
         return None
-    from proxy.hooks import HookChain, HookLoadError, load_hook
+    from proxy.hooks.loading import HookLoadError, load_hook
+    from proxy.hooks.running import HookChain
 
     made, mistakes = [], []
     for entry in loaded.config.hooks:
@@ -84,7 +106,7 @@ def check_hooks(loaded: Loaded) -> list[Mistake]:
     """What is wrong with a config's hooks, as far as that shows without making any."""
     if not loaded.config.hooks:
         return []
-    from proxy.hooks import HookLoadError, find_hook
+    from proxy.hooks.loading import HookLoadError, find_hook
 
     found = [(entry, find_hook(entry.use)) for entry in loaded.config.hooks]
     return [_mistake(loaded, entry, hook) for entry, hook in found if isinstance(hook, HookLoadError)]

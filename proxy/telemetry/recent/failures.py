@@ -22,7 +22,6 @@ from proxy.core.explain.advice import add_advice
 from proxy.core.explain.places import find_value
 from proxy.core.json.jsontext import dumps, name_json_type
 from proxy.core.model.codes import CALL_NOT_ALLOWED, Severity
-from proxy.core.model.value_class import value_class
 from proxy.core.model.values import (
     ABSENT,
     Absent,
@@ -35,6 +34,7 @@ from proxy.core.model.values import (
     ToolCall,
     ToolResult,
     Violation,
+    value_class,
 )
 from proxy.interfaces import CallRecord
 
@@ -57,9 +57,8 @@ Row = dict[str, Any]
 
 @value_class
 class KeptFailure:
-    """The errors and repairs of one call without values, and the proxy's own answer to it, if it gave one. `got` says
-    of each error what type the value had; `replaced` are a model's answers before that in which the call stood, as the
-    entry shows them."""
+    """The errors and repairs of one call without values, and the proxy's own answer to it, if any. `got` says what type
+    each wrong value had; `replaced` are the model's answers before the call's own, as the entry shows them."""
 
     violations: tuple[Violation, ...]
     got: tuple[str, ...]
@@ -103,8 +102,7 @@ class KeptFailure:
         return found
 
     def compose_answer(self) -> str:
-        """The text that the model read, with every value masked; '' where the proxy gave no answer of its own. An
-        example is made from the schema alone."""
+        """The text that the model read, every value masked; '' for no answer. Its example shows the schema alone."""
         return write_feedback(add_advice(self.answer, self.policy)) if self.answer is not None else ""
 
 
@@ -121,8 +119,11 @@ def keep_failure(record: CallRecord) -> KeptFailure:
     if not came and record.result is None:  # a repaired call
         return KeptFailure((), (), repairs, None, record.policy, replaced)
     leaves = _list_leaves(sent)
-    if record.outcome in _OF_THE_TOOL:
-        violations = tuple([_mask_words(each) for each in came])
+    if record.outcome in _OF_THE_TOOL:  # the tool's words may quote what was sent in any form, and are masked whole
+        violations = tuple([
+            Violation(each.code, each.path, MASK, each.expected and MASK, each.hint and MASK, each.severity, MASK, True)
+            for each in came
+        ])  # fmt: skip
     else:
         violations = _mask_violations(came, _USUAL if record.policy is None else record.policy.feedback, leaves)
     got = tuple([describe_value(each.value) for each in came])
@@ -168,23 +169,14 @@ def describe_value(value: JsonValue) -> str:
 def _describe_repair(rule: str, path: Pointer, sent: JsonValue, went: JsonValue) -> Row:
     found = {"rule": rule, "path": show_path(path)}
     before, after = find_value(sent, path), find_value(went, path)
-    if after is ABSENT and (renamed := _find_new_name(path, sent, went)) is not None:
-        found["renamed"] = show_path(renamed)
-        after = find_value(went, renamed)
+    held, holds = find_value(sent, path[:-1]), find_value(went, path[:-1])
+    if after is ABSENT and path and isinstance(path[-1], str) and isinstance(held, dict) and isinstance(holds, dict):
+        renamed = [key for key in holds if key not in held and is_same_name(key, path[-1])]
+        if len(renamed) == 1:  # the repair gave the key another name
+            found["renamed"], after = show_path((*path[:-1], renamed[0])), holds[renamed[0]]
     if before is not ABSENT or after is not ABSENT:
         found["got"], found["became"] = describe_value(before), describe_value(after)
     return found
-
-
-def _find_new_name(path: Pointer, sent: JsonValue, went: JsonValue) -> Pointer | None:
-    """The place in what was sent on of a key that a repair gave another name."""
-    if not path:
-        return None
-    name, before, after = path[-1], find_value(sent, path[:-1]), find_value(went, path[:-1])
-    if not isinstance(name, str) or not isinstance(before, dict) or not isinstance(after, dict):
-        return None
-    same = [key for key in after if key not in before and is_same_name(key, name)]
-    return (*path[:-1], same[0]) if len(same) == 1 else None
 
 
 # --- without values ---------------------------------------------------------------------------------------------------
@@ -224,13 +216,6 @@ def _mask_violations(came: Sequence[Violation], limits: FeedbackLimits, leaves: 
             sensitive=True, keyword=each.keyword, limit=each.limit,
         ))  # fmt: skip
     return tuple(masked)
-
-
-def _mask_words(violation: Violation) -> Violation:
-    """A violation that the tool found: its words may quote what was sent in any form, and are masked whole."""
-    shown = MASK if violation.expected else ""
-    hint = MASK if violation.hint else ""
-    return Violation(violation.code, violation.path, MASK, shown, hint, violation.severity, MASK, sensitive=True)
 
 
 def _mask_result(

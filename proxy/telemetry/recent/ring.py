@@ -47,9 +47,8 @@ PLACES: Final = {name: place for place, name in enumerate(_NAMES)}
 
 
 class KeptCall(NamedTuple):
-    """One kept request: its number, its end (seconds since the epoch), its conversation's hash ('' where it has none),
-    the content of its line (the values of `_NAMES` for a usual call, otherwise the line's fields), its stages, and its
-    failure, if any."""
+    """One kept request: its number, end (seconds since the epoch), conversation's hash or '', the content of its line
+    (of a usual call the values of `_NAMES`, else the line's fields), stages and failure."""
 
     seq: int
     at: float
@@ -94,7 +93,10 @@ class RecentCalls:
         who = "" if call is None else hash_conversation(call.conversation)  # its name is as long as the client likes
         content: tuple[Any, ...] | dict[str, Any]
         if usual:
-            content = _read_usual_fields(record)
+            content = _read_usual(record)
+            if record.trace is not None:  # its ids alone: its state is as long as the client likes
+                place = PLACES["trace"]
+                content = (*content[:place], replace(record.trace, state="", sent=[]), *content[place + 1 :])
         else:
             content = record.line or read_fields(record)
             content = {**content, "would_refuse": True} if record.would_refuse else content
@@ -141,15 +143,6 @@ def make_entry(kept: KeptCall) -> dict[str, Any]:
     return {"seq": kept.seq, "timestamp": stamp, **entry}
 
 
-def _read_usual_fields(record: CallRecord) -> tuple[Any, ...]:
-    """The values of `_NAMES`. Of a trace its ids alone: its state is as long as the client likes."""
-    content = _read_usual(record)
-    if record.trace is None:
-        return content
-    place = PLACES["trace"]
-    return (*content[:place], replace(record.trace, state="", sent=[]), *content[place + 1 :])
-
-
 # What a reader may ask of a kept request -> its name in the log's line.
 FIELDS: Final = {
     "tool": "gen_ai.tool.name",
@@ -194,8 +187,7 @@ class KeptValues:
         self._kept: OrderedDict[int, tuple[bytes, ...]] = OrderedDict()
 
     def keep(self, seq: int, record: CallRecord) -> None:
-        """Keeps the arguments of one call, unless they are too long; those of answers before its own as far as there is
-        room beside them."""
+        """Keeps the arguments of one call, unless too long, and those of answers before its own as far as room goes."""
         earlier = [each for answer in record.replaced for each in answer.calls]
         if record.call is None and not earlier:
             return
@@ -214,8 +206,7 @@ class KeptValues:
             self._left += sum(map(len, gone)) + _OVERHEAD
 
     def read(self, seq: int) -> tuple[bytes, ...] | None:
-        """Arguments as received and as sent, and those of each call in answers before, as JSON texts; b'' where there
-        are none."""
+        """Arguments as received, as sent, and of each call in answers before, as JSON texts; b'' for none."""
         return self._kept.get(seq)
 
     def _came(self, record: CallRecord) -> bytes:

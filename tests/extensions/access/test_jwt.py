@@ -246,6 +246,7 @@ async def test_keys_are_where_the_config_says_and_a_redirect_there_is_not_follow
             assert (["GET /own HTTP/1.1"], []) == ([seen.start for seen in publishing.seen], there.issuer.asked)
 
 
+@pytest.mark.large
 async def test_a_thousand_unknown_keys_cost_one_request_in_ten_seconds() -> None:
     async with guarded() as there:
         token = there.issuer.sign()

@@ -152,6 +152,7 @@ def test_paths_are_resolved_as_services_resolve_them() -> None:
             list_readings(unclear)
 
 
+@pytest.mark.large
 def test_the_readings_of_one_call_are_bounded_however_many_texts_they_are_of() -> None:
     hostile = "/%252525％％2525\\%5c%255c\n%0a%250a"
     for value in (hostile * 20_000, [hostile * 1000] * 20, {"a": [hostile, *range(20_000)]}):

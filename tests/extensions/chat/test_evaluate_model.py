@@ -14,6 +14,7 @@ from proxy.extensions.chat.cli.evaluated_answers import list_bundled_turns, read
 from tests.extensions.chat.recorded_turns import list_recorded_turns
 
 
+@pytest.mark.large
 async def test_the_bundled_turns_come_right_and_none_wrong() -> None:
     turns = list_bundled_turns()
     found = await measure_turns(turns)

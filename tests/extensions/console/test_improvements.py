@@ -24,6 +24,7 @@ def test_acceptance_10_a_planted_mistake_is_named_and_its_change_lets_the_calls_
     assert ["right"] * FEW == [judge_planted(rule, *call) for call in calls]
 
 
+@pytest.mark.large
 def test_acceptance_10_every_change_proposed_for_collected_wrong_calls_lets_through_what_it_says() -> None:
     ((_, found),) = collected(DATA)
     assert (0, True) == (found["wrong"], found["right"] >= 5)

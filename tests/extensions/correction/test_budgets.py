@@ -11,7 +11,7 @@ from proxy.extensions.correction.core.settings import CorrectionBudget
 from proxy.extensions.correction.core.words import BudgetKind
 from proxy.extensions.correction.endpoint import Budgets
 from proxy.interfaces import Services
-from proxy.server.identity import SystemPacing
+from proxy.server.setup.services import SystemPacing
 from proxy.state import make_store
 from tests.extensions.correction.model import Rig, completion, rig, says
 from tests.serving.wire import JSON_TYPE, answer, replies

@@ -27,7 +27,7 @@ from proxy.extensions.correction.corrector import ModelCorrector
 from proxy.extensions.correction.endpoint import Endpoint
 from proxy.extensions.correction.trajectory import Trajectories
 from proxy.interfaces import CallRecord, FailedCall, QuerySources, Services, UpstreamRequest
-from proxy.server.identity import SystemClock, SystemPacing
+from proxy.server.setup.services import SystemClock, SystemPacing
 from proxy.state import make_store
 
 POLICY = ToolPolicy("t", None, "", added={"correct": CorrectionPolicy(validation_feedback=True, trajectory=True)})

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from proxy.extensions.correction.core.words import BudgetKind, CorrectionQuestion, Layer, QuestionOutcome
 from proxy.extensions.correction.correction_metrics import EVENTS, METRICS, CorrectionMetrics
 from proxy.interfaces import CallRecord, Event
-from proxy.server.identity import SystemClock, SystemPacing
+from proxy.server.setup.services import SystemClock, SystemPacing
 from proxy.telemetry.metrics import Metrics, Served
 from proxy.telemetry.metrics_page import write_page
 

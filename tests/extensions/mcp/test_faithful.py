@@ -144,6 +144,7 @@ def _add_meta(message: Any, meta: dict[str, Any]) -> dict[str, Any]:
     return {**message, "params": {**params, "_meta": {**params.get("_meta", {}), **meta["_meta"]}}}
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("era", ["sessions", "modern"])
 async def test_a_session_is_the_same_line_by_line(era: str) -> None:
     lines, seen = await play(SERVER, era)
@@ -154,6 +155,7 @@ async def test_a_session_is_the_same_line_by_line(era: str) -> None:
     assert seen == seen_by_server
 
 
+@pytest.mark.large
 async def test_calls_that_are_sent_at_once_are_read_in_their_order_and_all_answered() -> None:
     """Every third call is damaged and every fourth is long."""
     sent = [

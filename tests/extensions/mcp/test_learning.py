@@ -606,6 +606,7 @@ async def test_what_a_tool_promises_is_counted_and_its_results_stay_as_they_are(
 
 
 # --- many -------------------------------------------------------------------------------------------------------------
+@pytest.mark.large
 async def test_a_thousand_tools_and_a_hundred_sessions_cost_a_list_for_each_credential_and_keep_one() -> None:
     tools = [{**ADD, "name": f"tool_{number}"} for number in range(1_000)]
     refused = []

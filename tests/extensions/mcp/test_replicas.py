@@ -143,12 +143,14 @@ async def test_nginx_keeps_sessions_where_they_began(path: str, tmp_path: Path) 
         assert ({200}, SESSIONS) == await run_sessions(port, path)
 
 
+@pytest.mark.large
 async def test_an_older_nginx_keeps_clients_at_one_replica(tmp_path: Path) -> None:
     program, (port,) = find_nginx(), hold_ports(1)
     async with replicas() as ports, front(program, *write_nginx(tmp_path, port, HASHED, ports), port=port):
         assert ({200}, SESSIONS) == await run_sessions(port, "/servers")
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("lines", ["", "hash $http_mcp_session_id consistent;"])
 async def test_without_these_lines_sessions_are_lost(lines: str, tmp_path: Path) -> None:
     program, (port,) = find_nginx(), hold_ports(1)

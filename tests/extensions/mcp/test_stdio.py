@@ -100,18 +100,21 @@ async def test_a_damaged_call_arrives_right_and_a_wrong_one_is_explained() -> No
         assert "expected integer, got string" in refused["result"]["content"][0]["text"]
 
 
+@pytest.mark.large
 async def test_a_server_that_prints_and_logs_leaves_stdout_to_the_protocol() -> None:
     async with started("stdio", "--", *SERVER) as client:
         await client.begin()
         assert "quiet again" == await text_of(client, "noise")
 
 
+@pytest.mark.large
 async def test_what_is_no_message_is_answered_as_json_rpc_says() -> None:
     async with started("stdio", "--", *SERVER) as client:
         assert -32700 == (await client.ask("{" * 3))["error"]["code"]  # type: ignore[arg-type]
         assert -32600 == (await client.ask([asked("ping")]))["error"]["code"]  # type: ignore[arg-type]
 
 
+@pytest.mark.large
 async def test_no_request_stays_without_an_answer_when_the_server_dies() -> None:
     async with started("stdio", "--", *SERVER) as client:
         await client.begin()
@@ -120,6 +123,7 @@ async def test_no_request_stays_without_an_answer_when_the_server_dies() -> None
         assert "its process ended during the call (exit code 3): Error: no key" in died["result"]["content"][0]["text"]
 
 
+@pytest.mark.large
 async def test_a_server_that_died_is_started_anew_with_the_next_call() -> None:
     async with started("stdio", "--", *SERVER) as client:
         await client.begin()
@@ -130,6 +134,7 @@ async def test_a_server_that_died_is_started_anew_with_the_next_call() -> None:
         assert second == await text_of(client, "pid")
 
 
+@pytest.mark.large
 async def test_a_command_that_does_not_exist_is_named_in_the_answer() -> None:
     async with started("stdio", "--", "no-such-program") as client:
         answer = await client.ask(asked("initialize", 0, protocolVersion="2025-06-18"))
@@ -147,6 +152,7 @@ async def seen_by(client: Client) -> list[Any]:
     return [message for message in map(json.loads, lines) if message.get("method") != "tools/list"]
 
 
+@pytest.mark.large
 async def test_calls_that_are_sent_at_once_reach_the_server_in_their_order() -> None:
     async with started("stdio", "--", *SERVER) as client:
         await client.begin()
@@ -161,6 +167,7 @@ async def test_calls_that_are_sent_at_once_reach_the_server_in_their_order() -> 
         assert list(sizes) == read[: len(sizes)]
 
 
+@pytest.mark.large
 async def test_a_call_that_is_cancelled_at_once_is_never_answered_and_what_follows_is() -> None:
     async with started("stdio", "--", *SERVER) as client:
         await client.begin()
@@ -185,6 +192,7 @@ async def test_a_call_under_way_that_is_cancelled_is_cancelled_at_the_server_und
         assert note in await seen_by(client)
 
 
+@pytest.mark.large
 async def test_a_cancellation_reaches_a_server_without_sessions_too() -> None:
     async with started("stdio", "--", *SERVER, "modern") as client:
         await client.ask(asked("server/discover", 1, **META))
@@ -194,6 +202,7 @@ async def test_a_cancellation_reaches_a_server_without_sessions_too() -> None:
         assert '["mine"]' == await text_of(client, "cancelled", **META)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -212,6 +221,7 @@ async def test_a_call_that_is_no_strict_json_is_explained_under_its_own_id(text:
         assert told in answer["result"]["content"][0]["text"]
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     "line",
     [
@@ -229,6 +239,7 @@ async def test_a_line_without_a_usable_id_holds_up_nothing(line: str) -> None:
         assert {"jsonrpc": "2.0", "id": "p", "result": {}} == await client.ask(asked("ping", "p"))
 
 
+@pytest.mark.large
 async def test_a_call_that_is_too_large_is_refused_under_its_own_id() -> None:
     async with started("stdio", "--", *SERVER) as client:
         await client.begin()
@@ -237,6 +248,7 @@ async def test_a_call_that_is_too_large_is_refused_under_its_own_id() -> None:
         assert (9, text) == (told["id"], told["result"]["content"][0]["text"])
 
 
+@pytest.mark.large
 async def test_an_unreadable_answer_to_the_server_reaches_it_as_an_error() -> None:
     async with started("stdio", "--", *SERVER) as client:
         await client.begin()
@@ -248,6 +260,7 @@ async def test_an_unreadable_answer_to_the_server_reaches_it_as_an_error() -> No
         assert "the client's answer was refused" in told["message"]
 
 
+@pytest.mark.large
 async def test_a_call_waits_for_a_list_whose_server_asks_for_roots() -> None:
     async with started("stdio", "--", *SERVER, "roots") as client:
         await client.begin()
@@ -257,6 +270,7 @@ async def test_a_call_waits_for_a_list_whose_server_asks_for_roots() -> None:
         assert (3, '{"a": 5}') == ((answer := await client.read())["id"], answer["result"]["content"][0]["text"])
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("era", ["sessions", "modern"])
 async def test_what_a_tool_logs_is_there_before_its_answer(era: str) -> None:
     meta = META if era == "modern" else {}
@@ -270,6 +284,7 @@ async def test_what_a_tool_logs_is_there_before_its_answer(era: str) -> None:
             assert 1 == (await client.read())["id"]
 
 
+@pytest.mark.large
 async def test_a_command_gets_the_environment_and_the_folder_that_the_client_has_chosen(tmp_path: Path) -> None:
     chosen = {**os.environ, "API_KEY": "k ${x} é", "PYTHONPATH": str(ROOT)}
     async with started("stdio", "--", *SERVER, cwd=tmp_path, env=chosen) as client:
@@ -278,6 +293,7 @@ async def test_a_command_gets_the_environment_and_the_folder_that_the_client_has
     assert chosen == {key: given.get(key) for key in chosen}
 
 
+@pytest.mark.large
 async def test_a_limit_of_time_is_the_clients_to_set_and_is_for_tools_alone() -> None:
     """The server needs more than 10 ms to start."""
     async with started("stdio", "--timeout", "10ms", "--", *SERVER) as client:
@@ -321,6 +337,7 @@ async def polled(resumed: Callable[[Seen], bytes]) -> AsyncIterator[tuple[Client
         yield client, asked_on
 
 
+@pytest.mark.large
 async def test_a_stream_that_ends_early_is_read_on_with_from_its_last_event() -> None:
     answer = {"jsonrpc": "2.0", "id": 5, "result": RESULT}
     tries = [as_events(), as_events(answer)]  # a poll may find nothing yet
@@ -329,6 +346,7 @@ async def test_a_stream_that_ends_early_is_read_on_with_from_its_last_event() ->
         assert ["e7", "e7"] == [seen.header("last-event-id") for seen in asked_on]
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     ("status", "told"),
     [
@@ -345,6 +363,7 @@ async def test_a_stream_that_cannot_be_read_on_with_says_that_the_tool_may_have_
         assert f"{text}\n\n{unsure}" == answer["result"]["content"][0]["text"]
 
 
+@pytest.mark.large
 async def test_a_client_that_falls_back_to_a_server_without_session_ids_speaks_the_old_revision() -> None:
     told: list[str | None] = []
 
@@ -400,6 +419,7 @@ def line(message: dict[str, object]) -> Line:
     return Line(text, found)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     ("challenge", "metadata"),
     [
@@ -440,6 +460,7 @@ async def test_nothing_is_left_when_the_proxy_ends_however_it_ends(ending: str) 
         await gone(grandchild)
 
 
+@pytest.mark.large
 async def test_a_client_of_the_new_revision_gets_what_headers_would_have_carried() -> None:
     meta = {"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}}
     async with started("stdio", "--", *SERVER, "modern") as client:
@@ -449,6 +470,7 @@ async def test_a_client_of_the_new_revision_gets_what_headers_would_have_carried
         assert '{"a": 5}' == await text_of(client, "echo", arguments={"a": "5"}, **meta)
 
 
+@pytest.mark.large
 async def test_a_route_of_a_config_is_served_and_the_others_are_named(tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     config.write_text(

@@ -6,10 +6,10 @@ import pytest
 
 from proxy.adapters.base import CallShape
 from proxy.core.check.validation import Check, compile_check
-from proxy.core.explain.examples import make_full_example, make_minimal_example
 from proxy.core.json.jsontext import are_equal
 from proxy.core.model.values import ABSENT, Fields, JsonValue, RawRequest
 from proxy.core.schema.dialects import normalise
+from proxy.extensions.examples.core.examples import make_full_example, make_minimal_example
 from proxy.extensions.operations.adapters.bound_operation import BoundOperation, bind_operation
 from proxy.extensions.operations.adapters.http_operation import read_request
 from proxy.extensions.operations.adapters.http_request import write_request

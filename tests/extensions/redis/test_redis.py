@@ -22,7 +22,7 @@ from proxy.extensions.redis.operations import Keys, Operation, OperationQueue
 from proxy.extensions.redis.remote import Unreachable
 from proxy.extensions.redis.settings import RedisSettings
 from proxy.interfaces import ConnectedStore, StateStore
-from proxy.server.identity import SystemClock
+from proxy.server.setup.services import SystemClock
 from proxy.state import StoreChange, make_store
 from tests.extensions.redis.server import BINARY, Server, needs_server, server, take_port
 from tests.steady import until

@@ -11,7 +11,7 @@ import pytest
 from proxy.core.model.values import FailedAttempt
 from proxy.extensions.redis.settings import RedisSettings
 from proxy.interfaces import ConnectedStore
-from proxy.server.identity import SystemClock
+from proxy.server.setup.services import SystemClock
 from proxy.state import StoreChange, make_store
 
 # The reply to a script; the server's other replies are in order. b"" sends nothing, and CUT breaks off.

@@ -9,8 +9,9 @@ from proxy.config.context import Context
 from proxy.config.files.secrets import reveal
 from proxy.config.model import RouteEntry, ToolConfig
 from proxy.config.sections.units import read_seconds
-from proxy.core.contract.policy import ConcurrentLimit, CountedBy, Mode, RateLimit
+from proxy.core.contract.policy import Mode
 from proxy.core.model.values import JsonValue, Pointer
+from proxy.extensions.access.rates.limiter import ConcurrentLimit, CountedBy, RateLimit
 
 _KEYS: Final = ("rate", "concurrent")
 _PER: Final = "1m"

@@ -12,20 +12,54 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
 from functools import lru_cache, partial
 from hashlib import blake2b
 from ipaddress import IPv6Address, ip_address
 from typing import Final
 
 from proxy.core.contract.attempts import hash_conversation
-from proxy.core.contract.policy import CallLimits, ConcurrentLimit, CountedBy, RateLimit
+from proxy.core.contract.policy import CallLimits
 from proxy.core.model import codes
-from proxy.core.model.values import CheckedCall, Failure, Headers
+from proxy.core.model.values import CheckedCall, Failure, Headers, value_class
 from proxy.interfaces import CallRoute, Rate, RateExceeded, Services, StateStore
 
 _MICROSECONDS: Final = 1_000_000
 # The bits of an IPv6 address that one client has at least (RFC 6177).
 _NETWORK: Final = 64
+
+
+class CountedBy(StrEnum):
+    """What the calls have in common that one limit counts together: who makes them (where nobody has to say who they
+    are: from where), the tool, the conversation, or the client's address."""
+
+    CALLER = "caller"
+    TOOL = "tool"
+    CONVERSATION = "conversation"
+    ADDRESS = "address"
+
+
+@value_class
+class RateLimit:
+    """How many calls may be made in a time: `calls` in `per` seconds, evenly, and `burst` of them at once (GCRA: in any
+    `per` seconds at most `calls` + `burst`). `by`: what the calls have in common that are counted together, of those
+    that `scope` names (the place of the config that sets the limit). `name` tells it from other limits of its tool."""
+
+    calls: int
+    per: float
+    burst: int
+    by: tuple[CountedBy, ...]
+    scope: str
+    name: str
+
+
+@value_class
+class ConcurrentLimit:
+    """How many calls may be under way at once; `by` and `scope` as for `RateLimit`."""
+
+    calls: int
+    by: tuple[CountedBy, ...]
+    scope: str
 
 
 class CallRates:
@@ -120,7 +154,7 @@ def make_rate_failure(tool: str, limit: RateLimit, wait: int) -> Failure:
     burst = f", {limit.burst:,} of them at once" if limit.burst < limit.calls else ""
     return Failure(
         codes.CALL_RATE_EXCEEDED,
-        f"Tool '{tool}' was not called: {_describe(limit)} in {_write_time(limit.per)}{burst}.",
+        f"Tool '{tool}' was not called: the limit is {_describe(limit)} per {_write_time(limit.per)}{burst}.",
         details={"retry_after": str(seconds), "limit": str(limit.calls)},
         headers=make_rate_headers(limit, seconds),
     )
@@ -130,7 +164,7 @@ def make_concurrency_failure(tool: str, limit: ConcurrentLimit) -> Failure:
     """The refusal of a call beside those under way."""
     return Failure(
         codes.TOO_MANY_CALLS_AT_ONCE,
-        f"Tool '{tool}' was not called: {_describe(limit)} at once, and so many are under way.",
+        f"Tool '{tool}' was not called: at most {_describe(limit)} can pass at once, and so many are under way.",
         details={"limit": str(limit.calls)},
     )
 
@@ -145,7 +179,7 @@ _WHOSE: Final = {
 
 def _describe(limit: RateLimit | ConcurrentLimit) -> str:
     calls = "1 call" if limit.calls == 1 else f"{limit.calls:,} calls"
-    return " ".join((f"at most {calls}", *(_WHOSE[by] for by in limit.by), "can pass"))
+    return " ".join((calls, *(_WHOSE[by] for by in limit.by)))
 
 
 def make_rate_headers(limit: RateLimit, seconds: int) -> Headers:

@@ -10,7 +10,7 @@ import asyncio
 from dataclasses import field, replace
 from typing import Final, Literal
 
-from proxy.call.judging import InProcessJudge, is_ready
+from proxy.call.judging import is_ready
 from proxy.core.contract.policy import BroughtTools, ToolPolicy
 from proxy.core.decide import prepare
 from proxy.core.explain.explain import explain_unknown_tool
@@ -72,10 +72,10 @@ class JudgedCall:
 class CallJudge:
     """Judges calls on one route. Belongs to one event loop."""
 
-    def __init__(self, brought: BroughtTools, elsewhere: JudgesElsewhere | None) -> None:
+    def __init__(self, brought: BroughtTools, elsewhere: JudgesElsewhere) -> None:
         self._rules = rules = LearnPolicy(brought.template, formats=brought.formats)
         self._policies = Policies()
-        self._elsewhere: JudgesElsewhere = InProcessJudge() if elsewhere is None else elsewhere
+        self._elsewhere = elsewhere
         self._text_repairs = TEXT_RULES & rules.template.repair.rules
 
     async def judge(

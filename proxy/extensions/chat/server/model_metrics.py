@@ -10,8 +10,8 @@ from typing import Final
 from proxy.core.display.preview import clean_text
 from proxy.extensions.chat.server.asking_again import FinalAnswer
 from proxy.extensions.chat.server.call_judge import JudgedCall
-from proxy.server.listed_routes import Reports
 from proxy.telemetry.metric_table import OTHER, Label, MetricRow
+from proxy.telemetry.metrics import Metrics
 
 MOST_MODELS: Final = 50
 _LONGEST_NAME: Final = 60
@@ -58,18 +58,18 @@ METRICS: Final = (CALLS, TOKENS, UNREAD)
 class ModelMetrics:
     """The counts of one process."""
 
-    def __init__(self, reports: Reports) -> None:
-        self._reports = reports
-        self._calls = reports.add_counter(CALLS).series
-        self._tokens = reports.add_counter(TOKENS).series
-        self._unread = reports.add_counter(UNREAD).series
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._calls = metrics.add_counter(CALLS).series
+        self._tokens = metrics.add_counter(TOKENS).series
+        self._unread = metrics.add_counter(UNREAD).series
         self._models: set[str] = set()
 
     def count_answer(self, route: str, model: str, found: FinalAnswer) -> None:
         """Counts the calls of the client's answer, and the tokens of those before it."""
         name = self._name_model(model)
         for call in found.answer.calls:
-            tool = call.tool if self._reports.knows(route, call.tool) else OTHER
+            tool = call.tool if self._metrics.knows(route, call.tool) else OTHER
             self._calls[route, name, tool, _find_outcome(call)] += 1
         if found.spent.reported:
             self._tokens[route, name] += found.spent.reported

@@ -42,7 +42,7 @@ class ModelRelay:
     def __init__(self, clock: Clock, reports: Reports) -> None:
         self._clock = clock
         self._reports = reports
-        self._metrics = ModelMetrics(reports)
+        self._metrics = ModelMetrics(reports.metrics)
         self._large = LargeBodies()
         self._unusable: set[tuple[str, str, str]] = set()
         self._judges: dict[str, tuple[BroughtTools, CallJudge]] = {}
@@ -115,7 +115,7 @@ class ModelRelay:
     def _note(self, listed: ListedRequest, request: ModelRequest, found: FinalAnswer) -> None:
         """Notes the calls of the client's answer. From then on metrics name the tools of the request."""
         route = listed.call_route.binding.route
-        self._reports.learned(
+        self._reports.metrics.learn_tools(
             route.name, [call.tool for call in found.answer.calls if call.tool in request.tools.tools]
         )
         self._metrics.count_answer(route.name, request.model, found)
@@ -127,17 +127,19 @@ class ModelRelay:
         for call in calls:
             if call.unusable and (route, call.tool, call.unusable) not in self._unusable:
                 self._unusable.add((route, call.tool, call.unusable))
-                self._reports.unusable(route, call.tool, call.unusable)
+                self._reports.note_unusable(route, call.tool, call.unusable)
         if len(self._unusable) > _MOST_REPORTED:
             self._unusable.clear()
 
     def _find_judge(self, listed: ListedRequest) -> CallJudge:
-        route = listed.call_route.binding.route
-        if route.brought is None:
-            raise AssertionError("a relayed route says how brought tools are judged")
+        route, elsewhere = listed.call_route.binding.route, listed.services.elsewhere
+        if route.brought is None or elsewhere is None:
+            raise AssertionError(
+                "a relayed route says how brought tools are judged, and a proxy that serves has children"
+            )
         known = self._judges.get(route.key)
         if known is None or known[0] is not route.brought:  # the first request, or the first after a reload
-            known = self._judges[route.key] = (route.brought, CallJudge(route.brought, listed.services.elsewhere))
+            known = self._judges[route.key] = (route.brought, CallJudge(route.brought, elsewhere))
         return known[1]
 
 

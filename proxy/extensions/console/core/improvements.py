@@ -20,7 +20,7 @@ from proxy.core.json.jsontext import format_pointer
 from proxy.core.model import codes
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
-from proxy.core.rules.schema_places import nodes_at
+from proxy.core.rules.facts import nodes_at
 from proxy.core.schema.nodes import Node
 from proxy.extensions.console.core.tool_mistakes import CountedMistake, InventedKey, Renames, ToolMistakes
 

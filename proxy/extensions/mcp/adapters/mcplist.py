@@ -7,11 +7,11 @@ JSON or as server-sent events; both are read here, also in answers to the client
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from proxy.core.contract.listed_tool import Unparsed, hash_definition, read_hints
+from proxy.core.contract.listed_tool import USUAL_HINTS, Hints, Unparsed, hash_definition
 from proxy.core.json.contentcoding import read_events
 from proxy.core.json.jsontext import TextLimits, dumps, join_frame, parse, split_frame
 from proxy.core.model.value_class import value_class
@@ -132,6 +132,13 @@ def read_tool(entry: JsonValue) -> ListedTool | None:
         read_hints(entry),
         definition=hash_definition(entry),
     )
+
+
+def read_hints(entry: Mapping[str, JsonValue]) -> Hints:
+    """The hints that an entry of a list gives; one that is neither true nor false is none."""
+    written = entry.get("annotations")
+    found = written if isinstance(written, dict) else {}
+    return {name: value for name in USUAL_HINTS if isinstance(value := found.get(name), bool)}
 
 
 def make_listing(pages: Iterable[ToolsPage], size: int) -> Listing:

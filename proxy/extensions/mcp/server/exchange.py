@@ -20,7 +20,6 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from proxy.call.context import open_context
-from proxy.call.judging import InProcessJudge
 from proxy.call.outcome import count_tool_error
 from proxy.call.run import run_call
 from proxy.core.contract.policy import Mode
@@ -52,6 +51,7 @@ from proxy.extensions.mcp.server.detached_calls import DetachedCalls
 from proxy.extensions.mcp.server.guided_answers import GuidedAnswers
 from proxy.extensions.mcp.server.lists.asking import Asking, Tools
 from proxy.extensions.mcp.server.lists.learner import Learner, Unlearned
+from proxy.extensions.mcp.server.lists.list_reports import ListReports
 from proxy.extensions.mcp.server.lists.shown_lists import (
     VisibleTools,
     announce_change,
@@ -87,8 +87,8 @@ _read_beside_store = attrgetter(*[each.name for each in fields(Services) if each
 
 
 class Exchange:
-    """Handles the requests of all MCP routes of this process. `reports` receives the learned and unusable tools, and
-    `passed_on` the id of each request that its server has."""
+    """Handles the requests of all MCP routes of this process. `passed_on` receives the id of each request that its
+    server has."""
 
     def __init__(
         self, clock: Clock, fresh_id: Callable[[], str], reports: Reports, passed_on: PassedOn | None = None
@@ -96,7 +96,7 @@ class Exchange:
         self._clock = clock
         self._passed_on = passed_on
         self._learner = Learner(clock, fresh_id)
-        self._reports = reports
+        self._reports = ListReports(reports)
         self._detached = DetachedCalls()
         self._visible = VisibleTools()
         self._guided = GuidedAnswers()
@@ -127,10 +127,9 @@ class Exchange:
             decoded = Failure(codes.BAD_REQUEST, f"The message cannot be judged: {found.reason}.")
         if isinstance(decoded, Failure) and judged:  # otherwise a forbidden call could hide in it
             return mcp_request.make_refusal(make_refusal(decoded.code, decoded.message, record))
-        upstream, elsewhere = (
-            mcp_request.services.upstreams[binding.route.upstream],
-            mcp_request.services.elsewhere or InProcessJudge(),
-        )
+        upstream, elsewhere = mcp_request.services.upstreams[binding.route.upstream], mcp_request.services.elsewhere
+        if elsewhere is None:
+            raise AssertionError("a proxy that serves judges in child processes too")
         token = record.notes.get("client.token", "")
         asking = Asking.of(self._learner, call_route, message, upstream, self._reports, elsewhere, token)
         if isinstance(found, MessageBatch) and found.lists and not asking.shows_all:

@@ -8,7 +8,8 @@ import pytest
 
 from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
-from proxy.core.contract.policy import CallLimits, ConcurrentLimit, CountedBy, RateLimit
+from proxy.core.contract.policy import CallLimits
+from proxy.extensions.access.rates.limiter import ConcurrentLimit, CountedBy, RateLimit
 
 ROUTE = "{path: /t, upstream: tools, tool: t, schema: {type: object}"
 
@@ -45,7 +46,7 @@ def test_the_limits_nearest_to_the_request_take_the_place_of_the_others(tmp_path
     [
         ("{rate: {calls: 0}}", "`calls` expects a whole number from 1 to 1000000", "leave the tool out"),
         ("{rate: {calls: 5, burst: 0}}", "`burst` expects a whole number from 1", "this is 0"),
-        ("{rate: {per: 1m}}", "'calls' is missing", "How many calls in each"),
+        ("{rate: {per: 1m}}", "'calls' is missing", "How many calls are let through in each"),
         ("{rate: {calls: 5, per: 0}}", "`per` is a time from 1s to 744h", "`caps`"),
         ("{rate: {calls: 5, per: 100000h}}", "`per` is a time from 1s to 744h", "`caps`"),
         ("{rate: {calls: 1000000, per: 1s}}", "`calls` is at most 10,000 a second", "drop it"),

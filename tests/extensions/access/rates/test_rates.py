@@ -52,7 +52,7 @@ async def test_a_call_that_comes_too_early_is_told_when_to_come_again() -> None:
         named = ("retry-after", "ratelimit-policy", "ratelimit", "tool-error")
         assert ("12", '"caller";q=5;w=60', '"caller";r=0;t=12', "CALL_RATE_EXCEEDED") == tuple(map(seen.header, named))
         assert (
-            "Tool 'weather' was not called: at most 5 calls from this caller can pass in 60 seconds, 2 of them at "
+            "Tool 'weather' was not called: the limit is 5 calls from this caller per 60 seconds, 2 of them at "
             "once.\n\nWait 12 seconds before the next call.\n\nWait, then make the same call again."
         ) == told(seen)["content"]
         assert 2 == len(server.seen)
@@ -218,7 +218,7 @@ async def test_over_mcp_a_call_that_comes_too_early_is_a_tools_result() -> None:
     seen, found = nows[-1]
     assert (200, "10", "CALL_RATE_EXCEEDED") == (seen.status, seen.header("retry-after"), feedback(found)["code"])
     assert (
-        "Tool 'now' was not called: at most 1 call from this caller can pass in 10 seconds.\n\n"
+        "Tool 'now' was not called: the limit is 1 call from this caller per 10 seconds.\n\n"
         "Wait 10 seconds before the next call.\n\n"
         "Wait, then make the same call again."
     ) == text(found)

@@ -114,6 +114,7 @@ def test_a_list_that_changed_for_one_credential_is_doubted_for_those_that_share_
     assert [True, False, True] == [learner.find_known(key(name), 300) is not None for name in "abc"]
 
 
+@pytest.mark.large
 def test_equal_lists_are_kept_once_and_the_least_recently_used_go_first(learner: Learner) -> None:
     for number in range(MAX_KEYS + 10):
         learner.keep(key(str(number)), [page()], 100)

@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from proxy.call.judging import is_ready
-from proxy.core.check.validation import Check
 from proxy.core.contract import toolname
 from proxy.core.contract.container import SEARCH, Dispatch, expand_or_dispatch, make_misuse_failure
 from proxy.core.contract.listed_tool import Hints, refuse_unapproved
@@ -33,7 +32,6 @@ from proxy.core.model.values import (
     UpstreamFault,
     UpstreamReply,
 )
-from proxy.core.rules.contradictions import describe_gaps
 from proxy.core.tool_errors.classify import make_fault_failure
 from proxy.extensions.mcp.adapters.mcplist import make_list_request
 from proxy.extensions.mcp.adapters.mcpmessage import SESSION_HEADER, Message
@@ -47,9 +45,9 @@ from proxy.extensions.mcp.core.listed_tools import (
 from proxy.extensions.mcp.core.tool_search import DESCRIBE
 from proxy.extensions.mcp.server.lists.catalogue import Catalogue, get_catalogues
 from proxy.extensions.mcp.server.lists.learner import Key, Known, Learner, ListRefused, ListReply, Unlearned
+from proxy.extensions.mcp.server.lists.list_reports import ListReports
 from proxy.interfaces import GuardedUpstream, JudgesElsewhere
 from proxy.server.bound_route import RouteRequest
-from proxy.server.listed_routes import Reports
 
 if TYPE_CHECKING:
     from proxy.extensions.mcp.upstream.joined import JoinedUpstream
@@ -86,7 +84,7 @@ class Asking:
     upstream: GuardedUpstream
     rules: LearnPolicy
     key: Key
-    reports: Reports
+    reports: ListReports
     elsewhere: JudgesElsewhere
 
     @classmethod
@@ -96,7 +94,7 @@ class Asking:
         call_route: RouteRequest,
         message: Message,
         upstream: GuardedUpstream,
-        reports: Reports,
+        reports: ListReports,
         elsewhere: JudgesElsewhere,
         token: str = "",
     ) -> Asking:
@@ -251,7 +249,7 @@ class Asking:
     def _judged_by(self, call: ToolCall, known: Known) -> Tools | Failure:
         catalogue, route = self._catalogue(known), self.call_route.binding.route
         if catalogue.is_first_report(""):
-            self.reports.learned(route.name, catalogue.tools)
+            self.reports.learn_tools(route.name, catalogue.tools)
             for tool in known.listing.tools.values():
                 self.report_unpinned(tool)
         if (unpinned := self._find_unpinned(call.tool, known)) is not None and route.mode is Mode.ENFORCE:
@@ -260,12 +258,12 @@ class Asking:
         reason = catalogue.tools.bad.get(call.tool)
         if reason is not None:
             if catalogue.is_first_report(call.tool):
-                self.reports.unusable(route.name, call.tool, reason)
+                self.reports.note_unusable(route.name, call.tool, reason)
             if found is None and route.mode is Mode.ENFORCE:
                 message = f"The schema that the server lists for '{call.tool}' cannot be used: {reason}."
                 return Failure(codes.SCHEMA_UNKNOWN, message, retryable=False)
         elif found is not None and found.check is not None and catalogue.is_first_report(call.tool):
-            self._report_unguarded(route.name, call.tool, found.check)
+            self.reports.note_unguarded(route.name, call.tool, found.check)
         if found is None and find_listed_name(call.tool, catalogue.tools) == call.tool and route.mode is Mode.ENFORCE:
             return self._judge_unknown(call, catalogue)
         return Tools(catalogue.tools, catalogue)
@@ -277,7 +275,7 @@ class Asking:
         if pinned is not None and is_shown and not self.rules.is_pinned(tool):
             known = {"description": tool.description, "inputSchema": tool.schema, "outputSchema": tool.output}
             change = pinned.describe_change(tool.name, tool.definition, known)
-            self.reports.unpinned(self.call_route.binding.route.name, tool.name, pinned.changed, change)
+            self.reports.note_unpinned(self.call_route.binding.route.name, tool.name, pinned.changed, change)
 
     def _find_unpinned(self, name: str, known: Known) -> Failure | None:
         """The failure of a call of a tool whose definition is not the approved one."""
@@ -298,10 +296,6 @@ class Asking:
             fault = UpstreamFault(codes.UPSTREAM_UNAVAILABLE, "destination_unavailable", Executed.NO, why)
             return make_fault_failure(fault)
         return Tools(_ToolsOf(catalogue.tools, lambda name: joined.find_server(names.find(name) or "") == server))
-
-    def _report_unguarded(self, route: str, tool: str, check: Check) -> None:
-        if remarks := describe_gaps(check):
-            self.reports.unguarded(route, tool, remarks)
 
     def _without(self, call: ToolCall, why: Unlearned) -> Tools | Failure:
         """Returns the tools where no list can be learned: those of an older list, else those of the config, else the

@@ -21,13 +21,13 @@ from itertools import pairwise
 from typing import Final
 
 from proxy.core.contract.container import SEARCH
-from proxy.core.contract.listed_tool import BadSchemaError, parse_schema, read_hints
+from proxy.core.contract.listed_tool import BadSchemaError, parse_schema
 from proxy.core.json.contentcoding import is_coded
 from proxy.core.json.jsonspan import replace_values
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.values import HttpReply, JsonValue, Pointer, UpstreamReply
 from proxy.extensions.mcp.adapters.mcp import INTERNAL_ERROR
-from proxy.extensions.mcp.adapters.mcplist import MAX_LIST, read_tool
+from proxy.extensions.mcp.adapters.mcplist import MAX_LIST, read_hints, read_tool
 from proxy.extensions.mcp.adapters.mcpmessage import Message
 from proxy.extensions.mcp.core.listed_tools import LearnedTools, LearnPolicy, ListedTool, Listing
 from proxy.extensions.mcp.core.tool_search import DESCRIBE, DESCRIBE_TOOL, SEARCH_TOOL

@@ -1,16 +1,20 @@
-"""`proxy.agent_client.read`: a real answer of the proxy in each of its formats, read by what an agent host has."""
+"""`toolcall_proxy.client.read`: a real answer of the proxy in each of its formats, read by what an agent host has."""
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import json
+import sys
 import urllib.error
 import urllib.request
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
-from proxy.agent_client import Answer, Blocked, Retry, read
+from proxy.extensions.agent_client import agent_client
+from proxy.extensions.agent_client.agent_client import Answer, Blocked, Retry, read
 from tests.serving.proxied import WEATHER, proxied
 from tests.serving.wire import answer, replies, tool
 
@@ -58,3 +62,10 @@ async def test_an_answer_a_retry_and_a_block_are_told_apart_in_every_format(enve
 def test_the_tools_own_errors_are_its_answer() -> None:
     assert Answer("no", 500) == read(Response(500, b"no"))
     assert Answer({"a": 1}, 404) == read(Response(404, b'{"a": 1}'))
+
+
+def test_the_file_needs_python_alone() -> None:
+    tree = ast.parse(Path(agent_client.__file__).read_text(encoding="utf-8"))
+    found = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    found |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert found <= sys.stdlib_module_names

@@ -1,0 +1,1 @@
+"""Values that a schema accepts, best first, within a bound of work."""

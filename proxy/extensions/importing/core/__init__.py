@@ -1,0 +1,1 @@
+"""What an import says of what it found, without I/O."""

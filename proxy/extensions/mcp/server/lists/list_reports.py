@@ -1,0 +1,37 @@
+"""Tells the operator of the tools that servers list: by the log and by metrics."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from proxy.core.check.validation import Check
+from proxy.core.rules.contradictions import describe_gaps
+from proxy.server.listed_routes import Reports
+from proxy.telemetry.metric_table import OTHER, MetricRow
+
+UNGUARDED: Final = MetricRow(
+    "toolproxy_unguarded_schemas_total",
+    "counter",
+    "Listed schemas that guard less than they say: a misspelt keyword, or limits that exclude each other.",
+    ("route", "tool"),
+)
+METRICS: Final = (UNGUARDED,)
+
+
+class ListReports:
+    """What one process tells. `learn_tools` and the methods for a tool are called once per list, `note_unpinned` each
+    time that a list is read."""
+
+    def __init__(self, reports: Reports) -> None:
+        self._log = reports.log
+        self._metrics = reports.metrics
+        self._unguarded = reports.metrics.add_counter(UNGUARDED).series
+        self.learn_tools = reports.metrics.learn_tools
+        self.note_unusable = reports.note_unusable
+        self.note_unpinned = reports.unpinned
+
+    def note_unguarded(self, route: str, tool: str, check: Check) -> None:
+        """Logs and counts a schema that surely means more than it guards."""
+        if remarks := describe_gaps(check):
+            self._unguarded[route, tool if self._metrics.knows(route, tool) else OTHER] += 1
+            self._log.event("tool schema guards less than it says", "warning", route=route, tool=tool, remarks=remarks)
