@@ -221,6 +221,11 @@ def record_upstream(record: CallRecord, upstream: str) -> None:
     record.upstream = upstream
 
 
+def record_success(record: CallRecord, upstream: str, status: int, seconds: float) -> None:
+    """Records the answer to a call that was sent once, and the time that its tool took."""
+    record.upstream, record.upstream_status, record.upstream_seconds = upstream, status, seconds
+
+
 def record_sends(record: CallRecord, upstream: str, sends: Sends) -> None:
     """Records what the sends of a call have come to, also where its client has gone meanwhile."""
     record.upstream, record.resends, record.resend_denied = upstream, sends.resends, sends.denied

@@ -27,7 +27,7 @@ from proxy.call.context import (
     make_request,
     open_context,
     record_call,
-    record_sends,
+    record_success,
     record_upstream,
 )
 from proxy.call.judging import LONG, Judged, judge_call, sample_call
@@ -40,7 +40,7 @@ from proxy.server.handler import Answered, Handler, MakeResponse, RequestCycle, 
 from proxy.server.http.framing import KnownHeads, Response, write_response
 from proxy.server.http.request_head import ParsedRequest
 from proxy.server.http.responses import make_delivery_headers
-from proxy.upstream.sending import FirstSend, Sends, start_send
+from proxy.upstream.sending import FirstSend, start_send
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -200,7 +200,7 @@ class FastCall(RequestCycle):
             reply.status < 300 and services.store.is_known(context.key)
         ):  # the store has to know
             return None
-        record_sends(self.record, first.request.upstream, Sends(status=reply.status, seconds=seconds))
+        record_success(self.record, first.request.upstream, reply.status, seconds)
         self.outcome = make_delivered(context, self._approved, reply, tool)
         return self.outcome
 
