@@ -541,32 +541,27 @@ class CallRoute(Protocol):
 
 
 class Hooks(Protocol):
-    """The operator's own code around a call (docs/hooks.md). No method raises, whatever a hook does; each is bounded
-    in time. A Failure ends the call."""
+    """The operator's own code around one call (docs/hooks.md). No method raises, whatever a hook does; each is bounded
+    in time. A Failure ends the call. `seconds` is the time that hooks have taken so far, `failures` are those that did
+    not do their part, and `answered_by` is the latest that gave an answer in the place of another."""
 
-    async def before_decision(
-        self, call: ToolCall, call_route: CallRoute, record: CallRecord
-    ) -> ToolCall | UpstreamReply | Failure:
+    seconds: float
+    failures: tuple[HookFailure, ...]
+    answered_by: str
+
+    async def before_decision(self, call: ToolCall) -> ToolCall | UpstreamReply | Failure:
         """The call to judge, which may have other arguments than it came with; or the answer in its place."""
 
-    async def after_decision(
-        self, call: ToolCall, decision: Decision, call_route: CallRoute, record: CallRecord
-    ) -> Failure | None:
+    async def after_decision(self, call: ToolCall, decision: Decision) -> Failure | None:
         """Gets the decision."""
 
-    async def before_forward(
-        self, checked: CheckedCall, request: UpstreamRequest, call_route: CallRoute, record: CallRecord
-    ) -> UpstreamRequest | Failure:
+    async def before_forward(self, checked: CheckedCall, request: UpstreamRequest) -> UpstreamRequest | Failure:
         """The request to send: the same but for its headers."""
 
-    async def after_answer(
-        self, checked: CheckedCall, reply: UpstreamReply, call_route: CallRoute, record: CallRecord
-    ) -> UpstreamReply | Failure:
+    async def after_answer(self, checked: CheckedCall, reply: UpstreamReply) -> UpstreamReply | Failure:
         """The answer to hand on: the tool's own, or another one in its place."""
 
-    async def after_outcome(
-        self, call: ToolCall, outcome: Outcome | None, call_route: CallRoute, record: CallRecord
-    ) -> None:
+    async def after_outcome(self, call: ToolCall, outcome: Outcome | None) -> None:
         """Gets what became of the call; None where its client has gone."""
 
 
@@ -643,7 +638,8 @@ class JudgesElsewhere(Protocol):
 @value_class
 class Services:
     """The outside world, wired by the app: `upstreams` by name, `extra_lines` of a tool's own formatter; `escalated` is
-    called for each escalation once, and waits for nothing; `access` by the keys of the routes that ask who calls.
+    called for each escalation once, and waits for nothing; `hooks` begins those of a call; `access` by the keys of the
+    routes that ask who calls.
 
     `sampled` is called for some of the forwarded calls, with the route's name, and waits for nothing; `confirm` for
     every call that has been accepted, and gives the reason why it is not sent after all, or None."""
@@ -654,7 +650,7 @@ class Services:
     pacing: Pacing
     extra_lines: Callable[[str, Failure], tuple[str, ...]] = lambda tool, failure: ()  # noqa: ARG005
     corrector: Corrector | None = None
-    hooks: Hooks | None = None
+    hooks: Callable[[CallRoute, CallRecord], Hooks] | None = None
     elsewhere: JudgesElsewhere | None = None
     sampled: Callable[[str, CheckedCall, ToolPolicy], None] | None = None
     confirm: Callable[[str, CheckedCall, ToolPolicy], Awaitable[Failure | None]] | None = None

@@ -77,7 +77,7 @@ DIALECT: Final = frozenset(["told", "said", "asked", "heard", "meant", "hurt", "
 # The fields of a `CallRecord`, and the files that write them. The list of files only shrinks.
 RECORDED: Final = frozenset(each.name for each in fields(CallRecord))
 RECORD_WRITERS: Final = frozenset([
-    "proxy/call/context.py", "proxy/hooks/running.py", "proxy/server/handler.py", "proxy/telemetry/logs.py",
+    "proxy/call/context.py", "proxy/server/handler.py", "proxy/telemetry/logs.py",
     "proxy/extensions/chat/server/call_records.py",
     "proxy/extensions/chat/server/model_relay.py", "proxy/extensions/correction/record.py",
     "proxy/extensions/mcp/server/exchange.py", "proxy/extensions/mcp/server/watching.py",

@@ -84,25 +84,10 @@ class Adapter(Protocol):
         envelope: str,
         error_status: str,
         accept: str = "",
-        request: RawRequest | None = None,
+        request: RawRequest | None = None,  # noqa: ARG002 - for protocols that have errors of their own
         detail: Detail = "compact",
     ) -> HttpReply:
-        """A failure as this protocol's clients read it (`envelope` is a format name or 'auto', contract section 1).
-        `accept` is the request's Accept header, `request` the request as far as it was read; `detail` says how much the
-        part for machines holds."""
-
-
-class EnvelopeAdapter:
-    """The part of an `Adapter` whose clients read failures in the route's envelope."""
-
-    def encode(
-        self,
-        result: ToolResult,
-        envelope: str,
-        error_status: str,
-        accept: str = "",
-        request: RawRequest | None = None,  # noqa: ARG002 - Adapter's signature
-        detail: Detail = "compact",
-    ) -> HttpReply:
-        """A failure in the route's envelope."""
+        """A failure as this protocol's clients read it: in the route's envelope, where it has no errors of its own
+        (`envelope` is a format name or 'auto', contract section 1). `accept` is the request's Accept header, `request`
+        the request as far as it was read; `detail` says how much the part for machines holds."""
         return render_failure(result, envelope, error_status, accept, detail)

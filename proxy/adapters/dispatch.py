@@ -12,7 +12,7 @@ knowledge of the shape.
 
 from __future__ import annotations
 
-from proxy.adapters.base import CallShape, EnvelopeAdapter
+from proxy.adapters.base import Adapter, CallShape
 from proxy.adapters.ladder import find_call_id, find_conversation
 from proxy.adapters.plain import NO_ARGUMENTS
 from proxy.core.json.jsonspan import find_span, replace_value
@@ -35,7 +35,7 @@ from proxy.core.model.values import (
 _NO_BODY = JsonProblem("the body is empty, but must name a tool", 1, 1)
 
 
-class DispatchAdapter(EnvelopeAdapter):
+class DispatchAdapter(Adapter):
     """Implements `Adapter` for routes whose body names the tool."""
 
     name = "dispatch"

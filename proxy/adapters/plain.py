@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.adapters.base import CallShape, EnvelopeAdapter
+from proxy.adapters.base import Adapter, CallShape
 from proxy.adapters.ladder import find_call_id, find_conversation
 from proxy.core.json.strictreader import UnreadDocument
 from proxy.core.json.textrepair import read_document
@@ -21,7 +21,7 @@ from proxy.core.model.values import (
 NO_ARGUMENTS = Document(b"", None)
 
 
-class PlainAdapter(EnvelopeAdapter):
+class PlainAdapter(Adapter):
     """Implements `Adapter` for routes whose body is the arguments and nothing else."""
 
     name = "plain"

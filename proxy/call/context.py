@@ -39,7 +39,7 @@ from proxy.core.model.values import (
 )
 from proxy.core.rules.rules import CORRECTIONS
 from proxy.core.tool_errors.answers import wrap_answer
-from proxy.interfaces import CallRecord, CallRoute, Ending, Services, UpstreamRequest
+from proxy.interfaces import CallRecord, CallRoute, Ending, Hooks, Services, UpstreamRequest
 from proxy.upstream.sending import Sends
 
 _ADDRESS: Final = Rung.ADDRESS
@@ -47,7 +47,7 @@ _REPORT: Final = Mode.REPORT  # CPython 3.11 takes longer to look up a member of
 _MODES: Final = {mode: mode.value for mode in Mode}  # a member's `value` is two function calls there
 _JSON: Final = (("Content-Type", "application/json"),)
 # Fields of a record that a correction keeps although it found no better call.
-_KEPT: Final = frozenset({"events", "questions", "stages", "hook_failures", "trace"})
+_KEPT: Final = frozenset({"events", "questions", "stages", "trace"})
 
 
 @value_class
@@ -67,6 +67,7 @@ class CallContext:
     report_only: bool
     came: ToolCall
     key: str
+    hooks: Hooks | None = None
     opening: tuple[Repair, ...] = ()
     seen: int = 0
     _digest: str = field(default="", repr=False, compare=False)
@@ -131,7 +132,8 @@ def open_context(call: ToolCall, call_route: CallRoute, services: Services, reco
     counted_by, conversation = call_route.unknown if policy is None else policy, call.conversation
     digest = contract.hash_call(call, counted_by) if conversation.rung is _ADDRESS else ""
     key = contract.make_attempt_key(conversation, call.tool, counted_by, digest)
-    return CallContext(call, policy, call_route, services, record, report_only, call, key, opening, 0, digest)
+    hooks = None if services.hooks is None else services.hooks(call_route, record)
+    return CallContext(call, policy, call_route, services, record, report_only, call, key, hooks, opening, 0, digest)
 
 
 def make_request(context: CallContext, approved: ApprovedCall) -> UpstreamRequest | UpstreamReply:
@@ -219,12 +221,26 @@ def record_upstream(record: CallRecord, upstream: str) -> None:
     record.upstream = upstream
 
 
+def record_success(record: CallRecord, upstream: str, status: int, seconds: float) -> None:
+    """Records the answer to a call that was sent once, and the time that its tool took."""
+    record.upstream, record.upstream_status, record.upstream_seconds = upstream, status, seconds
+
+
 def record_sends(record: CallRecord, upstream: str, sends: Sends) -> None:
     """Records what the sends of a call have come to, also where its client has gone meanwhile."""
     record.upstream, record.resends, record.resend_denied = upstream, sends.resends, sends.denied
     record.upstream_status = sends.status or record.upstream_status
     record.upstream_error = sends.error or record.upstream_error
     record.upstream_seconds = sends.seconds or record.upstream_seconds
+
+
+def record_hooks(record: CallRecord, hooks: Hooks) -> None:
+    """Records what became of the hooks of a call."""
+    if hooks.seconds:
+        record.stages["hooks"] = hooks.seconds
+    record.hook_failures = hooks.failures
+    if hooks.answered_by:
+        record.notes = {**record.notes, "hook": hooks.answered_by}
 
 
 def record_answer(record: CallRecord, verdict: str, violations: tuple[Violation, ...]) -> None:

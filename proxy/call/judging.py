@@ -238,7 +238,6 @@ class Elsewhere:
         tools.settle(name, bad=bad, expensive=expensive)
 
     async def close(self) -> None:
-        """Ends the child processes."""
         await self._pool.close()
         await self._foreign.close()
 

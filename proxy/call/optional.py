@@ -12,7 +12,14 @@ from copy import copy
 from dataclasses import replace
 from typing import Any
 
-from proxy.call.context import ApprovedCall, CallContext, PendingFailure, record_correction, record_delivery
+from proxy.call.context import (
+    ApprovedCall,
+    CallContext,
+    PendingFailure,
+    record_correction,
+    record_delivery,
+    record_hooks,
+)
 from proxy.call.outcome import check_answer, deliver_answer
 from proxy.core.contract import refusals
 from proxy.core.contract.policy import ToolPolicy
@@ -26,7 +33,7 @@ Send = Callable[[CallContext, ApprovedCall], Awaitable[Delivered | PendingFailur
 # --- hooks ------------------------------------------------------------------------------------------------------------
 async def admit_call(hooks: Hooks, context: CallContext) -> CallContext | Delivered | PendingFailure:
     """The call as it is to be judged, or what hooks make of it before that."""
-    match await hooks.before_decision(context.call, context.call_route, context.record):
+    match await hooks.before_decision(context.call):
         case ToolCall() as call:
             return context if call is context.call or context.report_only else replace(context, call=call)
         case UpstreamReply() as reply:
@@ -47,7 +54,7 @@ async def deliver_by_hooks(
     hooks: Hooks, context: CallContext, approved: ApprovedCall, answer: UpstreamReply, tool: ToolPolicy | None
 ) -> Delivered | PendingFailure:
     """The tool's answer by way of the hooks, which may replace it: what goes on keeps what the tool promises."""
-    shown = await hooks.after_answer(approved.checked, answer, context.call_route, context.record)
+    shown = await hooks.after_answer(approved.checked, answer)
     if shown is not answer:
         await close_body(answer)  # a stream that nobody reads any more
     if isinstance(shown, Failure):
@@ -67,11 +74,13 @@ async def tell_outcome(hooks: Hooks, context: CallContext, run: Coroutine[Any, A
         outcome = await run
     finally:
         try:
-            await hooks.after_outcome(context.call, outcome, context.call_route, context.record)
+            await hooks.after_outcome(context.call, outcome)
         except BaseException:
             if isinstance(outcome, Delivered):
                 await close_body(outcome.reply)
             raise
+        finally:
+            record_hooks(context.record, hooks)
     return outcome
 
 
@@ -141,7 +150,8 @@ async def correct_call(
         if episode is not None and episode.times(context.digest) > 0:
             return pending  # the same arguments failed before: a model has nothing new to work with
     before, started, latest = copy(record), context.services.clock.now(), pending
-    hooks_before = record.stages.get("hooks", 0.0)
+    hooks = context.hooks
+    hooks_before, answered_by = (0.0, "") if hooks is None else (hooks.seconds, hooks.answered_by)
 
     async def try_call(call: ToolCall) -> Delivered | Failure:
         nonlocal latest
@@ -155,9 +165,11 @@ async def correct_call(
 
     failed = FailedCall(context.call, pending.failure, policy, context.call_route, record)
     found = await corrector.correct(failed, try_call)
-    waited = context.services.clock.now() - started - (record.stages.get("hooks", 0.0) - hooks_before)
+    waited = context.services.clock.now() - started - (0.0 if hooks is None else hooks.seconds - hooks_before)
     if found is not None:  # the time that the tool took stands in the record by itself
         waited -= record.upstream_seconds - before.upstream_seconds
+    if found is None and hooks is not None:
+        hooks.answered_by = answered_by  # what a hook answered in the place of a corrected call has reached nobody
     record_correction(record, before, waited, found=found is not None)
     if isinstance(found, Delivered):
         return found

@@ -61,12 +61,10 @@ def run_call(
 
 def run_context(context: CallContext) -> Coroutine[Any, Any, Outcome]:
     """Returns the outcome of a call whose context is open."""
-    outcome, hooks = _run(context), context.services.hooks
-    return outcome if hooks is None else tell_outcome(hooks, context, outcome)
+    return _run(context) if context.hooks is None else tell_outcome(context.hooks, context, _run(context))
 
 
 async def _run(context: CallContext) -> Outcome:
-    services = context.services
     if context.call_route.calls is not None and (denied := context.call_route.refuse_hidden(context.call.tool)):
         return await refuse_call(context, PendingFailure(denied, "refused", context.opening))
     if context.has_failed_before():
@@ -74,7 +72,7 @@ async def _run(context: CallContext) -> Outcome:
         if isinstance(recalled, ToolResult):
             return recalled
         context = recalled
-    result = context if services.hooks is None else await admit_call(services.hooks, context)
+    result = context if context.hooks is None else await admit_call(context.hooks, context)
     if isinstance(result, CallContext):
         return await conclude_call(result, _judge_and_send(result))
     return await refuse_call(context, result) if isinstance(result, PendingFailure) else result
@@ -95,8 +93,7 @@ async def conclude_call(
 
 async def _run_corrected(context: CallContext) -> Delivered | PendingFailure:
     """A corrected call passes the same stages as a new one."""
-    hooks = context.services.hooks
-    result = context if hooks is None else await admit_call(hooks, context)
+    result = context if context.hooks is None else await admit_call(context.hooks, context)
     return await _judge_and_send(result) if isinstance(result, CallContext) else result
 
 
@@ -113,8 +110,8 @@ async def follow_verdict(
     if not isinstance(judged, Judged):
         judged = await judged
     seconds, decision = services.clock.now() - started, judged.decision
-    if services.hooks is not None:
-        failure = await services.hooks.after_decision(context.call, decision, context.call_route, context.record)
+    if context.hooks is not None:
+        failure = await context.hooks.after_decision(context.call, decision)
         if failure is not None and not isinstance(decision, Reject):  # a required hook failed
             decision = Reject(failure)
     if isinstance(decision, Reject):
@@ -144,9 +141,8 @@ async def send_call(
     request = make_request(context, approved) if first is None else first.request
     if isinstance(request, UpstreamReply):
         return await deliver_answer(context, approved, request, tool)
-    hooks = context.services.hooks
-    if hooks is not None:
-        adjusted = await hooks.before_forward(checked, request, context.call_route, context.record)
+    if context.hooks is not None:
+        adjusted = await context.hooks.before_forward(checked, request)
         if isinstance(adjusted, Failure):
             return PendingFailure(adjusted, "refused", approved.repairs)
         request = adjusted
@@ -190,9 +186,8 @@ async def _check_and_deliver(
     context: CallContext, approved: ApprovedCall, answer: UpstreamReply, tool: ToolPolicy | None
 ) -> Delivered | PendingFailure:
     """Hands on an answer that means success, where it is what the tool promises."""
-    hooks = context.services.hooks
-    if hooks is not None:
-        return await deliver_by_hooks(hooks, context, approved, answer, tool)
+    if context.hooks is not None:
+        return await deliver_by_hooks(context.hooks, context, approved, answer, tool)
     if tool is not None and tool.answer is not None and (unfit := check_answer(context, tool.answer, answer)):
         return PendingFailure(unfit, "tool_error", approved.repairs)
     return await deliver_answer(context, approved, answer, tool)

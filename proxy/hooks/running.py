@@ -59,8 +59,8 @@ FAILED: Final = object()
 
 
 class HookChain:
-    """Implements `Hooks` for the path of a call. `report` receives each failure, with the exception if there was one;
-    `now` is a monotonic clock."""
+    """The hooks of a config. `report` receives each failure, with the exception if there was one; `now` is a monotonic
+    clock."""
 
     def __init__(
         self,
@@ -68,109 +68,112 @@ class HookChain:
         report: Callable[[HookFailure, BaseException | None], None],
         now: Callable[[], float],
     ) -> None:
-        self._at = {point: tuple(hook for hook in hooks if hook.listens(point)) for point in POINTS}
-        self._report = report
-        self._now = now
+        self.at = {point: tuple(hook for hook in hooks if hook.listens(point)) for point in POINTS}
+        self.report = report
+        self.now = now
         # Overdue tasks that still run; the event loop itself keeps no reference to them.
-        self._left: set[asyncio.Task[Any]] = set()
+        self.left: set[asyncio.Task[Any]] = set()
 
-    async def before_decision(
-        self, call: ToolCall, call_route: CallRoute, record: CallRecord
-    ) -> ToolCall | UpstreamReply | Failure:
-        """The call to decide, or an answer that replaces it."""
-        for hook in self._at["before_decision"]:
-            read = partial(_read_change, call, call_route.tools.get(call.tool))
-            shown = _show_call(call, call_route, record)
-            made = await self._ask(hook, "before_decision", record, shown, read=read)
+    def begin(self, call_route: CallRoute, record: CallRecord) -> CallHooks:
+        """The hooks as they run around one call."""
+        return CallHooks(self, call_route, record)
+
+
+class CallHooks:
+    """Implements `Hooks`."""
+
+    def __init__(self, chain: HookChain, call_route: CallRoute, record: CallRecord) -> None:
+        self.seconds = 0.0
+        self.failures: tuple[HookFailure, ...] = ()
+        self.answered_by = ""
+        self._chain = chain
+        self._call_route = call_route
+        self._record = record
+
+    async def before_decision(self, call: ToolCall) -> ToolCall | UpstreamReply | Failure:
+        for hook in self._chain.at["before_decision"]:
+            read = partial(_read_change, call, self._call_route.tools.get(call.tool))
+            made = await self._ask(hook, "before_decision", self._show_call(call), read=read)
             if made is FAILED and hook.strict:
                 return _make_failure()
             if isinstance(made, UpstreamReply | Failure):
-                record.notes = {**record.notes, "hook": hook.name}
+                self.answered_by = hook.name
                 return made
             call = made if isinstance(made, ToolCall) else call
         return call
 
-    async def after_decision(
-        self, call: ToolCall, decision: Decision, call_route: CallRoute, record: CallRecord
-    ) -> Failure | None:
-        """Shows hooks the decision; a Failure where a strict hook failed."""
+    async def after_decision(self, call: ToolCall, decision: Decision) -> Failure | None:
         if isinstance(decision, Forward):
             repairs = tuple((repair.rule, format_pointer(repair.path)) for repair in decision.checked.repairs)
             verdict = Verdict(True, *_show_failure(decision.checked.would), repairs)
         else:
             verdict = Verdict(False, *_show_failure(decision.failure))
-        for hook in self._at["after_decision"]:
-            shown = _show_call(call, call_route, record), verdict
-            if await self._ask(hook, "after_decision", record, *shown) is FAILED and hook.strict:
+        for hook in self._chain.at["after_decision"]:
+            if await self._ask(hook, "after_decision", self._show_call(call), verdict) is FAILED and hook.strict:
                 return _make_failure()
         return None
 
-    async def before_forward(
-        self, checked: CheckedCall, request: UpstreamRequest, call_route: CallRoute, record: CallRecord
-    ) -> UpstreamRequest | Failure:
-        """The request with the header changes of hooks."""
-        for hook in self._at["before_forward"]:
-            call = _show_call(checked.call, call_route, record, checked.arguments)
+    async def before_forward(self, checked: CheckedCall, request: UpstreamRequest) -> UpstreamRequest | Failure:
+        for hook in self._chain.at["before_forward"]:
             outgoing = Outgoing(request.upstream, request.method, request.target, tuple(request.headers))
-            read = partial(_change_headers, request.headers)
-            headers = await self._ask(hook, "before_forward", record, call, outgoing, read=read)
+            read, call = partial(_change_headers, request.headers), self._show_call(checked.call, checked.arguments)
+            headers = await self._ask(hook, "before_forward", call, outgoing, read=read)
             if headers is FAILED and hook.strict:
                 return _make_failure()
             request = replace(request, headers=headers) if isinstance(headers, tuple) else request
         return request
 
-    async def after_answer(
-        self, checked: CheckedCall, reply: UpstreamReply, call_route: CallRoute, record: CallRecord
-    ) -> UpstreamReply | Failure:
-        """The tool's answer, or what hooks put in its place; each sees what those before it left."""
-        for hook in self._at["after_answer"]:
-            call = _show_call(checked.call, call_route, record, checked.arguments)
-            made = await self._ask(hook, "after_answer", record, call, _show_result(reply), read=_read_answer)
+    async def after_answer(self, checked: CheckedCall, reply: UpstreamReply) -> UpstreamReply | Failure:
+        for hook in self._chain.at["after_answer"]:
+            call = self._show_call(checked.call, checked.arguments)
+            made = await self._ask(hook, "after_answer", call, _show_result(reply), read=_read_answer)
             if made is FAILED and hook.strict:  # a filter that fails lets nothing through
                 return replace(_make_failure(), retryable=False, details={"executed": "yes"})
-            if isinstance(made, UpstreamReply):
-                record.notes = {**record.notes, "hook": hook.name}
+            if isinstance(made, UpstreamReply):  # the next hook sees what this one left
+                self.answered_by = hook.name
                 reply = made
         return reply
 
-    async def after_outcome(
-        self, call: ToolCall, outcome: Outcome | None, call_route: CallRoute, record: CallRecord
-    ) -> None:
-        """Shows hooks the end of a call; `outcome` is None where the client has gone."""
-        for hook in self._at["after_outcome"]:
-            ending = _show_ending(outcome, record, self._now() - record.started)
-            await self._ask(hook, "after_outcome", record, _show_call(call, call_route, record), ending)
+    async def after_outcome(self, call: ToolCall, outcome: Outcome | None) -> None:
+        for hook in self._chain.at["after_outcome"]:
+            ending = _show_ending(outcome, self._record, self._chain.now() - self._record.started)
+            await self._ask(hook, "after_outcome", self._show_call(call), ending)
 
-    async def _ask(
-        self, hook: LoadedHook, point: str, record: CallRecord, *shown: object, read: Read | None = None
-    ) -> Any:
+    def _show_call(self, call: ToolCall, text: bytes | None = None) -> Call:
+        """A call as hooks see it. Headers are a plain tuple, because a hook could write to the index of `Fields`."""
+        sent, record = call.arguments.text if isinstance(call.arguments, Document) else call.raw, self._record
+        return Call(
+            record.route, call.tool, call.call_id, record.request_id, record.notes.get("client.token", ""),
+            hash_name(call.conversation), tuple(self._call_route.headers), sent if text is None else text,
+        )  # fmt: skip
+
+    async def _ask(self, hook: LoadedHook, point: str, *shown: object, read: Read | None = None) -> Any:
         """What `read` makes of a hook's answer, FAILED where it is a text (the reason why the answer is not acceptable)
         or none came in time; None where the hook says nothing, or changes nothing at this point."""
-        started = self._now()
+        now = self._chain.now
+        started = now()
         task = asyncio.ensure_future(_await_quietly(getattr(hook.hook, point)(*shown)))
         try:
             await asyncio.wait({task}, timeout=hook.timeout)
         finally:
             task.cancel()  # has no effect on a finished task
-            record.stages["hooks"] = record.stages.get("hooks", 0.0) + self._now() - started
+            self.seconds += now() - started
         if not task.done():
-            self._left.add(task)
-            task.add_done_callback(self._left.discard)
-            return self._fail(hook, point, "timeout", record)
+            self._chain.left.add(task)
+            task.add_done_callback(self._chain.left.discard)
+            return self._fail(hook, point, "timeout")
         if task.cancelled():
-            return self._fail(hook, point, "cancelled", record)
+            return self._fail(hook, point, "cancelled")
         answer = task.result()
         if isinstance(answer, BaseException):
-            return self._fail(hook, point, "exception", record, answer)
+            return self._fail(hook, point, "exception", answer)
         made = None if answer is None or read is None else read(answer)
-        return self._fail(hook, point, made, record) if isinstance(made, str) else made
+        return self._fail(hook, point, made) if isinstance(made, str) else made
 
-    def _fail(
-        self, hook: LoadedHook, point: str, reason: str, record: CallRecord, error: BaseException | None = None
-    ) -> object:
+    def _fail(self, hook: LoadedHook, point: str, reason: str, error: BaseException | None = None) -> object:
         failure = HookFailure(hook.name, point, reason)
-        record.hook_failures = (*record.hook_failures, failure)
-        self._report(failure, error)
+        self.failures = (*self.failures, failure)
+        self._chain.report(failure, error)
         return FAILED
 
 
@@ -183,15 +186,6 @@ async def _await_quietly(answer: Any) -> Any:
 
 
 # --- what hooks are shown ---------------------------------------------------------------------------------------------
-# Headers are shown as a plain tuple, because a hook could write to the index of `Fields`.
-def _show_call(call: ToolCall, call_route: CallRoute, record: CallRecord, text: bytes | None = None) -> Call:
-    sent = call.arguments.text if isinstance(call.arguments, Document) else call.raw
-    return Call(
-        record.route, call.tool, call.call_id, record.request_id, record.notes.get("client.token", ""),
-        hash_name(call.conversation), tuple(call_route.headers), sent if text is None else text,
-    )  # fmt: skip
-
-
 def _show_failure(failure: Failure | None) -> tuple[str, tuple[Broken, ...]]:
     if failure is None:
         return "", ()

@@ -71,21 +71,16 @@ class DryRoute:
     calls: CallAccess | None = None
 
     def refuse_hidden(self, tool: str) -> Failure | None:  # noqa: ARG002 - the operator sees all tools
-        """Every tool may be called."""
         return None
 
     def find_user_query(self, sources: QuerySources) -> str:  # noqa: ARG002
-        """There is no user query."""
         return ""
 
     def can_forward_unknown(self, tool: str) -> bool:  # noqa: ARG002 - nothing is sent, whatever it is
-        """Unknown tools are refused."""
         return False
 
     def request(self, checked: CheckedCall) -> UpstreamRequest | None:  # noqa: ARG002 - nothing is sent, whatever it is
-        """Nothing is sent."""
         return None
 
     def find_complaint(self, checked: CheckedCall, reply: UpstreamReply) -> Failure | None:  # noqa: ARG002 - as above
-        """Nothing answers, so nothing complains."""
         return None

@@ -116,17 +116,15 @@ class Route:
             return self.upstream_path.rstrip("/") + params[BELOW]
         if "{" not in self.upstream_path:
             return self.upstream_path
-        values = {**params, "tool": tool} if tool else params
-        return "/".join(self._fill(segment, values) for segment in self.upstream_path.split("/"))
-
-    def _fill(self, segment: str, values: Mapping[str, str]) -> str:
-        if not segment.startswith("{"):
-            return segment
-        name = segment[1:-1]
-        value = values[name]
-        if value in ("", ".", ".."):
-            raise ValueError(f"{value!r} cannot stand in a path")
-        return quote(value, safe=_SEGMENT_SAFE if self.kind == "passthrough" or name in self.matrix else _JUDGED_SAFE)
+        values, segments = {**params, "tool": tool} if tool else params, self.upstream_path.split("/")
+        for place, segment in enumerate(segments):
+            if segment.startswith("{"):
+                name = segment[1:-1]
+                if (value := values[name]) in ("", ".", ".."):
+                    raise ValueError(f"{value!r} cannot stand in a path")
+                is_free = self.kind == "passthrough" or name in self.matrix
+                segments[place] = quote(value, safe=_SEGMENT_SAFE if is_free else _JUDGED_SAFE)
+        return "/".join(segments)
 
 
 @value_class
@@ -171,11 +169,17 @@ class RouteTable:
         self._root = _Node()
         self._relayed = sorted((r for r in routes if r.relayed_by is not None), key=lambda route: -len(route.path))
         for route in routes:
-            if route.relayed_by is not None:
-                continue
-            if "{" in route.path:
-                _insert(self._root, route)
-            else:
+            if route.relayed_by is None and "{" in route.path:
+                node, names = self._root, []
+                for segment in route.path.split("/")[1:]:
+                    if segment.startswith("{"):
+                        names.append(segment[1:-1])
+                        node.any_segment = node.any_segment or _Node()
+                        node = node.any_segment
+                    else:
+                        node = node.literal.setdefault(segment, _Node())
+                node.ends.append((route, tuple(names)))
+            elif route.relayed_by is None:
                 self._exact.setdefault(route.path, []).append(Match(route))
 
     def match(self, method: str, path: str) -> Match | MethodNotAllowed | Unclear | LeftOutOperation | None:
@@ -242,18 +246,6 @@ def walk_trie(
         yield from walk_trie(child, rest, values)
     if node.any_segment is not None and first:
         yield from walk_trie(node.any_segment, rest, (*values, first))
-
-
-def _insert(root: _Node, route: Route) -> None:
-    node, names = root, []
-    for segment in route.path.split("/")[1:]:
-        if segment.startswith("{"):
-            names.append(segment[1:-1])
-            node.any_segment = node.any_segment or _Node()
-            node = node.any_segment
-        else:
-            node = node.literal.setdefault(segment, _Node())
-    node.ends.append((route, tuple(names)))
 
 
 def _choose(method: str, matches: list[Match]) -> Match | MethodNotAllowed:

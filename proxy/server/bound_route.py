@@ -16,7 +16,7 @@ from proxy.adapters.base import Adapter
 from proxy.adapters.ladder import find_text
 from proxy.adapters.plain import PlainAdapter
 from proxy.core.contract.policy import ListRules, Mode, ToolPolicy, UnknownTool
-from proxy.core.contract.request_rules import OperationRule, WrittenRequest
+from proxy.core.contract.request_rules import OperationRule
 from proxy.core.model.fields import NO_NAMES, fold_header
 from proxy.core.model.values import CheckedCall, Failure, Fields, Headers, RawRequest, UpstreamReply, value_class
 from proxy.extensions import find_route_kind, load_place
@@ -39,7 +39,6 @@ class NothingLearned:
     """Implements `LearnedLists` for a route that learns no tools."""
 
     def get_latest(self, rules: ListRules) -> Mapping[str, ToolPolicy]:
-        """The tools of the config."""
         return rules.whole()
 
 
@@ -47,8 +46,8 @@ class NothingLearned:
 class RouteBinding:
     """A route with everything its requests need, computed in advance. `alone`: the arguments go without their envelope;
     `is_plain`: they come without one. `target` is the path to send to where it is the same for every request, else ''.
-    `judges`: its requests are calls, unless their adapter says otherwise. `catalogues` holds what was learned of its
-    tools, where a route learns them."""
+    `judges`: its requests are calls, unless their adapter says otherwise; `form` is `Route.form`. `catalogues` holds
+    what was learned of its tools, where a route learns them."""
 
     route: Route
     adapter: Adapter
@@ -57,6 +56,7 @@ class RouteBinding:
     is_plain: bool
     target: str
     judges: bool
+    form: str
     catalogues: LearnedLists
 
     @classmethod
@@ -74,7 +74,7 @@ class RouteBinding:
         lists = NothingLearned() if kind is None else load_place(kind.lists)()
         judges = route.kind != "passthrough"
         adapter = find_adapter(route.adapter)
-        return cls(route, adapter, dropped, alone, adapter.name == PlainAdapter.name, target, judges, lists)
+        return cls(route, adapter, dropped, alone, adapter.name == PlainAdapter.name, target, judges, route.form, lists)
 
     def make_outgoing(
         self,
@@ -110,33 +110,6 @@ class RouteBinding:
             client_names=request.headers.names,
             is_from_root=route.is_from_root,
             passed_on=passed_on,
-        )
-
-    def make_written(
-        self, request: RawRequest, hop_fields: Headers, tool: str, method: str, path: str, written: WrittenRequest
-    ) -> UpstreamRequest:
-        """A request of an HTTP operation as it goes out."""
-        route = self.route
-        folded = frozenset(map(fold_header, written.removed))
-        lookalikes = {name for name, _ in request.headers if fold_header(name) in folded}
-        dropped = self.dropped | written.removed | lookalikes
-        own = hop_fields + written.headers + route.headers_set
-        if written.body is not request.body:
-            dropped = dropped | _DIGESTS
-            if written.media_type or not written.body:
-                dropped = dropped | _TYPE
-            own += (("content-type", written.media_type),) if written.media_type else ()
-        headers = make_request_headers(request.headers, dropped, own)
-        target = f"{path}?{written.query}" if written.query else path
-        timeout = route.timeout_for(tool)
-        return UpstreamRequest(
-            route.upstream,
-            method,
-            target,
-            headers,
-            written.body,
-            timeout,
-            client_names=request.headers.names,
         )
 
 
@@ -194,26 +167,21 @@ class RouteRequest:
     caller: str = ""
 
     def refuse_hidden(self, tool: str) -> Failure | None:
-        """Why a tool of the route that the caller may not see is not called."""
         return self.calls.refuse_tool(tool) if self.calls is not None and tool in self.binding.route.tools else None
 
     @property
     def unknown(self) -> UnknownTool:
-        """Returns what holds for calls of all other tools."""
         return self.binding.route.unknown
 
     @property
     def headers(self) -> Headers:
-        """The client's own headers."""
         return self.raw.headers
 
     @property
     def peer(self) -> str:
-        """Returns the client's address."""
         return self.raw.peer
 
     def find_user_query(self, sources: QuerySources) -> str:
-        """What the user wants, where clients tell it."""
         return find_text(self.raw, sources)
 
     def can_forward_unknown(self, tool: str) -> bool:
@@ -238,7 +206,6 @@ class RouteRequest:
         return binding.make_outgoing(self.raw, self.hop_fields, checked.call.tool, body)
 
     def find_complaint(self, checked: CheckedCall, reply: UpstreamReply) -> Failure | None:  # noqa: ARG002
-        """Finds nothing: over HTTP a tool complains with a status."""
         return None
 
     def operation_request(self, operation: OperationRule, checked: CheckedCall) -> UpstreamRequest:
@@ -250,7 +217,19 @@ class RouteRequest:
         else:
             written = operation.rewrite(raw, route.path, route.shape, checked.value if checked.enforced else None)
             path, method = written.fill_path(route.upstream_path), raw.method
-        return binding.make_written(raw, self.hop_fields, checked.call.tool, method, path, written)
+        folded = frozenset(map(fold_header, written.removed))
+        lookalikes = {name for name, _ in raw.headers if fold_header(name) in folded}
+        dropped = binding.dropped | written.removed | lookalikes
+        own = self.hop_fields + written.headers + route.headers_set
+        if written.body is not raw.body:
+            dropped = dropped | _DIGESTS
+            if written.media_type or not written.body:
+                dropped = dropped | _TYPE
+            own += (("content-type", written.media_type),) if written.media_type else ()
+        headers = make_request_headers(raw.headers, dropped, own)
+        target, timeout = f"{path}?{written.query}" if written.query else path, route.timeout_for(checked.call.tool)
+        names = raw.headers.names
+        return UpstreamRequest(route.upstream, method, target, headers, written.body, timeout, client_names=names)
 
     def make_passthrough(self) -> UpstreamRequest:
         """Makes the request for a message that is not a call."""

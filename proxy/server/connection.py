@@ -41,7 +41,7 @@ from aiohttp.web_response import StreamResponse
 
 from proxy.core.model.codes import INTERNAL_ERROR
 from proxy.core.model.value_class import value_class
-from proxy.server.http.framing import Response, abort, has_begun
+from proxy.server.http.framing import Response, abort, has_begun, write_response
 from proxy.server.http.headers import Caller
 from proxy.server.http.request_head import (
     FRAMING_TOO_LONG,
@@ -394,10 +394,21 @@ class Connection(RequestHandler, WatchedProtocol):
             self.data_received(b"")
 
     def _note_parsed(self, data: bytes, parsed: Parsed) -> None:
+        """Notes what bytes completed, or are a part of. Raises HttpProcessingError as `feed_parser`."""
         messages, upgraded, _ = parsed
+        if not messages and data and self.body_open and self.body is not None:
+            self.body_read += len(data)
+            self.body_open = not self.body.is_eof()
+            framing = self.body_read - self.body.total_bytes
+            if self.body_open and self.chunked and framing > MAX_HEAD + _FRAMING_PER_BYTE * self.body.total_bytes:
+                raise HttpProcessingError(message=FRAMING_TOO_LONG)
+        elif not messages and data:
+            self.head_since = self.loop.time() if self.head_since is None else self.head_since
+            self.head_size += len(data)
+            self.head_end = (self.head_end + data)[-3:]
+            if self.head_size > MAX_HEAD:
+                raise HttpProcessingError(message=HEAD_TOO_LONG)
         if not messages:
-            if data:
-                self._note_part(data)
             return
         self.has_parsed = True
         self.queued += len(messages)
@@ -416,22 +427,6 @@ class Connection(RequestHandler, WatchedProtocol):
             # After an upgrade that aiohttp does not know, llhttp stops and drops the rest of the same bytes.
             if message.upgrade:
                 self.state = _LAST
-
-    def _note_part(self, data: bytes) -> None:
-        """Notes bytes that completed no head. Raises HttpProcessingError as `feed_parser`."""
-        if self.body_open and self.body is not None:
-            self.body_read += len(data)
-            self.body_open = not self.body.is_eof()
-            framing = self.body_read - self.body.total_bytes
-            if self.body_open and self.chunked and framing > MAX_HEAD + _FRAMING_PER_BYTE * self.body.total_bytes:
-                raise HttpProcessingError(message=FRAMING_TOO_LONG)
-            return
-        if self.head_since is None:
-            self.head_since = self.loop.time()
-        self.head_size += len(data)
-        self.head_end = (self.head_end + data)[-3:]
-        if self.head_size > MAX_HEAD:
-            raise HttpProcessingError(message=HEAD_TOO_LONG)
 
     def eof_received(self) -> bool:  # type: ignore[override]  # asyncio's own type says more than aiohttp's
         """The client has closed its sending side. Returns whether the connection stays open for the response (RFC 9112
@@ -549,7 +544,7 @@ class Connection(RequestHandler, WatchedProtocol):
         """Answers a head that did not arrive in time."""
         response = LastResponse(self, self.service.refuse(LATE_HEAD))
         if self.link is not None:
-            self.link.write(response.to_bytes("", 0, keep_alive=False))
+            self.link.write(write_response(response.status, response.fields, response.payload, "", 0, keep_alive=False))
             await self.linger()
             self.force_close()
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp.streams import StreamReader
 
@@ -27,7 +27,7 @@ from proxy.call.context import (
     make_request,
     open_context,
     record_call,
-    record_sends,
+    record_success,
     record_upstream,
 )
 from proxy.call.judging import LONG, Judged, judge_call, sample_call
@@ -40,10 +40,12 @@ from proxy.server.handler import Answered, Handler, MakeResponse, RequestCycle, 
 from proxy.server.http.framing import KnownHeads, Response, write_response
 from proxy.server.http.request_head import ParsedRequest
 from proxy.server.http.responses import make_delivery_headers
-from proxy.upstream.sending import FirstSend, Sends, start_send
+from proxy.upstream.sending import FirstSend, start_send
 
 if TYPE_CHECKING:
     from aiohttp import web
+
+    from proxy.server.connection import Connection
 
 # Targets that are remembered with whether calls begin there without a task, and their characters.
 _MOST_TARGETS: Final = 1024
@@ -51,19 +53,9 @@ _LONGEST_TARGET: Final = 256
 _known_heads: Final = KnownHeads()
 
 
-class FastClient(Protocol):
-    """The connection of a call."""
-
-    def answer(self, data: bytes) -> bool:
-        """Writes the response and ends the call. False: a task has to write it."""
-
-    def hand_over(self) -> None:
-        """Lets a task go on with the call."""
-
-
-def begin_call(handler: Handler, message: Any, content: StreamReader, client: Any) -> FastCall | None:
+def begin_call(handler: Handler, message: Any, content: StreamReader, client: Connection) -> FastCall | None:
     """Begins a call, whose whole body may be there, without a task; None for any other request, of which nothing has
-    been read. `message` is what aiohttp's parser makes of its head; `client`, its connection, is a `FastClient`."""
+    been read. `message` is what aiohttp's parser makes of its head."""
     services = handler.snapshot.services
     if not handler.fast or handler.draining or handler.closing or services.hooks is not None:
         return None
@@ -120,8 +112,8 @@ class FastCall(RequestCycle):
     _tool: ToolPolicy | None
     _wait: Callable[[], Coroutine[Any, Any, Outcome]]
 
-    def __init__(self, handler: Handler, message: Any, content: StreamReader, client: Any) -> None:
-        self._client: FastClient = client
+    def __init__(self, handler: Handler, message: Any, content: StreamReader, client: Connection) -> None:
+        self._client = client
         # What a task begins with, where it is not the outcome of the call.
         self._next: Exception | Response | MakeResponse | None = None
         self._abort: Callable[[], object] | None = None
@@ -208,7 +200,7 @@ class FastCall(RequestCycle):
             reply.status < 300 and services.store.is_known(context.key)
         ):  # the store has to know
             return None
-        record_sends(self.record, first.request.upstream, Sends(status=reply.status, seconds=seconds))
+        record_success(self.record, first.request.upstream, reply.status, seconds)
         self.outcome = make_delivered(context, self._approved, reply, tool)
         return self.outcome
 

@@ -70,7 +70,6 @@ from proxy.server.http.body import (
     read_body,
     read_content_length,
     read_whole,
-    replace_body,
     say_continue,
     stream_body,
     take_body,
@@ -310,13 +309,14 @@ class Handler:
         record.stages["total"] = record.ended - record.started - others
         if record.settling is None:
             self.tell(record)
-        else:  # the answer need not wait for the store, what is written down of it may
-            record.settling.add_done_callback(partial(self._tell_settled, record))
+            return
 
-    def _tell_settled(self, record: CallRecord, settling: asyncio.Future[Episode | None]) -> None:
-        episode = None if settling.cancelled() else settling.result()
-        record.corrected_after = episode.count if episode is not None else 0
-        self.tell(record)
+        def tell_settled(settling: asyncio.Future[Episode | None]) -> None:
+            episode = None if settling.cancelled() else settling.result()
+            record.corrected_after = episode.count if episode is not None else 0
+            self.tell(record)
+
+        record.settling.add_done_callback(tell_settled)  # the answer need not wait for the store
 
     def tell(self, record: CallRecord) -> None:
         """Tells the observers of a request that is over."""
@@ -434,7 +434,7 @@ class RequestCycle:
         if relayed and route.websocket and asks_for_websocket(head, fields):
             own += UPGRADE
         memory = BodyMemory(self.handler.memory, RELAYED if relayed else JUDGED)
-        data = None if relayed or route.form else take_body(head, fields, route.max_body, memory)
+        data = None if relayed or binding.form else take_body(head, fields, route.max_body, memory)
         raw = RawRequest(head.method, target.path, target.query, fields, data or b"", target.params, client)
         tools = route.tools if admitted.calls is None else show_tools(route.tools, admitted.calls)
         self.call_route = RouteRequest(binding, raw, own, admitted.cors, memory, tools, admitted.calls, admitted.caller)
@@ -528,11 +528,11 @@ class RequestCycle:
         call_route, record, services = self.call_route, self.record, self.snapshot.services
         route = call_route.binding.route
         if not self.whole:
-            body = await read_body(self.request, self.fields, call_route.memory, route)
-            if isinstance(body, BadRequest):
+            read = await read_body(self.request, call_route.raw, call_route.memory, route)
+            if isinstance(read, BadRequest):
                 record.stages["read"] = self.handler.now() - record.started
-                return await self._refuse_unread(body)
-            self.call_route = call_route = replace(call_route, raw=replace_body(call_route.raw, body))
+                return await self._refuse_unread(read)
+            self.call_route = call_route = replace(call_route, raw=read)
         started = self.note_read()
         if record.request_bytes > LONG and services.elsewhere is not None:
             raw = call_route.raw

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple, TextIO, cast
 import orjson
 import structlog
 
-from proxy.core.envelope.view import list_places, select_violations, show_name, show_path
+from proxy.core.envelope.view import list_places, plain_names, select_violations, show_name, show_path
 from proxy.core.model.codes import Severity
 from proxy.interfaces import CallRecord, HookFailure
 from proxy.telemetry.console_log import format_call
@@ -255,7 +255,7 @@ def build_fields(record: CallRecord) -> Fields:
 
 
 def _list_call_fields(record: CallRecord) -> Fields:
-    name = show_name(record.tool)
+    name = record.tool if record.tool in plain_names else show_name(record.tool)
     fields: Fields = {
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.name": name,

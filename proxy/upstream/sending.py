@@ -294,11 +294,9 @@ class UpstreamGuard:
         return SHOWN_AS[type(self._breaker)] if self._policy.breaker is not None else None
 
     def list_servers(self) -> tuple[ToolServer, ...]:
-        """Implements `JoinsServers`: none where the upstream is a single server."""
         return self.unguarded.list_servers() if isinstance(self.unguarded, JoinsServers) else ()
 
     def grants_resend(self) -> bool:
-        """Takes one resend out of the budget; False where there is none left."""
         drawn = self._budget.draw(self._now())
         if drawn is None:
             return False
@@ -323,7 +321,6 @@ class UpstreamGuard:
         return started
 
     async def relay(self, request: UpstreamRequest, body: AsyncIterator[bytes] | None) -> Answer:
-        """Sends what is not a call, unless the guard refuses it."""
         return await self.guard(request, lambda entered: self.unguarded.relay(entered, body))
 
     async def guard(self, request: UpstreamRequest, send: Send, *, keeps: bool = False) -> Answer:
@@ -346,7 +343,6 @@ class UpstreamGuard:
                 held.release()
 
     async def close(self) -> None:
-        """Closes the upstream."""
         await self.unguarded.close()
 
     async def _send_through_breaker(self, request: UpstreamRequest, send: Send) -> Answer:

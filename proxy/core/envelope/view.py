@@ -121,18 +121,18 @@ def show_path(path: Pointer) -> str:
 
 def show_name(name: str) -> str:
     """A tool's name as log lines, traces and kept calls show it: on one line, cut short, without credentials."""
-    if name in _plain_names:
+    if name in plain_names:
         return name
     shown = cut(escape(mask_credentials(replace_surrogates(name[:_NAME]), _PATH)), _PATH)
     if shown == name:
-        if len(_plain_names) >= _MOST_PATHS:
-            _plain_names.clear()
-        _plain_names.add(name)
+        if len(plain_names) >= _MOST_PATHS:
+            plain_names.clear()
+        plain_names.add(name)
     return shown
 
 
 _known_paths: dict[Pointer, str] = {}
-_plain_names: set[str] = set()  # names that are shown as they are
+plain_names: set[str] = set()  # names that are shown as they are
 _MOST_PATHS: Final = 1024
 
 

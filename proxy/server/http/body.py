@@ -17,6 +17,7 @@ import math
 import re
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import HttpVersion11
@@ -25,7 +26,7 @@ from aiohttp.web_protocol import RequestPayloadError
 from proxy.core.json.contentcoding import Undecodable, decode, is_coded, is_known
 from proxy.core.model import codes
 from proxy.core.model.fields import FieldNames
-from proxy.core.model.values import Fields, RawRequest, value_class
+from proxy.core.model.values import Fields, RawRequest
 from proxy.routing import Route
 from proxy.server.http.request_head import BadRequest, RequestHead, make_fields
 
@@ -97,14 +98,6 @@ class BodyMemory:
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
-@value_class
-class Body:
-    """A body as read. `decoded` says that a content coding was taken off, so its header must not go on."""
-
-    data: bytes
-    decoded: bool = False
-
-
 def take_body(request: RequestHead, fields: Fields, limit: int, memory: BodyMemory) -> bytes | None:
     """The body of a call, where all of it has come with its head, and nothing has to be asked, undone or refused. That
     is how nearly all calls come; None sends the others to `read_body`, which has the same rules and waits."""
@@ -120,11 +113,14 @@ def take_body(request: RequestHead, fields: Fields, limit: int, memory: BodyMemo
     return content.read_nowait()
 
 
-async def read_body(request: web.BaseRequest, fields: Fields, memory: BodyMemory, route: Route) -> Body | BadRequest:
-    """Reads the body of a call, within the bytes and the seconds that its route gives it, as sent and as decoded.
-    `memory` takes what it needs. Plain text will do for a final output (a route of kind `validate`)."""
+async def read_body(
+    request: web.BaseRequest, raw: RawRequest, memory: BodyMemory, route: Route
+) -> RawRequest | BadRequest:
+    """The request `raw` of a call with its body, read within the bytes and the seconds that its route gives it, as sent
+    and as decoded. `memory` takes what it needs. Plain text will do for a final output (a route of kind `validate`)."""
+    fields = raw.headers
     if not request.body_exists:
-        return Body(b"")
+        return raw
     # Several lines are joined (RFC 9110 section 5.3), which makes an unknown coding.
     coding, limit = ", ".join(value for name, value in fields if name == "content-encoding"), route.max_body
     unfit = _unfit(fields, coding, limit, route.form, takes_text=route.kind == "validate")
@@ -137,10 +133,14 @@ async def read_body(request: web.BaseRequest, fields: Fields, memory: BodyMemory
     if isinstance(data, BadRequest):
         return data
     if not (coding and is_coded(coding)):
-        return Body(data)
+        return replace(raw, body=data)
     match decode(data, coding, limit):
-        case bytes() as plain:
-            return Body(plain, decoded=True) if memory.reach(len(plain)) else FULL
+        case bytes() as plain if memory.reach(len(plain)):  # the coding is no longer claimed
+            rest = [field for field in fields if field[0] != "content-encoding"]
+            names = FieldNames(fields.names.spellings.get(name, name) for name, _ in rest)
+            return replace(raw, headers=make_fields(names, [value for _, value in rest]), body=plain)
+        case bytes():
+            return FULL
         case Undecodable.TOO_LARGE:
             return _too_large(limit)
         case Undecodable.BROKEN | Undecodable.UNKNOWN:
@@ -217,22 +217,12 @@ async def stream_body(request: web.BaseRequest, idle_timeout: float) -> AsyncIte
         yield chunk
 
 
-def replace_body(raw: RawRequest, body: Body) -> RawRequest:
-    """The request with its body; a coding that was taken off is no longer claimed."""
-    headers = raw.headers
-    if body.decoded:
-        rest = [field for field in headers if field[0] != "content-encoding"]
-        sent = headers.names.spellings
-        headers = make_fields(FieldNames(sent.get(name, name) for name, _ in rest), [value for _, value in rest])
-    return RawRequest(raw.method, raw.path, raw.query, headers, body.data, raw.params, raw.peer)
-
-
 def _unfit(fields: Fields, coding: str, limit: int, form: str, *, takes_text: bool) -> BadRequest | None:
     """What the head alone says against the body."""
     media_type = fields.get("content-type") or ""
     if takes_text and _TEXT.fullmatch(media_type.strip().lower()):
         media_type = "application/json"
-    if form and not is_form(media_type, form):
+    if form and _read_media_type(media_type) != form:
         return BadRequest(codes.UNSUPPORTED_MEDIA_TYPE, f"Arguments must come as {form} in UTF-8, and say so.")
     if not form and not is_json(media_type):
         plain = media_type.partition(";")[0].strip()
@@ -257,19 +247,16 @@ def is_json(content_type: str) -> bool:
     """
     if content_type == "application/json":
         return True
+    media_type = _read_media_type(content_type)
+    return media_type == "application/json" or _OTHER_JSON.fullmatch(media_type) is not None
+
+
+def _read_media_type(content_type: str) -> str:
+    """The media type of a Content-Type, in lower case; '' where its charset is another than UTF-8."""
     media_type, *parameters = (part.strip().lower() for part in content_type.split(";"))
-    if media_type != "application/json" and not _OTHER_JSON.fullmatch(media_type):
-        return False
     pairs = [(name.strip(), value.strip(' \t"')) for name, _, value in (item.partition("=") for item in parameters)]
-    return all(value in ("utf-8", "utf8") for name, value in pairs if name.startswith("charset"))
-
-
-def is_form(content_type: str, form: str) -> bool:
-    """Whether a Content-Type is that of a form, with charset utf-8 or none."""
-    media_type, *parameters = (part.strip().lower() for part in content_type.split(";"))
-    charsets = [value.strip(' \t"') for name, _, value in (item.partition("=") for item in parameters)
-                if name.strip().startswith("charset")]  # fmt: skip
-    return media_type == form and all(value in ("utf-8", "utf8") for value in charsets)
+    in_utf8 = all(value in ("utf-8", "utf8") for name, value in pairs if name.startswith("charset"))
+    return media_type if in_utf8 else ""
 
 
 def _too_large(limit: int) -> BadRequest:

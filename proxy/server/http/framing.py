@@ -81,7 +81,10 @@ class Response(_OwnHead):
     def encode(self, request: web.BaseRequest) -> bytes:
         """The bytes of the response to a request. Raises ValueError where a field holds a control character."""
         self.lasts = not self.closes and is_lasting(request) and request.content.is_eof()
-        self.encoded = self.to_bytes(request.method, find_minor_version(request), keep_alive=self.lasts)
+        minor = find_minor_version(request)
+        self.encoded = write_response(
+            self.status, self.fields, self.payload, request.method, minor, keep_alive=self.lasts
+        )
         return self.encoded
 
     def send(self, request: web.BaseRequest) -> None:
@@ -90,10 +93,6 @@ class Response(_OwnHead):
             encoded = self.encoded or self.encode(request)
             self.sent_to = request
             write(request, encoded)
-
-    def to_bytes(self, method: str, minor: int, *, keep_alive: bool) -> bytes:
-        """The bytes of the response to a request of `method` in HTTP/1.`minor`. Raises as `encode`."""
-        return write_response(self.status, self.fields, self.payload, method, minor, keep_alive=keep_alive)
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter:
         """Sends the response. Raises ConnectionError when the client has gone, ValueError as `encode`."""

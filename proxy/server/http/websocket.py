@@ -122,7 +122,7 @@ async def run(request: web.BaseRequest, reply: UpstreamReply, record: CallRecord
         request.protocol.set_parser(cast(Any, near))  # `Near` has every attribute that is used
         tasks = [asyncio.create_task(send()), asyncio.create_task(receive())]
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        errors = [task.exception() for task in tasks if task.done()]
+        errors = [task.exception() for task in tasks if task.done() and not task.cancelled()]
     except ConnectionError as error:  # the client has gone, and its cancellation is still on the way
         raise asyncio.CancelledError from error
     finally:

@@ -53,7 +53,8 @@ class SystemPacing:
 def make_services(loaded: Loaded, shared: SharedStore, log: Log, clock: Clock) -> Services:
     """Makes the services that calls use, except for the upstreams."""
     store, formatters = shared.make(loaded.config.state, clock), Formatters.load_installed(log.formatter_failed)
-    hooks = make_hook_chain(loaded, log, clock)
+    chain = make_hook_chain(loaded, log, clock)
+    hooks = None if chain is None else chain.begin
     elsewhere = Elsewhere()
     return Services(store, clock, {}, SystemPacing(), formatters.lines, hooks=hooks, elsewhere=elsewhere)
 

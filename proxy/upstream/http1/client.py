@@ -66,11 +66,9 @@ class Http1Upstream:
         self._pool = Pool(self._loop, dial, settings.connections, settings.keepalive)
 
     def count_connections(self) -> tuple[int, int, int]:
-        """Implements `CountsConnections`."""
         return self._pool.open, len(self._pool.idle), self._settings.connections
 
     async def send(self, checked: CheckedCall, request: UpstreamRequest) -> UpstreamReply | UpstreamFault:  # noqa: ARG002 - the proof of the check
-        """Sends a checked call once and gives the answer. Cancelling the caller cancels the upstream request."""
         try:
             body = request.body
             head = self._write_head(request, len(body))
@@ -91,14 +89,16 @@ class Http1Upstream:
     ) -> Http1Exchange | None:
         """Implements `StartsExchanges`: sends a checked call on an idle connection; None where there is none, and
         nothing was sent."""
-        try:
-            head = self._write_head(request, len(request.body))
-        except ExchangeError:  # `send` tells why
-            return None
-        reader, now = AnswerReader(request.method, self._limits, heads=self._heads), self._loop.time()
+        now = self._loop.time()
         connection = self._pool.take_idle(now)
         if connection is None:
             return None
+        try:
+            head = self._write_head(request, len(request.body))
+        except ExchangeError:  # `send` tells why
+            connection.retire()
+            return None
+        reader = AnswerReader(request.method, self._limits, heads=self._heads)
         if not connection.begin(reader, head, request.body, self._settings.buffer, now + request.timeout, on_ready):
             return None
         if request.passed_on is not None:
@@ -155,7 +155,6 @@ class Http1Upstream:
             return broken.fault.of(self._settings.name)
 
     async def close(self) -> None:
-        """Closes all connections."""
         await self._pool.close()
 
     async def _begin(self, reader: AnswerReader, head: bytes, body: bytes, keep: int, due: float) -> UpstreamConnection:
@@ -196,19 +195,16 @@ class Http1Exchange:
     _reply: UpstreamReply | None = None
 
     def take(self) -> UpstreamReply | None:
-        """The answer, where it is whole; None where it streams, or something is wrong."""
         self._reply = self._upstream.take_whole(self._connection, self._reader)
         return self._reply
 
     async def wait(self) -> UpstreamReply | UpstreamFault:
-        """The answer, as `Upstream.send` gives it: the one that was taken, or the one that comes."""
         if self._reply is not None:
             return self._reply
         self._connection.on_ready = None
         return await self._upstream.await_started(self._connection, self._request)
 
     def abort(self) -> None:
-        """Ends the exchange: nobody waits for its answer."""
         if self._reply is None:
             self._connection.on_ready = None
             self._connection.abort()

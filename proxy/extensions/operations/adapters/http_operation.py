@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from proxy.adapters.base import CallShape, EnvelopeAdapter
+from proxy.adapters.base import Adapter, CallShape
 from proxy.adapters.ladder import find_call_id, find_conversation
 from proxy.adapters.plain import NO_ARGUMENTS
 from proxy.core.contract.request_rules import QueryPolicy
@@ -80,7 +80,7 @@ class ReadRequest:
     problem: JsonProblem | None = None
 
 
-class HttpOperationAdapter(EnvelopeAdapter):
+class HttpOperationAdapter(Adapter):
     """Implements `Adapter` for routes that take the requests of an HTTP operation."""
 
     name = "http"
