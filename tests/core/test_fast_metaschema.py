@@ -68,3 +68,11 @@ def test_the_same_is_refused_and_taken_with_the_quick_way_switched_off(monkeypat
     with pytest.raises(SchemaError, match='"strin" is not') as caught:
         check_schema({"properties": {"a": {"type": "strin"}}}, Draft.D2020, ("b",))
     assert ("b", "properties", "a", "type") == caught.value.path
+
+
+def test_of_several_faults_the_first_in_the_text_is_told() -> None:
+    names = [f"name{number}" for number in range(50, 0, -1)]
+    for draft in Draft:
+        fault = find_fault({"properties": dict.fromkeys(names, "utf-8")}, draft)
+        assert fault is not None
+        assert ("properties", "name50") == fault.path

@@ -5,7 +5,9 @@ jsonschema is loaded on first use. It gets exact numbers (`int` and `Decimal`), 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
+from itertools import islice
 from typing import Any, Final
 
 from proxy.core.json.jsontext import FRACTIONS, dumps, find_at_pointer, is_integral, make_decimal
@@ -18,16 +20,20 @@ _NAMES: Final = {
 }  # fmt: skip
 # An integer with a larger exponent stays a Decimal: as an int it would be written out digit by digit.
 _MAX_EXPONENT: Final = 4_300
+# The faults of a schema among which the first is looked for.
+_MOST_FAULTS: Final = 1000
 
 
 def find_fault(schema: JsonValue, draft: Draft) -> SchemaError | None:
-    """The first fault that a draft's meta-schema finds in a schema, at its deepest place; None for a correct schema."""
+    """The first fault in a schema by its draft's meta-schema, at its deepest place; None for a correct schema. The
+    order is that of the schema's text: jsonschema finds the faults of neighbours in the order of a set."""
     from jsonschema.exceptions import best_match
 
     validator_class = load_validator_class(draft)
     try:
         validator = validator_class(validator_class.META_SCHEMA)
-        first = next(iter(validator.iter_errors(make_exact(schema, draft))), None)
+        found = islice(validator.iter_errors(make_exact(schema, draft)), _MOST_FAULTS)
+        first = min(found, key=lambda fault: _find_position(schema, fault.absolute_path), default=None)
     except (RecursionError, ValueError, ArithmeticError) as error:
         return SchemaError(f"the schema cannot be read: {error}", ())
     if first is None:
@@ -39,6 +45,15 @@ def find_fault(schema: JsonValue, draft: Draft) -> SchemaError | None:
     if message.startswith(shown):
         message = dumps(find_at_pointer(schema, path)).decode() + message.removeprefix(shown)
     return SchemaError(message, path)
+
+
+def _find_position(schema: Any, path: Iterable[str | int]) -> list[int]:
+    """Where a place stands among the members of each object and array on the way to it."""
+    position = []
+    for step in path:
+        position.append(step if isinstance(step, int) else list(schema).index(step))
+        schema = schema[step]
+    return position
 
 
 @cache
