@@ -27,7 +27,7 @@ from proxy.core.model.values import (
 
 @value_class
 class ConversationSource:
-    """One rung of the conversation ladder (contract section 4). `kind` is header, body, trace, session or address;
+    """One rung of the conversation ladder (docs/contract.md). `kind` is header, body, trace, session or address;
     `name` is a header name or a JSON Pointer, for the kinds that need one."""
 
     kind: Literal["header", "meta", "body", "trace", "session", "address"]
@@ -88,6 +88,6 @@ class Adapter(Protocol):
         detail: Detail = "compact",
     ) -> HttpReply:
         """A failure as this protocol's clients read it: in the route's envelope, where it has no errors of its own
-        (`envelope` is a format name or 'auto', contract section 1). `accept` is the request's Accept header, `request`
+        (`envelope` is a format name or 'auto', docs/contract.md). `accept` is the request's Accept header, `request`
         the request as far as it was read; `detail` says how much the part for machines holds."""
         return render_failure(result, envelope, error_status, accept, detail)

@@ -1,4 +1,4 @@
-"""Finds the conversation of a request and the id of its call (contract section 4).
+"""Finds the conversation of a request and the id of its call (docs/contract.md).
 
 The ladder is the route's ordered list of places to look; the first that holds something wins. The last resort is a hash
 of credentials, user agent and address, on the rung `ADDRESS`, which several users may share. Keys are hashed: neither a

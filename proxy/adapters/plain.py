@@ -17,7 +17,7 @@ from proxy.core.model.values import (
     ToolCall,
 )
 
-# The arguments of a request without a body; `decide` knows whether they count as `{}` (repair.md section 1).
+# The arguments of a request without a body; `decide` knows whether they count as `{}` (docs/repair.md).
 NO_ARGUMENTS = Document(b"", None)
 
 

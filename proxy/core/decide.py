@@ -226,7 +226,7 @@ def _add_violations(call: ToolCall, found: tuple[Violation, ...], decision: Deci
 
 
 def _validate(call: ToolCall, document: Document, policy: ToolPolicy, check: Check) -> Decision:
-    """Validates first, repairs only what was refused, and validates again (repair.md section 2)."""
+    """Validates first, repairs only what was refused, and validates again (docs/engine.md)."""
     if document.text == b"" and "empty_arguments" not in policy.repair.rules:
         return Reject(_failure(call, (explain_invalid_json(JsonProblem("no arguments", 1, 1)),)))
     repaired = _repair_document(document, policy, check)

@@ -7,7 +7,7 @@
         adopt                          one reference is exchanged; requests under way keep what they began with
 
 A config with mistakes changes nothing: the last good one is served on, the proxy stays ready, and log and metrics say
-so until the files are mended (operations.md, "Reload").
+so until the files are mended (docs/operations.md, Reload).
 """
 
 from __future__ import annotations

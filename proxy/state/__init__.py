@@ -16,7 +16,7 @@ from proxy.state.memory import MemoryStore
 
 __all__ = ["MAX_KEYS", "STORES", "Changed", "MakeStore", "StoreChange", "make_store"]
 
-# The most keys kept in this process (contract section 4): about 60 MB of typical episodes.
+# The most keys kept in this process (docs/contract.md): about 60 MB of typical episodes.
 MAX_KEYS: Final = 100_000
 
 

@@ -1,7 +1,7 @@
 """The ways an upstream can fail, as rows: error code, error type, and whether the tool may have run.
 
 Error types come from RFC 9209 section 2.3; `Proxy-Status` and a metric label show them. `executed` is `no` only where
-not one byte of the request reached the network (contract section 7): a timeout proves nothing, and neither does a
+not one byte of the request reached the network (docs/upstream.md): a timeout proves nothing, and neither does a
 connection that breaks while an answer is awaited. Inside `http1/` a failure travels as `ExchangeError`, which
 `client.py` turns into an `UpstreamFault` at its one border.
 """

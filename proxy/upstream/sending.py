@@ -1,4 +1,4 @@
-"""Sends checked calls: through the guard of their upstream, and again where that is allowed (contract section 7).
+"""Sends checked calls: through the guard of their upstream, and again where that is allowed (docs/upstream.md).
 
 `send_with_backoff` is the loop over the sends of one call:
 

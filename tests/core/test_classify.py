@@ -1,4 +1,4 @@
-"""Upstream answers and faults -> failures (contract section 7)."""
+"""Upstream answers and faults -> failures (docs/upstream.md)."""
 
 from __future__ import annotations
 

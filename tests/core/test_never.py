@@ -1,4 +1,4 @@
-"""What is never done to a call, case by case with the reason (repair.md, "Never"): at every level unless it says else.
+"""What is never done to a call, case by case with the reason (docs/repair.md): at every level unless it says else.
 
 Each case is a call that must be refused, or go upstream as the very bytes that came. Others repair some of these and
 send wrong values to tools without anyone noticing (research: prefix parsing, rounding, truthiness, null into 0).

@@ -21,7 +21,7 @@ from tests.corpora.calls import exact, rows
 
 Found = Counter[str]
 
-# The two files of the accepted ones that hold a duplicate key: refused by design (repair.md section 1).
+# The two files of the accepted ones that hold a duplicate key: refused by design (docs/repair.md).
 DUPLICATE_KEYS: Final = frozenset({"y_object_duplicated_key.json", "y_object_duplicated_key_and_value.json"})
 
 # Texts that text repair reads although a strict parser must not, at each level.

@@ -1,4 +1,4 @@
-"""The retry contract: what a wrong call costs, what the model reads, when it has to stop (contract section 4).
+"""The retry contract: what a wrong call costs, what the model reads, when it has to stop (docs/contract.md).
 
 Attempts belong to a conversation and a tool. Only failures the model can mend by calling differently raise the attempt
 (`raises_attempt`); service, auth, rate and cap failures neither raise nor reset it. What counts as one attempt:

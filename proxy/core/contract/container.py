@@ -1,4 +1,4 @@
-"""A container takes no parameters: it only groups functions, which are called by their own names (contract section 6).
+"""A container takes no parameters: it only groups functions, which are called by their own names (docs/contract.md).
 
 No body, `{}` or `null` expands a container; anything else is HPD's `container_invocation_error`. What a misuse leads
 to is the operator's choice (`container: {auto_expand: off | expand | dispatch}`):

@@ -148,7 +148,7 @@ class CallLimits:
 
 
 class UpstreamErrors(StrEnum):
-    """A tool's own error: explained to the model as ours are, or handed on untouched (contract section 7).
+    """A tool's own error: explained to the model as ours are, or handed on untouched (docs/upstream.md).
 
     `outages` explains only that the service is overloaded or broken: where the client's protocol gives statuses a
     meaning (credentials, sessions), all others have to arrive.
@@ -165,7 +165,7 @@ class UpstreamErrors(StrEnum):
 
 @value_class
 class ResendPolicy:
-    """When the same payload may be sent to the upstream again (contract section 7). Times in seconds.
+    """When the same payload may be sent to the upstream again (docs/upstream.md). Times in seconds.
 
     `deadline` is for all sends of one call together, None: the time one may take. `backoff` bounds the wait before the
     first resend, doubled each time up to `max_backoff`. `idempotent`: calling the tool twice does what calling it once

@@ -1,11 +1,11 @@
-"""The limits of one conversation: when a tool that refused or failed is not called any more (contract section 4), and
+"""The limits of one conversation: when a tool that refused or failed is not called any more (docs/contract.md), and
 how often a tool may be called at all.
 
 The errors stand in the store under a key of their own, beside the attempts: those of one and the same call
 (`make_same_call_key`), and all of a tool where the config gives them a budget (`TOOL_ERRORS`). A call that is
 not sent because of them is kept under `make_blocked_key` of that key; the first of those is the escalation.
 
-A call cap says how often one tool may be called in one conversation (Compozy gap 2; contract section 5). Its slot is
+A call cap says how often one tool may be called in one conversation (Compozy gap 2; docs/contract.md). Its slot is
 reserved when a call is about to be forwarded and given back unless it is delivered, so that failed calls do not use the
 cap up and parallel calls cannot overshoot it. On the rung `ADDRESS`, which several users may share, a cap applies only
 where the config says so (`by_address`).

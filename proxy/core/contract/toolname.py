@@ -1,6 +1,6 @@
 """Tool names that are not known as they stand, and the two repairs that find the tool they mean.
 
-`trim` takes off what a model's template left around a known name (repair.md section 3): template tokens such as
+`trim` takes off what a model's template left around a known name (docs/repair.md): template tokens such as
 `<|channel|>` that leaked into it, quotes, a counter (`:0`), and a namespace that some client or model puts in front.
 `unfold`, where the operator asks for it, takes `getWeather` for `get_weather`. Nothing is matched by likeness. What
 remains unknown is explained in `explain/explain.py`, with a did-you-mean.

@@ -1,4 +1,4 @@
-"""Failure -> the answer a client reads. One failure inside, many wire formats outside (contract section 1).
+"""Failure -> the answer a client reads. One failure inside, many wire formats outside (docs/contract.md).
 
 Each format is a function from a failure's view to a JSON value and one line in `FORMATS`; its shape is published as
 `schemas/envelopes/<format>.schema.json`, and every answer in the tests is held against it. Formats are versioned

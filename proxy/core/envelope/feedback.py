@@ -1,4 +1,4 @@
-"""The feedback: the text a model reads when its call failed (contract section 3), put together here.
+"""The feedback: the text a model reads when its call failed (docs/contract.md), put together here.
 
 A failure brings the words of its errors along: those about arguments are of core/explain/wording.py and its neighbours,
 those of a code of core/model/codes.py, those of a tool's own error of core/tool_errors/findings.py; an extension words

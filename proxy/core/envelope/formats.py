@@ -2,7 +2,7 @@
 
 They are the default, those of model vendors' tool messages, MCP's results, RFC 9457 problem details for plain HTTP
 clients, and those of four agent systems (GoMind, HPD, Acode, Compozy). `write_tool_result` is the default: it carries
-what all four seeds ask for at once (contract section 1). The keys of each format are kept to the letter of its source.
+what all four seeds ask for at once (docs/contract.md). The keys of each format are kept to the letter of its source.
 """
 
 from __future__ import annotations

@@ -259,7 +259,7 @@ def _clean(value: JsonValue) -> JsonValue:
 
 
 # --- response headers -------------------------------------------------------------------------------------------------
-# They tell a client, without reading the body, what happened (contract section 1).
+# They tell a client, without reading the body, what happened (docs/contract.md).
 # More entries would make a header that proxies refuse (8 KB is a common limit).
 _LISTED: Final = 20
 _LONGEST_PATH: Final = 200

@@ -2,7 +2,7 @@
 
 The example (`make_example`) has the good values that the caller sent, and placeholders for what is wrong or missing. It
 never invents a plausible value for a wrong one: where a value cannot be known, `<string>` or `<integer>` stands in its
-place, and the example is marked as incomplete (contract section 3). Of a union the branch is drawn that the caller
+place, and the example is marked as incomplete (docs/contract.md). Of a union the branch is drawn that the caller
 meant; where that is open, a placeholder stands for the property that tells the branches apart.
 """
 

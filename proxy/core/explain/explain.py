@@ -1,4 +1,4 @@
-"""Broken keywords -> violations a model can act on: code, place, what was expected, and a hint (contract section 3).
+"""Broken keywords -> violations a model can act on: code, place, what was expected, and a hint (docs/contract.md).
 
 Single keywords are worded by the table of `wording.py`; unions are explained here, by their nearest branch; then a
 second pass (`misplaced.py`) looks at the whole: an unknown key that was meant for a missing one, a key in the wrong
@@ -133,7 +133,7 @@ def _word_keyword(broken: BrokenKeyword, value: JsonValue, root: JsonValue) -> I
 
 def _read_marks(broken: BrokenKeyword) -> tuple[Severity, bool, bool]:
     """What a schema says of one of its keywords: how grave it is, `x-severity: warning` or `{keyword: severity}`
-    (contract section 2), whether its values are secret, and whether it has words of its own for a value."""
+    (docs/reference/codes.md), whether its values are secret, and whether it has words of its own for a value."""
     node, keyword, is_union = broken.node, broken.keyword, bool(broken.branches)
     memo: dict[tuple[int, str, bool], tuple[Severity, bool, bool]] = node.schemas.memos.setdefault("marks", {})
     marks = memo.get((id(node), keyword, is_union))

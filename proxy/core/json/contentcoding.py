@@ -1,6 +1,6 @@
 """What JSON may be wrapped in: content codings (RFC 9110 section 8.4.1), of which gzip and deflate are decoded within a
 bound, and server-sent events. A coded body is decoded before anything is judged, and the decoded body is forwarded
-without the header, so the bytes that were checked are the bytes that are sent (operations.md, HTTP correctness).
+without the header, so the bytes that were checked are the bytes that are sent.
 """
 
 from __future__ import annotations

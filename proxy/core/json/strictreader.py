@@ -28,7 +28,7 @@ from proxy.core.model.work import READING
 
 @value_class
 class TextLimits:
-    """Bounds of one JSON text: nesting depth and number of values (repair.md section 1)."""
+    """Bounds of one JSON text: nesting depth and number of values (docs/repair.md)."""
 
     depth: int = 64
     nodes: int = READING

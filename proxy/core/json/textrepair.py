@@ -1,7 +1,7 @@
 """Text repair: reads JSON with common mistakes, class by class, and only after strict parsing failed.
 
 One scanner passes over the text once, copies every token as it was sent and changes only what an allowed class may
-change (repair.md section 1). The result must then parse strictly, so a repaired text keeps every bound of a clean one.
+change (docs/repair.md). The result must then parse strictly, so a repaired text keeps every bound of a clean one.
 Nothing is ever completed: unbalanced braces or quotes end the attempt (a truncated call must not be executed). No token
 is invented, dropped or reordered; the classes only remove what surrounds the value or respell one token.
 """

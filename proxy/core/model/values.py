@@ -37,7 +37,7 @@ ABSENT: Final = Absent()
 
 # --- what a client asks ---------------------------------------------------------------------------------------------
 class Rung(StrEnum):
-    """Where a conversation's identity came from, best first (contract section 4)."""
+    """Where a conversation's identity came from, best first (docs/contract.md)."""
 
     HEADER = "header"
     META = "meta"
@@ -158,7 +158,7 @@ class Violation:
 
 @value_class
 class Failure:
-    """Why a call got no answer from its tool. Every wire format is made from this (contract section 1).
+    """Why a call got no answer from its tool. Every wire format is made from this (docs/contract.md).
 
     `details` is a flat map, as GoMind clients decode it. `sent` holds the arguments as sent, `ABSENT` if unreadable,
     and `mended` what repairs made of them. `advice`, where it is known already: the tool's signature, an example, and
@@ -277,7 +277,7 @@ class UpstreamReply:
 
 
 class Executed(StrEnum):
-    """Whether the tool may have run (contract section 7)."""
+    """Whether the tool may have run (docs/upstream.md)."""
 
     NO = "no"
     UNKNOWN = "unknown"
@@ -297,7 +297,7 @@ class UpstreamFault:
 
 @value_class
 class FailedAttempt:
-    """One failed call, as remembered: codes, paths, expectations and JSON types, never a value (contract section 4).
+    """One failed call, as remembered: codes, paths, expectations and JSON types, never a value (docs/contract.md).
 
     `digest` is the hash of its arguments, `call` of its tool_call_id: a call with both equal is a client's resend.
     `seen` is how many attempts had been counted when the call arrived (None: all of them) and means something until the

@@ -1,4 +1,4 @@
-"""The repair engine: changes refused arguments where the schema leaves exactly one meaning (repair.md sections 2, 3).
+"""The repair engine: changes refused arguments where the schema leaves exactly one meaning (docs/repair.md).
 
 How it works. `fit(node, value)` asks the judge first; an accepted value is not touched. The value rules propose repairs
 for a refused scalar, tier by tier: the proposals that the judge accepts count, and if they differ the value is

@@ -2,7 +2,7 @@
 
 The rule `integral_float` writes `3.0` as `3` where an integer is declared. JSON Schema counts 3.0 as an integer
 (2020-12 validation 6.1.1); Go, Rust and many command lines refuse it. It is the same number in another spelling, and
-the only case in which a valid call is changed, in those bytes and no others (repair.md section 3). A number with an
+the only case in which a valid call is changed, in those bytes and no others (docs/repair.md). A number with an
 exponent stays as it came. Where the operator refuses unknown keys (`unknown_keys: refuse`), the rule `key_case` applies
 to keys that the schema accepts as well.
 """

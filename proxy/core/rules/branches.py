@@ -1,4 +1,4 @@
-"""Unions: which branch of `anyOf` or `oneOf` a value means (repair.md, "Unions").
+"""Unions: which branch of `anyOf` or `oneOf` a value means (docs/repair.md, "Unions").
 
 A value that some branch accepts is not repaired, so this file only sees other values. A discriminating property (a
 `const` or `enum` that every branch declares) chooses first; of the branches left, exactly one result may remain.

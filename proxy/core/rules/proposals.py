@@ -33,7 +33,7 @@ from proxy.core.rules.names import split_words
 
 # What a rule gives that has nothing to propose: a value of its own, because None is a value of JSON.
 NONE: Final[JsonValue] = object()
-# The most times that JSON text inside a string is unwrapped for one value (repair.md section 1).
+# The most times that JSON text inside a string is unwrapped for one value (docs/repair.md).
 MAX_UNWRAPS: Final = 3
 
 

@@ -1,4 +1,4 @@
-"""The repair rules as a table: what each may change, when, and at which level it is on (repair.md section 3).
+"""The repair rules as a table: what each may change, when, and at which level it is on (docs/repair.md).
 
 `proposals.py` says what the function of a value rule may do.
 
@@ -290,7 +290,7 @@ HOOK: Final = "hook"
 # The repairs of a checked call list a model's changes under these names, by who was asked, so that adapters send them.
 CORRECTIONS: Final = frozenset({"validation_feedback", "semantic_retry"})
 
-# Value rules that are tried only where nothing else gives the call a meaning (repair.md: unwrap, then these in order).
+# Value rules that are tried only where nothing else gives the call a meaning (docs/repair.md): unwrap, then these.
 LAST_RESORTS: Final = frozenset(rule.name for rule in _TABLE if rule.last)
 
 

@@ -1,6 +1,6 @@
 """Translates schemas from one spelling to another: found ones to JSON Schema, compiled ones to draft 2020-12. Pure.
 
-`normalise` translates, at load time, what is found in real tool catalogues (repair.md section 2). Two spellings are
+`normalise` translates, at load time, what is found in real tool catalogues (docs/engine.md). Two spellings are
 translated, because each has one meaning: type names of other languages (`float`, `int`, `dict`, `Boolean`, in any case)
 and a flat list of parameters instead of an object schema. Everything else that is not JSON Schema is left as it is,
 fails its meta-schema, and `suggest_remedy` says what to write instead. The given schema is never changed; a correct

@@ -28,7 +28,7 @@ class Draft(IntEnum):
     D2020 = 2020
 
 
-# A schema without `$schema` is 2020-12 (repair.md section 2).
+# A schema without `$schema` is 2020-12 (docs/engine.md).
 META_SCHEMA: Final = {
     Draft.D4: "http://json-schema.org/draft-04/schema#", Draft.D6: "http://json-schema.org/draft-06/schema#",
     Draft.D7: "http://json-schema.org/draft-07/schema#", Draft.D2019: "https://json-schema.org/draft/2019-09/schema",

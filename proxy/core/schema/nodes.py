@@ -3,7 +3,7 @@
 All knowledge of the drafts' spellings stands here: which keyword holds subschemas, what `$id`/`id`, `$anchor` and
 `$ref` mean, tuple `items` against `prefixItems`, `dependencies` against its two successors. Everything that walks a
 schema walks `Node`s, and reads no keyword for which `Node` has a property. References resolve inside the document or to
-documents given by the operator; nothing is ever fetched (repair.md section 2). Each location's node is made once and on
+documents given by the operator; nothing is ever fetched (docs/engine.md). Each location's node is made once and on
 demand, so recursion costs nothing, and two references to one place give the same object.
 """
 

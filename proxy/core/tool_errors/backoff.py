@@ -1,4 +1,4 @@
-"""Decides whether the same payload is sent again, after which wait, and how often in all (contract section 7).
+"""Decides whether the same payload is sent again, after which wait, and how often in all (docs/upstream.md).
 
 The proxy itself resends; the model's attempts are not affected. RFC 9110 section 9.2.2: "A proxy MUST NOT automatically
 retry non-idempotent requests", so `RULES` ask who can know that the tool does not run twice: the first that applies

@@ -1,4 +1,4 @@
-"""The meaning of an upstream's answer for the model: a table from status to `ErrorCode` (contract section 7).
+"""The meaning of an upstream's answer for the model: a table from status to `ErrorCode` (docs/upstream.md).
 
 An error that says what it is (GoMind's `{success: false, error: {...}}`, Compozy's and our own envelopes) keeps its
 code, category, words and verdict, also on a 2xx; every other answer is judged by its status. A tool's complaint about
@@ -156,7 +156,7 @@ def make_fault_failure(fault: UpstreamFault, sends: int = 1) -> Failure:
 # --- what it says about the arguments ---------------------------------------------------------------------------------
 def _find_complaint_status(error: JsonValue, status: int) -> int | None:
     """The status under which to look for complaints; None for an answer that is not about arguments, by its status or
-    by the category that its envelope or the envelope's code names (contract section 7)."""
+    by the category that its envelope or the envelope's code names (docs/upstream.md)."""
     named, name = (error.get("category"), error.get("code")) if isinstance(error, dict) else (None, None)
     category = Category(named) if named in list(Category) else None
     if category is None and isinstance(name, str) and name in ERROR_CODES:

@@ -1,4 +1,4 @@
-"""Turns an upstream's error body into violations of the arguments, each with a path (contract section 7).
+"""Turns an upstream's error body into violations of the arguments, each with a path (docs/upstream.md).
 
 A tool's own complaint ("cannot unmarshal string into Go struct field WeatherRequest.lat of type float64") is the best
 hint for a model, once it is understood. `read_complaints` opens the body (`error_body.py`), tries the dialects in the
@@ -88,7 +88,7 @@ def read_complaints(
     if status not in STATUSES or not body:
         return None
     answer = open_body(content_type, body)
-    # A category of GoMind's that is not about the arguments (contract section 7).
+    # A category of GoMind's that is not about the arguments (docs/upstream.md).
     if any(isinstance(value, dict) and value.get("category") in _OTHER_CATEGORIES for value in answer.values[:8]):
         return None
     limits = make_limits(check) if limits is None else limits

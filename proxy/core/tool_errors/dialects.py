@@ -1,4 +1,4 @@
-"""The dialects in which upstreams report wrong arguments, as one table (contract section 7).
+"""The dialects in which upstreams report wrong arguments, as one table (docs/upstream.md).
 
 A new dialect needs one entry in the table below and one file of samples under `tests/data/upstream-complaints/`. The
 order is the order of trust: the most specific dialects come first, plain sentences last.

@@ -3,7 +3,7 @@
     ACTIVATION   HTTP status -> whether other arguments can help (GoMind, "When Semantic Retry Activates")
     MATRIX       (should_retry, changes, is_transient_error) -> an action ("Decision Matrix")
 
-The seeds call a tool a second time even where the first call may have run; the proxy does not (contract section 7). A
+The seeds call a tool a second time even where the first call may have run; the proxy does not (docs/upstream.md). A
 model is asked about a 503 for idempotent tools alone, and the same payload is sent again only where the rules of
 resends would have allowed it.
 """

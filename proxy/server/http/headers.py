@@ -1,5 +1,4 @@
-"""Selects the headers that cross the proxy, in both directions (RFC 9110 section 7.6, operations.md "HTTP
-correctness"). Pure.
+"""Selects the headers that cross the proxy, in both directions (RFC 9110 section 7.6). Pure.
 
 Hop-by-hop fields end here, those named by `Connection` included. Length and framing are always our own. `Via` names
 this process, so that a request that comes round again is recognised. What a client says about itself in

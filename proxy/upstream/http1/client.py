@@ -7,7 +7,7 @@
       UpstreamConnection.wait_ready  waits for the answer: whole, or as a stream
       Pool.give_back    frees the connection
 
-Nothing is sent twice: a second connection is tried only where `begin` wrote nothing. The rules of contract section 7
+Nothing is sent twice: a second connection is tried only where `begin` wrote nothing. The rules of docs/upstream.md
 decide above this layer whether a failed call may be sent again.
 
 `Pool` reuses idle connections, opens new ones up to a limit, and queues after that. Waiting callers are served in order

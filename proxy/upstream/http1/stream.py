@@ -1,7 +1,7 @@
 """Bodies piece by piece: those of answers, of uploads, and the tunnel of a switched protocol.
 
 Reading ahead stops at the connection's high-water mark. A stream has no total timeout; an idle timeout runs while a
-reader waits for the next piece (operations.md, HTTP correctness).
+reader waits for the next piece.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ from proxy.extensions.operations.core.http.request_text import (
 )
 from proxy.extensions.operations.core.http_operation import HttpArgument, HttpOperation
 
-# The repair by which an absent body becomes `{}` (repair.md section 1).
+# The repair by which an absent body becomes `{}` (docs/repair.md).
 EMPTY: Final = "empty_arguments"
 _SHOWN: Final = 60  # characters of a name in a message
 _NO_BODY: Final = (b"", b"{}", b"null")  # of clients that send one with every request

@@ -3,7 +3,7 @@
 `mcp.allow` and `mcp.deny` hide tools, and so may `pins`; `as` and `description` below `mcp.tools` give them other names
 and texts. Only these parts of the list change; every other byte of the message stays as the server wrote it.
 
-`collapse` shows one container in place of a server's tools (contract section 6). Its list has one page and is the same
+`collapse` shows one container in place of a server's tools (docs/contract.md). Its list has one page and is the same
 for all clients that may use the same tools, because MCP 2026-07-28 forbids lists that vary by connection. A session of
 an older revision also sees the functions that an answer has shown to it (HPD). That answer is sent as a stream that
 begins with `list_changed`, so that the client reads the list again. A container with many functions has `search_tools`
