@@ -1,8 +1,8 @@
 """A running proxy: what its parts are, how it takes over a changed config, how it ends.
 
-`start.py` opens the ports; `drain` and `stop` close them in the order that loses no call
-(docs/operations.md): first readiness turns 503 and every answer ends its connection, while new calls are still taken, because
-load balancers learn late; then new calls are told that the proxy restarts; only then the port is closed.
+`start.py` opens the ports; `drain` and `stop` close them in the order that loses no call (docs/operations.md): first
+readiness turns 503 and every answer ends its connection, while new calls are still taken, because load balancers learn
+late; then new calls are told that the proxy restarts; only then the port is closed.
 """
 
 from __future__ import annotations
