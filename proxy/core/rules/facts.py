@@ -187,8 +187,12 @@ def list_member_schemas(nodes: Iterable[Node], step: str | int, work: Work) -> l
     work.left -= 1 + len(nodes)  # counted in place: most refused members come by here
     if work.left < 0:
         raise TooMuchWorkError
-    if len(nodes) == 1 and (named := _list_named(nodes[0], step, work)):
-        return named
+    if len(nodes) == 1:
+        node = nodes[0]
+        if isinstance(step, str) and step in node.properties and not node.pattern_properties:
+            return [node.properties[step]]
+        if named := _list_named(node, step, work):
+            return named
     found = {id(schema): schema for node in nodes for schema in _list_named(node, step, work)}
     if not found and isinstance(step, str) and not any(node.any_of or node.one_of for node in nodes):
         rest = [node.unevaluated for node in nodes if node.unevaluated is not None and not node.unevaluated.never]
@@ -201,7 +205,8 @@ def _list_named(node: Node, step: str | int, work: Work) -> list[Node]:
         member = node.item(step)
         return [] if member is None else [member]
     named = [node.properties[step]] if step in node.properties else []
-    named += [schema for pattern, schema in node.pattern_properties.items() if is_match(pattern, step, work)]
+    if node.pattern_properties:
+        named += [schema for pattern, schema in node.pattern_properties.items() if is_match(pattern, step, work)]
     if not named and node.additional is not None and not node.additional.never:
         return [node.additional]
     return named
