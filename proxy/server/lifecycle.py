@@ -283,7 +283,7 @@ class Serving:
         loaded = compiled.loaded
         added = self._added.adopt(loaded.config, compiled.table, loaded.digest)
         # An observer that is off is left out, so it costs no call anything.
-        kept = () if self.console is None else self.console.observers
+        kept = () if self.console is None else (self.console.observer,)
         traced = () if self._tracer is None else (self._tracer,)
         self.handler.observers = (self.metrics, self.log, *kept, *added, *traced)
         self.metrics.note_config(list_served(compiled), loaded.digest, self._base.clock.wall(), loaded.files_digest)

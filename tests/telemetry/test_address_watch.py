@@ -68,4 +68,8 @@ async def test_a_plain_config_has_the_observers_of_every_proxy_and_no_other() ->
     async with proxied(WEATHER) as proxy:
         serving = proxy.serving
         assert serving.console is not None
-        assert (serving.metrics, serving.log, *serving.console.observers) == serving.handler.observers
+        assert (
+            serving.metrics,
+            serving.log,
+            serving.console.observer,
+        ) == serving.handler.observers  # three, the console on

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 from proxy.config.model import AdminConfig
 from proxy.core.model.value_class import value_class
 from proxy.extensions import find_page_counts, load_place
-from proxy.interfaces import Observer
+from proxy.interfaces import CallRecord, Observer
 from proxy.telemetry.recent.ring import KEPT_WRONG, KeptValues, RecentCalls
 
 # (route, tool, outcome) -> how many
@@ -82,9 +82,9 @@ MakePageCounts = Callable[[Callable[[], Counts], Callable[[], float], bool], Pag
 
 @value_class
 class ConsoleData:
-    """`recent` holds the last calls, `changes` the last changes of the proxy, `counts` what the
-    console's pages count: None with `console: off`. `values` says how arguments are kept: off, preview or full. `wall`
-    returns seconds since the epoch."""
+    """`recent` holds the last calls, `changes` the last changes of the proxy, `counts` what the console's pages count:
+    None with `console: off`. `values` says how arguments are kept: off, preview or full. `wall` returns seconds since
+    the epoch."""
 
     recent: RecentCalls
     changes: ChangeLog
@@ -93,9 +93,15 @@ class ConsoleData:
     counts: PageCounts | None = None
 
     @property
-    def observers(self) -> tuple[Observer, ...]:
-        """What keeps and counts finished requests."""
-        return (self.recent,) if self.counts is None else (self.counts, self.recent)
+    def observer(self) -> Observer:
+        """What keeps finished requests, and counts them where the console is on."""
+        return self.recent if self.counts is None else self
+
+    def finished(self, record: CallRecord) -> None:
+        """Counts and keeps one finished request."""
+        if self.counts is not None:
+            self.counts.finished(record)
+        self.recent.finished(record)
 
 
 def make_console_data(
