@@ -72,4 +72,4 @@ async def test_a_plain_config_has_the_observers_of_every_proxy_and_no_other() ->
             serving.metrics,
             serving.log,
             serving.console.observer,
-        ) == serving.handler.observers  # three, the console on
+        ) == serving.handler.observers
