@@ -67,10 +67,10 @@ def judge_call(context: CallContext) -> Judged | Coroutine[Any, Any, Judged]:
         refused = Reject(failure)
         decision = forward_as_sent(context.call, refused) if context.report_only else refused
         return Judged(decision, "dotted" if failure.container is not None else "")
-    is_plain = policy.member_of is None and policy.container is None
+    is_plain = policy.member_of is None and policy.container is None and is_ready(policy)
     if is_plain and (here := decide_here(context.call, policy)) is not None:
         return Judged(here)
-    return _judge_slowly(context, policy, tried=is_plain and is_ready(policy))
+    return _judge_slowly(context, policy, tried=is_plain)
 
 
 async def _judge_slowly(context: CallContext, policy: ToolPolicy, *, tried: bool) -> Judged:
@@ -263,9 +263,8 @@ def is_ready(policy: ToolPolicy) -> bool:
 
 
 def decide_here(call: ToolCall, policy: ToolPolicy) -> Decision | None:
-    """The decision on a light call. None: the code of its tool is not written yet, it is not light, or takes more work
-    than others may wait for."""
-    if not is_ready(policy) or not is_light(call, policy):
+    """The decision on a light call. None: it is not light, or takes more work than others may wait for."""
+    if not is_light(call, policy):
         return None
     budget = CallBudget(ON_EVENT_LOOP)
     token = call_budget.set(budget)  # as `share_work` does, which costs each call more

@@ -6,10 +6,12 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from proxy.call import judging
 from proxy.call.jobs import (
     decide_call,
     describe_policy,
@@ -116,6 +118,27 @@ def test_so_is_what_a_model_is_told_of_it(text: str) -> None:
         assert (ours.accepts, ours.example, ours.example_complete) == (
             theirs.accepts, theirs.example, theirs.example_complete,
         )  # fmt: skip
+
+
+async def test_a_light_call_is_judged_here_although_its_code_is_written_in_the_same_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As the warm-up does, in a thread: the call was not tried before, so it need not go to a child."""
+    asked: list[bool] = []
+    ready = iter([False, True, True])
+
+    class Asked:
+        async def decide(self, sent: ToolCall, policy: ToolPolicy, *, tried: bool = False) -> Decision:
+            asked.append(tried)
+            return decide(sent, policy)
+
+    monkeypatch.setattr(judging, "is_ready", lambda _: next(ready))
+    services = SimpleNamespace(elsewhere=Asked())
+    context: Any = SimpleNamespace(policy=POLICIES["standard"], call=call(SENT[0]), services=services)
+    judged: Any = judging.judge_call(context)
+
+    assert isinstance((await judged).decision, Forward)
+    assert [False] == asked
 
 
 def test_a_listed_schema_is_never_judged_here() -> None:

@@ -196,6 +196,29 @@ async def test_a_connection_rests_behind_a_stream_where_the_upstream_has_closed_
     assert ([b"good"] * 7, 4, 4) == (found, before_rest, server.connections)
 
 
+async def test_no_connection_rests_because_one_was_not_to_be_kept_behind_its_stream() -> None:
+    """It is closed here, so its end says nothing of the upstream."""
+
+    async def script(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _seen: Seen) -> None:
+        writer.write(STREAM.replace(b"=5", b"=0") if len(server.seen) == 1 else STREAM)
+
+    async with before(script) as (server, upstream):
+        found = [await relay(upstream) for _ in range(5)]
+
+    assert ([b"good"] * 5, 2) == (found, server.connections)
+
+
+async def test_a_request_that_cannot_be_sent_costs_no_connection() -> None:
+    async with before(replies(GOOD)) as (server, upstream):
+        await call(upstream)
+        unsendable = UpstreamRequest("weather", "POST", "/api?city=Zürich", (), b"{}", 300.0)
+
+        assert upstream.start(CHECKED, unsendable, lambda: None) is None
+        assert isinstance(await upstream.send(CHECKED, unsendable), UpstreamFault)
+        assert [b"good"] == await bodies(upstream, 1)
+    assert 1 == server.connections
+
+
 async def test_the_connection_used_last_is_used_next_so_that_the_others_can_go() -> None:
     together = asyncio.Barrier(4)
 

@@ -1,7 +1,7 @@
 """The questions to the model endpoint: the messages of one, and the form of its answer.
 
 The messages are a bundled prompt with its placeholders filled in. A prompt is a text file: the system message stands
-above a line `---`, the user message below it; `{{name}}` is a placeholder (`core/contract/correction.py` lists the
+above a line `---`, the user message below it; `{{name}}` is a placeholder (`core/settings.py` lists the
 names). Filled-in text holds no secrets and has a bounded length.
 
 The form is the value of `response_format`, made of the layer's verdict and the tool's schema: a model that is held to a

@@ -4,7 +4,7 @@ live on what it writes.
 An episode is a hash: `n` attempts, `f` failed calls, for the last of them `a<number of the call>` (attempt, digest,
 call and lines, with spaces between) and `d`, the latest refused arguments (`<digest>:<times>`, with spaces between, the
 latest last). A failure changes it as `core.contract.attempts.add` does. The rule is written again below in Lua, because
-it must run where the data is; `tests/state/test_scripts.py` compares the two.
+it must run where the data is; `tests/extensions/redis/test_scripts.py` compares the two.
 
 Numbers arrive as text; times are milliseconds. A script without a result gives false, which a client sees as nil.
 """

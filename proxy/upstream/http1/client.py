@@ -89,14 +89,13 @@ class Http1Upstream:
     ) -> Http1Exchange | None:
         """Implements `StartsExchanges`: sends a checked call on an idle connection; None where there is none, and
         nothing was sent."""
-        now = self._loop.time()
-        connection = self._pool.take_idle(now)
-        if connection is None:
-            return None
         try:
             head = self._write_head(request, len(request.body))
         except ExchangeError:  # `send` tells why
-            connection.retire()
+            return None
+        now = self._loop.time()
+        connection = self._pool.take_idle(now)
+        if connection is None:
             return None
         reader = AnswerReader(request.method, self._limits, heads=self._heads)
         if not connection.begin(reader, head, request.body, self._settings.buffer, now + request.timeout, on_ready):
@@ -267,12 +266,13 @@ class Pool:
         limit = self._idle_limit if reader.idle is None else min(self._idle_limit, reader.idle)
         if not connection.finish_exchange(now + limit):
             return
+        if self._closed or limit <= 0:
+            connection.retire()
+            return
         streamed = connection.keep == _AT_ONCE and reader.length is None
         if streamed:
             self._streamed = (connection, now)
-        if self._closed or limit <= 0:
-            connection.retire()
-        elif streamed and self._rests:
+        if streamed and self._rests:
             connection.alarm.at(math.inf)
             self._loop.call_later(_REST, self._end_rest, connection, now + limit)
         elif self._queue:

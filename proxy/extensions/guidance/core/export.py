@@ -1,7 +1,7 @@
 """Tools as each vendor's API takes them: name, description, and the schema in that vendor's dialect. Pure.
 
 Sources: OpenAI "Function calling" and "Structured Outputs", Anthropic "Tool use" (`input_schema`), Gemini API "Function
-calling" (`Schema`, an OpenAPI 3.0 subset: `geminischema.py`), MCP 2025-06-18 "Tools". Parts that a dialect cannot
+calling" (`Schema`, an OpenAPI 3.0 subset: `vendorschema.py`), MCP 2025-06-18 "Tools". Parts that a dialect cannot
 express are listed as losses. A loss only loosens: the proxy still judges by the whole schema.
 """
 

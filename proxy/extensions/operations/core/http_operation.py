@@ -1,7 +1,7 @@
 """The parts of an HTTP request with arguments: its path, its query, the parts that an OpenAPI operation names. Pure.
 
 `Channels` are the path and the query of a route whose body is the arguments: a route made from an OpenAPI operation has
-them from there, a written one from its key `parameters`. `explain/channels.py` judges their values; the bytes of the
+them from there, a written one from its key `parameters`. `channels.py` judges their values; the bytes of the
 request stay as they came.
 
 `HttpOperation` is an operation with the compiled schema of its tool: the argument of each part of a request, and its
