@@ -10,6 +10,7 @@ import pytest
 from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
 from proxy.core.check.validation import compile_check
+from proxy.core.rules.contradictions import describe_gaps
 from proxy.core.schema.lint import find_nearest_keyword
 
 LAT = {"lat": {"type": "number"}}
@@ -437,3 +438,15 @@ def test_a_mistake_within_a_definition_in_a_file_is_told_at_its_line(tmp_path: P
     with pytest.raises(ConfigError) as caught:
         load(tmp_path / "c.yaml", {})
     assert [("t.json", 3)] == [(Path(each.file).name, each.line) for each in caught.value.mistakes]
+
+
+# --- schemas of somebody else -----------------------------------------------------------------------------------------
+
+
+def test_what_a_listed_schema_means_and_does_not_guard_is_one_line() -> None:
+    schema = {"type": "object", "properties": {f"p{number}": {"minumum": 1} for number in range(5)}}
+    assert describe_gaps(compile_check(schema)).endswith("; and 2 more")
+    assert "" == describe_gaps(compile_check({"type": "object", "ui": 1}))
+    assert "/properties/a: no number can satisfy it, `minimum: 2` and `maximum: 1` exclude each other" == describe_gaps(
+        compile_check({"properties": {"a": {"minimum": 2, "maximum": 1}}})
+    ).removesuffix(" (change one of the two)")

@@ -12,8 +12,8 @@ from proxy.core.check.validation import Check
 from proxy.core.json.jsontext import FRACTIONS, format_pointer, is_integral, make_decimal, name_json_type
 from proxy.core.model.value_class import value_class
 from proxy.core.rules.facts import applies_always, read_facts
-from proxy.core.schema.drafts import REFERENCES, list_subschemas
-from proxy.core.schema.lint import show
+from proxy.core.schema.drafts import REFERENCES, is_conditional, list_subschemas
+from proxy.core.schema.lint import lint, show
 from proxy.core.schema.matching import SearchGivenUp, make_matcher
 from proxy.core.schema.nodes import Node, Schemas
 
@@ -40,6 +40,18 @@ def list_refused_defaults(schemas: Schemas) -> tuple[str, ...]:
                 f"say in `description` what holds where the property is left out"
             )
     return tuple(found[:_MOST])
+
+
+def describe_gaps(check: Check) -> str:
+    """What a foreign schema surely means and does not guard, and what no value can satisfy: at most three remarks, or
+    ''."""
+    remarks = [(each.path, f"{each.message} ({each.hint})") for each in lint(check.schemas) if each.is_grave] + [
+        (node.path, f"{message} ({remedy})")
+        for node, message, remedy in list_unsatisfiable(check)
+        if not is_conditional(node.path)
+    ]
+    shown = [f"{format_pointer(path)}: {remark}"[:300] for path, remark in remarks[:3]]
+    return "; ".join(shown) + (f"; and {len(remarks) - 3} more" if len(remarks) > 3 else "")
 
 
 def list_unsatisfiable(check: Check) -> Iterator[tuple[Node, str, str]]:

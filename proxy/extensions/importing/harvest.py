@@ -16,8 +16,8 @@ from proxy.core.contract.request_rules import RequestForm
 from proxy.core.json.jsontext import TextLimits, dumps, parse
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonProblem, JsonValue
+from proxy.core.rules.contradictions import describe_gaps
 from proxy.core.schema.dialects import normalise
-from proxy.extensions.importing.core.schema_gaps import describe_gaps
 
 
 class ImportProblem(Exception):  # noqa: N818 - a problem of the user's input, not an error of the proxy

@@ -15,8 +15,6 @@ import pytest
 from proxy.__main__ import main
 from proxy.config.files.yaml12 import read_yaml
 from proxy.config.load import load
-from proxy.core.check.validation import compile_check
-from proxy.extensions.importing.core.schema_gaps import describe_gaps
 from proxy.server import start_serving
 from tests.extensions.importing.shop import BOOKSHOP, DATA, Shop, shop
 from tests.serving.wire import exchange, post
@@ -338,15 +336,3 @@ def test_a_hostile_description_writes_nothing_but_its_own_files(
     served = {name for route in loaded.config.routes for name in route.tools}
     assert {"CON$$x", "../../../escaped", ".hidden", "post_p2_x", "post_p4_x", "post_p5_x"} == served
     assert "/p0/$x" in {route.path for route in loaded.config.routes}
-
-
-# --- schemas of somebody else -----------------------------------------------------------------------------------------
-
-
-def test_what_a_listed_schema_means_and_does_not_guard_is_one_line() -> None:
-    schema = {"type": "object", "properties": {f"p{number}": {"minumum": 1} for number in range(5)}}
-    assert describe_gaps(compile_check(schema)).endswith("; and 2 more")
-    assert "" == describe_gaps(compile_check({"type": "object", "ui": 1}))
-    assert "/properties/a: no number can satisfy it, `minimum: 2` and `maximum: 1` exclude each other" == describe_gaps(
-        compile_check({"properties": {"a": {"minimum": 2, "maximum": 1}}})
-    ).removesuffix(" (change one of the two)")

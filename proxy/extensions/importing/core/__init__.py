@@ -1,1 +1,0 @@
-"""What an import says of what it found, without I/O."""
