@@ -69,7 +69,7 @@ class Warming:
 
     Compiling a config writes no code (validation.py): a thousand routes would delay the start by seconds. It is written
     here once the ports are open, check by check in a thread, with a pause after each, so that calls hardly notice. A
-    call that comes first does not wait for its turn: its check is written at once, in a thread too (`call/run.py`).
+    call that comes first does not wait for its turn: its check is written at once, in a thread too (`call/judging.py`).
     """
 
     def __init__(self, report_error: Callable[[str, BaseException], None]) -> None:

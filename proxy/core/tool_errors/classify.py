@@ -4,7 +4,6 @@ An error that says what it is (GoMind's `{success: false, error: {...}}`, Compoz
 code, category, words and verdict, also on a 2xx; every other answer is judged by its status. A tool's complaint about
 its arguments (`complaints.py`) becomes violations with paths, like our own. The upstream's status is always kept, and
 its words go to `details.original_error` as they are (`own_words.py`), without secrets that were sent.
-
 """
 
 from __future__ import annotations
