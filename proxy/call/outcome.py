@@ -71,10 +71,8 @@ async def _recall_tool_errors(context: CallContext) -> ToolResult | None:
         known = refusals.refuse_over_budget(context.call, await store.look(errors), policy)
     if known is None:
         return None
-    key, blocked = (
-        refusals.make_blocked_key(cause),
-        FailedAttempt(context.digest, known.history[-refusals.BLOCKED_LINES :]),
-    )
+    key = refusals.make_blocked_key(cause)
+    blocked = FailedAttempt(context.digest, known.history[-refusals.BLOCKED_LINES :])
     recorded = await store.fail(key, blocked, contract.find_ttl(context.came.conversation, policy))
     known = replace(known, attempt=refusals.read_standing(key, recorded.episode, policy.attempts))
     record_result(context.record, known, "refused")
