@@ -1,5 +1,5 @@
 # make run          the sample tools and the proxy in front of them, with calls to paste
-# make test         format, lint, types, floors, docs and tests, without the large sets: about 3 minutes
+# make test         format, lint, types, floors, docs and tests, without the large sets: about 4 minutes
 # make test-all     the same with the large sets (generated cases, attacks, real parties): what .ci/run runs
 #
 # make fmt          formats the code, and mends what the linter can
@@ -59,9 +59,9 @@ run: $(VENV)/run.stamp
 wheel: $(VENV)/test.stamp
 	$(BIN)/python -m hatchling build -t wheel -d dist
 
-# Three workers: most of a run is waiting for sockets and processes, and a file's tests stay together.
+# More workers than cores: most of a run is waiting for sockets and processes, and a file's tests stay together.
 test: lint types
-	$(BIN)/pytest -n 3 --dist loadfile -m 'not large and not locks'
+	$(BIN)/pytest -n 5 --dist loadfile -m 'not large and not locks'
 
 test-all: lint types
 	$(BIN)/pytest -n 3 --dist loadfile -m 'not locks'
