@@ -305,7 +305,7 @@ def _find_member(path: Pointer) -> Pointer:
 
 def _find_respelt(check: Check, root: JsonValue, sent: JsonValue) -> dict[Pointer, Pointer]:
     """The required keys that stand under another spelling (`tableName` for `table_name`) with a value that is accepted
-    there: the place of each -> the place of its value. `root` may hold `WRONG`, which no schema judges, `sent` does not."""
+    there: the place of each -> the place of its value in `sent`. `root` may hold `WRONG`, which no schema can judge."""
     if not isinstance(root, dict):
         return {}
     wanted = {name for node in find_nodes_at(check, ()) for name in node.required} - root.keys()
