@@ -231,8 +231,10 @@ def _word_repeated(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violatio
 def _contains(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
     schema = broken.node.descend(("contains",)) if broken.node.has("contains") else None
     expected = f"an array that contains {describe_expectation(schema)}" if schema is not None else ""
-    hint = "Leave some of them out." if broken.keyword == "maxContains" else "Add such an item."
-    yield Violation(codes.ARRAY_LENGTH, broken.path, "Array does not contain what it must", expected, hint, value=value)
+    message, hint = "Array does not contain what it must", "Add such an item."
+    if broken.keyword == "maxContains":
+        message, hint = "Array contains too many of what it must contain", "Leave some of them out."
+    yield Violation(codes.ARRAY_LENGTH, broken.path, message, expected, hint, value=value)
 
 
 def _unknown(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
