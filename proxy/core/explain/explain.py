@@ -36,7 +36,7 @@ from proxy.core.model import codes
 from proxy.core.model.codes import Severity
 from proxy.core.model.values import Failure, JsonProblem, JsonValue, Pointer, ToolCall, Violation
 from proxy.core.rules.branches import Ambiguity, list_discriminators, list_shared_choices, select_branches
-from proxy.core.rules.facts import applies_always, list_declared, list_required, read_facts
+from proxy.core.rules.facts import list_declared, list_required, read_facts
 from proxy.core.schema.nodes import Node
 
 MAX_VIOLATIONS: Final = 100
@@ -200,7 +200,7 @@ def _nearest_branch(branches: tuple[Node, ...], broken: BrokenKeyword, value: Js
     kind = name_json_type(value)
     fitting = [index for index, branch in enumerate(branches) if kind in read_facts(branch).site.types]
     if len(fitting) > 1 and isinstance(value, dict) and value:
-        knowing = [index for index in fitting if value.keys() <= list_declared(applies_always(branches[index]))]
+        knowing = [index for index in fitting if value.keys() <= list_declared(branches[index].always)]
         fitting = knowing if len(knowing) == 1 else fitting
     return fitting[0] if len(fitting) == 1 and broken.branches[fitting[0]] else None
 

@@ -29,7 +29,7 @@ from proxy.core.json.jsontext import format_pointer, name_json_type
 from proxy.core.model import codes
 from proxy.core.model.codes import Severity
 from proxy.core.model.values import ABSENT, JsonValue, Pointer, Violation
-from proxy.core.rules.facts import applies_always, read_facts
+from proxy.core.rules.facts import read_facts
 from proxy.core.rules.rules import WRAPPER_KEYS
 
 # Missing keys that are paired, members searched for a misplaced key, length of a key worth comparing: an answer names
@@ -222,7 +222,7 @@ def find_wrapper(check: Check, root: JsonValue) -> str:
     """A hint where the arguments stand inside a wrapper key, or several calls inside one, or are a schema."""
     if not isinstance(root, dict):
         return ""
-    declared = {name for node in applies_always(check.root) for name in node.properties}
+    declared = {name for node in check.root.always for name in node.properties}
     schemas = root.get("properties")
     if (
         isinstance(schemas, dict)

@@ -32,7 +32,7 @@ from proxy.core.model import codes
 from proxy.core.model.codes import Severity, ViolationCode
 from proxy.core.model.values import FeedbackLimits, JsonValue, Pointer, Violation
 from proxy.core.rules.contradictions import list_refused_keys
-from proxy.core.rules.facts import applies_always, read_facts
+from proxy.core.rules.facts import read_facts
 from proxy.core.rules.proposals import NULL_WORDS
 from proxy.core.schema.nodes import Node
 
@@ -244,7 +244,7 @@ def _unknown(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
         if isinstance(name, int):
             yield Violation(codes.ARRAY_LENGTH, path, f"Array has an item too many at position {name}")
         else:
-            yield make_unknown_violation(path, value, applies_always(broken.node), Severity.ERROR)
+            yield make_unknown_violation(path, value, broken.node.always, Severity.ERROR)
 
 
 def _names(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
