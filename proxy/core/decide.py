@@ -271,10 +271,10 @@ def _repair_document(document: Document, policy: ToolPolicy, check: Check) -> Re
         value, respelt = respell_integers(check, value, policy.repair_by_act[0])
         return Repaired(value, renames + respelt, True)
     acts = acts_by_argument(check.root, value)
-    repaired = repair(check, value, policy.repair_by_act[acts], tool=policy.tool)
+    repaired = repair(check, value, policy.repair_by_act[acts], tool=policy.tool, refused=True)
     # The action stood in a wrapper or was spelt otherwise.
     if not acts and repaired.repairs and acts_by_argument(check.root, repaired.value):
-        repaired = repair(check, value, policy.repair_by_act[1], tool=policy.tool)
+        repaired = repair(check, value, policy.repair_by_act[1], tool=policy.tool, refused=True)
     return replace(repaired, repairs=renames + repaired.repairs) if renames else repaired
 
 

@@ -250,8 +250,10 @@ ApplicableRules = tuple[frozenset[str], Site, tuple[tuple[tuple[Rule, Propose], 
 def may_change(rule: Rule, kind: type, site: Site) -> bool:
     """Whether a rule can propose anything for a value of this Python type at this place. Where this is False, the
     rule's function gives `NONE` (tests/core/test_rules.py compares the two)."""
+    if not issubclass(kind, rule.takes) or (rule.at is not None and not rule.at(site)):
+        return False
     listed = rule.gives is LISTED and site.choices is not None
-    return (listed or rule.gives is ANY_TYPE or not rule.gives.isdisjoint(site.types)) and issubclass(kind, rule.takes)
+    return listed or rule.gives is ANY_TYPE or not rule.gives.isdisjoint(site.types)
 
 
 def list_applicable_rules(node: Node, kind: type, rules: frozenset[str], is_member: bool) -> ApplicableRules | None:
