@@ -29,8 +29,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
+# Bytecode is kept: else each of a run's processes compiles the code, and rewrites the tests, anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all wheel locks fmt lint types bench corpora differential evaluate reliability soak attack docs cluster pictures vendor release lock clean
+.PHONY: help run test test-all wheel locks fmt checks lint types bench corpora differential evaluate reliability soak attack docs cluster pictures vendor release lock clean
 
 help:
 	@sed -n '/^#/!q;s/^# \{0,1\}//p' Makefile
@@ -60,14 +63,24 @@ wheel: $(VENV)/test.stamp
 	$(BIN)/python -m hatchling build -t wheel -d dist
 
 # More workers than cores: most of a run is waiting for sockets and processes, and a file's tests stay together.
-test: lint types
+test: checks
 	$(BIN)/pytest -n 5 --dist loadfile -m 'not large and not locks'
 
-test-all: lint types
+test-all: checks
 	$(BIN)/pytest -n 3 --dist loadfile -m 'not locks'
 
 locks: $(VENV)/test.stamp
 	$(BIN)/pytest -n 3 --dist loadgroup -m locks tests/extensions/test_locks.py
+
+# Side by side, for each keeps one core busy.
+checks: $(VENV)/test.stamp
+	@$(MAKE) --no-print-directory -j 2 types lint $(VENV)/bytecode.stamp
+
+# The first run's bytecode is written by one process: else every worker of pytest writes it, at the same time. What the
+# tests lack is for pytest itself to say.
+$(VENV)/bytecode.stamp: $(VENV)/test.stamp
+	@$(BIN)/pytest --collect-only >$(VENV)/collected.log 2>&1 || true
+	@touch $@
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff format --check .

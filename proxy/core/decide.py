@@ -259,22 +259,22 @@ def is_clean(value: JsonValue, policy: ToolPolicy) -> bool:
 def _repair_document(document: Document, policy: ToolPolicy, check: Check) -> Repaired:
     """The value as the schema accepts it, as it came or repaired; otherwise as far as the repairs got."""
     value = document.value
-    stands_for_none = value is None and "empty_arguments" in policy.select_repairs().rules and not check.accepts(None)
+    stands_for_none = value is None and "empty_arguments" in policy.repair_by_act[0].rules and not check.accepts(None)
     if document.text == b"" or stands_for_none:
         return Repaired({}, (Repair("empty_arguments", ()),), check.accepts({}))
     renames: tuple[Repair, ...] = ()
     if policy.unknown_keys is _REFUSE:
-        value, renames = respell_keys(check, value, policy.select_repairs())
+        value, renames = respell_keys(check, value, policy.repair_by_act[0])
     if check.accepts(value):
         if document.text.find(INTEGRAL_FRACTION) < 0:
             return Repaired(value, renames, True)
-        value, respelt = respell_integers(check, value, policy.select_repairs())
+        value, respelt = respell_integers(check, value, policy.repair_by_act[0])
         return Repaired(value, renames + respelt, True)
     acts = acts_by_argument(check.root, value)
-    repaired = repair(check, value, policy.select_repairs(acts=acts), tool=policy.tool)
+    repaired = repair(check, value, policy.repair_by_act[acts], tool=policy.tool)
     # The action stood in a wrapper or was spelt otherwise.
     if not acts and repaired.repairs and acts_by_argument(check.root, repaired.value):
-        repaired = repair(check, value, policy.select_repairs(acts=True), tool=policy.tool)
+        repaired = repair(check, value, policy.repair_by_act[1], tool=policy.tool)
     return replace(repaired, repairs=renames + repaired.repairs) if renames else repaired
 
 

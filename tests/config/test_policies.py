@@ -183,7 +183,7 @@ routes:
 """,
     )
     leaving_out = {
-        (path, name): sorted(policy.select_repairs().rules & LEAVING_OUT)
+        (path, name): sorted(policy.repair_by_act[0].rules & LEAVING_OUT)
         for path, route in served.items()
         for name, policy in route.tools.items()
     }

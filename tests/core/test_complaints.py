@@ -42,6 +42,7 @@ from proxy.core.tool_errors.dialects import DIALECTS
 from proxy.core.tool_errors.error_body import find_json_type
 from proxy.core.tool_errors.places import read_steps
 from tests.core.values import SECRETS
+from tests.tables import each_row
 
 DATA: Final = Path(__file__).parent.parent / "data" / "upstream-complaints"
 GUARDS: Final = "not-complaints.json"
@@ -89,7 +90,7 @@ def found(complaint: Complaint | None) -> list[tuple[str, str]]:
 
 
 # --- samples ----------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("row", [row for *_, row in SAMPLES], ids=[f"{name}-{index}" for name, index, _ in SAMPLES])
+@each_row("row", [row for *_, row in SAMPLES], ids=[f"{name}-{index}" for name, index, _ in SAMPLES])
 def test_a_complaint_becomes_violations_with_paths(row: dict[str, Any]) -> None:
     complaint = asked(row)
     assert sorted((one["code"], one["path"]) for one in row["expect"]) == sorted(found(complaint))
@@ -118,7 +119,7 @@ def test_every_sample_says_where_it_is_from() -> None:
 
 
 # --- what is not a complaint about arguments ----------------------------------------------------------------------
-@pytest.mark.parametrize("row", rows(GUARDS), ids=[row["what"] for row in rows(GUARDS)])
+@each_row("row", rows(GUARDS), ids=[row["what"] for row in rows(GUARDS)])
 def test_other_errors_are_left_alone(row: dict[str, Any]) -> None:
     sent = value({"lat": 1, "lon": 2, "city": "Paris"})
     for check in (CHECK, None):
@@ -331,14 +332,14 @@ TEMPLATES: Final = [
 ]
 
 
-@pytest.mark.parametrize("template", TEMPLATES)
-@pytest.mark.parametrize("secret", SECRETS)
+@each_row("template", TEMPLATES)
+@each_row("secret", SECRETS)
 def test_a_credential_in_a_tool_s_words_is_never_shown(template: str, secret: str) -> None:
     assert secret not in shown(told(template.format(secret, secret), {"lat": "x", "note": secret}, WEATHER))
 
 
-@pytest.mark.parametrize("template", TEMPLATES)
-@pytest.mark.parametrize("secret", ["hunter2", "correct horse battery staple", "pin 7", "Zürich-9"])
+@each_row("template", TEMPLATES)
+@each_row("secret", ["hunter2", "correct horse battery staple", "pin 7", "Zürich-9"])
 def test_a_secret_argument_that_the_tool_repeats_is_never_shown(template: str, secret: str) -> None:
     text = template.format(secret, secret)
     assert secret not in shown(told(text, {"lat": "x", "password": secret, "deep": [{"apiKey": secret}]}, WEATHER))
@@ -431,7 +432,7 @@ def test_whatever_an_upstream_sends_nothing_is_raised_and_no_secret_is_shown(
 
 
 # --- what is advised --------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("row", [row for *_, row in SAMPLES], ids=[f"{name}-{index}" for name, index, _ in SAMPLES])
+@each_row("row", [row for *_, row in SAMPLES], ids=[f"{name}-{index}" for name, index, _ in SAMPLES])
 def test_no_example_is_the_call_that_the_tool_refused_and_what_it_misses_is_in_it(row: dict[str, Any]) -> None:
     complaint, sent = asked(row), value(row["sent"])
     assert complaint is not None

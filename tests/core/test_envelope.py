@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args
 
@@ -36,6 +37,7 @@ from proxy.core.model.values import (
     Violation,
 )
 from tests.core.values import results, slow_data
+from tests.tables import each_row
 
 SCHEMAS = Path(__file__).parents[2] / "schemas" / "envelopes"
 NAMES = ("Add", "Multiply", "Abs", "Square", "Subtract", "Min", "SolveQuadratic")
@@ -67,12 +69,18 @@ def escalated(failure: Failure, tool: str = "get_weather") -> ToolResult:
     return contract.grant_attempt(call(tool), failure, recorded, ToolPolicy(tool, None, "f"))
 
 
+@cache
+def validator(name: str) -> jsonschema.Draft202012Validator:
+    schema = json.loads((SCHEMAS / f"{name}.schema.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
 def checked(result: ToolResult, name: str, error_status: str = "category", detail: Detail = "full") -> Any:
     """The answer in one format, held against its schema."""
     reply = render_failure(result, name, error_status, detail=detail)
     body = json.loads(reply.body)
-    schema = json.loads((SCHEMAS / f"{name}.schema.json").read_text())
-    jsonschema.validate(body, schema, jsonschema.Draft202012Validator)
+    validator(name).validate(body)
     return body
 
 
@@ -97,9 +105,9 @@ def test_every_format_has_a_schema_and_every_schema_a_format() -> None:
     assert set(FORMATS) == {path.name.removesuffix(".schema.json") for path in SCHEMAS.iterdir()}
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("name", FORMATS)
-@pytest.mark.parametrize("detail", get_args(Detail))
+@each_row("case", CASES)
+@each_row("name", FORMATS)
+@each_row("detail", get_args(Detail))
 def test_every_answer_satisfies_the_published_schema_of_its_format(name: str, case: str, detail: Detail) -> None:
     assert checked(CASES[case], name, detail=detail)
 
@@ -350,13 +358,13 @@ def test_problem_details_state_the_status_that_is_sent() -> None:
     assert checked(refused(LATITUDE), "problem", "ok")["status"] == 200
 
 
-@pytest.mark.parametrize("code", ERROR_CODES.values(), ids=str)
+@each_row("code", ERROR_CODES.values(), ids=str)
 def test_what_a_code_means_is_shown_as_it_is(code: codes.ErrorCode) -> None:
     assert code.meaning == show_text(code.meaning, ToolResult(call(), Failure(code, code.meaning)))
 
 
 # --- status, headers, choice ------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("name", ERROR_CODES)
+@each_row("name", ERROR_CODES)
 def test_the_status_is_the_codes_unless_the_route_says_always_200(name: str) -> None:
     result = ToolResult(call(), Failure(ERROR_CODES[name], ""))
     assert ERROR_CODES[name].status == render_failure(result, "openai", "category").status

@@ -287,3 +287,17 @@ def test_arguments_that_cannot_be_read_are_refused_where_a_number_is_the_only_ex
     assert isinstance(decision, Reject)
     advised = add_advice(ToolResult(asked, decision.failure), policy(schema))
     assert ("5", True) == (advised.example, advised.example_complete)
+
+
+def test_a_wrong_value_under_a_key_like_a_missing_one_is_held_against_the_schema_as_it_came() -> None:
+    schema: JsonValue = {
+        "type": "object",
+        "properties": {"id": {"oneOf": [{"type": ["boolean", "null"]}, {"enum": [1, 2.5, [3.5]]}]}},
+        "required": ["id"],
+        "additionalProperties": INT,
+    }
+    asked = call('{"ids":[3]}')
+    decision = decide(asked, policy(schema, "off"))
+    assert isinstance(decision, Reject)
+    advised = add_advice(ToolResult(asked, decision.failure), policy(schema))
+    assert '{"id":"<one of 1, 2.5, [3.5]>","ids":"<integer>"}' == advised.example

@@ -195,6 +195,33 @@ def test_a_union_is_explained_by_its_nearest_branch(
     assert expected == said(schema, sent)
 
 
+@pytest.mark.parametrize(
+    ("expected", "schema", "sent"),
+    [
+        ("(1) it is not integer (at most 5); (2) it is not integer (at least 10)",
+         {"anyOf": [{**INT, "maximum": 5}, {**INT, "minimum": 10}]}, "7"),
+        ("(1) it is not string (format ipv4); (2) it is not string (format ipv6); (3) it is not integer",
+         {"oneOf": [{**STR, "format": "ipv4"}, {**STR, "format": "ipv6"}, INT]}, '"x"'),
+        ("(1) it fits none of its alternatives; (2) it is not string (min length 2)",
+         {"anyOf": [{"anyOf": [{**STR, "pattern": "^y"}, {**STR, "format": "ipv4"}]}, {**STR, "minLength": 2}]}, '"x"'),
+        ("(1) it fits more than one of its alternatives; (2) it is not string (min length 2)",
+         {"anyOf": [{"oneOf": [{**STR, "maxLength": 2}, {**STR, "pattern": "x"}]}, {**STR, "minLength": 2}]}, '"x"'),
+        ("(1) it: Required field 'b' is missing; (2) it: Value is one of those that are not allowed",
+         {"anyOf": [{"dependentRequired": {"a": ["b"]}}, {"not": {"required": ["a"]}}]}, '{"a":1}'),
+        ("(1) it: Array items are not unique; (2) it: Array does not contain what it must",
+         {"anyOf": [{"uniqueItems": True}, {"contains": STR}]}, "[1,1]"),
+        ("(1) it: Array contains too many of what it must contain; (2) it: Array has an item too many at position 1",
+         {"anyOf": [{"contains": INT, "maxContains": 1}, {"prefixItems": [INT], "items": False}]}, "[1,1]"),
+    ],
+)  # fmt: skip
+def test_what_alternatives_lack_is_true_of_a_value_of_the_right_type(
+    expected: str, schema: JsonValue, sent: str
+) -> None:
+    assert [("The value fits none of the alternatives", f"What each lacks: {expected}")] == [
+        (violation.message, violation.hint) for violation in said(schema, sent)
+    ]
+
+
 # --- the whole ------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("hint", "sent"),

@@ -7,11 +7,10 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-import pytest
-
 from proxy.core.model.values import Forward, Reject
 from proxy.core.rules.rules import LEVELS
 from tests.corpora.calls import judged, outcome, rows
+from tests.tables import each_row
 
 DATA: Final = Path(__file__).parent.parent / "data"
 TWO: Final = list(rows(DATA / "two-meanings/further.jsonl"))
@@ -22,14 +21,14 @@ def named(case: dict[str, Any]) -> str:
     return str(case["id"])
 
 
-@pytest.mark.parametrize("case", TWO, ids=named)
+@each_row("case", TWO, ids=named)
 def test_a_call_with_two_meanings_is_refused_at_every_level(case: dict[str, Any]) -> None:
     for level in LEVELS:
         decision = judged(case["schema"], case["sent"], level, tool=case["tool"])
         assert isinstance(decision, Reject), (level, case["sent"], case["note"])
 
 
-@pytest.mark.parametrize("case", ONE, ids=named)
+@each_row("case", ONE, ids=named)
 def test_a_call_with_one_meaning_is_taken_as_it_was_meant_from_its_level_on(case: dict[str, Any]) -> None:
     for level in LEVELS[LEVELS.index(case["level"]) :]:
         decision = judged(case["schema"], case["sent"], level, tool=case["tool"])
@@ -37,7 +36,7 @@ def test_a_call_with_one_meaning_is_taken_as_it_was_meant_from_its_level_on(case
         assert outcome(decision, case["sent"], case["expected"]) in ("right", "untouched"), case["sent"]
 
 
-@pytest.mark.parametrize("case", ONE, ids=named)
+@each_row("case", ONE, ids=named)
 def test_below_its_level_such_a_call_is_refused(case: dict[str, Any]) -> None:
     for level in LEVELS[: LEVELS.index(case["level"])]:
         assert isinstance(judged(case["schema"], case["sent"], level, tool=case["tool"]), Reject), level

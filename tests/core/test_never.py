@@ -12,6 +12,7 @@ import pytest
 
 from proxy.core.model.values import JsonValue
 from tests.core.repairing import LEVELS, obj, outcome
+from tests.tables import each_row
 
 INT: Final[JsonValue] = {"type": "integer"}
 NUM: Final[JsonValue] = {"type": "number"}
@@ -255,12 +256,12 @@ def _cases(table: dict[str, list[tuple[JsonValue, str]]]) -> list[tuple[object, 
     return [(level, reason, *case) for reason, cases in table.items() for case in cases for level in LEVELS]
 
 
-@pytest.mark.parametrize(("level", "reason", "schema", "sent"), _cases(REFUSED))
+@each_row(("level", "reason", "schema", "sent"), _cases(REFUSED))
 def test_it_is_refused(level: str, reason: str, schema: JsonValue, sent: str) -> None:
     assert "VAL-0" in outcome(schema, sent, level), reason
 
 
-@pytest.mark.parametrize(("level", "reason", "schema", "sent"), _cases(UNTOUCHED))
+@each_row(("level", "reason", "schema", "sent"), _cases(UNTOUCHED))
 def test_it_is_left_alone(level: str, reason: str, schema: JsonValue, sent: str) -> None:
     assert sent == outcome(schema, sent, level), reason
 

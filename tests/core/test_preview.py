@@ -16,6 +16,7 @@ from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.values import ABSENT, FeedbackLimits
 from proxy.core.schema.nodes import Schemas
 from tests.core.values import SECRETS, anything
+from tests.tables import each_row
 
 limits_of_any_size = st.builds(
     FeedbackLimits, max_errors=st.integers(-1, 12), max_chars=st.integers(-5, 300), max_preview=st.integers(-5, 120)
@@ -142,10 +143,8 @@ def test_the_marks_of_a_schema_are_found_through_references() -> None:
     assert {"a", "c", "e"} == find_sensitive_names(Schemas(schema))
 
 
-@pytest.mark.parametrize("secret", SECRETS)
-@pytest.mark.parametrize(
-    "around", ["{}", "use {} now", "key={}", "({})", "https://x.test/?k={}&b=1", '{{"k": "{}"}}', "\n{}"]
-)
+@each_row("secret", SECRETS)
+@each_row("around", ["{}", "use {} now", "key={}", "({})", "https://x.test/?k={}&b=1", '{{"k": "{}"}}', "\n{}"])
 def test_a_well_known_credential_is_masked_in_any_text(secret: str, around: str) -> None:
     text = around.format(secret)
     for shown in (

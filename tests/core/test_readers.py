@@ -27,6 +27,7 @@ from proxy.core.model.values import Conversation, Document, JsonProblem, JsonVal
 from proxy.core.rules.rules import LEVELS, select_rules
 from tests.core.test_properties import compiled, sendings
 from tests.generated import examples
+from tests.tables import each_row
 
 MANY = settings(max_examples=examples(400), deadline=None)
 
@@ -100,18 +101,16 @@ def test_a_key_that_stands_twice_is_refused_at_any_depth_and_size(text: str, siz
     assert found.reason.startswith("duplicate key ")
 
 
-@pytest.mark.parametrize("depth", [1, 2, 63, 64, 65, 66, 130, 260, 1100])
-@pytest.mark.parametrize(
-    ("start", "inner", "end"), [("[", "", "]"), ("[", "1", "]"), ('{"a":', "1", "}"), ('{"a":', "[]", "}")]
-)
-@pytest.mark.parametrize("beside", ["", "[" + "1," * 600 + "1]"])
+@each_row("depth", [1, 2, 63, 64, 65, 66, 130, 260, 1100])
+@each_row(("start", "inner", "end"), [("[", "", "]"), ("[", "1", "]"), ('{"a":', "1", "}"), ('{"a":', "[]", "}")])
+@each_row("beside", ["", "[" + "1," * 600 + "1]"])
 def test_both_readers_keep_to_the_depth(depth: int, start: str, inner: str, end: str, beside: str) -> None:
     text = start * depth + inner + end * depth
     both_read_the_same((f"[{beside},{text}]" if beside else text).encode())
 
 
-@pytest.mark.parametrize("nodes", [1, 2, 3, 4, 5, 6, 7, 8, 40])
-@pytest.mark.parametrize("text", ["1", "[]", "[1,2,3]", '{"a":[1,{"b":2}],"c":[]}', "[[],[],[[]]]"])
+@each_row("nodes", [1, 2, 3, 4, 5, 6, 7, 8, 40])
+@each_row("text", ["1", "[]", "[1,2,3]", '{"a":[1,{"b":2}],"c":[]}', "[[],[],[[]]]"])
 def test_both_readers_keep_to_the_number_of_values(nodes: int, text: str) -> None:
     both_read_the_same(text.encode(), TextLimits(nodes=nodes))
     both_read_the_same(text.replace("1", '"' + "x" * 500 + '"').encode(), TextLimits(nodes=nodes))

@@ -24,6 +24,7 @@ from proxy.core.rules.rules import (
     select_rules,
 )
 from tests.core.repairing import obj, outcome, repairs
+from tests.tables import each_row
 
 INT: Final[JsonValue] = {"type": "integer"}
 NUM: Final[JsonValue] = {"type": "number"}
@@ -681,19 +682,19 @@ def test_every_rule_has_cases_that_it_repairs_and_cases_that_it_leaves() -> None
     assert named == LEAVES.keys()
 
 
-@pytest.mark.parametrize(("rule", "schema", "sent", "expected"), _cases(APPLIES))
+@each_row(("rule", "schema", "sent", "expected"), _cases(APPLIES))
 def test_a_rule_alone_repairs_what_nothing_else_does(rule: str, schema: JsonValue, sent: str, expected: str) -> None:
     assert expected == outcome(schema, sent, "off", {rule: True})
     untouched_without = rule == "integral_float"  # JSON Schema calls 3.0 an integer
     assert (outcome(schema, sent, "off") == sent) is untouched_without
 
 
-@pytest.mark.parametrize(("rule", "schema", "sent"), _cases(LEAVES))
+@each_row(("rule", "schema", "sent"), _cases(LEAVES))
 def test_a_rule_leaves_what_it_does_not_name_to_the_refusal(rule: str, schema: JsonValue, sent: str) -> None:
     assert "VAL-0" in outcome(schema, sent, "off", {rule: True})
 
 
-@pytest.mark.parametrize(("rule", "schema", "sent", "expected"), _cases(APPLIES))
+@each_row(("rule", "schema", "sent", "expected"), _cases(APPLIES))
 def test_a_rule_works_at_its_level_among_the_others_and_is_recorded(
     rule: str, schema: JsonValue, sent: str, expected: str
 ) -> None:

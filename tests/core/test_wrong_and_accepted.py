@@ -17,6 +17,7 @@ from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import Forward, JsonValue, Reject, ToolResult
 from proxy.core.rules.rules import select_rules
 from tests.core.repairing import LEVELS, call, judged, obj, outcome, policy, refused, repairs, told
+from tests.tables import each_row
 
 INT: Final[JsonValue] = {"type": "integer"}
 NUM: Final[JsonValue] = {"type": "number"}
@@ -47,8 +48,8 @@ def of_tool(
 
 
 # --- refused at every level -----------------------------------------------------------------------------------------
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize(
+@each_row("level", LEVELS)
+@each_row(
     ("meaning", "schema", "sent"),
     [
         ("one row is not a column", needs("values", values=arr(arr(STR))), '{"values":["Name","Age"]}'),
@@ -104,12 +105,12 @@ def test_one_repair_beside_the_refused_ones_still_works() -> None:
 ISSUE: Final[JsonValue] = needs("issueId", issueId=STR, assignedTo=STR, points=INT)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "tool",
     ["update_issue", "updateIssue", "issues.patch", "edit-issue", "setAssignee", "modify_issue", "assign_issue",
      "clear_field", "unset_field", "delete_issue", "remove_issue", "purge_issues"],
 )  # fmt: skip
-@pytest.mark.parametrize("sent", ['{"issueId":"A-1","assignedTo":null}', '{"issueId":"A-1","points":""}',
+@each_row("sent", ['{"issueId":"A-1","assignedTo":null}', '{"issueId":"A-1","points":""}',
                                   '{"issueId":"A-1","points":"None"}'])  # fmt: skip
 def test_a_tool_that_changes_something_is_not_told_that_a_field_was_not_sent(tool: str, sent: str) -> None:
     assert "VAL-002" in of_tool(tool, ISSUE, sent)
@@ -131,13 +132,13 @@ def test_the_method_patch_and_an_action_say_so_as_well() -> None:
     assert '{"action":"read"}' == of_tool("get_memory", memory, '{"action":"read","review":null}')
 
 
-@pytest.mark.parametrize(
+@each_row(
     "tool",
     ["revoke_tokens", "cancel_orders", "terminate_instances", "save_contact", "change_assignee", "put_item", "run_job",
      "find_and_delete", "get_or_create", "fetch_then_burn", "list_item_for_sale", "check_and_cancel", "frobnicate",
      "memory", "get_rid_of_items", "read_and_launch"],
 )  # fmt: skip
-@pytest.mark.parametrize("sent", ['{"issueId":"A-1","assignedTo":null}', '{"issueId":"A-1","points":""}',
+@each_row("sent", ['{"issueId":"A-1","assignedTo":null}', '{"issueId":"A-1","points":""}',
                                   '{"issueId":"A-1","points":"None"}'])  # fmt: skip
 def test_nothing_is_read_as_not_sent_but_where_reading_is_all_the_tool_does(tool: str, sent: str) -> None:
     assert "VAL-002" in of_tool(tool, ISSUE, sent)

@@ -14,7 +14,7 @@ from proxy.core.check.validation import Check
 from proxy.core.json.jsontext import LosslessFloat, dumps
 from proxy.core.model.values import ABSENT, JsonValue
 from proxy.core.model.work import Work
-from proxy.core.rules.facts import applies_always, list_declared, list_member_schemas, list_required, read_facts
+from proxy.core.rules.facts import list_declared, list_member_schemas, list_required, read_facts
 from proxy.core.schema.nodes import Node
 from proxy.extensions.examples.core.examples import make_minimal_example, make_numbers, make_texts
 
@@ -113,7 +113,7 @@ class _Generator:
 
 
 def _parts(nodes: Iterable[Node]) -> list[Node]:
-    return list({id(part): part for node in nodes for part in applies_always(node)}.values())
+    return list({id(part): part for node in nodes for part in node.always}.values())
 
 
 # --- damage ---------------------------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ def _chosen(check: Check, nodes: list[Node], value: JsonValue) -> list[Node]:
     found: dict[int, Node] = {}
     stack = list(nodes)
     while stack:
-        for part in applies_always(stack.pop()):
+        for part in stack.pop().always:
             if id(part) not in found:
                 found[id(part)] = part
                 stack += [branch for branch in (*part.any_of, *part.one_of) if check.accepts_at(branch, value)]

@@ -41,7 +41,7 @@ from proxy.core.model.values import (
     ToolResult,
     Violation,
 )
-from proxy.core.rules.facts import applies_always, list_required
+from proxy.core.rules.facts import list_required
 from tests.corpora.calls import check_of, exact, judged, known_calls, rows
 from tests.corpora.generate import damaged, random_value
 
@@ -116,7 +116,7 @@ def find_untrue(check: Check, tool: str, failure: Failure) -> Iterator[str]:
     for size in result.accepts:
         for name in check.root.properties if size.startswith("{") else ():
             is_wanted = f"{name}: " in size and f"{name}?: " not in size
-            is_asked = name in list_required(applies_always(check.root)) | missing
+            is_asked = name in list_required(check.root.always) | missing
             if is_wanted and not is_asked and not any(f"{name}: " in other for other in _texts_below(check, name)):
                 yield f"Accepts requires {name}: {size[:200]}"
     lines = [line for line in text.split("\n") if line.startswith(("•", "The tool's own words"))]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -20,12 +21,23 @@ from aiohttp import ClientSession
 from proxy.config.load import load
 from proxy.core.model.values import ABSENT, Forward, Reject
 from proxy.server import start_serving
-from tests.corpora.blind_trial import ANSWERS, TRIAL, TrialCall, hard_calls, judge, trial_calls
+from tests.corpora.blind_trial import ANSWERS, HARD, TRIAL, TrialCall, hard_calls, judge, trial_calls
 from tests.corpora.run_advice import find_untrue, follow
 from tests.serving.wire import JSON_TYPE, answer, replies, tool
 
-CALLS = trial_calls()
 GIVEN: dict[str, Any] = json.loads(ANSWERS.read_text(encoding="utf-8"))
+
+
+@cache
+def calls() -> list[TrialCall]:
+    """The calls of the trial."""
+    return trial_calls()
+
+
+@cache
+def hard() -> dict[str, tuple[TrialCall, Any]]:
+    """The harder calls by their name, each with what is to be sent next."""
+    return {call.id: (call, given) for call, given in hard_calls()}
 
 
 def names(value: Any) -> Iterator[str]:
@@ -40,12 +52,13 @@ def names(value: Any) -> Iterator[str]:
 
 
 def test_each_call_of_the_trial_has_its_answer() -> None:
-    assert TRIAL == len(CALLS)
-    assert list(GIVEN) == [call.id for call in CALLS]
+    assert TRIAL == len(calls())
+    assert list(GIVEN) == [call.id for call in calls()]
 
 
-@pytest.mark.parametrize("call", CALLS, ids=lambda call: call.id)
-def test_the_answer_is_accepted_as_it_is_and_its_names_stand_in_the_call_or_the_text(call: TrialCall) -> None:
+@pytest.mark.parametrize("name", GIVEN)
+def test_the_answer_is_accepted_as_it_is_and_its_names_stand_in_the_call_or_the_text(name: str) -> None:
+    call = next(call for call in calls() if call.id == name)
     text = json.dumps(GIVEN[call.id], ensure_ascii=False)
     decision, _, _ = judge(call.tool, call.schema, text)
 
@@ -54,15 +67,17 @@ def test_the_answer_is_accepted_as_it_is_and_its_names_stand_in_the_call_or_the_
     assert [] == [name for name in names(GIVEN[call.id]) if name not in call.text and name not in call.sent]
 
 
-HARD = hard_calls()
+HARD_NAMES = [row["id"] for row in json.loads(HARD.read_text(encoding="utf-8"))["calls"]]
 
 
 def test_each_hard_call_is_refused() -> None:
-    assert 59 == len(HARD)
+    assert 59 == len(HARD_NAMES)
+    assert HARD_NAMES == list(hard())
 
 
-@pytest.mark.parametrize(("call", "given"), HARD, ids=[call.id for call, _ in HARD])
-def test_the_names_of_the_call_that_a_hard_one_needs_next_stand_in_its_text(call: TrialCall, given: Any) -> None:
+@pytest.mark.parametrize("name", HARD_NAMES)
+def test_the_names_of_the_call_that_a_hard_one_needs_next_stand_in_its_text(name: str) -> None:
+    call, given = hard()[name]
     text = json.dumps(given, ensure_ascii=False)
     decision, _, policy = judge(call.tool, call.schema, text)
 
@@ -82,13 +97,13 @@ def test_the_names_of_the_call_that_a_hard_one_needs_next_stand_in_its_text(call
 
 
 def test_the_texts_have_at_most_600_characters_in_the_median() -> None:
-    assert median(len(call.text) for call in CALLS) <= 600
+    assert median(len(call.text) for call in calls()) <= 600
 
 
 async def test_all_sixty_reach_their_tools_through_the_proxy(tmp_path: Path) -> None:
     routes = [
         {"path": f"/{number}", "upstream": "tools", "tool": f"tool_{number}", "schema": call.schema}
-        for number, call in enumerate(CALLS)
+        for number, call in enumerate(calls())
     ]
     async with tool(replies(answer("200 OK", b"{}", JSON_TYPE))) as server:
         config = {"version": 1, "listen": "127.0.0.1:0", "admin": False, "upstreams": {"tools": {"url": server.url}}}
@@ -97,7 +112,7 @@ async def test_all_sixty_reach_their_tools_through_the_proxy(tmp_path: Path) -> 
         serving = await start_serving(load(path, {}), log_to=io.StringIO())
         try:
             async with ClientSession() as client:
-                texts = [json.dumps(GIVEN[call.id], ensure_ascii=False) for call in CALLS]
+                texts = [json.dumps(GIVEN[call.id], ensure_ascii=False) for call in calls()]
                 statuses = [await _status(client, f"{serving.url}/{i}", text) for i, text in enumerate(texts)]
         finally:
             await serving.stop(grace=1.0)

@@ -6,14 +6,14 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
+from tests.tables import each_row
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "evidence" / "security.md").read_text(encoding="utf-8")
 NAMED = sorted(set(re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", PAGE)))
 
 
-@pytest.mark.parametrize(("file", "name"), NAMED)
+@each_row(("file", "name"), NAMED)
 def test_the_test_that_shows_a_claim_exists(file: str, name: str) -> None:
     tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
     functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}

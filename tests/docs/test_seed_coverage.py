@@ -6,8 +6,9 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
 import yaml
+
+from tests.tables import each_row
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "evidence" / "seed-coverage.md").read_text()
@@ -87,7 +88,7 @@ def missing(shown_by: str) -> list[str]:
     return lost
 
 
-@pytest.mark.parametrize(("row", "shown_by"), [(row, shown_by) for row, _, shown_by in ROWS])
+@each_row(("row", "shown_by"), [(row, shown_by) for row, _, shown_by in ROWS])
 def test_what_a_row_names_exists(row: str, shown_by: str) -> None:
     if shown_by.startswith("not ours: "):
         assert len(shown_by) > len("not ours: ")
@@ -105,7 +106,7 @@ def test_no_row_stands_twice() -> None:
     assert len(ROWS) == len({row for row, _, _ in ROWS})
 
 
-@pytest.mark.parametrize("row", EVIDENCE)
+@each_row("row", EVIDENCE)
 def test_what_a_row_names_shows_what_the_requirement_asks(row: str) -> None:
     (shown_by,) = (shown_by for name, _, shown_by in ROWS if name == row)
     held = sources(shown_by)

@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from tests.tables import each_row
 from tests.telemetry.all_metrics import list_metrics
 from tests.telemetry.promql import Named, named
 from tests.telemetry.queries import DASHBOARD, filled, metrics_in, mistakes, panels, variables
@@ -41,7 +42,7 @@ def test_what_is_no_expression_is_refused(expression: str) -> None:
         named(expression)
 
 
-@pytest.mark.parametrize(("title", "expression"), [*panels()], ids=lambda value: value[:40])
+@each_row(("title", "expression"), [*panels()], ids=lambda value: value[:40])
 def test_a_panel_names_only_what_there_is(title: str, expression: str) -> None:
     assert [] == mistakes(filled(expression)), title
 

@@ -261,23 +261,23 @@ class ToolPolicy:
     max_body: int = 1024 * 1024
     leaked_markup: LeakedMarkup = LeakedMarkup.REFUSE
     answers_here: Callable[[JsonValue], JsonValue] | None = field(default=None, compare=False, repr=False)
-    _selected: dict[bool, RepairPolicy] = field(default_factory=dict, init=False, compare=False, repr=False)
+    # The repair policy as it holds for what a call does; the second where an argument of the call names an action that
+    # changes something.
+    repair_by_act: tuple[RepairPolicy, RepairPolicy] = field(init=False, compare=False, repr=False)
 
-    def select_repairs(self, *, acts: bool = False) -> RepairPolicy:
-        """The repair policy as it holds for what a call does: by what the tool is known to do (`reads`, `changes`),
-        else by its name. `acts`: an argument of the call names an action that changes something."""
-        changes = acts or self.changes or changes_something(self.tool)
-        reads = self.reads or reads_only(self.tool)
-        creates = self.finalising or creates_only(self.tool)  # a final output is new, too
-        if reads and not changes:
+    def __post_init__(self) -> None:
+        acts = self.changes or changes_something(self.tool)
+        chosen = (self._select_repairs(changes=acts), self._select_repairs(changes=True))
+        object.__setattr__(self, "repair_by_act", chosen)
+
+    def _select_repairs(self, *, changes: bool) -> RepairPolicy:
+        """The repair policy by what the tool is known to do (`reads`, `changes`), else by its name."""
+        if not changes and (self.reads or reads_only(self.tool)):
             return self.repair
-        selected = self._selected.get(changes)
-        if selected is None:
-            selected = replace(self.repair, guards_null="null_text" not in self.repair.by_hand)
-            if creates and not changes:  # null and its words are not sent, without a default
-                left_out = LEAVING_OUT - {"drop_null_optional", "null_word_optional"}
-                selected = replace(selected.without(left_out), keeps_defaults=True)
-            else:  # nor is null taken as not sent; of a call that changes something, what is missing stays missing
-                selected = selected.without(LEAVING_OUT | ASSUMING if changes else LEAVING_OUT)
-            self._selected[changes] = selected
-        return selected
+        selected = replace(self.repair, guards_null="null_text" not in self.repair.by_hand)
+        if not changes and (self.finalising or creates_only(self.tool)):  # a final output is new, too
+            # null and its words are not sent, without a default
+            left_out = LEAVING_OUT - {"drop_null_optional", "null_word_optional"}
+            return replace(selected.without(left_out), keeps_defaults=True)
+        # nor is null taken as not sent; of a call that changes something, what is missing stays missing
+        return selected.without(LEAVING_OUT | ASSUMING if changes else LEAVING_OUT)

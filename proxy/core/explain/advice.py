@@ -28,7 +28,7 @@ from proxy.core.model.codes import REQUIRED_MISSING
 from proxy.core.model.values import ABSENT, Absent, FeedbackLimits, JsonValue, Pointer, ToolResult, Violation
 from proxy.core.model.work import SKETCHING, TooMuchWorkError, Work
 from proxy.core.rules.branches import list_shared_choices, select_branches
-from proxy.core.rules.facts import applies_always, list_declared, list_member_schemas, list_required, read_facts
+from proxy.core.rules.facts import list_declared, list_member_schemas, list_required, read_facts
 from proxy.core.rules.proposals import Site
 from proxy.core.schema.nodes import Node
 
@@ -91,7 +91,7 @@ def _fit_limits(limits: FeedbackLimits, check: Check | None) -> FeedbackLimits:
         count, seen = 0, {id(check.root)}
         queue = [check.root]
         for node in queue:
-            for part in applies_always(node):
+            for part in node.always:
                 inner = [*part.properties.values(), *part.any_of, *part.one_of]
                 inner += [part.items] if part.items is not None else []
                 count += len(part.properties)
@@ -258,7 +258,7 @@ class _Sketch:
 
     def drawings(self, node: Node, sent: JsonValue, depth: int) -> Iterator[JsonValue]:
         """Drawings of a place, best first."""
-        parts = applies_always(node)
+        parts = node.always
         site = read_facts(node).site
         if site.choices is not None and not site.free_text and "object" not in site.types:
             named = list_choices(site.choices).replace("'", "")
@@ -268,7 +268,7 @@ class _Sketch:
         unions = [part.any_of or part.one_of for part in parts if part.any_of or part.one_of]
         branches = [each for union in unions for each in select_branches(union, sent)]
         if isinstance(sent, dict) and branches:  # those that declare most of the sent keys
-            counts = [len(list_declared(applies_always(branch)) & sent.keys()) for branch in branches]
+            counts = [len(list_declared(branch.always) & sent.keys()) for branch in branches]
             branches = [branch for branch, count in zip(branches, counts, strict=True) if count == max(counts)]
         is_object = "object" in site.types and (not branches or bool(list_declared(parts)))
         if is_object and (list_declared(parts) or site.types == {"object"} or isinstance(sent, dict)):
@@ -297,7 +297,7 @@ class _Sketch:
             return None
         for key, choices in list_shared_choices(tuple(branches)):
             if sent.get(key, WRONG) is WRONG:
-                declared = {name for branch in branches for name in list_declared(applies_always(branch))}
+                declared = {name for branch in branches for name in list_declared(branch.always)}
                 kept = {name: _strip(item) for name, item in sent.items() if name in declared and item is not WRONG}
                 named = list_choices(choices).replace("'", "")
                 return {key: f"<{named if len(named) <= _LONGEST_PLACEHOLDER else 'one of the alternatives'}>", **kept}

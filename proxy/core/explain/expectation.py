@@ -19,7 +19,7 @@ from proxy.core.display.secrets import is_sensitive
 from proxy.core.json.jsontext import dumps, name_json_type
 from proxy.core.model import codes
 from proxy.core.model.values import ABSENT, JsonValue, Violation
-from proxy.core.rules.facts import applies_always, read_facts
+from proxy.core.rules.facts import read_facts
 from proxy.core.rules.proposals import Site
 from proxy.core.schema.nodes import Node
 
@@ -92,7 +92,7 @@ def list_limits(node: Node) -> list[str]:
     if (known := memo.get(id(node))) is not None:
         return known
     found: dict[str, None] = {}
-    for part in applies_always(node):
+    for part in node.always:
         merged: set[str] = set()
         for low, high, words in _EXACTLY:
             if (limit := _limit(part, low)) is not None and limit == _limit(part, high):
@@ -142,7 +142,7 @@ def describe_expectation(node: Node) -> str:
         phrase = list_choices(site.choices) + (" or null" if "null" in rest else "")
     else:
         phrase = describe_types(site)
-        item = next((part.items for part in applies_always(node) if part.items is not None), None)
+        item = next((part.items for part in node.always if part.items is not None), None)
         if phrase == "array" and item is not None and describe_types(read_facts(item).site) != "any value":
             phrase = f"array of {describe_types(read_facts(item).site)}"
         if limits := list_limits(node):
@@ -188,7 +188,7 @@ def read_own_words(node: Node, name: str = "") -> str:
 
 def _own_words(node: Node) -> tuple[str, str]:
     """The description of a place, and what else its schema says."""
-    parts = list(applies_always(node))
+    parts = list(node.always)
     hint = next((text for part in parts if isinstance(text := part.get("x-hint"), str) and text.strip()), "")
     if hint:
         return "", _sentence(cut_sentences(" ".join(hint.split()), _OWN))
@@ -233,7 +233,7 @@ def write_default(member: Node) -> str:
 
 def find_declared(node: Node, name: str) -> Node | None:
     """The schema of a property that an object declares."""
-    return next((part.properties[name] for part in applies_always(node) if name in part.properties), None)
+    return next((part.properties[name] for part in node.always if name in part.properties), None)
 
 
 def takes_nothing(node: Node) -> bool:

@@ -36,7 +36,7 @@ from proxy.core.model import codes
 from proxy.core.model.codes import Severity
 from proxy.core.model.values import Failure, JsonProblem, JsonValue, Pointer, ToolCall, Violation
 from proxy.core.rules.branches import Ambiguity, list_discriminators, list_shared_choices, select_branches
-from proxy.core.rules.facts import applies_always, list_declared, list_required, read_facts
+from proxy.core.rules.facts import list_declared, list_required, read_facts
 from proxy.core.schema.nodes import Node
 
 MAX_VIOLATIONS: Final = 100
@@ -163,11 +163,13 @@ def _union(broken: BrokenKeyword, value: JsonValue, root: JsonValue) -> Iterator
         for inner in broken.branches[near]:
             yield from _word_keyword(inner, find_value(root, inner.path), root)
     elif isinstance(value, dict | list):
-        yield _no_branch(broken, branches, value)
+        yield _no_branch(broken, branches, value, root)
     else:
-        choices = read_facts(broken.node).site.choices or ()
-        if name_json_type(value) in {name_json_type(choice) for choice in choices}:
+        choices, kind = read_facts(broken.node).site.choices or (), name_json_type(value)
+        if kind in {name_json_type(choice) for choice in choices}:
             yield make_choice_violation(broken.path, value, broken.node, choices)
+        elif any(kind in read_facts(branch).site.types for branch in branches):
+            yield _no_branch(broken, branches, value, root)
         else:
             yield make_type_violation(broken.path, value, broken.node)
 
@@ -198,18 +200,19 @@ def _nearest_branch(branches: tuple[Node, ...], broken: BrokenKeyword, value: Js
     kind = name_json_type(value)
     fitting = [index for index, branch in enumerate(branches) if kind in read_facts(branch).site.types]
     if len(fitting) > 1 and isinstance(value, dict) and value:
-        knowing = [index for index in fitting if value.keys() <= list_declared(applies_always(branches[index]))]
+        knowing = [index for index in fitting if value.keys() <= list_declared(branches[index].always)]
         fitting = knowing if len(knowing) == 1 else fitting
     return fitting[0] if len(fitting) == 1 and broken.branches[fitting[0]] else None
 
 
-def _no_branch(broken: BrokenKeyword, branches: tuple[Node, ...], value: JsonValue) -> Violation:
+def _no_branch(broken: BrokenKeyword, branches: tuple[Node, ...], value: JsonValue, root: JsonValue) -> Violation:
     shown = [
         f"({number}) {cut(write_signature(branch, 2), 160)}"
         for number, branch in enumerate(branches[:_MAX_BRANCHES], 1)
     ]
     more = [f"... {len(branches) - _MAX_BRANCHES} more"] if len(branches) > _MAX_BRANCHES else []
-    lacks = [f"({number}) {_lack(there)}" for number, there in enumerate(broken.branches[:_MAX_BRANCHES], 1) if there]
+    found = enumerate(broken.branches[:_MAX_BRANCHES], 1)
+    lacks = [f"({number}) {_lack(there, root)}" for number, there in found if there]
     return Violation(
         codes.NO_BRANCH,
         broken.path,
@@ -220,20 +223,32 @@ def _no_branch(broken: BrokenKeyword, branches: tuple[Node, ...], value: JsonVal
     )
 
 
-def _lack(broken_there: tuple[BrokenKeyword, ...]) -> str:
-    """What one branch misses, in a few words."""
+def _lack(broken_there: tuple[BrokenKeyword, ...], root: JsonValue) -> str:
+    """What one branch misses, in a few words. What a place takes says nothing of the keywords of `_UNSAID`."""
     words = []
     for broken in broken_there[:3]:
+        where = cut(format_pointer(broken.path), 60) or "it"
         match broken.keyword:
             case "required":
                 words.append(f"field '{cut(str(broken.detail), 60)}' missing")
             case "additionalProperties" | "unevaluatedProperties":
                 names = [f"'{clean_text(str(name), 60)}'" for name in list(broken.detail or ())[:3]]
                 words.append("unknown field " + ", ".join(names))
+            case "anyOf" | "oneOf":
+                many = "none" if all(broken.branches) else "more than one"
+                words.append(f"{where} fits {many} of its alternatives")
+            case keyword if keyword in _UNSAID or broken.node.never:
+                first = next(_word_keyword(broken, find_value(root, broken.path), root))
+                words.append(f"{where}: {cut(first.message, 100)}")
             case _:
-                where = cut(format_pointer(broken.path), 60) or "it"
                 words.append(f"{where} is not {cut(describe_expectation(broken.node), 60)}")
     return ", ".join(words)
+
+
+_UNSAID: Final = frozenset(
+    ["dependentRequired", "dependencies", "propertyNames", "not", "contains", "minContains", "maxContains",
+     "uniqueItems", "additionalItems", "items", "unevaluatedItems"]
+)  # fmt: skip
 
 
 # --- a call of a tool that the route does not know --------------------------------------------------------------------

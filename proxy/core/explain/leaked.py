@@ -27,7 +27,7 @@ from proxy.core.display.preview import clean_text
 from proxy.core.model import codes
 from proxy.core.model.codes import Severity
 from proxy.core.model.values import JsonValue, Pointer, Violation
-from proxy.core.rules.facts import applies_always, list_declared
+from proxy.core.rules.facts import list_declared
 
 # Tags of tool calls, as the formats of Claude, Qwen, GLM, DeepSeek, MiniMax and others spell them.
 _CALL_TAGS: Final = frozenset(
@@ -60,7 +60,7 @@ _LONGEST_TAGS: Final = 2_000
 
 def find_leaked_markup(check: Check, value: JsonValue, *, refuse: bool) -> Iterator[Violation]:
     """VAL-013 for texts with markup of the call itself, at most 20: errors where sure and `refuse`, else warnings."""
-    known = list_declared(applies_always(check.root))
+    known = list_declared(check.root.always)
     absent = frozenset(known - value.keys()) if isinstance(value, dict) else frozenset[str]()
     found = 0
     for path, text in _texts(value):

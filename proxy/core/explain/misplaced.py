@@ -29,7 +29,7 @@ from proxy.core.json.jsontext import format_pointer, name_json_type
 from proxy.core.model import codes
 from proxy.core.model.codes import Severity
 from proxy.core.model.values import ABSENT, JsonValue, Pointer, Violation
-from proxy.core.rules.facts import applies_always, read_facts
+from proxy.core.rules.facts import read_facts
 from proxy.core.rules.rules import WRAPPER_KEYS
 
 # Missing keys that are paired, members searched for a misplaced key, length of a key worth comparing: an answer names
@@ -222,7 +222,7 @@ def find_wrapper(check: Check, root: JsonValue) -> str:
     """A hint where the arguments stand inside a wrapper key, or several calls inside one, or are a schema."""
     if not isinstance(root, dict):
         return ""
-    declared = {name for node in applies_always(check.root) for name in node.properties}
+    declared = {name for node in check.root.always for name in node.properties}
     schemas = root.get("properties")
     if (
         isinstance(schemas, dict)
@@ -285,7 +285,7 @@ def keep_good(check: Check, sent: JsonValue, found: Iterable[Violation]) -> tupl
     for path in wrong:
         if len(path) > 1 or not isinstance(kept, dict):
             kept = put_member(kept, path, WRONG)
-    for target, source in (find_renames(check, sent, found) | _find_respelt(check, kept)).items():
+    for target, source in (find_renames(check, sent, found) | _find_respelt(check, kept, sent)).items():
         kept = put_member(drop_member(kept, source), target, find_value(sent, source))
         if len(source) > 1 and find_value(kept, source[:-1]) == {} and not find_possible_nodes(check, source[:-1]):
             kept = drop_member(kept, source[:-1])  # a wrapper that holds nothing more
@@ -303,15 +303,15 @@ def _find_member(path: Pointer) -> Pointer:
     return path
 
 
-def _find_respelt(check: Check, root: JsonValue) -> dict[Pointer, Pointer]:
+def _find_respelt(check: Check, root: JsonValue, sent: JsonValue) -> dict[Pointer, Pointer]:
     """The required keys that stand under another spelling (`tableName` for `table_name`) with a value that is accepted
-    there: the place of each -> the place of its value."""
+    there: the place of each -> the place of its value in `sent`. `root` may hold `WRONG`, which no schema can judge."""
     if not isinstance(root, dict):
         return {}
     wanted = {name for node in find_nodes_at(check, ()) for name in node.required} - root.keys()
     found: dict[Pointer, Pointer] = {}
     for name in sorted(wanted):
         same = [key for key in list_unknown_beside(check, root, ()) if is_same_name(key, name)]
-        if len(same) == 1 and is_taken_at(check, (name,), root[same[0]]):
+        if len(same) == 1 and is_taken_at(check, (name,), find_value(sent, (same[0],))):
             found[name,] = (same[0],)
     return found

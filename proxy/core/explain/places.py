@@ -12,7 +12,6 @@ from typing import Final
 from proxy.core.check.validation import Check
 from proxy.core.model.values import ABSENT, JsonValue, Pointer
 from proxy.core.model.work import Work
-from proxy.core.rules.facts import applies_always
 from proxy.core.schema.nodes import Node
 
 _MOST_NODES: Final = 64
@@ -21,10 +20,10 @@ _MOST_KEPT: Final = 512
 
 def find_nodes_at(check: Check, path: Pointer) -> list[Node]:
     """The schemas that always judge a place, none where nothing declares it."""
-    nodes = list(applies_always(check.root))
+    nodes = list(check.root.always)
     for step in path:
         below = [child for node in nodes if (child := find_child(node, step)) is not None]
-        nodes = [part for child in below for part in applies_always(child)]
+        nodes = [part for child in below for part in child.always]
     return nodes
 
 
@@ -47,7 +46,7 @@ def _with_branches(nodes: Iterable[Node]) -> list[Node]:
     found: dict[int, Node] = {}
     queue = list(nodes)
     for node in queue:
-        for part in applies_always(node):
+        for part in node.always:
             if id(part) not in found and len(found) < _MOST_NODES:
                 found[id(part)] = part
                 sides = [side for side in (part.condition or ())[1:] if side is not None]
@@ -145,7 +144,7 @@ def list_alternatives(check: Check, nodes: Iterable[Node], value: JsonValue, wor
     found: dict[int, Node] = {}
     stack = list(nodes)
     while stack:
-        for part in applies_always(stack.pop()):
+        for part in stack.pop().always:
             if id(part) in found:
                 continue
             found[id(part)] = part

@@ -18,7 +18,7 @@ from proxy.core.explain.expectation import describe_types, list_limits, write_li
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import JsonValue, Pointer, value_class
 from proxy.core.model.work import WRITING_SIGNATURE, Work
-from proxy.core.rules.facts import applies_always, list_required, read_facts
+from proxy.core.rules.facts import list_required, read_facts
 from proxy.core.schema.nodes import Node
 
 MAX_DEPTH: Final = 4
@@ -136,7 +136,7 @@ class _Writer:
         self.work.left -= 1
         if self.work.left < 0:
             return "..."
-        parts = list(applies_always(node))
+        parts = list(node.always)
         site = read_facts(node).site
         keys = {key: member for part in parts for key, member in part.properties.items()}
         if site.choices is not None and not site.free_text and not keys:
@@ -227,7 +227,7 @@ class _Writer:
 
 def _describe(node: Node) -> str:
     """The schema's description of a place, short; '' without one."""
-    texts = (part.get("description") for part in applies_always(node))
+    texts = (part.get("description") for part in node.always)
     found = next((text for text in texts if isinstance(text, str)), "")
     return "" if is_sensitive(node) else cut_sentences(" ".join(found.split()).replace("*/", "* /"), _MAX_DESCRIPTION)
 

@@ -34,7 +34,6 @@ from proxy.core.model import codes
 from proxy.core.model.codes import Severity
 from proxy.core.model.values import ABSENT, JsonValue, Pointer, Violation
 from proxy.core.model.work import EXPLAINING, TooMuchWorkError, afford_work, borrow_work, remember_short
-from proxy.core.rules.facts import applies_always
 from proxy.core.rules.keys import TELLING_WORDS
 from proxy.core.schema.nodes import Node
 
@@ -248,7 +247,7 @@ def _description_words(node: Node) -> frozenset[str]:
     memo: dict[int, frozenset[str]] = node.schemas.memos.setdefault("description words", {})
     words = memo.get(id(node))
     if words is None:
-        texts = (part.get("description") for part in applies_always(node))
+        texts = (part.get("description") for part in node.always)
         text = next((text for text in texts if isinstance(text, str)), "")
         words = memo[id(node)] = _words(text[:_LONGEST_DESCRIPTION])
     return words

@@ -32,7 +32,7 @@ from proxy.core.model import codes
 from proxy.core.model.codes import Severity, ViolationCode
 from proxy.core.model.values import FeedbackLimits, JsonValue, Pointer, Violation
 from proxy.core.rules.contradictions import list_refused_keys
-from proxy.core.rules.facts import applies_always, read_facts
+from proxy.core.rules.facts import read_facts
 from proxy.core.rules.proposals import NULL_WORDS
 from proxy.core.schema.nodes import Node
 
@@ -231,8 +231,10 @@ def _word_repeated(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violatio
 def _contains(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
     schema = broken.node.descend(("contains",)) if broken.node.has("contains") else None
     expected = f"an array that contains {describe_expectation(schema)}" if schema is not None else ""
-    hint = "Leave some of them out." if broken.keyword == "maxContains" else "Add such an item."
-    yield Violation(codes.ARRAY_LENGTH, broken.path, "Array does not contain what it must", expected, hint, value=value)
+    message, hint = "Array does not contain what it must", "Add such an item."
+    if broken.keyword == "maxContains":
+        message, hint = "Array contains too many of what it must contain", "Leave some of them out."
+    yield Violation(codes.ARRAY_LENGTH, broken.path, message, expected, hint, value=value)
 
 
 def _unknown(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
@@ -242,7 +244,7 @@ def _unknown(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
         if isinstance(name, int):
             yield Violation(codes.ARRAY_LENGTH, path, f"Array has an item too many at position {name}")
         else:
-            yield make_unknown_violation(path, value, applies_always(broken.node), Severity.ERROR)
+            yield make_unknown_violation(path, value, broken.node.always, Severity.ERROR)
 
 
 def _names(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:

@@ -23,12 +23,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import lru_cache, wraps
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import Final, TypeVar
 
 from proxy.core.model.values import JsonValue
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 # Characters of text that cost as much as one value.
@@ -167,13 +165,22 @@ LONGEST: Final = 64
 MOST: Final = 4096
 
 
-def remember_short(function: Callable[Concatenate[str, P], T]) -> Callable[Concatenate[str, P], T]:
-    """Makes a function remember what it gave for the latest texts, where its first argument is short."""
-    remembered: Any = lru_cache(maxsize=MOST)(function)
+def remember_short(function: Callable[[str], T]) -> Callable[[str], T]:
+    """Makes a function remember what it gave for short texts: it becomes a look-up in a table, which asks the function
+    for what is not there."""
+    return _Remembered(function).__getitem__
 
-    @wraps(function)
-    def find(text: str, /, *others: P.args, **named: P.kwargs) -> T:
-        found: T = (remembered if len(text) <= LONGEST else function)(text, *others, **named)
+
+class _Remembered(dict[str, T]):
+    """What a function gave, by its text."""
+
+    def __init__(self, function: Callable[[str], T]) -> None:
+        self.function: Final = function
+
+    def __missing__(self, text: str) -> T:
+        found = self.function(text)
+        if len(text) <= LONGEST:
+            if len(self) >= MOST:
+                self.clear()
+            self[text] = found
         return found
-
-    return find

@@ -20,7 +20,7 @@ from proxy.core.json.jsonspan import replace_values
 from proxy.core.json.jsontext import FRACTIONS, LosslessFloat, is_integral, make_decimal
 from proxy.core.model.values import JsonValue, Pointer, Repair
 from proxy.core.model.work import RESPELLING, TooMuchWorkError, Work, borrow_work
-from proxy.core.rules.facts import applies_always, list_declared, list_member_schemas, read_facts
+from proxy.core.rules.facts import list_declared, list_member_schemas, read_facts
 from proxy.core.rules.keys import explain_keys, rename_keys
 from proxy.core.rules.proposals import NONE, make_integral
 from proxy.core.rules.rules import RULES
@@ -102,7 +102,7 @@ def is_integral_float(value: JsonValue) -> bool:
 
 def _respell(schemas: list[Node], value: JsonValue, path: Pointer, repairs: list[Repair], work: Work) -> JsonValue:
     """The value under all schemas that apply to it."""
-    nodes = list({id(part): part for schema in schemas for part in applies_always(schema)}.values())
+    nodes = list({id(part): part for schema in schemas for part in schema.always}.values())
     work.spend(1 + len(nodes))
     if _is_switched_off(RESPELT, schemas) or any(part.any_of or part.one_of for part in nodes):
         return value
@@ -154,7 +154,7 @@ def _respell_members(
         known = list_declared_keys(parts)
         # A key that some branch of a union declares gets no other name.
         branches = [branch for part in parts for branch in (*part.any_of, *part.one_of)]
-        named = known.union(*(list_declared(applies_always(branch)) for branch in branches))
+        named = known.union(*(list_declared(branch.always) for branch in branches))
         targets = explain_keys([key for key in value if key not in named], known) if known else {}
         rivals = Counter(targets.values())  # two unknown keys that mean the same stay
         names = {key: (_KEY_CASE, to) for key, to in targets.items() if to not in value and rivals[to] == 1}

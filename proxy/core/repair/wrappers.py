@@ -16,7 +16,7 @@ from proxy.core.contract.toolname import trim
 from proxy.core.model.values import JsonValue, Pointer, Repair
 from proxy.core.model.work import Work
 from proxy.core.rules.branches import Fit
-from proxy.core.rules.facts import applies_always, list_declared, list_member_schemas, list_required
+from proxy.core.rules.facts import list_declared, list_member_schemas, list_required
 from proxy.core.rules.keys import NAMING_KEYS, TELLING_WORDS, is_plumbing
 from proxy.core.rules.members import fold
 from proxy.core.rules.names import split_words
@@ -49,7 +49,7 @@ def unwrap_arguments(run: Run, value: dict[str, JsonValue], path: Pointer) -> Fi
     """The inner object of `{"arguments": {...}}`, if it is the only meaning. `path`: the wrappers removed before."""
     if len(value) > len(run.policy.drop_keys) + len(NAMING_KEYS) + 1:  # more than one key that is no plumbing
         return None
-    known = list_declared(applies_always(run.check.root))
+    known = list_declared(run.check.root.always)
     others = (key for key, item in value.items() if not is_plumbing(key, item, run.policy.drop_keys, run.tool))
     key, rules = next(others, None), run.policy.rules
     if len(path) >= _MAX_WRAPPERS or key is None or next(others, None) is not None or value.keys() == {key} <= known:
@@ -148,13 +148,13 @@ def _find_call(value: JsonValue, tool: str, *, folds: bool) -> tuple[Pointer, Js
 def nest_arguments(run: Run, value: dict[str, JsonValue]) -> Fit | None:
     """The arguments under the one key that the tool declares and requires, an object that declares all of them; not
     where that key's name turns or tells what its members mean (`exclude`, `old`)."""
-    nodes = applies_always(run.check.root)
+    nodes = run.check.root.always
     known = list_declared(nodes)
     if "nest_arguments" not in run.policy.rules or len(known) != 1 or known != list_required(nodes) or not value:
         return None
     key = min(known)
     schemas = list_member_schemas(nodes, key, run.work)
-    inner = list_declared(part for schema in schemas for part in applies_always(schema))
+    inner = list_declared(part for schema in schemas for part in schema.always)
     if key in value or not value.keys() <= inner or not TELLING_WORDS.isdisjoint(split_words(key)):
         return None
     fitted = run.fit(run.check.root, {key: value}, (), run.policy.rules)

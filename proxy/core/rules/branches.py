@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import field
 
 from proxy.core.model.values import JsonValue, Pointer, Repair, value_class
-from proxy.core.rules.facts import applies_always, list_required, read_facts
+from proxy.core.rules.facts import list_required, read_facts
 from proxy.core.schema.nodes import Node
 
 
@@ -43,7 +43,7 @@ def list_discriminators(branches: tuple[Node, ...], value: JsonValue) -> list[tu
     """The text properties of a value for which every branch lists the allowed values, with those lists."""
     if not isinstance(value, dict) or len(branches) < 2:
         return []
-    first = {key for part in applies_always(branches[0]) for key in part.properties}
+    first = {key for part in branches[0].always for key in part.properties}
     found = []
     for key, item in value.items():
         if not isinstance(item, str) or key not in first:
@@ -60,11 +60,11 @@ def list_shared_choices(branches: tuple[Node, ...]) -> list[tuple[str, tuple[Jso
     if len(branches) < 2:
         return []
     found = []
-    for key in {key: None for part in applies_always(branches[0]) for key in part.required}:
+    for key in {key: None for part in branches[0].always for key in part.required}:
         listed = [
             choices
             for branch in branches
-            if key in list_required(applies_always(branch)) and (choices := _choices_of(branch, key))
+            if key in list_required(branch.always) and (choices := _choices_of(branch, key))
         ]
         texts = [choice for choices in listed for choice in choices]
         if len(listed) == len(branches) and all(isinstance(choice, str) for choice in texts):
@@ -74,7 +74,7 @@ def list_shared_choices(branches: tuple[Node, ...]) -> list[tuple[str, tuple[Jso
 
 def _choices_of(branch: Node, key: str) -> tuple[JsonValue, ...] | None:
     """The values that a branch lists for a property, by `const` or `enum`; None where it lists none."""
-    for part in applies_always(branch):
+    for part in branch.always:
         if key in part.properties:
             return read_facts(part.properties[key]).site.choices
     return None

@@ -11,7 +11,7 @@ from typing import Final
 from proxy.core.check.validation import Check
 from proxy.core.json.jsontext import FRACTIONS, format_pointer, is_integral, make_decimal, name_json_type
 from proxy.core.model.value_class import value_class
-from proxy.core.rules.facts import applies_always, read_facts
+from proxy.core.rules.facts import read_facts
 from proxy.core.schema.drafts import REFERENCES, is_conditional, list_subschemas
 from proxy.core.schema.lint import lint, show
 from proxy.core.schema.matching import SearchGivenUp, make_matcher
@@ -57,10 +57,10 @@ def describe_gaps(check: Check) -> str:
 def list_unsatisfiable(check: Check) -> Iterator[tuple[Node, str, str]]:
     """The places that surely no value (of the type they speak of) can satisfy, each with (message, remedy). References
     and `allOf` are read together with what stands beside them."""
-    if any(part.never or part.get("not") in (True, {}) for part in applies_always(check.root)):
+    if any(part.never or part.get("not") in (True, {}) for part in check.root.always):
         yield check.root, "no value can satisfy it: every call is refused", "say what a call may hold"
     for node in _list_applied(check.root):
-        parts = list(applies_always(node))
+        parts = list(node.always)
         if not read_facts(node).site.types and not any(part.never for part in parts):
             if node.choices is not None:
                 keyword = "const" if node.has("const") else "enum"
@@ -184,7 +184,7 @@ def _leaves_room(low: _Limit, high: _Limit, *, whole: bool) -> bool:
 
 def list_refused_keys(node: Node) -> Iterator[str]:
     """The keys that a place requires and that it refuses whatever their value."""
-    parts = applies_always(node) if node.required or node.all_of or node.references else ()
+    parts = node.always if node.required or node.all_of or node.references else ()
     for name in dict.fromkeys(name for part in parts for name in part.required):
         if any(_refuses(part, name) for part in parts):
             yield name

@@ -70,39 +70,17 @@ def list_mistaken_null_switches(schemas: Schemas) -> Iterator[tuple[Node, str]]:
             yield node, str(node.get("x-null"))
 
 
-def applies_always(node: Node) -> tuple[Node, ...]:
-    """The node, its references and its `allOf`, each once: what always judges the same value. The same object each
-    time."""
-    memo: dict[int, tuple[Node, ...]] = node.schemas.memos.setdefault("always", {})
-    if known := memo.get(id(node)):
-        return known
-    found: dict[int, Node] = {}
-    stack = [node]
-    while stack:
-        current = stack.pop()
-        if id(current) not in found:
-            found[id(current)] = current
-            stack += [*reversed(current.all_of), *([] if current.reference is None else [current.reference])]
-    return memo.setdefault(id(node), tuple(found.values()))
-
-
 def list_applying(
     node: Node, value: JsonValue, accepts: Callable[[Node, JsonValue], bool], work: Work
 ) -> tuple[Node, ...]:
     """Every node that judges this very value, by `if` and dependent schemas too. Raises TooMuchWorkError."""
-    memo: dict[int, tuple[Node, ...] | None] = node.schemas.memos.setdefault("applying", {})
-    if id(node) not in memo:
-        always = applies_always(node)
-        memo[id(node)] = None if any(part.condition is not None or part.dependent for part in always) else always
-    if (same := memo[id(node)]) is not None:  # the same for every value
-        work.left -= len(same)  # counted in place, as below
-        if work.left < 0:
-            raise TooMuchWorkError
-        return same
+    if not node.is_conditional:
+        work.spend(len(node.always))
+        return node.always
     found: dict[int, Node] = {}
     stack = [node]
     while stack:
-        for current in applies_always(stack.pop()):
+        for current in stack.pop().always:
             if id(current) in found:
                 continue
             work.spend(1)
@@ -123,7 +101,7 @@ def _read_once(node: Node, above: frozenset[int], memo: dict[int, Facts]) -> Fac
         return _ANYTHING
     if (known := memo.get(id(node))) is not None:
         return known
-    parts = [part for part in applies_always(node) if part is node or id(part) not in above]
+    parts = [part for part in node.always if part is node or id(part) not in above]
     types, free_text, choices, allowed = ANY_TYPE, True, None, None
     shown: list[JsonValue] = []
     for part in parts:
@@ -244,7 +222,7 @@ def walk_schema(check: Check, path: Pointer) -> Iterator[list[Node]]:
     while True:
         parts: dict[int, Node] = {}
         while nodes:
-            for part in applies_always(nodes.pop()):
+            for part in nodes.pop().always:
                 if id(part) not in parts:
                     parts[id(part)] = part
                     nodes += [*part.any_of, *part.one_of]
@@ -304,9 +282,9 @@ def _with_items(node: Node) -> Site:
     site = read_facts(node).site
     if "array" not in site.types:
         return site
-    items = [part.items for part in applies_always(node) if part.items is not None]
-    parts = [part for item in items for part in applies_always(item)]
-    inside = [one for part in parts for branch in (*part.any_of, *part.one_of) for one in applies_always(branch)]
+    items = [part.items for part in node.always if part.items is not None]
+    parts = [part for item in items for part in item.always]
+    inside = [one for part in parts for branch in (*part.any_of, *part.one_of) for one in branch.always]
     keys = frozenset(list_declared([*parts, *inside]))
     choices = [found for item in items if (found := read_facts(item).site.choices) is not None]
     pinned = any(map(_is_pinned, parts))

@@ -14,7 +14,6 @@ from proxy.core.json.jsontext import are_equal
 from proxy.core.model.values import JsonValue, Pointer, Repair
 from proxy.core.model.work import Work
 from proxy.core.rules.facts import (
-    applies_always,
     is_match,
     list_declared,
     list_member_schemas,
@@ -118,7 +117,7 @@ def _nest_dotted(
         for step in above:
             if step not in list_declared(parts) or (inner is made and step in value):
                 return None
-            below = [part for schema in list_member_schemas(parts, step, work) for part in applies_always(schema)]
+            below = [part for schema in list_member_schemas(parts, step, work) for part in schema.always]
             parts, inner = tuple(below), inner.setdefault(step, {})
             if not isinstance(inner, dict):
                 return None
@@ -172,9 +171,7 @@ def _meanings(
         sent, target = unknown[0], min(missing)
         last = split_words(sent)[-1:]
         kin = {name for name in known if split_words(name)[-1:] == last}
-        parts = [
-            part for node in nodes if target in node.properties for part in applies_always(node.properties[target])
-        ]
+        parts = [part for node in nodes if target in node.properties for part in node.properties[target].always]
         texts = [text for part in parts if isinstance(text := part.get("description"), str)]
         yield "key_word", {sent: target} if kin == missing and _is_same_word(sent, target, texts, tool) else {}
 
@@ -238,7 +235,7 @@ def drop_refused(
     facts = [read_facts(schema) for schema in schemas]
     for each in facts:
         rules = rules if each.allowed is None else rules & each.allowed
-    parts = [(schema, part) for schema in schemas for part in applies_always(schema)]
+    parts = [(schema, part) for schema in schemas for part in schema.always]
     keeps = name == "null_word_optional" or (name and keeps_defaults)
     if keeps and any(part.get("default") is not None for _, part in parts):
         return ()

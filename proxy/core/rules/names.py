@@ -112,12 +112,13 @@ def acts_by_argument(root: Node, value: JsonValue) -> bool:
     found = [value]
     for current in found:  # grows meanwhile
         if isinstance(current, dict):
-            for key in filter(_read_acting_word, current):
-                action = current[key] if isinstance(current[key], str) else ""
-                does_more = action.upper() in _WRITING if _read_acting_word(key) == "method" else not reads_only(action)
-                if action and does_more:
-                    return True
-            found += [item for item in current.values() if isinstance(item, dict | list)]
+            for key, item in current.items():
+                if isinstance(item, str):
+                    word = _read_acting_word(key) if item else ""
+                    if word and (item.upper() in _WRITING if word == "method" else not reads_only(item)):
+                        return True
+                elif isinstance(item, dict | list):
+                    found.append(item)
         elif isinstance(current, list):
             found += current
     return False
@@ -155,7 +156,6 @@ def is_case_meaning(name: str) -> bool:
     return is_symbol and name not in _WORDS
 
 
-@remember_short
 def is_same_case(one: str, other: str) -> bool:
     """Whether no unit's symbol has another case in either of two names that fold alike: `power_mW` and `power_MW`
     differ. The capital of a camelCase word is no other case: `timeoutMs` is `timeout_ms`."""

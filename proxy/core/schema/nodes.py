@@ -354,6 +354,23 @@ class Node:
         """`dependentSchemas`, and the schemas in the older `dependencies`."""
         return {**self._map("dependencies"), **self._map("dependentSchemas")}
 
+    @cached_property
+    def always(self) -> tuple[Node, ...]:
+        """The node, its references and its `allOf`, each once: what always judges the same value."""
+        found: dict[int, Node] = {}
+        stack: list[Node] = [self]
+        while stack:
+            current = stack.pop()
+            if id(current) not in found:
+                found[id(current)] = current
+                stack += [*reversed(current.all_of), *([] if current.reference is None else [current.reference])]
+        return tuple(found.values())
+
+    @cached_property
+    def is_conditional(self) -> bool:
+        """Whether it depends on a value which further schemas judge it (`if`, dependent schemas)."""
+        return any(part.condition is not None or part.dependent for part in self.always)
+
     # --- objects ----------------------------------------------------------------------------------------------------
     @cached_property
     def required(self) -> tuple[str, ...]:

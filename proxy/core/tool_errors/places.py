@@ -20,7 +20,6 @@ from proxy.core.explain.places import find_child, find_value, list_members
 from proxy.core.json.jsontext import FRACTIONS, dumps, name_json_type
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import ABSENT, JsonValue, Pointer
-from proxy.core.rules.facts import applies_always
 from proxy.core.schema.nodes import Node
 from proxy.core.tool_errors.error_body import find_json_type
 from proxy.core.tool_errors.readers import Claim, Place
@@ -232,10 +231,10 @@ def _parts(nodes: list[Node]) -> list[Node]:
     """The nodes and all that apply beside them: references, `allOf`, and the branches of unions."""
     found: list[Node] = []
     for node in nodes:
-        for part in applies_always(node):
+        for part in node.always:
             found.append(part)
             for branch in (*part.any_of, *part.one_of):
-                found += applies_always(branch)
+                found += branch.always
             if len(found) > _MOST_NODES:
                 return found
     return found

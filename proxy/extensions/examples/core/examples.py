@@ -22,7 +22,7 @@ from proxy.core.check.validation import Check
 from proxy.core.json.jsontext import LosslessFloat, are_equal, make_decimal
 from proxy.core.model.values import ABSENT, JsonValue
 from proxy.core.model.work import TooMuchWorkError, Work
-from proxy.core.rules.facts import applies_always, list_declared, list_member_schemas, list_required, read_facts
+from proxy.core.rules.facts import list_declared, list_member_schemas, list_required, read_facts
 from proxy.core.schema.nodes import Node
 
 _MAX_WORK: Final = 60_000
@@ -204,7 +204,7 @@ class _Maker:
 
 
 def _parts(nodes: tuple[Node, ...]) -> list[Node]:
-    return list({id(part): part for node in nodes for part in applies_always(node)}.values())
+    return list({id(part): part for node in nodes for part in node.always}.values())
 
 
 # --- texts and numbers ------------------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ from proxy.core.model.values import (
     Rung,
     ToolCall,
 )
-from proxy.core.rules.facts import applies_always, list_declared, list_required, read_facts
+from proxy.core.rules.facts import list_declared, list_required, read_facts
 from proxy.core.schema.nodes import Node
 from proxy.extensions.examples.core.examples import make_full_example, make_minimal_example
 
@@ -282,7 +282,7 @@ def _list_slips(check: Check, right: JsonValue) -> Iterator[tuple[str, JsonValue
     for path, value in _places(right):
         for kind, wrong, what in _list_type_slips(value):
             yield kind, _with(right, path, wrong), f"{_name(path)}: {what}"
-    parts = [*applies_always(check.root)]
+    parts = [*check.root.always]
     for key in right:
         node = next((part.properties[key] for part in parts if key in part.properties), None)
         for kind, wrong, what in _list_limit_slips(node, right[key]) if node is not None else ():
@@ -335,7 +335,7 @@ def _list_limit_slips(node: Node, value: JsonValue) -> Iterator[tuple[str, JsonV
     site = read_facts(node).site
     if site.choices is not None and isinstance(value, str):
         yield "choice", f"{value}_or_else", "only the values that are listed are known"
-    for part in applies_always(node):
+    for part in node.always:
         if (limit := part.get("maximum")) is not None and not isinstance(limit, bool):
             yield "range", int(make_decimal(limit)) + 1, f"at most {_in_quotes(limit)}"
         if (limit := part.get("minimum")) is not None and not isinstance(limit, bool):

@@ -20,7 +20,7 @@ from proxy.core.contract.request_rules import QueryPolicy
 from proxy.core.json.jsontext import JSON_TYPES
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue
-from proxy.core.rules.facts import applies_always, read_facts
+from proxy.core.rules.facts import read_facts
 from proxy.core.schema.matching import SearchGivenUp, make_matcher
 from proxy.core.schema.nodes import Node
 from proxy.extensions.operations.core.http.operations import RequestTemplate
@@ -101,9 +101,7 @@ class HttpOperation:
 
     def make_field(self, name: str, *, is_list: bool = False) -> HttpArgument:
         """A field of the form that no parameter declares. `is_list`: where the schema does not say so, it is one."""
-        nodes = (
-            [] if self.check is None else [node for part in applies_always(self.check.root) for node in _of(part, name)]
-        )
+        nodes = [] if self.check is None else [node for part in self.check.root.always for node in _of(part, name)]
         field = _bind_nodes(Parameter(name, "form", True), nodes)
         kinds = field.declared.kinds or frozenset({"array"} if is_list else ())
         return replace(field, declared=replace(field.declared, kinds=kinds, properties=(), members={}))
@@ -124,7 +122,7 @@ class HttpOperation:
 
 def bind_arguments(template: RequestTemplate, check: Check | None) -> tuple[tuple[HttpArgument, ...], bool]:
     """Every argument of a template as the schema of its tool has it, and whether that schema is closed."""
-    parts = [] if check is None else list(applies_always(check.root))
+    parts = [] if check is None else list(check.root.always)
     arguments = tuple(_bind_argument(each, parts) for each in template.parameters)
     return arguments, any(part.additional is not None and part.additional.never for part in parts)
 
@@ -169,10 +167,10 @@ def _bind_nodes(declared: Parameter, nodes: list[Node]) -> HttpArgument:
 
 def _alternatives(node: Node) -> Iterator[Node]:
     """The node, what applies beside it, and the branches of its unions."""
-    for part in applies_always(node):
+    for part in node.always:
         yield part
         for branch in (*part.any_of, *part.one_of):
-            yield from applies_always(branch)
+            yield from branch.always
 
 
 def _kinds(nodes: list[Node]) -> frozenset[str]:
