@@ -4,14 +4,15 @@ out, and `make_delivered` ends it.
 A stage returns an `ApprovedCall`, which may be sent, or a `PendingFailure`, which the store has not counted: a
 correction may still find a better call, and the model reads of the failure only if none is found.
 
-The functions at the end write what the stages return into the call's `CallRecord`; no other file of this room changes a
-record. It holds names, codes, paths and numbers, and the call itself for what the operator may ask to see
-(docs/console.md).
+The functions at the end write what the stages return into the `CallRecord`, also of a request that is not a call; no
+other file changes a record. It holds names, codes, paths and numbers, and the call itself for what the operator may ask
+to see (docs/console.md).
 """
 
 from __future__ import annotations
 
 from asyncio import Future
+from collections.abc import Mapping, Sequence
 from dataclasses import field, fields, replace
 from typing import Final
 
@@ -33,19 +34,33 @@ from proxy.core.model.values import (
     Rung,
     ToolCall,
     ToolResult,
+    UpstreamFault,
     UpstreamReply,
     Violation,
     value_class,
 )
 from proxy.core.rules.rules import CORRECTIONS
 from proxy.core.tool_errors.answers import wrap_answer
-from proxy.interfaces import CallRecord, CallRoute, Ending, Hooks, Services, UpstreamRequest
+from proxy.interfaces import (
+    CallRecord,
+    CallRoute,
+    Ending,
+    Event,
+    Hooks,
+    ModelQuestion,
+    ReplacedAnswer,
+    Services,
+    Trace,
+    UpstreamRequest,
+)
 from proxy.upstream.sending import Sends
 
 _ADDRESS: Final = Rung.ADDRESS
 _REPORT: Final = Mode.REPORT  # CPython 3.11 takes longer to look up a member of an enum than to call a function
 _MODES: Final = {mode: mode.value for mode in Mode}  # a member's `value` is two function calls there
 _JSON: Final = (("Content-Type", "application/json"),)
+# Stages that wait for others: the client, the operator's own code, and the model endpoint with what it led to.
+_WAITED_FOR: Final = ("read", "stream", "hooks", "correction")
 # Fields of a record that a correction keeps although it found no better call.
 _KEPT: Final = frozenset({"events", "questions", "stages", "trace"})
 
@@ -179,15 +194,38 @@ def make_delivered(
 
 
 # --- the record ------------------------------------------------------------------------------------------------------
-def record_call(context: CallContext) -> None:
-    """Records the caller, the tool and the policy."""
-    record, call, policy = context.record, context.call, context.policy
+def record_route(record: CallRecord, route: str) -> None:
+    """Records the route of a request."""
+    record.route = route
+
+
+def record_trace(record: CallRecord, trace_id: str, trace: Trace | None) -> None:
+    """Records the trace of a request, which is its id alone where no spans are made."""
+    record.trace_id, record.trace = trace_id, trace
+
+
+def record_body(record: CallRecord, size: int, now: float) -> None:
+    """Records that the body of a request has been read."""
+    record.stages["read"], record.request_bytes = now - record.started, size
+
+
+def add_notes(record: CallRecord, notes: Mapping[str, str]) -> None:
+    """Adds what an extension shows of a request beside the fields that every record has."""
+    record.notes = {**record.notes, **notes}
+
+
+def record_call(
+    record: CallRecord, call: ToolCall, policy: ToolPolicy | None, repairs: tuple[Repair, ...], mode: Mode | None = None
+) -> None:
+    """Records the caller, the tool, the policy, and the repairs made so far. `mode`: where it is not the policy's."""
     record.tool, record.call_id, record.conversation_rung = call.tool, call.call_id, call.conversation.rung
-    record.repairs = context.opening
+    record.repairs = repairs
     record.call, record.policy = call, policy
     if policy is not None:
-        record.mode, record.schema_id = _MODES[policy.mode], policy.schema_id
+        mode, record.schema_id = mode or policy.mode, policy.schema_id
         record.container = policy.container.name if policy.container is not None else ""
+    if mode is not None:
+        record.mode = _MODES[mode]
 
 
 def approve_call(context: CallContext, checked: CheckedCall, event: str, seconds: float) -> ApprovedCall:
@@ -198,15 +236,26 @@ def approve_call(context: CallContext, checked: CheckedCall, event: str, seconds
     if checked.repairs:
         corrections = tuple(made for made in repairs if made.rule in CORRECTIONS)
         repairs = tuple(made for made in repairs if made.rule not in CORRECTIONS) if corrections else repairs
-    record, would = context.record, checked.would
-    record.checked = checked
-    record.stages["decide"] = seconds
-    record.container_event = event or record.container_event
-    record.repairs, record.corrections = repairs, corrections
-    record.would_refuse = would is not None
-    record.violations = checked.warnings if would is None else would.violations
-    record.code = "" if would is None else would.code.name
+    context.record.stages["decide"] = seconds
+    context.record.container_event = event or context.record.container_event
+    record_forward(context.record, checked, checked.would, repairs, corrections)
     return ApprovedCall(checked, repairs, corrections, event)
+
+
+def record_forward(
+    record: CallRecord,
+    checked: CheckedCall | None,
+    would: Failure | None,
+    repairs: tuple[Repair, ...],
+    corrections: tuple[Repair, ...] = (),
+) -> None:
+    """Records the findings on a call that goes on: in report mode with why it `would` be refused."""
+    record.checked, record.repairs, record.corrections = checked, repairs, corrections
+    record.would_refuse = would is not None
+    if would is not None:
+        record.violations, record.code = would.violations, would.code.name
+    else:
+        record.violations, record.code = () if checked is None else checked.warnings, ""
 
 
 def record_refusal(context: CallContext, event: str, seconds: float) -> None:
@@ -240,10 +289,10 @@ def record_hooks(record: CallRecord, hooks: Hooks) -> None:
         record.stages["hooks"] = hooks.seconds
     record.hook_failures = hooks.failures
     if hooks.answered_by:
-        record.notes = {**record.notes, "hook": hooks.answered_by}
+        add_notes(record, {"hook": hooks.answered_by})
 
 
-def record_answer(record: CallRecord, verdict: str, violations: tuple[Violation, ...]) -> None:
+def record_answer(record: CallRecord, verdict: str, violations: tuple[Violation, ...] = ()) -> None:
     """Records the result of checking the tool's answer."""
     record.answer, record.answer_violations = verdict, violations
 
@@ -254,10 +303,21 @@ def record_delivery(
     """Records a delivery. `ended`: the episode that the delivery ended, now or later."""
     record.outcome = outcome
     record.container_event = record.container_event or container_event
+    record_ending(record, ended)
+
+
+def record_ending(record: CallRecord, ended: Episode | Ending | None) -> None:
+    """Records the episode that a delivery ended, where there was one, or where it will be told."""
     if isinstance(ended, Future):
         record.settling = ended
     elif ended is not None:
         record.corrected_after = ended.count
+
+
+def record_settled(record: CallRecord, settled: Ending) -> None:
+    """Records the episode that a delivery has ended meanwhile."""
+    episode = None if settled.cancelled() else settled.result()
+    record.corrected_after = episode.count if episode is not None else 0
 
 
 def record_tool_error(record: CallRecord, failure: Failure) -> None:
@@ -265,14 +325,26 @@ def record_tool_error(record: CallRecord, failure: Failure) -> None:
     record.outcome, record.code = "tool_error", _name_code(record, failure)
 
 
+def record_late_error(record: CallRecord, refused: Failure | None) -> None:
+    """Records that an answer was found to be the tool's own error while it passed, so its delivery ended no episode.
+    `refused`: the error refuses the arguments."""
+    record.outcome, record.code, record.corrected_after = "tool_error", "", 0
+    if refused is not None:
+        record.code, record.violations = refused.code.name, refused.violations
+
+
 def record_result(record: CallRecord, result: ToolResult, outcome: str) -> None:
     """Records the answer that the model reads for a failed call."""
-    record.outcome, record.code = outcome, _name_code(record, result.failure)
-    record.violations = result.failure.violations
+    record_failure(record, result.failure, outcome)
     record.result = result
     record.repeated = result.repeated
     if result.attempt is not None:
         record.attempt, record.max_attempts = result.attempt.number, result.attempt.limit
+
+
+def record_failure(record: CallRecord, failure: Failure, outcome: str) -> None:
+    """Records why a call failed."""
+    record.outcome, record.code, record.violations = outcome, _name_code(record, failure), failure.violations
 
 
 def record_escalation(record: CallRecord) -> None:
@@ -285,15 +357,40 @@ def record_fault(record: CallRecord, token: str) -> None:
     record.outcome, record.upstream_error = "upstream_error", token
 
 
-def record_no_call(record: CallRecord, code: str) -> None:
-    """Records the refusal of a request that is not a call."""
-    record.outcome, record.code = "refused", code
+def record_no_call(record: CallRecord, code: str, call_id: str = "") -> None:
+    """Records the refusal of a request that is not a call, or of a call that nothing can be judged by (`call_id`)."""
+    record.outcome, record.code, record.call_id = "refused", code, call_id or record.call_id
+
+
+def record_passthrough(
+    record: CallRecord,
+    upstream: str = "",
+    reply: UpstreamReply | UpstreamFault | None = None,
+    seconds: float = 0.0,
+    received: int = 0,
+) -> None:
+    """Records that a request is passed on to `upstream` ('': it is answered here all the same), with so many bytes of a
+    body that were `received` first; once `upstream` has answered, its `reply` and the time that it took."""
+    record.outcome, record.code, record.upstream = "passthrough", "", upstream
+    record.upstream_seconds = seconds or record.upstream_seconds
+    record.request_bytes += received
+    if isinstance(reply, UpstreamReply):
+        record.upstream_status = reply.status
 
 
 def record_response(record: CallRecord, status: int, sent: int, received: int = 0) -> None:
     """Records a response, and the bytes of bodies that went to the client and came from it since its request."""
     record.status, record.response_bytes = status, sent
     record.request_bytes += received
+
+
+def record_end(record: CallRecord, ended: float, *, has_left: bool = False) -> None:
+    """Records when a request ended, how much of its time was the proxy's own, and whether its client has gone."""
+    record.outcome = "client_gone" if has_left else record.outcome
+    others, stages = record.upstream_seconds, record.stages
+    for stage in _WAITED_FOR:
+        others += stages.get(stage, 0.0)
+    record.ended, stages["total"] = ended, ended - record.started - others
 
 
 def _name_code(record: CallRecord, failure: Failure) -> str:
@@ -311,3 +408,13 @@ def record_correction(record: CallRecord, before: CallRecord, seconds: float, *,
             if entry.name not in _KEPT:
                 setattr(record, entry.name, getattr(before, entry.name))
     record.stages["correction"] = seconds
+
+
+def record_questions(record: CallRecord, questions: Sequence[ModelQuestion], *events: Event) -> None:
+    """Records what a model was asked about the call so far, and the events of its span that tell of it."""
+    record.questions, record.events = tuple(questions), (*record.events, *events)
+
+
+def record_replaced(record: CallRecord, replaced: Sequence[ReplacedAnswer]) -> None:
+    """Records the answers of a model that others took the place of."""
+    record.replaced = replaced

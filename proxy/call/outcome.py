@@ -131,7 +131,7 @@ async def refuse_unread_call(
 ) -> ToolResult:
     """The answer to a call whose arguments could not be read, although its tool is known; counted like any other."""
     context = open_context(call, call_route, services, record)
-    record_call(context)
+    record_call(record, context.call, context.policy, context.opening)
     if context.has_failed_before():
         recalled = await recall_failures(context)
         if isinstance(recalled, ToolResult):

@@ -55,7 +55,7 @@ def run_call(
 
     Gives the coroutine to await: without hooks, another one around it would do nothing."""
     context = open_context(call, call_route, services, record)
-    record_call(context)
+    record_call(record, context.call, context.policy, context.opening)
     return run_context(context)
 
 
