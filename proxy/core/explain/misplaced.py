@@ -41,16 +41,14 @@ _COMPARED: Final = 8
 _LONGEST_NAME: Final = 100
 
 
-def relate_fields(check: Check, root: JsonValue, found: list[Violation]) -> Iterator[Violation]:
+def relate_fields(check: Check, root: JsonValue, found: list[Violation]) -> list[Violation]:
     """Pairs missing keys with the unknown ones that stand for them; says where a misplaced key stands."""
     wrapper = find_wrapper(check, root)
     if wrapper:
         found = list(_explain_wrapper(root, wrapper, found))
     missing = list({v.path: v for v in found if v.code is codes.REQUIRED_MISSING}.values())
     if not missing:
-        for violation in found:
-            yield place_unknown(check, root, violation) if violation.code is codes.UNKNOWN_FIELD else violation
-        return
+        return [place_unknown(check, root, each) if each.code is codes.UNKNOWN_FIELD else each for each in found]
     places = find_named_places(root, {str(violation.path[-1]) for violation in missing})
     taken: set[Pointer] = set()
     renamed: dict[Pointer, Violation] = {}
@@ -61,11 +59,13 @@ def relate_fields(check: Check, root: JsonValue, found: list[Violation]) -> Iter
             renamed[violation.path] = replace(violation, hint=hint)
             if violation.severity is Severity.ERROR:  # an error must not vanish behind a warning
                 taken.add(source)
+    related: list[Violation] = []
     for violation in found:
         if violation.code is codes.REQUIRED_MISSING:
-            yield renamed.get(violation.path, violation)
+            related.append(renamed.get(violation.path, violation))
         elif violation.code is not codes.UNKNOWN_FIELD or violation.path not in taken:
-            yield _ask_for_meaning(violation, candidates) or place_unknown(check, root, violation)
+            related.append(_ask_for_meaning(violation, candidates) or place_unknown(check, root, violation))
+    return related
 
 
 def _explain_wrapper(root: JsonValue, wrapper: str, found: list[Violation]) -> Iterator[Violation]:
@@ -220,10 +220,10 @@ _OF_SCHEMAS: Final = frozenset({"type", "enum", "anyOf", "description", "$ref"})
 
 def find_wrapper(check: Check, root: JsonValue) -> str:
     """A hint where the arguments stand inside a wrapper key, or several calls inside one, or are a schema."""
-    if not isinstance(root, dict):
+    schemas = root.get("properties") if isinstance(root, dict) else None
+    if not isinstance(schemas, dict) and (not isinstance(root, dict) or len(root) != 1):
         return ""
     declared = {name for node in check.root.always for name in node.properties}
-    schemas = root.get("properties")
     if (
         isinstance(schemas, dict)
         and "properties" not in declared
