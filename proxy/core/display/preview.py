@@ -47,7 +47,7 @@ _HIDDEN_VALUES: Final = 32
 # Shorter secrets are not hidden, because they also stand in ordinary words.
 _TOO_SHORT: Final = 3
 # A secret that a message does not quote whole is looked for by its beginning of this length.
-_SHOWN_BEGINNING: Final = 8
+SHOWN_BEGINNING: Final = 8
 
 _DEFAULT: Final = FeedbackLimits()
 _CONTAINERS: Final = (dict, list, tuple)
@@ -299,7 +299,7 @@ class Hider:
                 text = text.replace(raw, shorten_paths(mask_credentials(raw), self.roots)) if raw in text else text
                 continue
             text = text.replace(raw, MASK)
-            at = text.find(raw[:_SHOWN_BEGINNING]) if len(raw) > _SHOWN_BEGINNING else -1
+            at = text.find(raw[:SHOWN_BEGINNING]) if len(raw) > SHOWN_BEGINNING else -1
             if at >= 0:  # a message has cut the secret short
                 end = at
                 while end < len(text) and end - at < len(raw) and text[end] == raw[end - at]:
