@@ -75,6 +75,8 @@ def write_preview(
         return ""
     if value is not None and (sensitive or (path and is_secret_path(path, limits))):
         return cut(f'"{MASK}"', budget)
+    if isinstance(value, str):
+        return _quote_text(value, budget, limits)
     if not isinstance(value, _CONTAINERS):
         return _show(value, 0, 0, budget, limits)
     for depth, entries, width in _SHAPES:
@@ -246,6 +248,8 @@ def _reduce(value: JsonValue, depth: int, entries: int, limits: FeedbackLimits) 
         name = key if is_plain and len(key) <= room else clean_text(key, room, limits)
         if item is not None and (is_secret or key in limits.secret_names):
             shown[name] = MASK
+        elif isinstance(item, str):
+            shown[name] = clean_text(item, max(limits.max_preview, 0), limits)
         else:
             shown[name] = _reduce(item, depth - 1, entries, limits)
     if len(value) > entries:

@@ -157,13 +157,14 @@ class _Run:
             return None
         is_guarded = self.policy.guards_null and (value == "" or path in self.guarded)
         choosing = 0 if site.choices is None else len(site.choices) // _CHOICES
+        reading = choosing + (len(value) // _READ if isinstance(value, str) else 0)
         partial: Fit | None = None
         for tier in tiers:
             found: list[tuple[Rule, Fit]] = []
             for rule, propose in tier:
                 if is_guarded and rule.name == "null_text":
                     continue
-                if cost := choosing + (len(value) // _READ if rule.nests and isinstance(value, str) else 0):
+                if cost := reading if rule.nests else choosing:
                     self.work.spend(cost)
                 candidate = propose(value, site)
                 if candidate is NONE:
@@ -222,7 +223,7 @@ class _Run:
         if not rules:
             return None
         fitted, used = self.rounds(node, value, path, rules, value)
-        if not fitted.accepted:
+        if not fitted.accepted or not node.is_conditional:
             return fitted
         final = frozenset(self.applying(node, fitted.value))
         if final == used:
