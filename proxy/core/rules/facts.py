@@ -8,7 +8,7 @@ may apply there: at most places none does, so most refused values are skipped ea
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, KeysView, Set
 from dataclasses import replace
 from typing import Any, Final
 
@@ -176,6 +176,15 @@ def list_member_schemas(nodes: Iterable[Node], step: str | int, work: Work) -> l
         rest = [node.unevaluated for node in nodes if node.unevaluated is not None and not node.unevaluated.never]
         found = {id(schema): schema for schema in rest}
     return list(found.values())
+
+
+def list_schemas_by_key(nodes: tuple[Node, ...], keys: KeysView[str], work: Work) -> list[tuple[str, list[Node]]]:
+    """The same for several members of an object, each with its key."""
+    if len(nodes) == 1 and not nodes[0].pattern_properties and nodes[0].properties.keys() >= keys:
+        work.spend(2 * len(keys))
+        declared = nodes[0].properties
+        return [(key, [declared[key]]) for key in keys]
+    return [(key, list_member_schemas(nodes, key, work)) for key in keys]
 
 
 def _list_named(node: Node, step: str | int, work: Work) -> list[Node]:
