@@ -255,6 +255,11 @@ def test_a_wrapper_around_the_arguments_is_pointed_out(hint: str, sent: str) -> 
         ("", closed(label=STR), '{"-label":"x"}'),
         ("It was sent at '/a/b': move it to '/b'.", needs(a={"type": "object"}, b=INT), '{"a":{"b":1}}'),
         ("", needs(a={"type": "object"}, b=INT), '{"a":{"b":"one"}}'),
+        ("It was sent at '/kind': move it to '/s/kind'.", needs(s=SHAPES), '{"s":{},"kind":"circle"}'),
+        ("", needs(s=SHAPES), '{"s":{},"kind":{"x":1}}'),
+        ("You sent '/s/Kind', which this tool does not know: "
+         "if you meant 'kind', send it so, with a value as expected; if not, leave it out.",
+         needs(s=SHAPES), '{"s":{"Kind":5}}'),
     ],
 )  # fmt: skip
 def test_what_is_advised_for_a_missing_key_would_be_accepted_or_is_a_question(

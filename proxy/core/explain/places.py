@@ -108,8 +108,11 @@ def drop_member(value: JsonValue, path: Pointer) -> JsonValue:
 
 
 def is_taken_at(check: Check, path: Pointer, value: JsonValue) -> bool:
-    """Whether the schemas of a place accept a value there."""
-    return all(check.accepts_at(node, value) for node in find_nodes_at(check, path))
+    """Whether the schemas of a place accept a value there: one of the branches', where nothing else declares it."""
+    if nodes := find_nodes_at(check, path):
+        return all(check.accepts_at(node, value) for node in nodes)
+    possible = find_possible_nodes(check, path)
+    return not possible or any(check.accepts_at(node, value) for node in possible)
 
 
 def walk_places(check: Check, value: JsonValue, work: Work) -> Iterator[tuple[Pointer, JsonValue, list[Node]]]:

@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from proxy.core.contract.policy import ToolPolicy
-from proxy.core.display.preview import MASK, make_hider
-from proxy.core.display.secrets import mask_credentials, may_hold_secret
+from proxy.core.display.preview import MASK, SHOWN_BEGINNING, make_hider
+from proxy.core.display.secrets import is_plain, mask_credentials
 from proxy.core.display.suggestions import is_same_name
 from proxy.core.envelope.feedback import write_feedback
 from proxy.core.envelope.view import show_name, show_path
@@ -188,26 +188,29 @@ def _list_leaves(value: JsonValue) -> tuple[str, ...]:
     while stack and looked_at < _MOST_LEAVES:
         item = stack.pop()
         looked_at += 1
-        if isinstance(item, str):
-            found.add(item)
-        elif isinstance(item, dict):
+        if isinstance(item, dict):
             stack += item.values()
         elif isinstance(item, list):
             stack += item[:_MOST_LEAVES]
         elif item is not None and not isinstance(item, _NO_LEAVES):
-            found.add(str(item))
-    return tuple(sorted([text for text in found if len(text) >= _SHORTEST_LEAF], key=len, reverse=True))
+            text = item if isinstance(item, str) else str(item)
+            if len(text) >= _SHORTEST_LEAF:
+                found.add(text)
+    return tuple(sorted(found, key=len, reverse=True))
 
 
 def _mask_violations(came: Sequence[Violation], limits: FeedbackLimits, leaves: Sequence[str]) -> tuple[Violation, ...]:
     """Violations with everything masked that they quote of the arguments."""
     texts = " ".join([text for each in came for text in (each.message, each.hint)])
-    mask = mask_credentials if may_hold_secret(texts) else str
     quoted = [leaf for leaf in leaves if leaf in texts or "*" in leaf]  # a mask may complete one that holds a star
     masked: list[Violation] = []
     for each in came:
-        hider = make_hider(each.value, limits, path=each.path, sensitive=True)
-        message, hint = mask(hider.hide_value(each.message[:4096])), mask(hider.hide_value(each.hint[:4096]))
+        message, hint = each.message[:4096], each.hint[:4096]
+        if not isinstance(each.value, str) or each.value[:SHOWN_BEGINNING] in texts:
+            hider = make_hider(each.value, limits, path=each.path, sensitive=True)
+            message, hint = hider.hide_value(message), hider.hide_value(hint)
+        if not is_plain(each.message) or not is_plain(each.hint):
+            message, hint = mask_credentials(message), mask_credentials(hint)
         for leaf in quoted:
             message, hint = message.replace(leaf, MASK), hint.replace(leaf, MASK)
         shown = each.value if each.value is None or isinstance(each.value, Absent | bool) else MASK
@@ -224,7 +227,7 @@ def _mask_result(
     """The answer with nothing in it that was sent."""
 
     def hide(text: str) -> str:
-        for leaf in leaves:
+        for leaf in leaves if text else ():
             text = text.replace(leaf, MASK)
         return text
 

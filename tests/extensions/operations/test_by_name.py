@@ -100,6 +100,24 @@ async def test_a_wrong_call_by_name_never_arrives(name: str, arguments: Any, tol
     assert told in json.loads(seen.body)["content"]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        ({"name": "a\tb"}, "Send a value without slashes, backslashes, '%', ';' and control characters"),
+        ({"name": "a\\b"}, "Send a value without slashes, backslashes, '%', ';' and control characters"),
+        ({"X-Team": "r\u00f6d"}, "Send printable ASCII without blanks at its ends"),
+        ({"X-Team": "red "}, "Send printable ASCII without blanks at its ends"),
+    ],
+)
+async def test_the_hint_names_what_its_place_in_a_request_cannot_hold(arguments: Any, hint: str) -> None:
+    name, others = ("get_file", {"kinds": [1]}) if "name" in arguments else ("get_trip", {"trip-id": 7})
+    async with tool(replies(OK)) as server, served(TRIPS, server.url) as port:
+        seen = await call(port, name, arguments | others)
+
+    assert ([], 400) == (server.seen, seen.status)
+    assert hint in json.loads(seen.body)["content"]
+
+
 async def test_a_query_beside_the_arguments_is_refused() -> None:
     async with tool(replies(OK)) as server, served(TRIPS, server.url) as port:
         seen = await call(port, "find_airports", {"q": "xy"}, "/tools/find_airports?limit=99")

@@ -243,6 +243,7 @@ async def test_a_form_has_no_more_pairs_than_a_body_may_have_values(tmp_path: Pa
         ("spread", {"cf": {"a; sid": "b"}}, "cannot be the name of a cookie"),
         ("spread", {"cf": {"x\r\nX-Evil: 1\r\ny": "1"}}, "cannot be the name of a cookie"),
         ("cookies", {"sid": "b%2Fc"}, "'sid' cannot be written into a cookie"),
+        ("cookies", {"sid": "b c"}, "Send printable ASCII without blanks, commas, ';', '%', quotes and backslashes."),
     ],
 )
 async def test_an_argument_that_would_write_another_parameter_is_refused(

@@ -171,7 +171,17 @@ def explain_unreadable(declared: Parameter, path: Pointer) -> Violation:
 # --- arguments that no request can hold -------------------------------------------------------------------------------
 _OF_PLACE: Final = {"path": "the path", "query": "the query", "header": "a header", "cookie": "a cookie",
                     "form": "a form", "file": "a form"}  # fmt: skip
-_PATH_HINT: Final = "Send a value without slashes, without ';', and that is neither empty nor '.' or '..'."
+# What a request can hold, by the place of an argument.
+_SINGLE: Final = "Send a single value, or a list without its delimiter in an item."
+_WRITABLE: Final = {
+    "path": "Send a value without slashes, backslashes, '%', ';' and control characters, a list without its delimiter "
+    "in an item, and nothing that is empty, '.' or '..'.",
+    "query": _SINGLE,
+    "form": _SINGLE,
+    "header": "Send printable ASCII without blanks at its ends, or a list of such texts without commas.",
+    "cookie": "Send printable ASCII without blanks, commas, ';', '%', quotes and backslashes.",
+    "file": "Send the content of the file as base64.",
+}
 
 
 def find_unwritable(operation: HttpOperation, value: JsonValue, sent: JsonValue = ABSENT) -> tuple[Violation, ...]:
@@ -195,13 +205,11 @@ def _violations(operation: HttpOperation, value: dict[str, JsonValue]) -> Iterat
                     codes.REQUIRED_MISSING, (argument.name,), message, hint="The path cannot do without it."
                 )
             elif not is_segment(argument, given):
-                yield _violation(argument, _PATH_HINT, given)
+                yield _violation(argument, given)
         elif given is ABSENT or given is None:
             continue
         elif not _is_writable(argument, given):
-            base64 = "Send the content of the file as base64."
-            single = "Send a single value, or a list without its delimiter in an item."
-            yield _violation(argument, base64 if argument.declared.place == "file" else single, given)
+            yield _violation(argument, given)
         elif isinstance(given, dict):
             yield from _find_foreign_names(operation, argument, given, value)
     yield from _find_homeless(operation, value)
@@ -303,7 +311,8 @@ def _is_base64(text: JsonValue) -> bool:
     return True
 
 
-def _violation(argument: HttpArgument, hint: str, value: JsonValue) -> Violation:
+def _violation(argument: HttpArgument, value: JsonValue) -> Violation:
     where = _OF_PLACE[argument.declared.place]
     message = f"'{argument.name}' cannot be written into {where} of a request"
+    hint = _WRITABLE[argument.declared.place]
     return Violation(codes.CONSTRAINT, (argument.name,), message, hint=hint, value=value)
