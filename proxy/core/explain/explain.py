@@ -237,7 +237,7 @@ def _lack(broken_there: tuple[BrokenKeyword, ...], root: JsonValue) -> str:
                 many = "none" if all(broken.branches) else "more than one"
                 words.append(f"{where} fits {many} of its alternatives")
             case keyword if keyword in _UNSAID or broken.node.never:
-                first = next(_word_keyword(broken, find_value(root, broken.path), root))
+                first = _word_keyword(broken, find_value(root, broken.path), root, 1)[0]
                 words.append(f"{where}: {cut(first.message, 100)}")
             case _:
                 words.append(f"{where} is not {cut(describe_expectation(broken.node), 60)}")
