@@ -303,14 +303,15 @@ def record_delivery(
     """Records a delivery. `ended`: the episode that the delivery ended, now or later."""
     record.outcome = outcome
     record.container_event = record.container_event or container_event
-    record_ending(record, ended)
+    if ended is not None:
+        record_ending(record, ended)
 
 
-def record_ending(record: CallRecord, ended: Episode | Ending | None) -> None:
-    """Records the episode that a delivery ended, where there was one, or where it will be told."""
+def record_ending(record: CallRecord, ended: Episode | Ending) -> None:
+    """Records the episode that a delivery ended, or where it will be told."""
     if isinstance(ended, Future):
         record.settling = ended
-    elif ended is not None:
+    else:
         record.corrected_after = ended.count
 
 

@@ -83,7 +83,7 @@ async def conclude_call(
 ) -> Delivered | ToolResult:
     """Returns the outcome of a call from what judging and sending it gave."""
     result = await sending
-    if isinstance(result, PendingFailure):
+    if isinstance(result, PendingFailure) and context.services.corrector is not None:
         result = await correct_call(context, result, _run_corrected)
     if isinstance(result, PendingFailure) and result.answered is not None:  # its own answer says it
         tool = context.call_route.tools.get(result.answered[0].checked.call.tool)

@@ -139,9 +139,10 @@ class FastCall(RequestCycle):
         self._first: FirstSend | None = None
         self.is_sent = False
         self.outcome: Delivered | None = None
-        has_body, headers = type(content) is not EmptyStreamReader, message.headers
-        head = message.method, message.version, message.path, message.raw_headers, headers, content, has_body, client
-        super().__init__(handler, ParsedRequest(*head), route)
+        method, path, has_body = message.method, message.path, type(content) is not EmptyStreamReader
+        sent, headers = message.raw_headers, message.headers
+        head = ParsedRequest(method, message.version, path, sent, headers, content, has_body, client)
+        super().__init__(handler, head, route)
 
     def judge(self, call: ToolCall) -> None:
         """The stages of `call/run.py` until the call has gone out, or something has to wait."""

@@ -266,7 +266,7 @@ class Handler:
         record = CallRecord(self.fresh_id(), "", started=self.now())
         response = answer_unrouted(why.code, why.message, record, status=why.status)
         record_end(record, self.now())
-        self._tell_settled(record)
+        self.tell(record)
         return response
 
     async def wait_settled(self) -> None:
@@ -296,20 +296,16 @@ class Handler:
     def finish(self, cycle: RequestCycle) -> None:
         """Tells of a request that is over, as its record says."""
         self.begun.discard(cycle)
-        self._tell_settled(cycle.record)
+        if (settling := cycle.record.settling) is None:
+            self.tell(cycle.record)
+        else:  # the answer need not wait for the store
+            settling.add_done_callback(partial(self._tell_settled, cycle.record))
         if cycle.ended is not None and not cycle.ended.done():
             cycle.ended.set_result(None)
 
-    def _tell_settled(self, record: CallRecord) -> None:
-        if record.settling is None:
-            self.tell(record)
-            return
-
-        def tell_settled(settling: Ending) -> None:
-            record_settled(record, settling)
-            self.tell(record)
-
-        record.settling.add_done_callback(tell_settled)  # the answer need not wait for the store
+    def _tell_settled(self, record: CallRecord, settled: Ending) -> None:
+        record_settled(record, settled)
+        self.tell(record)
 
     def tell(self, record: CallRecord) -> None:
         """Tells the observers of a request that is over."""

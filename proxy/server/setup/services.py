@@ -39,10 +39,7 @@ class SystemClock:
 class SystemPacing:
     """Implements `Pacing` over the event loop and the system's source of chance."""
 
-    async def sleep(self, seconds: float) -> None:
-        """Waits."""
-        await asyncio.sleep(seconds)
-
+    sleep = staticmethod(asyncio.sleep)  # seconds
     chance = staticmethod(random.random)  # at least 0 and below 1
 
     def fresh_key(self) -> str:

@@ -204,8 +204,8 @@ class LateStore(StateStore):
         slot of the call cap is given back."""
         if failed and self._slot:
             await self._store.release(self._slot)
-        elif self._cleared and not failed:
-            record_ending(record, await self._store.clear(self._cleared))
+        elif self._cleared and not failed and (ended := await self._store.clear(self._cleared)) is not None:
+            record_ending(record, ended)
 
 
 class ResultVerdict:
