@@ -24,7 +24,14 @@ from proxy.core.model.work import REPAIRING, TooMuchWorkError, Work, borrow_work
 from proxy.core.repair.respell import respell_integers, respell_keys
 from proxy.core.repair.wrappers import WRAPPER_RULES, unwrap
 from proxy.core.rules.branches import Ambiguity, Fit, select_branches
-from proxy.core.rules.facts import list_applicable_rules, list_applying, list_member_schemas, list_required, read_facts
+from proxy.core.rules.facts import (
+    list_applicable_rules,
+    list_applying,
+    list_declared,
+    list_member_schemas,
+    list_required,
+    read_facts,
+)
 from proxy.core.rules.keys import FILLING, KEY_RULES, Changed, drop_refused, fill_defaults, rename_one_key
 from proxy.core.rules.proposals import NONE, NULL_WORDS, Site, read_inside
 from proxy.core.rules.rules import ASSUMING, Rule, leave_out_last_resorts
@@ -289,6 +296,10 @@ class _Run:
     def keys(self, nodes: tuple[Node, ...], work: JsonValue, path: Pointer, rules: _Names) -> Changed:
         """Renames keys that differ from a declared one in spelling alone; removes plumbing keys."""
         if not isinstance(work, dict):
+            return work, ()
+        known = list_declared(nodes)
+        self.work.spend(len(known) + len(work))
+        if work.keys() <= known:
             return work, ()
         return rename_one_key(nodes, work, path, rules, self.policy.drop_keys, self.tool, self.accepts, self.work)
 

@@ -52,9 +52,6 @@ def rename_one_key(
     """
 
     known = list_declared(nodes)
-    work.spend(len(known) + len(value))
-    if value.keys() <= known:
-        return value, ()
     patterns = [pattern for node in nodes for pattern in node.pattern_properties]
     unknown = [key for key in value if key not in known and not any(is_match(each, key, work) for each in patterns)]
     if not unknown:
