@@ -217,7 +217,7 @@ def read_auth(value: JsonValue) -> Auth | None:
     """Reads an `auth` entry; None where it switches off."""
     if not isinstance(value, dict):
         return None
-    tokens = tuple((name, _hash_token(text)) for _, name, text in _list_tokens(value["bearer"]))
+    tokens = tuple((name, _hash_token(text)) for _, name, text in _list_tokens(value.get("bearer", {})))
     return Auth(tokens, read_switch(value.get("forward", False)))
 
 

@@ -268,11 +268,12 @@ def _repair_document(document: Document, policy: ToolPolicy, check: Check) -> Re
             return Repaired(value, renames, True)
         value, respelt = respell_integers(check, value, policy.repair_by_act[0])
         return Repaired(value, renames + respelt, True)
-    acts = acts_by_argument(check.root, value)
-    repaired = repair(check, value, policy.repair_by_act[acts], tool=policy.tool, refused=True)
+    usual, acting = policy.repair_by_act
+    acts = usual is not acting and acts_by_argument(check.root, value)
+    repaired = repair(check, value, acting if acts else usual, tool=policy.tool, refused=True)
     # The action stood in a wrapper or was spelt otherwise.
-    if not acts and repaired.repairs and acts_by_argument(check.root, repaired.value):
-        repaired = repair(check, value, policy.repair_by_act[1], tool=policy.tool, refused=True)
+    if usual is not acting and not acts and repaired.repairs and acts_by_argument(check.root, repaired.value):
+        repaired = repair(check, value, acting, tool=policy.tool, refused=True)
     return replace(repaired, repairs=renames + repaired.repairs) if renames else repaired
 
 

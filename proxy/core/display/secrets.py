@@ -159,9 +159,10 @@ def may_hold_secret(text: str) -> bool:
 
 @remember_short
 def is_plain(text: str) -> bool:
-    """Whether a text is shown as it is: printable ASCII without a credential. Most words of our answers are a schema's
-    or our own, and come again with every mistake."""
-    return text.isascii() and text.isprintable() and not may_hold_secret(text)
+    """Whether a text is shown as it is: printable ASCII that JSON does not escape, without a credential. Most words of
+    our answers are a schema's or our own, and come again with every mistake."""
+    is_ascii = text.isascii() and text.isprintable()
+    return is_ascii and '"' not in text and "\\" not in text and not may_hold_secret(text)
 
 
 # How much of a long text is examined beyond the wanted part: no shape needs more to be recognised.

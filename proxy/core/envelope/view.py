@@ -18,7 +18,7 @@ from typing import Final, Literal, NamedTuple
 
 from proxy.core.contract import container
 from proxy.core.display.graphemes import cut, escape, replace_surrogates
-from proxy.core.display.preview import clean_text, is_secret_path, make_hider, write_preview
+from proxy.core.display.preview import clean_text, is_secret_path, make_hider, may_be_quoted, write_preview
 from proxy.core.display.secrets import is_plain, mask_credentials
 from proxy.core.display.suggestions import quote_name
 from proxy.core.json.jsontext import format_pointer
@@ -40,8 +40,8 @@ Detail = Literal["compact", "full"]
 
 class Shown(NamedTuple):
     """One violation as it may be shown. `message`, `expected` and `hint` are on one line and not yet cut; `path` and
-    `actual` are; `actual` is what was sent there, None where nothing was. `is_plain`: the three texts are plain ASCII.
-    """
+    `actual` are; `actual` is what was sent there, None where nothing was. `is_plain`: JSON has the
+    three as they are."""
 
     violation: Violation
     path: str
@@ -75,8 +75,8 @@ def show_violations(violations: Sequence[Violation], limits: FeedbackLimits) -> 
         message, expected, hint = each.message[:_LOOKED_AT], each.expected[:_LOOKED_AT], each.hint[:_LOOKED_AT]
         # Nothing has to be masked or escaped, one value's own parts left aside.
         is_clean = is_plain(each.message) and is_plain(each.expected) and is_plain(each.hint)
-        hider = make_hider(each.value, limits, sensitive=secret)
-        if not is_clean or not hider.idle:
+        if not is_clean or secret or not may_be_quoted(each.value):
+            is_clean, hider = False, make_hider(each.value, limits, sensitive=secret)
             message, expected, hint = [escape(hider.hide(text)) for text in (message, expected, hint)]
         if not hint and each.code is REQUIRED_MISSING and each.path:  # nothing better is known
             inside = f" to '{show_path(each.path[:-1])}'" if each.path[:-1] else ""

@@ -153,6 +153,8 @@ class _Run:
         self.work.left -= _FIT
         if self.work.left < 0:
             raise TooMuchWorkError
+        if not tiers:
+            return None
         is_guarded = self.policy.guards_null and (value == "" or path in self.guarded)
         choosing = 0 if site.choices is None else len(site.choices) // _CHOICES
         partial: Fit | None = None

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
 from proxy.config.context import Context
 from proxy.config.files.secrets import reveal
 from proxy.config.mistakes import join_words, suggest_word
 from proxy.config.model import Auth, RouteEntry
+from proxy.config.sections.units import split_url
 from proxy.core.check.validation import SchemaError
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.extensions.access.access_section import compile_arguments, list_rules, read_access, read_texts
@@ -72,8 +72,11 @@ def _check_issuers(context: Context, settings: AccessSettings) -> None:
     taken: dict[str, str] = {}
     for name, issuer in settings.issuers.items():
         for key, url in (("issuer", issuer.issuer), ("jwks", issuer.jwks)):
-            parts = urlsplit(url)
-            if url and parts.scheme == "http" and parts.hostname not in _LOOPBACK:
+            parts = split_url(url)
+            if not parts.hostname and (url if key == "jwks" else not issuer.jwks):
+                hint = "such as https://login.example.org: the keys are fetched there"
+                context.mistake((*at, name, key), "no http or https URL", hint)
+            elif url and parts.scheme == "http" and parts.hostname not in _LOOPBACK:
                 hint = "use https: whoever stands between could put in keys of their own"
                 context.mistake((*at, name, key), "keys are fetched without TLS", hint)
         if taken.setdefault(issuer.issuer, name) != name:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
 from proxy.config.model import Config
+from proxy.config.sections.units import split_url
 from proxy.core.model.values import UpstreamFault
 from proxy.extensions.access.access_section import find_access
 from proxy.extensions.access.admission import RouteAdmission
@@ -115,7 +115,7 @@ class AccessServices:
 
 async def fetch(url: str) -> bytes | str:
     """The document at a URL, or the reason of the failure. Redirects are not followed."""
-    parts = urlsplit(url)
+    parts = split_url(url)
     try:
         client = OutgoingClient(UpstreamSettings("issuer", f"{parts.scheme}://{parts.netloc}", idle_timeout=_TIMEOUT))
     except ValueError:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from proxy.config.context import Context, read_named_text
 from proxy.config.files.secrets import reveal, reveal_all
 from proxy.config.files.source import Files
 from proxy.config.mistakes import join_words, suggest_word
 from proxy.config.model import Address, Config, RouteEntry, UpstreamConfig
-from proxy.config.sections.units import read_seconds, read_size, read_switch
+from proxy.config.sections.units import read_seconds, read_size, read_switch, split_url
 from proxy.core.display.placeholders import find_placeholders
 from proxy.core.json.jsontext import make_decimal
 from proxy.core.model.values import JsonValue, Pointer
@@ -132,7 +131,7 @@ def read_correction(
 
 def _is_open(upstream: UpstreamConfig) -> bool:
     """Whether requests to an upstream leave this machine unencrypted."""
-    host = urlsplit(upstream.url).hostname or ""
+    host = split_url(upstream.url).hostname or ""
     return upstream.url.startswith("http:") and not upstream.socket and not Address(host).is_loopback
 
 

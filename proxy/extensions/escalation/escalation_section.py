@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from urllib.parse import urlsplit
 
 from proxy.config.context import Context
 from proxy.config.files.secrets import reveal
 from proxy.config.files.source import Files
 from proxy.config.model import UpstreamConfig
+from proxy.config.sections.units import split_url
 from proxy.core.model.value_class import value_class
 
 
@@ -25,7 +25,7 @@ def read_on_escalation(context: Context, _files: Files, _upstreams: Mapping[str,
     """Reads the webhook for escalations."""
     written = context.mapping("on_escalation")
     url, secret = reveal(written.get("webhook", "")), reveal(written.get("secret", ""))
-    parts = urlsplit(url)
+    parts = split_url(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         context.mistake(
             ("on_escalation", "webhook"), "no http or https URL", "such as https://ops.example.org/hooks/tools"

@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Final
-from urllib.parse import urlsplit
 
 from proxy.config.files.source import MAX_FILE_BYTES
+from proxy.config.sections.units import split_url
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Headers, UpstreamFault
 from proxy.extensions.importing.harvest import ImportProblem
@@ -51,7 +51,7 @@ class FetchSite:
     """One server. `extra` headers go with every request. Raises ImportProblem for anything but an http or https URL."""
 
     def __init__(self, url: str, extra: Headers = ()) -> None:
-        parts = urlsplit(url)
+        parts = split_url(url)
         origin = f"{parts.scheme}://{parts.netloc}"
         try:
             self._client = OutgoingClient(UpstreamSettings(_NAME, origin, idle_timeout=TIMEOUT, connections=4))

@@ -14,7 +14,6 @@ from dataclasses import field
 from math import ceil
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
 from proxy.config.files.masking import is_schema_place, may_hold_secret
 from proxy.config.files.secrets import Substitution, Unresolved
@@ -22,6 +21,7 @@ from proxy.config.files.source import ConfigSource, Files
 from proxy.config.files.structure import describe_section
 from proxy.config.load import Loaded
 from proxy.config.model import Config
+from proxy.config.sections.units import split_url
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.extensions.kubernetes.pod_addresses import find_pod_mistakes
@@ -193,7 +193,7 @@ def _find_tools(config: Config) -> dict[str, int]:
     """The upstreams on loopback, with their ports."""
     found = {}
     for name, entry in config.upstreams.items():
-        url = urlsplit(entry.url)
+        url = split_url(entry.url)
         if not entry.socket and url.hostname in ("127.0.0.1", "localhost", "::1"):
             found[name] = url.port or 80
     return found

@@ -188,15 +188,15 @@ def _list_leaves(value: JsonValue) -> tuple[str, ...]:
     while stack and looked_at < _MOST_LEAVES:
         item = stack.pop()
         looked_at += 1
-        if isinstance(item, dict):
+        if isinstance(item, str):
+            found.add(item)
+        elif isinstance(item, dict):
             stack += item.values()
         elif isinstance(item, list):
             stack += item[:_MOST_LEAVES]
         elif item is not None and not isinstance(item, _NO_LEAVES):
-            text = item if isinstance(item, str) else str(item)
-            if len(text) >= _SHORTEST_LEAF:
-                found.add(text)
-    return tuple(sorted(found, key=len, reverse=True))
+            found.add(str(item))
+    return tuple(sorted([text for text in found if len(text) >= _SHORTEST_LEAF], key=len, reverse=True))
 
 
 def _mask_violations(came: Sequence[Violation], limits: FeedbackLimits, leaves: Sequence[str]) -> tuple[Violation, ...]:

@@ -42,6 +42,7 @@ def write(folder: Path, top: str, route: str) -> Path:
         (MAIN, "allow: [{deny: x}]", "unknown key 'deny'"),
         (MAIN, f"jwt: {{}}, auth: {{bearer: ['sha256:{HASH}'], forward: on}}", "`auth` and `jwt` disagree"),
         (MAIN.replace("https", "http"), "jwt: {}", "keys are fetched without TLS  (use https"),
+        (re.sub("'?https://[^ ,']*'?", "'https://['", MAIN, count=1), "jwt: {}", "no http or https URL  (such as"),
         (MAIN.replace("tools}", "tools, algorithms: [HS256]}"), "jwt: {}", "expects 'RS256'"),
         (MAIN.replace("tools}", "tools, algorithms: [none]}"), "jwt: {}", "expects 'RS256'"),
         (MAIN.replace(", audience: tools", ""), "jwt: {}", "'audience' is missing"),

@@ -199,6 +199,7 @@ def test_headers_go_with_the_question_and_into_no_file(tmp_path: Path, capsys: p
         ),
         ("http://user:word@127.0.0.1:9/x", "this is not an http or https URL  (http://host:port/path; secrets go into"),
         ("gopher://127.0.0.1/x", "this is not an http or https URL"),
+        ("http://[", "this is not an http or https URL"),
     ],
 )
 def test_a_source_that_cannot_be_read_is_explained(
@@ -216,6 +217,11 @@ def test_a_source_that_cannot_be_read_is_explained(
         (b'{"openapi": "3.1.0",}', 200, ":1:21: not JSON: trailing comma"),
         (b"- a\n- [", 200, ":3:1: not YAML: "),
         (b'{"a": 1}', 200, "no OpenAPI description  (the file must say `openapi: 3.x` or `swagger: '2.0'`)"),
+        (
+            b'{"openapi": "3.1.0", "servers": [{"url": "http://["}], "paths": {"/a": {"get": {}}}}',
+            200,
+            "the description says only 'http://[' about where its server is  (add --upstream URL)",
+        ),
         (b"", 404, " answers 404  (FastAPI and mcpo publish theirs at /openapi.json)"),
         (b"", 401, " answers 401  (it wants to know who asks: --header 'Authorization: Bearer ...')"),
     ],

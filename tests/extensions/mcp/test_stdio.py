@@ -108,6 +108,20 @@ async def test_a_server_that_prints_and_logs_leaves_stdout_to_the_protocol() -> 
 
 
 @pytest.mark.large
+@pytest.mark.parametrize("source", ["calls.jsonl", "/dev/null"])
+async def test_messages_may_stand_in_a_file_and_may_be_none(tmp_path: Path, source: str) -> None:
+    messages = [asked("initialize", 0, protocolVersion="2025-06-18"), INITIALIZED, asked("tools/list", 1)]
+    (tmp_path / "calls.jsonl").write_text("".join(f"{json.dumps(message)}\n" for message in messages))
+    with (tmp_path / source).open("rb") as file:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "proxy", "stdio", "--", *SERVER), stdin=file, stdout=-1, stderr=-3
+        )
+        async with asyncio.timeout(30):
+            answers, _ = await process.communicate()
+    assert ([0, 1] if source == "calls.jsonl" else []) == [json.loads(each)["id"] for each in answers.splitlines()]
+    assert 0 == process.returncode
+
+
 async def test_what_is_no_message_is_answered_as_json_rpc_says() -> None:
     async with started("stdio", "--", *SERVER) as client:
         assert -32700 == (await client.ask("{" * 3))["error"]["code"]  # type: ignore[arg-type]

@@ -9,8 +9,8 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
+from proxy.config.sections.units import split_url
 from proxy.extensions.chat.core.model_request import API_PATHS
 
 _ASKS_AGAIN: Final = (
@@ -24,7 +24,7 @@ def write_model_config(url: str) -> str:
 
     A URL that no upstream can have (with a query, without a scheme) gives a config that reports it when it is read.
     """
-    parts = urlsplit(url)
+    parts = split_url(url)
     origin, path = f"{parts.scheme}://{parts.netloc}" if parts.scheme else url, parts.path.rstrip("/") or "/"
     origin += f"?{parts.query}" if parts.query else ""
     return f"""\

@@ -22,9 +22,9 @@ from statistics import median, quantiles
 from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
 
 from proxy.cli.options import HelpText
+from proxy.config.sections.units import split_url
 from proxy.core.model.value_class import value_class
 from proxy.extensions import find_evaluations, load_place
 
@@ -115,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
         cases = [case for case in cases if args.kind is None or case.kind in args.kind]
     except (OSError, ValueError) as error:
         return _complain(str(error))
-    if args.endpoint and (not args.model or urlsplit(args.endpoint).scheme not in ("http", "https")):
+    if args.endpoint and (not args.model or split_url(args.endpoint).scheme not in ("http", "https")):
         return _complain("say --endpoint http(s)://... together with --model NAME")
     if args.key_env and not os.environ.get(args.key_env):
         return _complain(f"the environment variable {args.key_env} is not set")
@@ -182,7 +182,7 @@ async def _measure(
         try:
             for number, (mode, case) in enumerate(left):
                 _show_progress(number, len(left), mode, case.id)
-                port = urlsplit(serving.url).port or 0
+                port = split_url(serving.url).port or 0
                 result = await _measure_case(_make_key(args, mode, case), mode, case, tools, port, log)
                 done[result.key] = result
                 kept.write(json.dumps(asdict(result)) + "\n")
@@ -289,7 +289,7 @@ def _make_routes(mode: str, case: EvaluatedCall) -> Iterator[dict[str, Any]]:
 
 def split_endpoint(url: str) -> tuple[str, str]:
     """An endpoint's address as an upstream's URL and the path of its chat completions."""
-    parts = urlsplit(url)
+    parts = split_url(url)
     path = parts.path.rstrip("/")
     if not path.endswith(_COMPLETIONS):
         path = f"{path or '/v1'}{_COMPLETIONS}"

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
+
+from proxy.config.sections.units import split_url
 
 _NAME: Final = "mcp.yaml"
 
@@ -24,7 +25,7 @@ def write_mcp_config(url: str, headers: Sequence[tuple[str, str]] = (), timeout:
 
     A URL that no upstream can have (with a query, without a scheme) gives a config that reports it when it is read.
     """
-    parts = urlsplit(url)
+    parts = split_url(url)
     origin, path = f"{parts.scheme}://{parts.netloc}" if parts.scheme else url, parts.path or "/"
     origin += f"?{parts.query}" if parts.query else ""
     sent = {name: escape_text(value) for name, value in headers}
@@ -85,7 +86,7 @@ async def find_trouble(url: str, headers: Sequence[tuple[str, str]]) -> list[str
         await read_mcp(url, tuple(headers))
     except ImportProblem as problem:
         lines = [str(problem)]
-        if urlsplit(url).path.rstrip("/").endswith("/sse"):
+        if split_url(url).path.rstrip("/").endswith("/sse"):
             lines.append(
                 "a path like this is that of the transport of 2024-11-05 (HTTP+SSE), which is not spoken: put a bridge "
                 f"in front of it (fastmcp run {url} --transport http) and name the bridge's URL"

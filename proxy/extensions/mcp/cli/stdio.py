@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import contextlib
 import os
+import stat
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -192,7 +193,14 @@ def _write_line(out: BinaryIO, message: bytes) -> None:
 
 
 async def _read_lines() -> AsyncIterator[bytes]:
-    """The lines of stdin, until the client closes it."""
+    """The lines of stdin, until the client closes it. Files and /dev/null cannot be waited for: a thread reads them."""
+    if sys.stdin is None:  # closed by who started this process
+        return
+    kind = os.fstat(sys.stdin.fileno()).st_mode
+    if not (stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind) or sys.stdin.isatty()):
+        while line := await asyncio.to_thread(sys.stdin.buffer.readline):
+            yield line
+        return
     reader = asyncio.StreamReader(limit=_LINE)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     while line := await reader.readline():

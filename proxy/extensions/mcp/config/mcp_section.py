@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from proxy.adapters.base import CallShape
 from proxy.config.context import Context
@@ -21,7 +20,7 @@ from proxy.config.mistakes import suggest_word
 from proxy.config.model import RouteEntry, ToolConfig, UpstreamConfig
 from proxy.config.policies import Written, merge_layers, name_scope, read_auth, read_policy
 from proxy.config.schemas import BASE, ReadSchema, SchemaPlace, describe_finding
-from proxy.config.sections.units import read_seconds, read_switch
+from proxy.config.sections.units import read_seconds, read_switch, split_url
 from proxy.config.tools import ToolReader, check_policy
 from proxy.core.check.validation import SchemaError
 from proxy.core.model.values import Container, JsonValue, Pointer
@@ -229,7 +228,8 @@ def _read_collapse(value: Mapping[str, JsonValue]) -> tuple[Container, str]:
     made: dict[str, Any] = {"auto_expand": reveal(value["auto_expand"])} if "auto_expand" in value else {}
     if "require_expansion" in value:
         made["require_expansion"] = read_switch(value["require_expansion"])
-    return Container(reveal(value["name"]), "mcp", expand="proxy", **made), reveal(value.get("description", ""))
+    name = reveal(value.get("name", ""))  # '' where what stands there is reported already
+    return Container(name, "mcp", expand="proxy", **made), reveal(value.get("description", ""))
 
 
 def make_metadata_routes(
@@ -259,7 +259,7 @@ def _list_metadata_routes(
     remote: Sequence[RouteEntry], upstreams: Mapping[str, UpstreamConfig]
 ) -> Iterator[RouteEntry]:
     for route in remote:
-        url = urlsplit(upstreams[route.upstream].url)
+        url = split_url(upstreams[route.upstream].url)
         base = url.path.rstrip("/") if url.scheme != "unix" else ""  # there the path is the socket's
         path, own = "" if route.path == "/" else route.path, base + route.upstream_path.removesuffix("/")
         yield _make_metadata_route(route, f"{WELL_KNOWN}{path}", f"{WELL_KNOWN}{own}")

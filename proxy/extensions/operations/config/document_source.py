@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from urllib.parse import urlsplit
 
 from proxy.config.schemas import FoundSchema, SourceProblem
+from proxy.config.sections.units import split_url
 from proxy.core.model.values import JsonValue
 from proxy.extensions.operations.core.openapi import import_operation, list_servers
 from proxy.extensions.operations.core.openapi_schema import OpenApiError
@@ -19,6 +19,6 @@ def read_operation(document: JsonValue, name: str, provided: frozenset[str]) -> 
     except OpenApiError as error:
         return SourceProblem(error.message, error.hint)
     servers = list_servers(document)
-    base = urlsplit(servers[0]).path.rstrip("/") if servers else ""
+    base = split_url(servers[0]).path.rstrip("/") if servers else ""
     request = replace(found.request, path=base + found.request.path)
     return FoundSchema(found.schema, found.description, found.notes, request)

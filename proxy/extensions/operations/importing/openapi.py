@@ -13,10 +13,11 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urljoin
 
 from proxy.config.files.source import MAX_FILE_BYTES, read_file
 from proxy.config.files.yaml12 import MAX_DEPTH, MAX_NODES, YamlError, read_yaml
+from proxy.config.sections.units import split_url
 from proxy.core.check.validation import SchemaError, compile_check
 from proxy.core.json.jsontext import TextLimits, format_pointer, parse
 from proxy.core.model.value_class import value_class
@@ -163,7 +164,9 @@ def _describe_source(document: JsonValue, count: int) -> str:
 def _find_server(document: JsonValue, source: str, upstream: str) -> tuple[str, str, tuple[str, ...]]:
     """The upstream's origin, the path that its operations start with, and notes about both."""
     written = list_servers(document)
-    named = urljoin(source, written[0] if written else "/") if _is_http(source) else (written[0] if written else "")
+    named = written[0] if written else "/" if _is_http(source) else ""
+    if _is_http(source) and split_url(named) != split_url(""):  # another cannot be read
+        named = urljoin(source, named)
     if upstream.startswith("unix:"):
         return upstream, _read_base_path(named), ()
     if not upstream:
@@ -183,25 +186,25 @@ def _find_server(document: JsonValue, source: str, upstream: str) -> tuple[str, 
 
 
 def _is_http(text: str) -> bool:
-    return text.startswith(("http://", "https://"))
+    return text.startswith(("http://", "https://")) and split_url(text).netloc != ""
 
 
 def _cut_origin(url: str) -> str:
-    parts = urlsplit(url)
+    parts = split_url(url)
     if "@" in parts.netloc or not parts.hostname:
         raise ImportProblem("a URL with a name and a password, or without a host", "secrets go into --header")
     return f"{parts.scheme}://{parts.netloc}"
 
 
 def _read_base_path(url: str) -> str:
-    return urlsplit(url).path.rstrip("/")
+    return split_url(url).path.rstrip("/")
 
 
 def _find_description_path(source: str, origin: str) -> str:
     """The description's own path behind the proxy, where agents read it; '' where another server publishes it."""
     if not _is_http(source) or _cut_origin(source) != origin:
         return ""
-    path = urlsplit(source).path
+    path = split_url(source).path
     return path if path and _explain_unroutable(path) == "" else ""
 
 
