@@ -122,7 +122,6 @@ LONG_FILES: Final[dict[str, str]] = {
     "proxy/server/connection.py": "one protocol class: each of its callbacks changes the same state",
     "proxy/config/model.py": "every value of a config on one page",
     "proxy/core/model/values.py": "the nouns of the house in one place, most of it their docstrings",
-    "proxy/call/context.py": "every write of a `CallRecord`, beside the context of the call that it tells of",
     "proxy/server/handler.py": "one request's stages in the order in which they run",
     "proxy/interfaces.py": "the seams of the story, all on one page",
     "proxy/core/schema/nodes.py": "one view over five drafts: what a node is and where a reference leads",

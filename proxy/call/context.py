@@ -34,7 +34,6 @@ from proxy.core.model.values import (
     Rung,
     ToolCall,
     ToolResult,
-    UpstreamFault,
     UpstreamReply,
     Violation,
     value_class,
@@ -53,7 +52,7 @@ from proxy.interfaces import (
     Trace,
     UpstreamRequest,
 )
-from proxy.upstream.sending import Sends
+from proxy.upstream.sending import Answer, Sends
 
 _ADDRESS: Final = Rung.ADDRESS
 _REPORT: Final = Mode.REPORT  # CPython 3.11 takes longer to look up a member of an enum than to call a function
@@ -219,8 +218,7 @@ def record_call(
 ) -> None:
     """Records the caller, the tool, the policy, and the repairs made so far. `mode`: where it is not the policy's."""
     record.tool, record.call_id, record.conversation_rung = call.tool, call.call_id, call.conversation.rung
-    record.repairs = repairs
-    record.call, record.policy = call, policy
+    record.call, record.policy, record.repairs = call, policy, repairs
     if policy is not None:
         mode, record.schema_id = mode or policy.mode, policy.schema_id
         record.container = policy.container.name if policy.container is not None else ""
@@ -238,24 +236,19 @@ def approve_call(context: CallContext, checked: CheckedCall, event: str, seconds
         repairs = tuple(made for made in repairs if made.rule not in CORRECTIONS) if corrections else repairs
     context.record.stages["decide"] = seconds
     context.record.container_event = event or context.record.container_event
-    record_forward(context.record, checked, checked.would, repairs, corrections)
+    context.record.corrections = corrections
+    record_forward(context.record, checked, checked.would, repairs)
     return ApprovedCall(checked, repairs, corrections, event)
 
 
 def record_forward(
-    record: CallRecord,
-    checked: CheckedCall | None,
-    would: Failure | None,
-    repairs: tuple[Repair, ...],
-    corrections: tuple[Repair, ...] = (),
+    record: CallRecord, checked: CheckedCall | None, would: Failure | None, repairs: tuple[Repair, ...]
 ) -> None:
     """Records the findings on a call that goes on: in report mode with why it `would` be refused."""
-    record.checked, record.repairs, record.corrections = checked, repairs, corrections
-    record.would_refuse = would is not None
+    record.checked, record.repairs, record.would_refuse = checked, repairs, would is not None
+    record.violations, record.code = () if checked is None else checked.warnings, ""
     if would is not None:
         record.violations, record.code = would.violations, would.code.name
-    else:
-        record.violations, record.code = () if checked is None else checked.warnings, ""
 
 
 def record_refusal(context: CallContext, event: str, seconds: float) -> None:
@@ -265,18 +258,13 @@ def record_refusal(context: CallContext, event: str, seconds: float) -> None:
     context.record.repairs = context.opening
 
 
-def record_upstream(record: CallRecord, upstream: str) -> None:
-    """Records that a call goes to its tool, which may run from here on."""
-    record.upstream = upstream
-
-
 def record_success(record: CallRecord, upstream: str, status: int, seconds: float) -> None:
     """Records the answer to a call that was sent once, and the time that its tool took."""
     record.upstream, record.upstream_status, record.upstream_seconds = upstream, status, seconds
 
 
 def record_sends(record: CallRecord, upstream: str, sends: Sends) -> None:
-    """Records what the sends of a call have come to, also where its client has gone meanwhile."""
+    """Records that a call goes to its tool, which may run from here on, and what its sends have come to."""
     record.upstream, record.resends, record.resend_denied = upstream, sends.resends, sends.denied
     record.upstream_status = sends.status or record.upstream_status
     record.upstream_error = sends.error or record.upstream_error
@@ -297,12 +285,10 @@ def record_answer(record: CallRecord, verdict: str, violations: tuple[Violation,
     record.answer, record.answer_violations = verdict, violations
 
 
-def record_delivery(
-    record: CallRecord, outcome: str, ended: Episode | Ending | None = None, container_event: str = ""
-) -> None:
-    """Records a delivery. `ended`: the episode that the delivery ended, now or later."""
+def record_delivery(record: CallRecord, outcome: str, ended: Episode | Ending | None = None, event: str = "") -> None:
+    """Records a delivery. `ended`: the episode that it ended, now or later; `event`: that of its container."""
     record.outcome = outcome
-    record.container_event = record.container_event or container_event
+    record.container_event = record.container_event or event
     if ended is not None:
         record_ending(record, ended)
 
@@ -327,8 +313,7 @@ def record_tool_error(record: CallRecord, failure: Failure) -> None:
 
 
 def record_late_error(record: CallRecord, refused: Failure | None) -> None:
-    """Records that an answer was found to be the tool's own error while it passed, so its delivery ended no episode.
-    `refused`: the error refuses the arguments."""
+    """Records that an answer which has passed is the tool's own error, and ends no episode; it may have `refused`."""
     record.outcome, record.code, record.corrected_after = "tool_error", "", 0
     if refused is not None:
         record.code, record.violations = refused.code.name, refused.violations
@@ -337,8 +322,7 @@ def record_late_error(record: CallRecord, refused: Failure | None) -> None:
 def record_result(record: CallRecord, result: ToolResult, outcome: str) -> None:
     """Records the answer that the model reads for a failed call."""
     record_failure(record, result.failure, outcome)
-    record.result = result
-    record.repeated = result.repeated
+    record.result, record.repeated = result, result.repeated
     if result.attempt is not None:
         record.attempt, record.max_attempts = result.attempt.number, result.attempt.limit
 
@@ -364,11 +348,7 @@ def record_no_call(record: CallRecord, code: str, call_id: str = "") -> None:
 
 
 def record_passthrough(
-    record: CallRecord,
-    upstream: str = "",
-    reply: UpstreamReply | UpstreamFault | None = None,
-    seconds: float = 0.0,
-    received: int = 0,
+    record: CallRecord, upstream: str = "", reply: Answer | None = None, seconds: float = 0.0, received: int = 0
 ) -> None:
     """Records that a request is passed on to `upstream` ('': it is answered here all the same), with so many bytes of a
     body that were `received` first; once `upstream` has answered, its `reply` and the time that it took."""
@@ -405,9 +385,8 @@ def _name_code(record: CallRecord, failure: Failure) -> str:
 def record_correction(record: CallRecord, before: CallRecord, seconds: float, *, found: bool) -> None:
     """Records the time spent on corrections. If no better call was `found`, the rest is as `before`."""
     if not found:
-        for entry in fields(record):
-            if entry.name not in _KEPT:
-                setattr(record, entry.name, getattr(before, entry.name))
+        for name in (entry.name for entry in fields(record) if entry.name not in _KEPT):
+            setattr(record, name, getattr(before, name))
     record.stages["correction"] = seconds
 
 

@@ -21,7 +21,6 @@ from proxy.call.context import (
     record_call,
     record_refusal,
     record_sends,
-    record_upstream,
 )
 from proxy.call.judging import Judged, judge_call, sample_call
 from proxy.call.optional import (
@@ -147,8 +146,8 @@ async def send_call(
             return PendingFailure(adjusted, "refused", approved.repairs)
         request = adjusted
     record = context.record
-    record_upstream(record, request.upstream)
     sends = Sends(tuple(record.resends), record.resend_denied)  # a corrected call goes on where the first one ended
+    record_sends(record, request.upstream, sends)
     try:
         answer = await send_with_backoff(checked, request, tool, context.services, sends, record.trace, first)
     finally:

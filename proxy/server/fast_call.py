@@ -30,8 +30,8 @@ from proxy.call.context import (
     record_call,
     record_end,
     record_response,
+    record_sends,
     record_success,
-    record_upstream,
 )
 from proxy.call.judging import LONG, Judged, judge_call, sample_call
 from proxy.call.run import conclude_call, follow_verdict, run_context, send_call
@@ -43,7 +43,7 @@ from proxy.server.handler import Answered, Handler, MakeResponse, RequestCycle, 
 from proxy.server.http.framing import KnownHeads, Response, write_response
 from proxy.server.http.request_head import ParsedRequest
 from proxy.server.http.responses import make_delivery_headers
-from proxy.upstream.sending import FirstSend, start_send
+from proxy.upstream.sending import FirstSend, Sends, start_send
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -283,4 +283,4 @@ class FastCall(RequestCycle):
         if hasattr(self, "call_route"):  # the stages have come so far
             self.call_route.memory.release()
         if self._first is not None:
-            record_upstream(self.record, self._first.request.upstream)
+            record_sends(self.record, self._first.request.upstream, Sends())
