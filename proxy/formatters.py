@@ -49,6 +49,11 @@ class Formatters:
                 report(entry.name, error)
         return cls(found, report)
 
+    @property
+    def are_installed(self) -> bool:
+        """Whether any tool has a formatter."""
+        return bool(self._formatters)
+
     def lines(self, tool: str, failure: Failure) -> tuple[str, ...]:
         """The extra lines for a failed call of `tool`: at most five of 300 characters, often none."""
         formatter = self._formatters.get(tool) or self._formatters.get("*")

@@ -637,7 +637,7 @@ class JudgesElsewhere(Protocol):
 
 @value_class
 class Services:
-    """The outside world, wired by the app: `upstreams` by name, `extra_lines` of a tool's own formatter; `escalated` is
+    """The outside world, wired by the app: `upstreams` by name, `extra_lines` of tools' own formatters; `escalated` is
     called for each escalation once, and waits for nothing; `hooks` begins those of a call; `access` by the keys of the
     routes that ask who calls.
 
@@ -648,7 +648,7 @@ class Services:
     clock: Clock
     upstreams: Mapping[str, GuardedUpstream]
     pacing: Pacing
-    extra_lines: Callable[[str, Failure], tuple[str, ...]] = lambda tool, failure: ()  # noqa: ARG005
+    extra_lines: Callable[[str, Failure], tuple[str, ...]] | None = None
     corrector: Corrector | None = None
     hooks: Callable[[CallRoute, CallRecord], Hooks] | None = None
     elsewhere: JudgesElsewhere | None = None

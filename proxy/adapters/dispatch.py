@@ -16,8 +16,7 @@ from proxy.adapters.base import Adapter, CallShape
 from proxy.adapters.ladder import find_call_id, find_conversation
 from proxy.adapters.plain import NO_ARGUMENTS
 from proxy.core.json.jsonspan import find_span, replace_value
-from proxy.core.json.jsontext import dumps, find_at_pointer, find_case_duplicate, parse
-from proxy.core.json.textrepair import read_document
+from proxy.core.json.jsontext import dumps, find_at_pointer, find_case_duplicate, parse, read_document
 from proxy.core.model.values import (
     ABSENT,
     Absent,

@@ -7,20 +7,30 @@ session id nor a credential is ever stored as it came.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from hashlib import sha256
 from typing import Final
 
 from proxy.adapters.base import ConversationSource
 from proxy.core.json.jsontext import find_at_pointer, parse, parse_pointer
-from proxy.core.model.fields import read_trace_id
 from proxy.core.model.values import ABSENT, Conversation, JsonProblem, JsonValue, Pointer, RawRequest, Rung
 
 # The longest call id; a longer one is replaced by its hash. A call id appears in answers and logs, so it is printable.
 _LONGEST_CALL_ID: Final = 1024
 CALL_ID_HEADER: Final = "x-tool-call-id"
 
+# `traceparent` (W3C Trace Context section 3.2): version, trace id, parent id, flags. Version ff and ids made of zeros
+# alone are invalid. Version 00 ends after the flags; a later version may continue behind another dash.
+_IDS: Final = r"(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
+_TRACEPARENT: Final = re.compile(f"00-{_IDS}|(?!00|ff)[0-9a-f]{{2}}-{_IDS}(?:-.*)?")
+
 Finder = Callable[[RawRequest, str, JsonValue], str | None]
+
+
+def read_trace_id(traceparent: str | None) -> str | None:
+    """The trace id of a header; None where it is missing or malformed."""
+    return traceparent[3:35] if traceparent and _TRACEPARENT.fullmatch(traceparent) else None
 
 
 def _find_header(request: RawRequest, name: str, _body: JsonValue) -> str | None:

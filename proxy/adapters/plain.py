@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from proxy.adapters.base import Adapter, CallShape
 from proxy.adapters.ladder import find_call_id, find_conversation
+from proxy.core.json.jsontext import read_document
 from proxy.core.json.strictreader import UnreadDocument
-from proxy.core.json.textrepair import read_document
 from proxy.core.model.values import (
     ABSENT,
     CheckedCall,

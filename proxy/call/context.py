@@ -4,14 +4,15 @@ out, and `make_delivered` ends it.
 A stage returns an `ApprovedCall`, which may be sent, or a `PendingFailure`, which the store has not counted: a
 correction may still find a better call, and the model reads of the failure only if none is found.
 
-The functions at the end write what the stages return into the call's `CallRecord`; no other file of this room changes a
-record. It holds names, codes, paths and numbers, and the call itself for what the operator may ask to see
-(docs/console.md).
+The functions at the end write what the stages return into the `CallRecord`, also of a request that is not a call; no
+other file changes a record. It holds names, codes, paths and numbers, and the call itself for what the operator may ask
+to see (docs/console.md).
 """
 
 from __future__ import annotations
 
 from asyncio import Future
+from collections.abc import Mapping, Sequence
 from dataclasses import field, fields, replace
 from typing import Final
 
@@ -39,13 +40,26 @@ from proxy.core.model.values import (
 )
 from proxy.core.rules.rules import CORRECTIONS
 from proxy.core.tool_errors.answers import wrap_answer
-from proxy.interfaces import CallRecord, CallRoute, Ending, Hooks, Services, UpstreamRequest
-from proxy.upstream.sending import Sends
+from proxy.interfaces import (
+    CallRecord,
+    CallRoute,
+    Ending,
+    Event,
+    Hooks,
+    ModelQuestion,
+    ReplacedAnswer,
+    Services,
+    Trace,
+    UpstreamRequest,
+)
+from proxy.upstream.sending import Answer, Sends
 
 _ADDRESS: Final = Rung.ADDRESS
 _REPORT: Final = Mode.REPORT  # CPython 3.11 takes longer to look up a member of an enum than to call a function
 _MODES: Final = {mode: mode.value for mode in Mode}  # a member's `value` is two function calls there
 _JSON: Final = (("Content-Type", "application/json"),)
+# Stages that wait for others: the client, the operator's own code, and the model endpoint with what it led to.
+_WAITED_FOR: Final = ("read", "stream", "hooks", "correction")
 # Fields of a record that a correction keeps although it found no better call.
 _KEPT: Final = frozenset({"events", "questions", "stages", "trace"})
 
@@ -179,15 +193,37 @@ def make_delivered(
 
 
 # --- the record ------------------------------------------------------------------------------------------------------
-def record_call(context: CallContext) -> None:
-    """Records the caller, the tool and the policy."""
-    record, call, policy = context.record, context.call, context.policy
+def record_route(record: CallRecord, route: str) -> None:
+    """Records the route of a request."""
+    record.route = route
+
+
+def record_trace(record: CallRecord, trace_id: str, trace: Trace | None) -> None:
+    """Records the trace of a request, which is its id alone where no spans are made."""
+    record.trace_id, record.trace = trace_id, trace
+
+
+def record_body(record: CallRecord, size: int, now: float) -> None:
+    """Records that the body of a request has been read."""
+    record.stages["read"], record.request_bytes = now - record.started, size
+
+
+def add_notes(record: CallRecord, notes: Mapping[str, str]) -> None:
+    """Adds what an extension shows of a request beside the fields that every record has."""
+    record.notes = {**record.notes, **notes}
+
+
+def record_call(
+    record: CallRecord, call: ToolCall, policy: ToolPolicy | None, repairs: tuple[Repair, ...], mode: Mode | None = None
+) -> None:
+    """Records the caller, the tool, the policy, and the repairs made so far. `mode`: where it is not the policy's."""
     record.tool, record.call_id, record.conversation_rung = call.tool, call.call_id, call.conversation.rung
-    record.repairs = context.opening
-    record.call, record.policy = call, policy
+    record.call, record.policy, record.repairs = call, policy, repairs
     if policy is not None:
-        record.mode, record.schema_id = _MODES[policy.mode], policy.schema_id
+        mode, record.schema_id = mode or policy.mode, policy.schema_id
         record.container = policy.container.name if policy.container is not None else ""
+    if mode is not None:
+        record.mode = _MODES[mode]
 
 
 def approve_call(context: CallContext, checked: CheckedCall, event: str, seconds: float) -> ApprovedCall:
@@ -198,15 +234,21 @@ def approve_call(context: CallContext, checked: CheckedCall, event: str, seconds
     if checked.repairs:
         corrections = tuple(made for made in repairs if made.rule in CORRECTIONS)
         repairs = tuple(made for made in repairs if made.rule not in CORRECTIONS) if corrections else repairs
-    record, would = context.record, checked.would
-    record.checked = checked
-    record.stages["decide"] = seconds
-    record.container_event = event or record.container_event
-    record.repairs, record.corrections = repairs, corrections
-    record.would_refuse = would is not None
-    record.violations = checked.warnings if would is None else would.violations
-    record.code = "" if would is None else would.code.name
+    context.record.stages["decide"] = seconds
+    context.record.container_event = event or context.record.container_event
+    context.record.corrections = corrections
+    record_forward(context.record, checked, checked.would, repairs)
     return ApprovedCall(checked, repairs, corrections, event)
+
+
+def record_forward(
+    record: CallRecord, checked: CheckedCall | None, would: Failure | None, repairs: tuple[Repair, ...]
+) -> None:
+    """Records the findings on a call that goes on: in report mode with why it `would` be refused."""
+    record.checked, record.repairs, record.would_refuse = checked, repairs, would is not None
+    record.violations, record.code = () if checked is None else checked.warnings, ""
+    if would is not None:
+        record.violations, record.code = would.violations, would.code.name
 
 
 def record_refusal(context: CallContext, event: str, seconds: float) -> None:
@@ -216,18 +258,13 @@ def record_refusal(context: CallContext, event: str, seconds: float) -> None:
     context.record.repairs = context.opening
 
 
-def record_upstream(record: CallRecord, upstream: str) -> None:
-    """Records that a call goes to its tool, which may run from here on."""
-    record.upstream = upstream
-
-
 def record_success(record: CallRecord, upstream: str, status: int, seconds: float) -> None:
     """Records the answer to a call that was sent once, and the time that its tool took."""
     record.upstream, record.upstream_status, record.upstream_seconds = upstream, status, seconds
 
 
 def record_sends(record: CallRecord, upstream: str, sends: Sends) -> None:
-    """Records what the sends of a call have come to, also where its client has gone meanwhile."""
+    """Records that a call goes to its tool, which may run from here on, and what its sends have come to."""
     record.upstream, record.resends, record.resend_denied = upstream, sends.resends, sends.denied
     record.upstream_status = sends.status or record.upstream_status
     record.upstream_error = sends.error or record.upstream_error
@@ -240,24 +277,34 @@ def record_hooks(record: CallRecord, hooks: Hooks) -> None:
         record.stages["hooks"] = hooks.seconds
     record.hook_failures = hooks.failures
     if hooks.answered_by:
-        record.notes = {**record.notes, "hook": hooks.answered_by}
+        add_notes(record, {"hook": hooks.answered_by})
 
 
-def record_answer(record: CallRecord, verdict: str, violations: tuple[Violation, ...]) -> None:
+def record_answer(record: CallRecord, verdict: str, violations: tuple[Violation, ...] = ()) -> None:
     """Records the result of checking the tool's answer."""
     record.answer, record.answer_violations = verdict, violations
 
 
-def record_delivery(
-    record: CallRecord, outcome: str, ended: Episode | Ending | None = None, container_event: str = ""
-) -> None:
-    """Records a delivery. `ended`: the episode that the delivery ended, now or later."""
+def record_delivery(record: CallRecord, outcome: str, ended: Episode | Ending | None = None, event: str = "") -> None:
+    """Records a delivery. `ended`: the episode that it ended, now or later; `event`: that of its container."""
     record.outcome = outcome
-    record.container_event = record.container_event or container_event
+    record.container_event = record.container_event or event
+    if ended is not None:
+        record_ending(record, ended)
+
+
+def record_ending(record: CallRecord, ended: Episode | Ending) -> None:
+    """Records the episode that a delivery ended, or where it will be told."""
     if isinstance(ended, Future):
         record.settling = ended
-    elif ended is not None:
+    else:
         record.corrected_after = ended.count
+
+
+def record_settled(record: CallRecord, settled: Ending) -> None:
+    """Records the episode that a delivery has ended meanwhile."""
+    episode = None if settled.cancelled() else settled.result()
+    record.corrected_after = episode.count if episode is not None else 0
 
 
 def record_tool_error(record: CallRecord, failure: Failure) -> None:
@@ -265,14 +312,24 @@ def record_tool_error(record: CallRecord, failure: Failure) -> None:
     record.outcome, record.code = "tool_error", _name_code(record, failure)
 
 
+def record_late_error(record: CallRecord, refused: Failure | None) -> None:
+    """Records that an answer which has passed is the tool's own error, and ends no episode; it may have `refused`."""
+    record.outcome, record.code, record.corrected_after = "tool_error", "", 0
+    if refused is not None:
+        record.code, record.violations = refused.code.name, refused.violations
+
+
 def record_result(record: CallRecord, result: ToolResult, outcome: str) -> None:
     """Records the answer that the model reads for a failed call."""
-    record.outcome, record.code = outcome, _name_code(record, result.failure)
-    record.violations = result.failure.violations
-    record.result = result
-    record.repeated = result.repeated
+    record_failure(record, result.failure, outcome)
+    record.result, record.repeated = result, result.repeated
     if result.attempt is not None:
         record.attempt, record.max_attempts = result.attempt.number, result.attempt.limit
+
+
+def record_failure(record: CallRecord, failure: Failure, outcome: str) -> None:
+    """Records why a call failed."""
+    record.outcome, record.code, record.violations = outcome, _name_code(record, failure), failure.violations
 
 
 def record_escalation(record: CallRecord) -> None:
@@ -285,15 +342,36 @@ def record_fault(record: CallRecord, token: str) -> None:
     record.outcome, record.upstream_error = "upstream_error", token
 
 
-def record_no_call(record: CallRecord, code: str) -> None:
-    """Records the refusal of a request that is not a call."""
-    record.outcome, record.code = "refused", code
+def record_no_call(record: CallRecord, code: str, call_id: str = "") -> None:
+    """Records the refusal of a request that is not a call, or of a call that nothing can be judged by (`call_id`)."""
+    record.outcome, record.code, record.call_id = "refused", code, call_id or record.call_id
+
+
+def record_passthrough(
+    record: CallRecord, upstream: str = "", reply: Answer | None = None, seconds: float = 0.0, received: int = 0
+) -> None:
+    """Records that a request is passed on to `upstream` ('': it is answered here all the same), with so many bytes of a
+    body that were `received` first; once `upstream` has answered, its `reply` and the time that it took."""
+    record.outcome, record.code, record.upstream = "passthrough", "", upstream
+    record.upstream_seconds = seconds or record.upstream_seconds
+    record.request_bytes += received
+    if isinstance(reply, UpstreamReply):
+        record.upstream_status = reply.status
 
 
 def record_response(record: CallRecord, status: int, sent: int, received: int = 0) -> None:
     """Records a response, and the bytes of bodies that went to the client and came from it since its request."""
     record.status, record.response_bytes = status, sent
     record.request_bytes += received
+
+
+def record_end(record: CallRecord, ended: float, *, has_left: bool = False) -> None:
+    """Records when a request ended, how much of its time was the proxy's own, and whether its client has gone."""
+    record.outcome = "client_gone" if has_left else record.outcome
+    others, stages = record.upstream_seconds, record.stages
+    for stage in _WAITED_FOR:
+        others += stages.get(stage, 0.0)
+    record.ended, stages["total"] = ended, ended - record.started - others
 
 
 def _name_code(record: CallRecord, failure: Failure) -> str:
@@ -307,7 +385,16 @@ def _name_code(record: CallRecord, failure: Failure) -> str:
 def record_correction(record: CallRecord, before: CallRecord, seconds: float, *, found: bool) -> None:
     """Records the time spent on corrections. If no better call was `found`, the rest is as `before`."""
     if not found:
-        for entry in fields(record):
-            if entry.name not in _KEPT:
-                setattr(record, entry.name, getattr(before, entry.name))
+        for name in (entry.name for entry in fields(record) if entry.name not in _KEPT):
+            setattr(record, name, getattr(before, name))
     record.stages["correction"] = seconds
+
+
+def record_questions(record: CallRecord, questions: Sequence[ModelQuestion], *events: Event) -> None:
+    """Records what a model was asked about the call so far, and the events of its span that tell of it."""
+    record.questions, record.events = tuple(questions), (*record.events, *events)
+
+
+def record_replaced(record: CallRecord, replaced: Sequence[ReplacedAnswer]) -> None:
+    """Records the answers of a model that others took the place of."""
+    record.replaced = replaced

@@ -27,9 +27,18 @@ from proxy.core.contract.policy import LeakedMarkup, RepairPolicy, ToolPolicy, U
 from proxy.core.decide import decide, restore_decision
 from proxy.core.explain.advice import add_advice
 from proxy.core.explain.places import find_value
-from proxy.core.json.jsontext import TRUSTED, TextLimits, dumps, join_frame, make_decimal, parse, split_frame, walk
+from proxy.core.json.jsontext import (
+    TRUSTED,
+    TextLimits,
+    dumps,
+    examine_text,
+    join_frame,
+    make_decimal,
+    parse,
+    split_frame,
+    walk,
+)
 from proxy.core.json.strictreader import KnownText, PlainReader
-from proxy.core.json.textrepair import examine_text
 from proxy.core.model.codes import VIOLATION_CODES, Severity
 from proxy.core.model.values import (
     ABSENT,

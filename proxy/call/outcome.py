@@ -122,7 +122,8 @@ async def refuse_call(context: CallContext, pending: PendingFailure) -> ToolResu
     record_result(context.record, result, pending.outcome)
     if recorded is not None and contract.uses_up_attempts(recorded, context.counted_by):
         _escalate(context, result)
-    extra = context.services.extra_lines(context.call.tool, failure)
+    write_extra = context.services.extra_lines
+    extra = () if write_extra is None else write_extra(context.call.tool, failure)
     return replace(result, repairs=pending.repairs, extra=extra) if pending.repairs or extra else result
 
 
@@ -131,7 +132,7 @@ async def refuse_unread_call(
 ) -> ToolResult:
     """The answer to a call whose arguments could not be read, although its tool is known; counted like any other."""
     context = open_context(call, call_route, services, record)
-    record_call(context)
+    record_call(record, context.call, context.policy, context.opening)
     if context.has_failed_before():
         recalled = await recall_failures(context)
         if isinstance(recalled, ToolResult):

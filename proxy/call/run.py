@@ -21,7 +21,6 @@ from proxy.call.context import (
     record_call,
     record_refusal,
     record_sends,
-    record_upstream,
 )
 from proxy.call.judging import Judged, judge_call, sample_call
 from proxy.call.optional import (
@@ -55,7 +54,7 @@ def run_call(
 
     Gives the coroutine to await: without hooks, another one around it would do nothing."""
     context = open_context(call, call_route, services, record)
-    record_call(context)
+    record_call(record, context.call, context.policy, context.opening)
     return run_context(context)
 
 
@@ -83,7 +82,7 @@ async def conclude_call(
 ) -> Delivered | ToolResult:
     """Returns the outcome of a call from what judging and sending it gave."""
     result = await sending
-    if isinstance(result, PendingFailure):
+    if isinstance(result, PendingFailure) and context.services.corrector is not None:
         result = await correct_call(context, result, _run_corrected)
     if isinstance(result, PendingFailure) and result.answered is not None:  # its own answer says it
         tool = context.call_route.tools.get(result.answered[0].checked.call.tool)
@@ -147,8 +146,8 @@ async def send_call(
             return PendingFailure(adjusted, "refused", approved.repairs)
         request = adjusted
     record = context.record
-    record_upstream(record, request.upstream)
     sends = Sends(tuple(record.resends), record.resend_denied)  # a corrected call goes on where the first one ended
+    record_sends(record, request.upstream, sends)
     try:
         answer = await send_with_backoff(checked, request, tool, context.services, sends, record.trace, first)
     finally:

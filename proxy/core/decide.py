@@ -8,7 +8,6 @@ is then marked as unchecked.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -32,7 +31,6 @@ from proxy.core.model.values import (
     Forward,
     JsonProblem,
     JsonValue,
-    Pointer,
     Reject,
     Repair,
     ToolCall,
@@ -238,8 +236,8 @@ def _validate(call: ToolCall, document: Document, policy: ToolPolicy, check: Che
     # An accepted value has no finding where no key is unknown or deprecated.
     is_open = policy.unknown_keys in (_AS_SCHEMA, _FORWARD) and "deprecated" not in check.schemas.mentioned
     if leaks or not is_open or not repaired.accepted:
-        found = tuple(_findings(check, repaired, policy, leaks=leaks))
-    if found and any(violation.severity is _ERROR for violation in found):
+        found = _list_findings(check, repaired, policy, leaks=leaks)
+    if found and _ERROR in [violation.severity for violation in found]:
         mended = repaired.value if repaired.repairs else ABSENT
         return Reject(_failure(call, found, _TOO_MUCH if repaired.exhausted else "", mended))
     text = document.text
@@ -270,33 +268,33 @@ def _repair_document(document: Document, policy: ToolPolicy, check: Check) -> Re
             return Repaired(value, renames, True)
         value, respelt = respell_integers(check, value, policy.repair_by_act[0])
         return Repaired(value, renames + respelt, True)
-    acts = acts_by_argument(check.root, value)
-    repaired = repair(check, value, policy.repair_by_act[acts], tool=policy.tool)
+    usual, acting = policy.repair_by_act
+    acts = usual is not acting and acts_by_argument(check.root, value)
+    repaired = repair(check, value, acting if acts else usual, tool=policy.tool, refused=True)
     # The action stood in a wrapper or was spelt otherwise.
-    if not acts and repaired.repairs and acts_by_argument(check.root, repaired.value):
-        repaired = repair(check, value, policy.repair_by_act[1], tool=policy.tool)
+    if usual is not acting and not acts and repaired.repairs and acts_by_argument(check.root, repaired.value):
+        repaired = repair(check, value, acting, tool=policy.tool, refused=True)
     return replace(repaired, repairs=renames + repaired.repairs) if renames else repaired
 
 
-def _findings(check: Check, repaired: Repaired, policy: ToolPolicy, *, leaks: bool) -> Iterator[Violation]:
+def _list_findings(check: Check, repaired: Repaired, policy: ToolPolicy, *, leaks: bool) -> tuple[Violation, ...]:
     """Every violation of the value: broken keywords, content that it must not hold, and warnings."""
-    forbidden: set[Pointer] = set()
+    found: list[Violation] = []
     if not repaired.accepted:
-        found = list_violations(check, repaired.value, repaired.ambiguous)
-        forwarded = (
-            policy.unknown_keys is _FORWARD and not repaired.ambiguous and has_only_undeclared(check, repaired.value)
-        )
-        yield from (replace(one, severity=codes.Severity.WARNING) for one in found) if forwarded else found
-        forbidden = {one.path for one in found if one.code is codes.UNKNOWN_FIELD}
+        found += list_violations(check, repaired.value, repaired.ambiguous)
+        if policy.unknown_keys is _FORWARD and not repaired.ambiguous and has_only_undeclared(check, repaired.value):
+            found = [replace(one, severity=codes.Severity.WARNING) for one in found]
     if policy.unknown_keys not in (_AS_SCHEMA, _FORWARD):
+        forbidden = {one.path for one in found if one.code is codes.UNKNOWN_FIELD}
         refuse = policy.unknown_keys is _REFUSE
         severity = codes.Severity.ERROR if refuse else codes.Severity.WARNING
         unknown = find_unknown_fields(check, repaired.value, severity)
-        yield from (one for one in unknown if one.path not in forbidden)  # what the schema forbids is said once
+        found += [one for one in unknown if one.path not in forbidden]  # what the schema forbids is said once
     if leaks:
-        yield from find_leaked_markup(check, repaired.value, refuse=policy.leaked_markup is LeakedMarkup.REFUSE)
+        found += find_leaked_markup(check, repaired.value, refuse=policy.leaked_markup is LeakedMarkup.REFUSE)
     if "deprecated" in check.schemas.mentioned:
-        yield from list_notices(check, repaired.value)
+        found += list_notices(check, repaired.value)
+    return tuple(found)
 
 
 def _failure(call: ToolCall, found: tuple[Violation, ...], hint: str = "", mended: JsonValue = ABSENT) -> Failure:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from aiohttp.streams import StreamReader
+from aiohttp.streams import EmptyStreamReader, StreamReader
 
 from proxy.call.context import (
     ApprovedCall,
@@ -26,9 +26,12 @@ from proxy.call.context import (
     make_delivered,
     make_request,
     open_context,
+    record_body,
     record_call,
+    record_end,
+    record_response,
+    record_sends,
     record_success,
-    record_upstream,
 )
 from proxy.call.judging import LONG, Judged, judge_call, sample_call
 from proxy.call.run import conclude_call, follow_verdict, run_context, send_call
@@ -40,7 +43,7 @@ from proxy.server.handler import Answered, Handler, MakeResponse, RequestCycle, 
 from proxy.server.http.framing import KnownHeads, Response, write_response
 from proxy.server.http.request_head import ParsedRequest
 from proxy.server.http.responses import make_delivery_headers
-from proxy.upstream.sending import FirstSend, start_send
+from proxy.upstream.sending import FirstSend, Sends, start_send
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -56,27 +59,43 @@ _known_heads: Final = KnownHeads()
 def begin_call(handler: Handler, message: Any, content: StreamReader, client: Connection) -> FastCall | None:
     """Begins a call, whose whole body may be there, without a task; None for any other request, of which nothing has
     been read. `message` is what aiohttp's parser makes of its head."""
-    services = handler.snapshot.services
+    services, start = handler.snapshot.services, (message.method, message.path)
     if not handler.fast or handler.draining or handler.closing or services.hooks is not None:
         return None
-    method, path = start = message.method, message.path
-    if start in handler.known_targets:
-        target = handler.known_targets[start]
-    else:
-        target = _find_start(handler, method, path)
-        if len(path) <= _LONGEST_TARGET:
-            if len(handler.known_targets) >= _MOST_TARGETS:
-                handler.known_targets.clear()
-            handler.known_targets[start] = target
-    if target is None:
+    target = handler.known_targets[start] if start in handler.known_targets else _learn_start(handler, *start)
+    if target is None or target.binding is None:
         return None
-    call = FastCall(handler, message, content, client)
+    call = FastCall(handler, message, content, client, target.binding.route.name)
+    if call.fault is not None:
+        return None
     handler.begun.add(call)
-    try:
-        call.begin(target)
+    try:  # as far as nothing has to wait
+        call.rest = call.enter(target, target.binding)
+        if call.rest is not None:
+            return call
+        size, now = len(call.call_route.raw.body), handler.now()
+        if not call.whole or size > LONG:
+            call.rest = call.run
+            return call
+        record_body(call.record, size, now)
+        decoded = call.decode(now)
+        if isinstance(decoded, ToolCall):
+            call.judge(decoded)
+        else:
+            call.rest = lambda: call.end(call.answer_other(decoded))
     except Exception as error:  # noqa: BLE001 - `Handler.respond` is the border
         call.fail(error)
     return call
+
+
+def _learn_start(handler: Handler, method: str, path: str) -> Target | None:
+    """Finds and remembers where a method and a target lead, if calls begin there without a task."""
+    target = _find_start(handler, method, path)
+    if len(path) <= _LONGEST_TARGET:
+        if len(handler.known_targets) >= _MOST_TARGETS:
+            handler.known_targets.clear()
+        handler.known_targets[method, path] = target
+    return target
 
 
 def _find_start(handler: Handler, method: str, path: str) -> Target | None:
@@ -93,7 +112,8 @@ def _find_start(handler: Handler, method: str, path: str) -> Target | None:
 
 
 class FastCall(RequestCycle):
-    """One call. `is_sent`: its tool has it, and the answer needs no task yet. `outcome` is what the tool made of it."""
+    """One call. `is_sent`: its tool has it, and the answer needs no task yet. `outcome` is what the tool made of it;
+    `rest` is what a task begins with where it is not that."""
 
     __slots__ = (
         "_abort",
@@ -101,46 +121,34 @@ class FastCall(RequestCycle):
         "_client",
         "_context",
         "_first",
-        "_next",
         "_tool",
         "_wait",
         "is_sent",
         "outcome",
+        "rest",
     )
     _approved: ApprovedCall
     _context: CallContext
     _tool: ToolPolicy | None
     _wait: Callable[[], Coroutine[Any, Any, Outcome]]
 
-    def __init__(self, handler: Handler, message: Any, content: StreamReader, client: Connection) -> None:
+    def __init__(self, handler: Handler, message: Any, content: StreamReader, client: Connection, route: str) -> None:
         self._client = client
-        # What a task begins with, where it is not the outcome of the call.
-        self._next: Exception | Response | MakeResponse | None = None
+        self.rest: Exception | Response | MakeResponse | None = None
         self._abort: Callable[[], object] | None = None
         self._first: FirstSend | None = None
         self.is_sent = False
         self.outcome: Delivered | None = None
-        super().__init__(handler, ParsedRequest(message, content, client))
+        method, path, has_body = message.method, message.path, type(content) is not EmptyStreamReader
+        sent, headers = message.raw_headers, message.headers
+        head = ParsedRequest(method, message.version, path, sent, headers, content, has_body, client)
+        super().__init__(handler, head, route)
 
-    def begin(self, target: Target) -> None:
-        """Runs the stages as far as nothing has to wait, and sets how the call goes on from there."""
-        self._next = self.open(target)
-        if self._next is not None:
-            return
-        if not self.whole or len(self.call_route.raw.body) > LONG:
-            self._next = self.run
-            return
-        decoded = self.decode(self.note_read())
-        if isinstance(decoded, ToolCall):
-            self._judge(decoded)
-        else:
-            self._next = lambda: self.end(self.answer_other(decoded))
-
-    def _judge(self, call: ToolCall) -> None:
+    def judge(self, call: ToolCall) -> None:
         """The stages of `call/run.py` until the call has gone out, or something has to wait."""
         call_route, services, record = self.call_route, self.snapshot.services, self.record
         self._context = context = open_context(call, call_route, services, record)
-        record_call(context)
+        record_call(record, context.call, context.policy, context.opening)
         waits = services.corrector is not None or services.limiter is not None
         if waits or call_route.calls is not None or context.has_failed_before():
             self._wait = partial(run_context, context)
@@ -186,7 +194,10 @@ class FastCall(RequestCycle):
             return
         self.call_route.memory.release()
         self.record.stages["answer"] = ended - started
-        handler.finish_fast(self, self.outcome.reply.status, size, ended)
+        record_response(self.record, self.outcome.reply.status, size)
+        record_end(self.record, ended)
+        handler.counted_fast += 1
+        handler.finish(self)
 
     def _deliver(self) -> Delivered | None:
         """The outcome of the call, where the tool's answer is a whole success and delivering it waits for nothing."""
@@ -234,7 +245,7 @@ class FastCall(RequestCycle):
         if self.handler.stopping:
             self._stop()
             raise asyncio.CancelledError
-        begun, self._next = self._next, None
+        begun, self.rest = self.rest, None
         if isinstance(begun, Exception):
             raise begun
         if begun is None:
@@ -252,18 +263,19 @@ class FastCall(RequestCycle):
     def fail(self, error: Exception) -> None:
         """Notes an error of the stages, which the task reports."""
         self._release()
-        self._next = error
+        self.rest = error
 
     def cancel(self) -> None:
         """Ends a call whose client has gone."""
         self._stop()
         self.handler.counted_fast += self.outcome is not None
-        self.handler.finish(self, has_left=True)
+        record_end(self.record, self.handler.now(), has_left=True)
+        self.handler.finish(self)
 
     def _stop(self) -> None:
         """Ends what is under way for the call."""
         self._release()
-        self._next = None
+        self.rest = None
         if self._abort is not None and self.outcome is None:
             self._abort()
 
@@ -271,4 +283,4 @@ class FastCall(RequestCycle):
         if hasattr(self, "call_route"):  # the stages have come so far
             self.call_route.memory.release()
         if self._first is not None:
-            record_upstream(self.record, self._first.request.upstream)
+            record_sends(self.record, self._first.request.upstream, Sends())

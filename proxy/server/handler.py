@@ -18,7 +18,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp.web_response import StreamResponse
 
-from proxy.adapters.ladder import find_call_id, find_conversation
+from proxy.adapters.ladder import find_call_id, find_conversation, read_trace_id
+from proxy.call.context import (
+    add_notes,
+    record_body,
+    record_delivery,
+    record_end,
+    record_fault,
+    record_passthrough,
+    record_route,
+    record_settled,
+    record_trace,
+)
 from proxy.call.judging import LONG
 from proxy.call.outcome import refuse_unread_call
 from proxy.call.run import run_call
@@ -26,7 +37,6 @@ from proxy.core.contract.policy import Mode
 from proxy.core.contract.request_rules import QueryPolicy
 from proxy.core.contract.spellings import Unclear
 from proxy.core.model import codes
-from proxy.core.model.fields import read_trace_id
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import (
     ABSENT,
@@ -48,7 +58,7 @@ from proxy.interfaces import (
     Admitted,
     CallAccess,
     CallRecord,
-    Episode,
+    Ending,
     Observer,
     Services,
     StateStore,
@@ -104,11 +114,10 @@ if TYPE_CHECKING:
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 # A passthrough body up to this size is sent whole, with its length: not every server takes chunks.
 _SENT_WHOLE: Final = 1024 * 1024
-# Stages that wait for others: the client, the operator's own code, and the model endpoint with what it led to.
-_WAITED_FOR: Final = ("read", "stream", "hooks", "correction")
 # Paths at which the proxy says something of itself (RFC 8615).
 _WELL_KNOWN: Final = "/.well-known/"
 _ANYBODY: Final = Admitted()
+_NOT_SERVED: Final = BadRequest(codes.HOST_NOT_SERVED, "")
 _LOOP: Final = AccessDenied(codes.UPSTREAM_UNAVAILABLE, "The route leads back to this proxy.")
 _RESTARTING: Final = AccessDenied(codes.RESTARTING, "")
 _NO_QUERY: Final = AccessDenied(
@@ -224,7 +233,7 @@ class Handler:
 
     async def respond(self, cycle: RequestCycle, request: web.BaseRequest) -> web.StreamResponse:
         """Answers a request, of which some stages may have run already."""
-        cycle.request, record = request, cycle.record
+        cycle.request, record, has_left = request, cycle.record, False
         # `request.task` is the connection's; without its loop, CPython 3.11 asks the kernel for the process id first.
         task = asyncio.current_task(request.task.get_loop())
         if task is not None:
@@ -234,7 +243,7 @@ class Handler:
             response = found if isinstance(found, Response) else await found
         except asyncio.CancelledError:
             if not self.stopping or task is None or has_begun(request):
-                record.outcome = "client_gone"
+                has_left = True
                 raise
             task.uncancel()
             response = cut_short(codes.RESTARTING, record, cycle.accept)
@@ -246,6 +255,7 @@ class Handler:
         finally:
             if task is not None:
                 self._tasks.discard(task)
+            record_end(record, self.now(), has_left=has_left)
             self.finish(cycle)
         if self.draining and isinstance(response, Response):
             response.closes = True
@@ -255,7 +265,8 @@ class Handler:
         """The response to a request whose head is not valid HTTP. Counted like any other."""
         record = CallRecord(self.fresh_id(), "", started=self.now())
         response = answer_unrouted(why.code, why.message, record, status=why.status)
-        self._conclude(record)
+        record_end(record, self.now())
+        self.tell(record)
         return response
 
     async def wait_settled(self) -> None:
@@ -279,44 +290,22 @@ class Handler:
 
     def place(self, record: CallRecord, parent: str | None, state: str | None) -> None:
         """Puts a request into its trace, which is named in the log alone where no spans are made."""
-        if self.begin_trace is None:
-            record.trace_id = read_trace_id(parent) or ""
-        else:
-            record.trace = self.begin_trace(parent, state)
-            record.trace_id = record.trace.trace_id
+        trace = None if self.begin_trace is None else self.begin_trace(parent, state)
+        record_trace(record, (read_trace_id(parent) or "") if trace is None else trace.trace_id, trace)
 
-    def finish_fast(self, cycle: RequestCycle, status: int, sent: int, ended: float) -> None:
-        """Notes that a call without a task is over, with so many bytes of a body sent at the time `ended`."""
-        record = cycle.record
-        record.status, record.response_bytes, record.ended = status, sent, ended
-        self.counted_fast += 1
-        self.finish(cycle)
-
-    def finish(self, cycle: RequestCycle, *, has_left: bool = False) -> None:
-        """Notes that a request is over. `has_left`: its client has gone."""
-        if has_left:
-            cycle.record.outcome = "client_gone"
+    def finish(self, cycle: RequestCycle) -> None:
+        """Tells of a request that is over, as its record says."""
         self.begun.discard(cycle)
-        self._conclude(cycle.record)
+        if (settling := cycle.record.settling) is None:
+            self.tell(cycle.record)
+        else:  # the answer need not wait for the store
+            settling.add_done_callback(partial(self._tell_settled, cycle.record))
         if cycle.ended is not None and not cycle.ended.done():
             cycle.ended.set_result(None)
 
-    def _conclude(self, record: CallRecord) -> None:
-        record.ended = record.ended or self.now()
-        others = record.upstream_seconds
-        for stage in _WAITED_FOR:
-            others += record.stages.get(stage, 0.0)
-        record.stages["total"] = record.ended - record.started - others
-        if record.settling is None:
-            self.tell(record)
-            return
-
-        def tell_settled(settling: asyncio.Future[Episode | None]) -> None:
-            episode = None if settling.cancelled() else settling.result()
-            record.corrected_after = episode.count if episode is not None else 0
-            self.tell(record)
-
-        record.settling.add_done_callback(tell_settled)  # the answer need not wait for the store
+    def _tell_settled(self, record: CallRecord, settled: Ending) -> None:
+        record_settled(record, settled)
+        self.tell(record)
 
     def tell(self, record: CallRecord) -> None:
         """Tells the observers of a request that is over."""
@@ -325,8 +314,8 @@ class Handler:
 
 
 class RequestCycle:
-    """One request. `request` has a task, or is its head alone as long as it needs none; `fault` is a rule of HTTP that
-    the head breaks. Once its route may be used, `call_route` is the request on it, and `whole` says that it has the
+    """One request. `request` has a task, or is its head alone as long as it needs none; `fault` is why its head is
+    refused. Once its route may be used, `call_route` is the request on it, and `whole` says that it has the
     body. `ended` is made for those who wait for the end.
 
     Nothing that it holds leads back to it once it has ended: a circle for each call would be left to the collector."""
@@ -340,7 +329,8 @@ class RequestCycle:
     binding: RouteBinding
     call_route: RouteRequest
 
-    def __init__(self, handler: Handler, head: RequestHead) -> None:
+    def __init__(self, handler: Handler, head: RequestHead, route: str = "") -> None:
+        """`route`: where it leads is known, if its head may be used."""
         self.handler = handler
         self.head = head
         self.snapshot = handler.snapshot
@@ -348,14 +338,15 @@ class RequestCycle:
         self.whole = False
         self.fields = fields = read_fields(head)
         self.fault = find_fault(head, fields)
+        if handler.hosts and self.fault is None and not is_served_host(fields.get("host") or "", handler.hosts):
+            self.fault = _NOT_SERVED
         given = fields.get("x-request-id")
         request_id = given if given and _REQUEST_ID.fullmatch(given) else handler.fresh_id()
-        self.record = CallRecord(request_id, "", head.method, started=handler.now())
         parent = fields.get("traceparent")
+        trace_id = read_trace_id(parent) if parent is not None and handler.begin_trace is None else None
+        self.record = CallRecord(request_id, route, head.method, started=handler.now(), trace_id=trace_id or "")
         if handler.begin_trace is not None:
             handler.place(self.record, parent, fields.get("tracestate"))
-        elif parent is not None:
-            self.record.trace_id = read_trace_id(parent) or ""
 
     @property
     def accept(self) -> str:
@@ -373,47 +364,48 @@ class RequestCycle:
 
     def answer(self) -> Answered:
         """The response, or the coroutine that makes it."""
-        found = self.open(None)
+        found = self.open()
         return self.run() if found is None else found if isinstance(found, Response) else found()
 
     # --- from the head to the route -----------------------------------------------------------------------------------
-    def open(self, target: Target | None) -> Response | MakeResponse | None:
-        """Finds the route, unless the `target` has been read before, and whether it may be used now. None: the request
-        stands on its route (`call_route`); else the response, or what makes it where that has to wait."""
-        head, fields, handler, snapshot, fault = self.head, self.fields, self.handler, self.snapshot, self.fault
+    def open(self) -> Response | MakeResponse | None:
+        """Finds the route, and whether it may be used now. None: the request stands on its route (`call_route`); else
+        the response, or what makes it where that has to wait."""
+        head, fault, snapshot = self.head, self.fault, self.snapshot
         if fault is not None:
             return answer_unrouted(fault.code, fault.message, self.record, self.accept, fault.status)
-        if handler.hosts and not is_served_host(fields.get("host") or "", handler.hosts):
-            return answer_unrouted(codes.HOST_NOT_SERVED, "", self.record, self.accept)
-        if target is None:
-            target = snapshot.read_target(head.method, head.raw_path)
-        self.target, binding = target, target.binding
-        if head.method == "OPTIONS" and not target.is_ours and (method := read_preflight_method(fields)):
+        self.target = target = snapshot.read_target(head.method, head.raw_path)
+        if head.method == "OPTIONS" and not target.is_ours and (method := read_preflight_method(self.fields)):
             answer = self._answer_preflight(snapshot.table.match(method, target.path))
             if answer is not None:
                 return answer
-        if binding is None:
+        if target.binding is None:
             return self._answer_unrouted()
-        self.binding, route = binding, binding.route
-        self.record.route = route.name
+        record_route(self.record, target.binding.route.name)
+        return self.enter(target, target.binding)
+
+    def enter(self, target: Target, binding: RouteBinding) -> Response | MakeResponse | None:
+        """Finds out whether the request may use its route now; gives what `open` gives."""
+        self.target, self.binding = target, binding
+        route, fields, handler, snapshot = binding.route, self.fields, self.handler, self.snapshot
         if fields.get("via") is not None and handler.hop.is_loop(fields):
             return self._deny(_LOOP)
         if handler.closing:
             return self._deny(_RESTARTING)
         if not route.asks_caller and route.auth is None and fields.get("origin") is None:
-            return self._enter(_ANYBODY)  # no page, no token: nearly everybody
+            return self._put_on_route(_ANYBODY)  # no page, no token: nearly everybody
         access = snapshot.services.access[route.key] if route.asks_caller else None
-        admitted = admit(route, fields, access, partial(read_names, head))
+        admitted = admit(route, fields, access, partial(read_names, self.head))
         if isinstance(admitted, Admitted | AccessDenied):
-            return self._enter(admitted)
+            return self._put_on_route(admitted)
         return partial(self._await_admission, admitted)
 
     async def _await_admission(self, admission: Awaitable[Admitted | AccessDenied]) -> StreamResponse:
         """The response to a request whose admission has to wait."""
-        found = self._enter(await admission)
+        found = self._put_on_route(await admission)
         return await self.run() if found is None else found
 
-    def _enter(self, admitted: Admitted | AccessDenied) -> Response | None:
+    def _put_on_route(self, admitted: Admitted | AccessDenied) -> Response | None:
         """Puts an admitted request on its route; gives the response to any other."""
         head, fields, target, record = self.head, self.fields, self.target, self.record
         if isinstance(admitted, AccessDenied):
@@ -427,7 +419,7 @@ class RequestCycle:
             if name := fields.names.method_override:
                 return self._deny(AccessDenied(codes.BAD_REQUEST, _NO_OVERRIDE.format(name=name)))
         if admitted.token:
-            record.notes = {"client.token": admitted.token}
+            add_notes(record, {"client.token": admitted.token})
         caller = find_caller(self.handler.hop, head)
         client = caller.client(fields)
         own = (*caller.own_fields(fields, binding.judges), ("x-request-id", record.request_id))
@@ -451,7 +443,7 @@ class RequestCycle:
     def _deny(self, why: AccessDenied) -> Response:
         """The response to a request that may not use its route, or not now."""
         if why is _LOOP:
-            self.record.upstream_error = "proxy_loop_detected"
+            record_fault(self.record, "proxy_loop_detected")
         refusal = make_refusal(why.code, why.message, self.record)
         response = answer_failure(self.binding, self._make_bare(), refusal, self.record)
         response.fields += why.headers
@@ -461,9 +453,9 @@ class RequestCycle:
         """The response to a browser that asks before it sends; None where the request goes the way of every other."""
         if not isinstance(match, Match):
             return None
-        self.record.route, fields = match.route.name, self.fields
-        names = fields.get("access-control-request-headers") or ""
-        allowed = answer_preflight(match.route, fields.get("origin") or "", names)
+        record_route(self.record, match.route.name)
+        names = self.fields.get("access-control-request-headers") or ""
+        allowed = answer_preflight(match.route, self.fields.get("origin") or "", names)
         if isinstance(allowed, AccessDenied):
             return answer_unrouted(allowed.code, allowed.message, self.record)
         return None if allowed is None else make_response(HttpReply(204, allowed, b""), self.record)
@@ -491,7 +483,8 @@ class RequestCycle:
     async def _answer_path(self) -> Response:
         """The response at a path of an extension."""
         raw, snapshot = self._make_bare(), self.snapshot
-        self.record.route, self.record.outcome = raw.path, "answered"
+        record_route(self.record, raw.path)
+        record_delivery(self.record, "answered")
         reply = await snapshot.answers[raw.path](raw, self.fields, self._list_usable, snapshot.services.store)
         return make_response(reply, self.record)
 
@@ -533,7 +526,8 @@ class RequestCycle:
                 record.stages["read"] = self.handler.now() - record.started
                 return await self._refuse_unread(read)
             self.call_route = call_route = replace(call_route, raw=read)
-        started = self.note_read()
+        started = self.handler.now()
+        record_body(record, len(call_route.raw.body), started)
         if record.request_bytes > LONG and services.elsewhere is not None:
             raw = call_route.raw
             text = await services.elsewhere.read(raw.body, route.shape.text, route.shape.text_repairs)
@@ -548,12 +542,6 @@ class RequestCycle:
         if not isinstance(call, ToolCall):
             return await self.answer_other(call)
         return await self.encode(run_call(call, call_route, services, record))
-
-    def note_read(self) -> float:
-        """Records that the body is there, and gives the time."""
-        now, record = self.handler.now(), self.record
-        record.stages["read"], record.request_bytes = now - record.started, len(self.call_route.raw.body)
-        return now
 
     def decode(self, started: float) -> ToolCall | Passthrough | Failure:
         """What the request asks for."""
@@ -623,7 +611,7 @@ class RequestCycle:
         """Forwards a request that is not a call unchanged, streamed both ways."""
         call_route, request, fields, record = self.call_route, self.request, self.fields, self.record
         route, now = call_route.binding.route, self.handler.now
-        record.outcome, record.upstream = "passthrough", route.upstream
+        record_passthrough(record, route.upstream)
         await say_continue(request, fields)
         started = now()
         body = None
@@ -640,15 +628,16 @@ class RequestCycle:
             reply = await self._send(call_route.make_passthrough(), body, upstream, record)
         except BodyBrokenError as broken:
             return await self._refuse_unread(broken.why)
-        record.upstream_seconds = now() - started
+        seconds = now() - started
         if isinstance(reply, UpstreamReply) and route.rewrites_resource:
             reply = await self.handler.listed.of("mcp").rewrite_metadata(reply, call_route)
         if isinstance(reply, UpstreamReply) and reply.status == 101 and not is_agreed(fields, reply):
             await close_body(reply)
             reply = NOT_AGREED
+        record_passthrough(record, route.upstream, reply, seconds)
         if isinstance(reply, UpstreamFault):
             return answer_fault(call_route.binding, call_route.raw, reply, record)
-        record.upstream_status, started = reply.status, now()
+        started = now()
         if reply.status == 101:
             response = await run_tunnel(request, reply, record)
         else:

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from aiohttp.web_server import Server
 
-from proxy.server.connection import Begin, Connection, Handle, RefuseHead, Service, Timeouts
+from proxy.server.connection import Begin, Connection, Handle, RefuseHead, Service, Timeouts, respond
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -32,7 +31,7 @@ class Listener(Server):
         self, handle: Handle, refuse: RefuseHead, timeouts: Timeouts | None = None, begin: Begin | None = None
     ) -> None:
         loop = asyncio.get_running_loop()
-        super().__init__(self._respond, handler_cancellation=True, loop=loop)
+        super().__init__(respond, handler_cancellation=True, loop=loop)
         self._service = Service(handle, refuse, timeouts or Timeouts(), begin)
         self._clock = loop
         self._open: set[Connection] = set()
@@ -114,8 +113,3 @@ class Listener(Server):
             connection.check_timeouts(now)
         if self._open:
             self._schedule_check()
-
-    def _respond(self, request: web.BaseRequest) -> Coroutine[Any, Any, web.StreamResponse]:
-        connection: Any = request.protocol  # a `cast` costs each request a function call
-        answer: Coroutine[Any, Any, web.StreamResponse] = connection.respond(request)
-        return answer

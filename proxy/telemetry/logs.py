@@ -20,12 +20,14 @@ from typing import Any, Final, NamedTuple, TextIO, cast
 import orjson
 import structlog
 
+from proxy.core.contract.attempts import RAISES_ATTEMPT
+from proxy.core.contract.refusals import REFUSED_BY_TOOL
 from proxy.core.envelope.view import list_places, plain_names, select_violations, show_name, show_path
+from proxy.core.model import codes
 from proxy.core.model.codes import Severity
 from proxy.interfaces import CallRecord, HookFailure
 from proxy.telemetry.console_log import format_call
 from proxy.telemetry.recent.failures import describe_errors
-from proxy.telemetry.validation import is_validation_failure, name_refusal
 from proxy.telemetry.writer import DROP_REASONS, open_writer
 
 LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
@@ -47,6 +49,17 @@ _FAILED: Final = "Tool validation failed"
 # The same on a report-only route, which still delivers the call.
 _WOULD_FAIL: Final = "Tool validation would have failed"
 _WOULD_REPAIR: Final = "Tool call would have been repaired"
+# The messages of calls that are refused for another reason, by error code.
+_REFUSED: Final = {
+    codes.CALL_CAP_EXCEEDED.name: "Tool call beyond its cap refused",
+    codes.CALL_RATE_EXCEEDED.name: "Tool call beyond its rate refused",
+    codes.TOO_MANY_CALLS_AT_ONCE.name: "Tool call refused beside those under way",
+    codes.TOOL_ERROR_BUDGET.name: "Tool call refused after too many errors of the tool",
+    codes.CALL_NOT_ALLOWED.name: "Tool call not allowed by a hook or a rule",
+    codes.HOOK_FAILED.name: "Tool call refused because a hook failed",
+}
+_BLOCKED: Final = "Tool call refused that the tool has refused before"
+_NOT_SENT: Final = "Tool call refused"
 _DROPPED: Final = "Log lines dropped"
 _LONGEST_NAME: Final = 100
 _MOST_LISTED: Final = 20
@@ -197,12 +210,25 @@ def list_frames(error: BaseException) -> list[str]:
 
 def _choose_headline(record: CallRecord) -> tuple[str, str]:
     if record.outcome == "refused" and record.call_id:
-        return "warning", _FAILED if is_validation_failure(record) else name_refusal(record)
+        if is_validation_failure(record):
+            return "warning", _FAILED
+        return "warning", _BLOCKED if _is_blocked(record) else _REFUSED.get(record.code, _NOT_SENT)
     if record.would_refuse:
         return "warning", _WOULD_FAIL
     if record.repairs and record.outcome == "delivered":
         return "info", _WOULD_REPAIR
     return _MESSAGES.get(record.outcome, ("info", "Request finished"))
+
+
+def is_validation_failure(record: CallRecord) -> bool:
+    """Whether a call was refused because it broke its tool's rules, now or when the same call came before."""
+    is_escalation = record.code == codes.ATTEMPTS_EXHAUSTED.name and not _is_blocked(record)
+    return is_escalation or record.code in RAISES_ATTEMPT
+
+
+def _is_blocked(record: CallRecord) -> bool:
+    """Whether a call was not sent because its tool had refused the same one."""
+    return record.result is not None and record.result.failure.details.get("blocked") == REFUSED_BY_TOOL
 
 
 def round_milliseconds(seconds: float) -> float:

@@ -27,6 +27,7 @@ from proxy.core.model.codes import (
 from proxy.core.model.values import Rung
 from proxy.core.rules.rules import COERCIONS
 from proxy.interfaces import CallRecord
+from proxy.telemetry.logs import is_validation_failure
 from proxy.telemetry.metric_table import (
     METHODS,
     METRICS,
@@ -36,7 +37,6 @@ from proxy.telemetry.metric_table import (
     WRONG,
     MetricRow,
 )
-from proxy.telemetry.validation import is_validation_failure
 
 # CallRecord.outcome -> the result of the check, where one ran.
 _RESULTS: Final = {

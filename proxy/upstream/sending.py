@@ -22,7 +22,6 @@ from functools import partial
 from typing import Final
 
 from proxy.core.contract.policy import ResendPolicy, ToolPolicy, ToolServer
-from proxy.core.model.fields import write_traceparent
 from proxy.core.model.values import CheckedCall, Executed, Failure, UpstreamFault, UpstreamReply, value_class
 from proxy.core.tool_errors.backoff import (
     Budget,
@@ -187,6 +186,11 @@ def _find_denial(rules: ResendPolicy, resent: int, left: float, upstream: Guarde
 
 
 # --- spans: each send, resends included, names itself in `traceparent` (W3C Trace Context section 3.4) ----------------
+def write_traceparent(trace_id: str, span_id: str, flags: int) -> str:
+    """The header of a request that a span sends."""
+    return f"00-{trace_id}-{span_id}-{flags:02x}"
+
+
 def trace_sends(send: Send, trace: Trace | None, now: Callable[[], float]) -> Send:
     """`send`, noting in `trace` (if any) what was sent and when. `now` is the monotonic clock in seconds."""
     if trace is None:

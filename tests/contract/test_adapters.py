@@ -14,11 +14,10 @@ import pytest
 from proxy.adapters import ADAPTERS as OWN_ADAPTERS
 from proxy.adapters import find_adapter
 from proxy.adapters.base import Adapter, CallShape, ConversationSource
-from proxy.adapters.ladder import find_call_id
+from proxy.adapters.ladder import find_call_id, read_trace_id
 from proxy.core.contract.attempts import hash_name
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.codes import BAD_REQUEST, INVALID_ARGUMENTS
-from proxy.core.model.fields import read_trace_id
 from proxy.core.model.values import (
     CheckedCall,
     Conversation,

@@ -21,9 +21,8 @@ from proxy.call.judging import LIGHT, MODEST, Elsewhere, is_light
 from proxy.core.contract.policy import ListedSchema, Mode, ToolPolicy, UnknownKeys
 from proxy.core.decide import complete_decision, decide
 from proxy.core.explain.advice import add_advice
-from proxy.core.json.jsontext import DEFAULT_LIMITS, dumps
+from proxy.core.json.jsontext import DEFAULT_LIMITS, dumps, read_document
 from proxy.core.json.strictreader import KnownText, UnreadDocument
-from proxy.core.json.textrepair import read_document
 from proxy.core.model import codes
 from proxy.core.model.values import Decision, Document, Failure, Forward, Reject, Repair, ToolCall, ToolResult
 from proxy.core.schema.formats import STRICT

@@ -8,8 +8,7 @@ from typing import Final
 from proxy.core.check.validation import compile_check
 from proxy.core.contract.policy import Mode, RepairPolicy, ToolPolicy, UnknownKeys
 from proxy.core.decide import decide
-from proxy.core.json.jsontext import TextLimits, dumps
-from proxy.core.json.textrepair import read_document
+from proxy.core.json.jsontext import TextLimits, dumps, read_document
 from proxy.core.model.values import (
     Conversation,
     Decision,

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from proxy.call.jobs import read_known_text, read_text, write_text_job
 from proxy.core.json import fast_json
-from proxy.core.json.jsontext import TextLimits, dumps, parse
+from proxy.core.json.jsontext import TextLimits, dumps, parse, read_document
 from proxy.core.json.strictreader import KnownText, PlainReader, outline
-from proxy.core.json.textrepair import read_document
 from proxy.core.model.values import Document, Fields, JsonProblem, RawRequest
 from proxy.extensions.mcp.adapters.mcpmessage import guess_message
 

@@ -15,8 +15,7 @@ from proxy.core.explain.expectation import describe_expectation
 from proxy.core.explain.explain import list_violations
 from proxy.core.explain.signature import write_signature
 from proxy.core.explain.undeclared import find_unknown_fields, list_notices
-from proxy.core.json.jsontext import TextLimits, are_equal, dumps, parse
-from proxy.core.json.textrepair import read_document
+from proxy.core.json.jsontext import TextLimits, are_equal, dumps, parse, read_document
 from proxy.core.model.codes import Severity
 from proxy.core.model.values import (
     ABSENT,

@@ -7,8 +7,8 @@ from typing import Final
 import pytest
 
 from proxy.core.json.embedded import read_python_value
-from proxy.core.json.jsontext import TextLimits
-from proxy.core.json.textrepair import read_document, repair_text
+from proxy.core.json.jsontext import TextLimits, read_document
+from proxy.core.json.textrepair import repair_text
 from proxy.core.model.values import Document, JsonProblem
 from proxy.core.rules.rules import TEXT_RULES, select_rules
 

@@ -20,8 +20,7 @@ from proxy.core.contract.policy import RepairPolicy, ToolPolicy
 from proxy.core.decide import decide
 from proxy.core.envelope.feedback import write_feedback
 from proxy.core.explain.advice import add_advice
-from proxy.core.json.jsontext import TextLimits
-from proxy.core.json.textrepair import read_document
+from proxy.core.json.jsontext import TextLimits, read_document
 from proxy.core.model.values import Conversation, Decision, JsonValue, Reject, Rung, ToolCall
 from proxy.core.rules.rules import TEXT_RULES, select_rules
 from tests.corpora.calls import check_of, rows

@@ -12,8 +12,7 @@ from typing import Any, Final
 from proxy.core.check.validation import Check, compile_check
 from proxy.core.contract.policy import RepairPolicy, ToolPolicy
 from proxy.core.decide import decide
-from proxy.core.json.jsontext import TextLimits, are_equal, dumps, parse
-from proxy.core.json.textrepair import read_document
+from proxy.core.json.jsontext import TextLimits, are_equal, dumps, parse, read_document
 from proxy.core.model.values import Conversation, Decision, Document, Forward, JsonValue, Rung, ToolCall
 from proxy.core.rules.rules import PLUMBING_KEYS, TEXT_RULES, select_rules
 from proxy.core.schema.dialects import normalise

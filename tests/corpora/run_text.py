@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from proxy.core.json.jsontext import TextLimits, are_equal, parse
-from proxy.core.json.textrepair import read_document
+from proxy.core.json.jsontext import TextLimits, are_equal, parse, read_document
 from proxy.core.model.values import Document, JsonProblem, JsonValue
 from proxy.core.rules.rules import TEXT_RULES, select_rules
 from tests.corpora.calls import exact, rows

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -16,7 +18,11 @@ import pytest
 
 from proxy.config.load import load
 from proxy.config.model import Address
+from proxy.core.model.values import CheckedCall, UpstreamReply
+from proxy.interfaces import UpstreamRequest
 from proxy.server import start_serving
+from proxy.server.setup.upstreams import Pools
+from proxy.telemetry.logs import Log
 from tests.serving.proxied import WEATHER, code, proxied, told
 from tests.serving.wire import JSON_TYPE, Seen, answer, exchange, post, read_message, replies, tool
 from tests.steady import run_others
@@ -230,3 +236,50 @@ def test_an_address_that_is_none_is_a_usage_error() -> None:
 
     assert 2 == process.returncode
     assert "'8080' is not HOST:PORT" in err
+
+
+# --- upstreams that a config no longer has ----------------------------------------------------------------------------
+class SlowlyClosed:
+    """Implements `Upstream`: it closes once `go` is set."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self.go = asyncio.Event()
+        self.closed = False
+
+    async def send(self, checked: CheckedCall, request: UpstreamRequest) -> UpstreamReply:
+        raise AssertionError(checked, request)
+
+    async def relay(self, request: UpstreamRequest, body: AsyncIterator[bytes] | None) -> UpstreamReply:
+        raise AssertionError(body, request)
+
+    async def close(self) -> None:
+        self.begun.set()
+        await self.go.wait()
+        self.closed = True
+
+
+def pools() -> Pools:
+    return Pools(lambda: 0.0, lambda *_: None, Log(io.StringIO(), "json", "info", lambda: 0.0))
+
+
+async def test_a_closing_that_has_begun_is_waited_for_at_the_end_of_the_process() -> None:
+    upstream, retiring = SlowlyClosed(), pools()
+    retiring.retire([upstream], frozenset())
+    await upstream.begun.wait()
+    ending = asyncio.create_task(retiring.close())
+    await run_others()
+    upstream.go.set()
+    await ending
+    assert upstream.closed
+
+
+async def test_the_end_of_the_process_closes_an_upstream_whose_last_call_goes_on() -> None:
+    upstream, retiring = SlowlyClosed(), pools()
+    last: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    retiring.retire([upstream], frozenset([last]))
+    await run_others()
+    assert not upstream.begun.is_set()
+    upstream.go.set()
+    await retiring.close()
+    assert upstream.closed

@@ -360,7 +360,7 @@ def mistakes(tmp_path: Path, text: str) -> list[str]:
 
 
 def test_a_certificate_that_cannot_be_used_is_a_mistake_of_the_config(keys: Path, tmp_path: Path) -> None:
-    openssl(keys, "rsa -aes128 -passout pass:x -in server.key -out locked.key")
+    openssl(keys, "pkey -aes128 -passout pass:x -in server.key -out locked.key")
     (keys / "empty.pem").write_text("")
     found = {
         "missing": mistakes(tmp_path, "listen: {port: 0, tls: {cert: nowhere.pem}}"),

@@ -56,22 +56,16 @@ def test_no_record_has_a_label_that_is_not_in_the_catalogue(requests: list[dict[
         for name, value in fields.items():
             setattr(record, name, value)
         metrics.finished(record)
-    families = text_string_to_metric_families(write_page(metrics)[1].decode())
+    page, described = write_page(metrics)[1].decode(), list_metrics()
 
     found = [
         (sample.name, label, value)
-        for family in families
-        if (described := list_metrics().get(family.name) or list_metrics().get(f"{family.name}_total")) is not None
+        for family in text_string_to_metric_families(page)
+        if (metric := described.get(family.name) or described.get(f"{family.name}_total")) is not None
         for sample in family.samples
         for label, value in sample.labels.items()
-        if label != "le" and (allowed := described.label(label).values) and value not in allowed
+        if label != "le" and (allowed := metric.label(label).values) and value not in allowed
     ]
     assert [] == found
-    tools = {
-        line.split('tool="')[1].split('"')[0]
-        for line in write_page(metrics)[1].decode().splitlines()
-        if 'tool="' in line
-        for line in write_page(metrics)[1].decode().splitlines()
-        if 'tool="' in line
-    }
+    tools = {line.split('tool="')[1].split('"')[0] for line in page.splitlines() if 'tool="' in line}
     assert tools <= {"weather", OTHER}

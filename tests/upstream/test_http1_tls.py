@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import ssl
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -24,6 +22,7 @@ from proxy.core.model.values import (
 from proxy.interfaces import UpstreamRequest
 from proxy.upstream import UpstreamSettings
 from proxy.upstream.http1 import Http1Upstream, make_client_context
+from tests.serving.keys import authority, certificate
 from tests.serving.wire import answer, replies, tls_tool
 
 CHECKED = CheckedCall(
@@ -32,25 +31,9 @@ CHECKED = CheckedCall(
 GOOD = answer("200 OK", b"good")
 
 
-def openssl(folder: Path, arguments: str) -> None:
-    subprocess.run(["openssl", *arguments.split()], cwd=folder, check=True, capture_output=True)  # noqa: S607 - wherever it is
-
-
-def certificate(folder: Path, name: str, names: str) -> None:
-    """A key and a certificate signed by the CA."""
-    openssl(folder, f"req -newkey rsa:2048 -nodes -keyout {name}.key -out {name}.csr -subj /CN={name}")
-    (folder / f"{name}.ext").write_text(f"subjectAltName={names}\n")
-    authority = "-CA ca.pem -CAkey ca.key -CAcreateserial -days 2"
-    openssl(folder, f"x509 -req -in {name}.csr {authority} -extfile {name}.ext -out {name}.pem")
-
-
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if shutil.which("openssl") is None:
-        pytest.skip("needs the openssl command line to make a CA")
-    folder = tmp_path_factory.mktemp("keys")
-    usage = "-addext keyUsage=critical,keyCertSign,cRLSign"
-    openssl(folder, f"req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -days 2 -subj /CN=tests {usage}")
+    folder = authority(tmp_path_factory.mktemp("keys"))
     certificate(folder, "server", "DNS:localhost,DNS:tools.test,IP:127.0.0.1")
     certificate(folder, "elsewhere", "DNS:elsewhere.test")
     certificate(folder, "client", "DNS:proxy.test")

@@ -32,15 +32,18 @@ MAX_STRANGE_PROGRAMS: Final = 250_000
 class Check:
     """A compiled schema, safe to use from several threads. `root` is the root of the schema's graph (`schemas`);
     `formats` says whether `format` is asserted; `linear`, whether every pattern matches in linear time. `accepts(value)
-    -> bool` says whether a parsed value is valid. It is an attribute that holds the generated function itself once that
-    is written: a method around it would add a third to a small verdict. `judges` holds those of single nodes that are
-    written; `accepts_at` writes the others. `prepared` are the arguments with which `prepare` was called."""
+    -> bool` says whether a parsed value is valid, and `list_broken(value)` lists every keyword that it breaks, in the
+    order of the schema. Both are attributes that hold the generated function itself once that is written: a method
+    around it would add a third to a small verdict. `judges` holds those of single nodes that are written; `accepts_at`
+    writes the others. `prepared` are the arguments with which `prepare` was called."""
 
     __slots__ = (
-        "_engine", "_report", "_writing", "accepts", "formats", "judges", "linear", "prepared", "root", "schemas",
+        "_engine", "_writing", "accepts", "formats", "judges", "linear", "list_broken", "prepared", "ready", "root",
+        "schemas",
     )  # fmt: skip
 
     accepts: Callable[[JsonValue], bool]
+    list_broken: Callable[[JsonValue], list[BrokenKeyword]]
 
     def __init__(self, schemas: Schemas, engine: Program, *, formats: Formats, linear: bool) -> None:
         self.schemas: Final = schemas
@@ -51,9 +54,10 @@ class Check:
         # Only one thread writes code: what another call uses must not change meanwhile.
         self._writing = RLock()
         self.judges: dict[Node, Callable[[JsonValue], bool]] = {}
-        self._report: Callable[[JsonValue], list[BrokenKeyword]] | None = None
         self.prepared: set[bool] = set()
+        self.ready = False  # whether the code that judges and reports is written
         self.accepts = self._first_accepts
+        self.list_broken = self._first_list_broken
 
     def __repr__(self) -> str:
         return f"Check({self.root.uri})"
@@ -74,23 +78,16 @@ class Check:
         self.accepts = self._judge_at(self.root)
         return self.accepts(value)
 
-    def list_broken(self, value: JsonValue) -> list[BrokenKeyword]:
-        """Every keyword that the value breaks, in the order of the schema; empty exactly where `accepts` is true."""
-        report = self._report or self._write_report()
-        if self.linear:
-            return report(value)
-        with start_search_budget():
-            return report(value)
+    def _first_list_broken(self, value: JsonValue) -> list[BrokenKeyword]:
+        self._write_report()
+        return self.list_broken(value)
 
-    def _write_report(self) -> Callable[[JsonValue], list[BrokenKeyword]]:
+    def _write_report(self) -> None:
         with self._writing:
-            self._report = self._report or self._engine.entry("R", self.root)
-            return self._report
-
-    @property
-    def ready(self) -> bool:
-        """Whether the code that judges and reports is written."""
-        return self._report is not None
+            if not self.ready:
+                report: Callable[[JsonValue], list[BrokenKeyword]] = self._engine.entry("R", self.root)
+                self.list_broken = report if self.linear else start_search_budget()(report)
+                self.ready = True
 
     def prepare(self, *, everywhere: bool) -> None:
         """Writes and compiles the code now (2 to 10 ms; a second for thousands of properties), so run it in a thread.

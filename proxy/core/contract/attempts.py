@@ -205,10 +205,10 @@ def add(episode: Episode | None, attempt: FailedAttempt) -> FailureRecorded:
     # The same arguments twice in one turn: the model has not read yet that they are wrong.
     twin = joins and any(kept.number == before.count for kept in known)
     count, now = before.count + (not joins), max(1, times + (not twin))
-    digests = (*(one for one in before.digests if one[0] != attempt.digest), (attempt.digest, now))
+    digests = (*[one for one in before.digests if one[0] != attempt.digest], (attempt.digest, now))
     grown = Episode(
         count,
-        (*before.attempts, replace(attempt, seen=None, number=count))[-KEPT_ATTEMPTS:],
+        (*before.attempts, FailedAttempt(attempt.digest, attempt.lines, attempt.call, number=count))[-KEPT_ATTEMPTS:],
         digests[-KEPT_DIGESTS:],
         before.failed + 1,
     )

@@ -262,13 +262,13 @@ class ToolPolicy:
     leaked_markup: LeakedMarkup = LeakedMarkup.REFUSE
     answers_here: Callable[[JsonValue], JsonValue] | None = field(default=None, compare=False, repr=False)
     # The repair policy as it holds for what a call does; the second where an argument of the call names an action that
-    # changes something.
+    # changes something. The same object twice where that makes no difference.
     repair_by_act: tuple[RepairPolicy, RepairPolicy] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         acts = self.changes or changes_something(self.tool)
-        chosen = (self._select_repairs(changes=acts), self._select_repairs(changes=True))
-        object.__setattr__(self, "repair_by_act", chosen)
+        usual, acting = self._select_repairs(changes=acts), self._select_repairs(changes=True)
+        object.__setattr__(self, "repair_by_act", (usual, usual if acting == usual else acting))
 
     def _select_repairs(self, *, changes: bool) -> RepairPolicy:
         """The repair policy by what the tool is known to do (`reads`, `changes`), else by its name."""

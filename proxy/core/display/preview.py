@@ -47,15 +47,14 @@ _HIDDEN_VALUES: Final = 32
 # Shorter secrets are not hidden, because they also stand in ordinary words.
 _TOO_SHORT: Final = 3
 # A secret that a message does not quote whole is looked for by its beginning of this length.
-_SHOWN_BEGINNING: Final = 8
+SHOWN_BEGINNING: Final = 8
 
 _DEFAULT: Final = FeedbackLimits()
 _CONTAINERS: Final = (dict, list, tuple)
 _LISTS: Final = (list, tuple)
-_KINDS: Final = frozenset(_CONTAINERS)
 
 
-def is_secret_path(path: Pointer, limits: FeedbackLimits) -> bool:
+def is_secret_path(path: Pointer, limits: FeedbackLimits = _DEFAULT) -> bool:
     """Whether any step of a path names a secret, by its own name or because the schema marks it."""
     for step in path:
         if isinstance(step, str) and (step in limits.secret_names or is_short_name_secret(step[:LONGEST_NAME])):
@@ -76,6 +75,8 @@ def write_preview(
         return ""
     if value is not None and (sensitive or (path and is_secret_path(path, limits))):
         return cut(f'"{MASK}"', budget)
+    if isinstance(value, str):
+        return _quote_text(value, budget, limits)
     if not isinstance(value, _CONTAINERS):
         return _show(value, 0, 0, budget, limits)
     for depth, entries, width in _SHAPES:
@@ -202,8 +203,10 @@ def sanitise_value(
     entries of a container, 5 levels and 200 values. None for `ABSENT`. Small clean values come back equal."""
     if value is not None and not isinstance(value, Absent) and (sensitive or is_secret_path(path, limits)):
         return MASK
-    depth, entries = next((shape for shape in _MACHINE_SHAPES if _fits_machine(value, *shape)), _MACHINE_LAST)
-    return _reduce(value, depth, entries, limits)
+    for depth, entries in _MACHINE_SHAPES:
+        if _fits_machine(value, depth, entries):
+            return _reduce(value, depth, entries, limits)
+    return _reduce(value, *_MACHINE_LAST, limits)
 
 
 def _fits_machine(value: JsonValue, depth: int, entries: int) -> bool:
@@ -211,13 +214,14 @@ def _fits_machine(value: JsonValue, depth: int, entries: int) -> bool:
     size, stack = 0, [(value, depth)] if isinstance(value, _CONTAINERS) else []
     while stack:
         item, left = stack.pop()
-        members = list(islice(item.values(), entries)) if isinstance(item, dict) else item[:entries]
-        kinds = list(map(type, members))
-        size += (3 if isinstance(item, dict) else 1) * len(kinds) + kinds.count(str)
+        size += (3 if isinstance(item, dict) else 1) * min(len(item), entries)
+        for inner in islice(item.values(), entries) if isinstance(item, dict) else item[:entries]:
+            if isinstance(inner, str):
+                size += 1
+            elif left > 1 and isinstance(inner, _CONTAINERS):
+                stack.append((inner, left - 1))
         if size > _MACHINE_SIZE:
             return False
-        if left > 1 and not _KINDS.isdisjoint(kinds):
-            stack += [(inner, left - 1) for inner in members if isinstance(inner, _CONTAINERS)]
     return True
 
 
@@ -225,31 +229,44 @@ def _reduce(value: JsonValue, depth: int, entries: int, limits: FeedbackLimits) 
     """A value with at most so many levels, and entries of one container."""
     if isinstance(value, str):
         return clean_text(value, max(limits.max_preview, 0), limits)
-    if value is None or isinstance(value, bool | Absent):
-        return None if isinstance(value, Absent) else value
     if not isinstance(value, _CONTAINERS):
-        text = _show_number(value)
-        is_short = isinstance(value, int | float | LosslessFloat) and len(text) <= _LONGEST_NUMBER
-        return value if is_short and not (isinstance(value, float) and not isfinite(value)) else text
+        return _reduce_scalar(value)
     if value and depth == 0:
         return "{...}" if isinstance(value, dict) else "[...]"
     if not isinstance(value, dict):
         head, left_out, tail = _ends(value, entries)
-        more = [f"... (+{left_out} more)"] if left_out else []
-        first, last = [[_reduce(item, depth - 1, entries, limits) for item in items] for items in (head, tail)]
-        return first + more + last
+        shown_items = [_reduce(item, depth - 1, entries, limits) for item in head]
+        if left_out:
+            shown_items += [f"... (+{left_out} more)", *(_reduce(item, depth - 1, entries, limits) for item in tail)]
+        return shown_items
     shown: dict[str, JsonValue] = {}
     room = max(limits.max_preview, 8)
-    for key, item in _first(value, entries):
+    for key, item in islice(value.items(), entries):
+        if not isinstance(key, str):
+            key = type(key).__name__  # noqa: PLW2901 - a value that was not read from JSON
         is_plain, is_secret = _read_key(key) if len(key) <= _SHORT_KEY else (False, is_secret_name(key))
         name = key if is_plain and len(key) <= room else clean_text(key, room, limits)
         if item is not None and (is_secret or key in limits.secret_names):
             shown[name] = MASK
+        elif isinstance(item, str):
+            shown[name] = clean_text(item, max(limits.max_preview, 0), limits)
         else:
             shown[name] = _reduce(item, depth - 1, entries, limits)
     if len(value) > entries:
         shown["..."] = f"(+{len(value) - entries} more)"
     return shown
+
+
+def _reduce_scalar(value: JsonValue) -> JsonValue:
+    """A value that is no text and no container: the same, unless it is a number that nobody reads whole, or no JSON."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, Absent):
+        return None
+    if isinstance(value, float):
+        return value if isfinite(value) else str(value)
+    text = _show_number(value)
+    return value if isinstance(value, int | LosslessFloat) and len(text) <= _LONGEST_NUMBER else text
 
 
 @lru_cache(maxsize=1024)  # the names of a schema, in every refusal
@@ -267,14 +284,6 @@ class Hider:
     leaves: tuple[tuple[str, bool], ...] = field(repr=False)
     roots: tuple[str, ...]
 
-    @property
-    def idle(self) -> bool:
-        """Whether this hider leaves every text without a credential unchanged."""
-        for raw, secret in self.leaves:  # noqa: SIM110 - any() takes twice as long
-            if secret or "/" in raw or "\\" in raw:
-                return False
-        return True
-
     def hide(self, text: str) -> str:
         """`text` with secrets masked and file paths shortened as in the value's own preview."""
         return mask_credentials(self.hide_value(text))
@@ -286,7 +295,7 @@ class Hider:
                 text = text.replace(raw, shorten_paths(mask_credentials(raw), self.roots)) if raw in text else text
                 continue
             text = text.replace(raw, MASK)
-            at = text.find(raw[:_SHOWN_BEGINNING]) if len(raw) > _SHOWN_BEGINNING else -1
+            at = text.find(raw[:SHOWN_BEGINNING]) if len(raw) > SHOWN_BEGINNING else -1
             if at >= 0:  # a message has cut the secret short
                 end = at
                 while end < len(text) and end - at < len(raw) and text[end] == raw[end - at]:
@@ -296,6 +305,11 @@ class Hider:
 
 
 _NOTHING: Final = Hider((), ())
+
+
+def may_be_quoted(value: JsonValue) -> bool:
+    """Whether a text without a credential may quote a value that is no secret as it stands: no path, no container."""
+    return "/" not in value and "\\" not in value if isinstance(value, str) else not isinstance(value, _CONTAINERS)
 
 
 def make_hider(

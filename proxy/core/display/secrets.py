@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import Final
 
 from proxy.core.model.values import JsonValue
+from proxy.core.model.work import remember_short
 from proxy.core.schema.nodes import Node, Schemas
 
 MASK: Final = "***"
@@ -154,6 +155,14 @@ def may_hold_secret(text: str) -> bool:
         if telltale in lowered:
             return True
     return False
+
+
+@remember_short
+def is_plain(text: str) -> bool:
+    """Whether a text is shown as it is: printable ASCII that JSON does not escape, without a credential. Most words of
+    our answers are a schema's or our own, and come again with every mistake."""
+    is_ascii = text.isascii() and text.isprintable()
+    return is_ascii and '"' not in text and "\\" not in text and not may_hold_secret(text)
 
 
 # How much of a long text is examined beyond the wanted part: no shape needs more to be recognised.

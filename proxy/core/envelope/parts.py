@@ -73,7 +73,9 @@ def _brief_words(shown: Shown) -> tuple[dict[str, JsonValue], int]:
     for (key, room), text in zip(_SHARES, (shown.message, shown.expected, shown.actual), strict=True):
         if text:
             words[key] = text
-            if text.isascii() and text.isprintable():  # its JSON escapes nothing else (RFC 8259 section 7)
+            if shown.is_plain and key != "actual":
+                length = len(text) + 2
+            elif text.isascii() and text.isprintable():  # its JSON escapes nothing else (RFC 8259 section 7)
                 length = len(text) + text.count('"') + text.count("\\") + 2
             else:
                 length = len(write_body(text))

@@ -18,8 +18,8 @@ from typing import Final, Literal, NamedTuple
 
 from proxy.core.contract import container
 from proxy.core.display.graphemes import cut, escape, replace_surrogates
-from proxy.core.display.preview import clean_text, is_secret_path, make_hider, write_preview
-from proxy.core.display.secrets import mask_credentials, may_hold_secret
+from proxy.core.display.preview import clean_text, is_secret_path, make_hider, may_be_quoted, write_preview
+from proxy.core.display.secrets import is_plain, mask_credentials
 from proxy.core.display.suggestions import quote_name
 from proxy.core.json.jsontext import format_pointer
 from proxy.core.model import codes
@@ -40,7 +40,8 @@ Detail = Literal["compact", "full"]
 
 class Shown(NamedTuple):
     """One violation as it may be shown. `message`, `expected` and `hint` are on one line and not yet cut; `path` and
-    `actual` are; `actual` is what was sent there, None where nothing was."""
+    `actual` are; `actual` is what was sent there, None where nothing was. `is_plain`: JSON has the
+    three as they are."""
 
     violation: Violation
     path: str
@@ -48,6 +49,7 @@ class Shown(NamedTuple):
     expected: str
     hint: str
     actual: str | None
+    is_plain: bool
 
 
 class FailureView:
@@ -66,21 +68,21 @@ def show_violations(violations: Sequence[Violation], limits: FeedbackLimits) -> 
     if not violations:
         return (), 0
     kept, left_out = select_violations(violations, limits.max_errors)
-    joined = " ".join([text for each in kept for text in (each.message, each.expected, each.hint)])
-    # Whether no text has anything to be masked or escaped, one value's own parts left aside.
-    is_clean = joined.isascii() and joined.isprintable() and not may_hold_secret(joined)
     shown: list[Shown] = []
     for each in kept:
         secret = each.sensitive or is_secret_path(each.path, limits)
-        hider = make_hider(each.value, limits, sensitive=secret)
         actual = None if isinstance(each.value, Absent) else write_preview(each.value, limits, sensitive=secret)
-        texts = (each.message[:_LOOKED_AT], each.expected[:_LOOKED_AT], each.hint[:_LOOKED_AT])
-        message, expected, hint = texts if is_clean and hider.idle else [escape(hider.hide(text)) for text in texts]
+        message, expected, hint = each.message[:_LOOKED_AT], each.expected[:_LOOKED_AT], each.hint[:_LOOKED_AT]
+        # Nothing has to be masked or escaped, one value's own parts left aside.
+        is_clean = is_plain(each.message) and is_plain(each.expected) and is_plain(each.hint)
+        if not is_clean or secret or not may_be_quoted(each.value):
+            is_clean, hider = False, make_hider(each.value, limits, sensitive=secret)
+            message, expected, hint = [escape(hider.hide(text)) for text in (message, expected, hint)]
         if not hint and each.code is REQUIRED_MISSING and each.path:  # nothing better is known
             inside = f" to '{show_path(each.path[:-1])}'" if each.path[:-1] else ""
             hint = f"Add it{inside}, and do not guess its value."
         path = _known_paths.get(each.path) or show_path(each.path)
-        shown.append(Shown(each, path, message, expected, hint, actual))
+        shown.append(Shown(each, path, message, expected, hint, actual, is_clean))
     return tuple(shown), left_out
 
 
@@ -94,16 +96,18 @@ def list_places(violations: Iterable[Violation], most: int) -> list[dict[str, Js
 
 def select_violations(violations: Iterable[Violation], max_errors: int) -> tuple[tuple[Violation, ...], int]:
     """The violations to show and how many are left out: each once, errors first, then by path (Acode FR-031..035)."""
-
-    def order(violation: Violation) -> tuple[int, list[tuple[bool, int, str]], str, str]:
-        # Indexes compare as numbers: `/items/2` comes before `/items/10`.
-        steps = [(False, step, "") if isinstance(step, int) else (True, 0, step) for step in violation.path]
-        return _SEVERITIES.index(violation.severity), steps, violation.code.name, violation.message
-
     seen = {(violation.code.name, violation.path, violation.message): violation for violation in violations}
-    ordered = sorted(seen.values(), key=order) if len(seen) > 1 else list(seen.values())
+    ordered = list(seen.values())
+    if len(ordered) > 1:
+        ordered.sort(key=_rank)
     shown = tuple(ordered[: max(max_errors, 0)])
     return shown, len(ordered) - len(shown)
+
+
+def _rank(violation: Violation) -> tuple[int, list[tuple[bool, str | int]], str, str]:
+    """By what violations are ordered. Indexes compare as numbers: `/items/2` comes before `/items/10`."""
+    steps = [(isinstance(step, str), step) for step in violation.path]
+    return _SEVERITIES.index(violation.severity), steps, violation.code.name, violation.message
 
 
 def show_path(path: Pointer) -> str:
@@ -249,10 +253,10 @@ def write_remedy(result: ToolResult) -> str:
     mendable = failure.code.category in (Category.INPUT_ERROR, Category.NOT_FOUND)
     if may_retry and failure.hint and failure.status is not None and mendable:  # the tool says what to do
         return "Change the call as the tool says, and call it again."
-    sent = result.call.arguments
-    sent_nothing = isinstance(sent, Document) and (sent.text == b"" or sent.value in ({}, None))
-    if failure.code is codes.RESOURCE_NOT_FOUND and may_retry and sent_nothing:
-        return "The call names nothing that could be changed: tell the user."
+    if failure.code is codes.RESOURCE_NOT_FOUND and may_retry:
+        sent = result.call.arguments
+        if isinstance(sent, Document) and (sent.text == b"" or sent.value in ({}, None)):
+            return "The call names nothing that could be changed: tell the user."
     if may_retry != failure.code.retryable:
         return "You may call the tool again." if may_retry else "Do not repeat this call; tell the user."
     found = [violation for violation in failure.violations if violation.severity is Severity.ERROR]

@@ -28,7 +28,13 @@ from proxy.core.model.codes import REQUIRED_MISSING
 from proxy.core.model.values import ABSENT, Absent, FeedbackLimits, JsonValue, Pointer, ToolResult, Violation
 from proxy.core.model.work import SKETCHING, TooMuchWorkError, Work
 from proxy.core.rules.branches import list_shared_choices, select_branches
-from proxy.core.rules.facts import list_declared, list_member_schemas, list_required, read_facts
+from proxy.core.rules.facts import (
+    list_declared,
+    list_member_schemas,
+    list_required,
+    list_schemas_by_key,
+    read_facts,
+)
 from proxy.core.rules.proposals import Site
 from proxy.core.schema.nodes import Node
 
@@ -58,11 +64,14 @@ def add_advice(result: ToolResult, policy: ToolPolicy | None) -> ToolResult:
     if f'"{MASK}"' in text:  # the type stands in the place of each value that is hidden
         safe = _show_types(safe, value)
         text = dumps_known(safe).decode()
-    complete = is_valid and are_equal(safe, value) and not ('"<' in text and _holds_placeholder(safe))
+    complete = is_valid and safe == value and not ('"<' in text and _holds_placeholder(safe))
     # What was refused is no example, nor are arguments without a key that may stand for another.
     is_refused = sent is not ABSENT and are_equal(safe, sent)
-    is_open = any(each.code is codes.UNKNOWN_FIELD and each.hint.startswith(_ASKING) for each in found)
-    if value is ABSENT or is_refused or (complete and is_open):
+    if (
+        value is ABSENT
+        or is_refused
+        or (complete and any(each.code is codes.UNKNOWN_FIELD and each.hint.startswith(_ASKING) for each in found))
+    ):
         text, complete = "", False
     return ToolResult(  # `replace` takes several times as long
         result.call, result.failure, result.attempt, result.escalated, result.repeated, result.history, accepts, text,
@@ -336,12 +345,14 @@ class _Sketch:
         named = [key for key in given if key in known or key in wanted]
         keys = dict.fromkeys((*sorted(wanted & known), *named, *sorted(wanted - known)))
         built: dict[str, JsonValue] = {}
-        for key, schemas in [(key, list_member_schemas(parts, key, self.work)) for key in keys]:
-            if key in given and self.is_accepted(schemas, given[key]):
-                built[key] = given[key]
-            elif key in wanted or given[key] is WRONG or isinstance(given[key], dict | list):
-                drawn = self.draw(schemas[0], given.get(key, ABSENT), depth + 1) if schemas else "<value>"
-                built.update({} if drawn is ABSENT else {key: drawn})
+        for key, schemas in list_schemas_by_key(parts, keys.keys(), self.work):
+            item = given.get(key, ABSENT)
+            if item is not ABSENT and item is not WRONG and self.is_accepted(schemas, item):
+                built[key] = item
+            elif key in wanted or item is WRONG or isinstance(item, dict | list):
+                drawn = self.draw(schemas[0], item, depth + 1) if schemas else "<value>"
+                if drawn is not ABSENT:
+                    built[key] = drawn
         return built
 
 

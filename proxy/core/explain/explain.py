@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import islice
 from typing import Final
 
 from proxy.core.check.validation import BrokenKeyword, Check
@@ -41,6 +41,7 @@ from proxy.core.schema.nodes import Node
 
 MAX_VIOLATIONS: Final = 100
 _MAX_BRANCHES: Final = 6
+_ERROR: Final = Severity.ERROR
 # A refused value is never left without a violation.
 _REFUSED: Final = Violation(codes.CONSTRAINT, (), "The arguments break the tool's schema")
 # How many characters of a name may name a container.
@@ -53,9 +54,8 @@ def list_violations(check: Check, value: JsonValue, ambiguous: Iterable[Ambiguit
     `ambiguous` are the places at which the repair engine would not choose; VAL-012 stands there alone.
     """
     found: list[Violation] = []
-    every = check.list_broken(value)[:MAX_VIOLATIONS]  # each has a violation, or several
-    for broken, there in [(broken, find_value(value, broken.path)) for broken in every]:
-        found += islice(_word_keyword(broken, there, value), MAX_VIOLATIONS - len(found))
+    for broken in check.list_broken(value)[:MAX_VIOLATIONS]:  # each has a violation, or several
+        found += _word_keyword(broken, find_value(value, broken.path), value, MAX_VIOLATIONS - len(found))
         if len(found) == MAX_VIOLATIONS:
             break
     if len(found) == MAX_VIOLATIONS or not found:  # a finding beyond the bound may be an error
@@ -68,7 +68,7 @@ def list_violations(check: Check, value: JsonValue, ambiguous: Iterable[Ambiguit
         unclear[entry.path] = Violation(codes.AMBIGUOUS, entry.path, message, hint=hint)
     if unclear:
         found = [violation for violation in found if violation.path not in unclear] + list(unclear.values())
-    found = list(relate_fields(check, value, found))
+    found = relate_fields(check, value, found)
     for index, each in enumerate(found):
         if _LEAVE_OUT in each.hint and each.path and isinstance(each.path[-1], str):  # a required one cannot be
             is_required = each.path[-1] in list_required(find_nodes_at(check, each.path[:-1]))
@@ -113,22 +113,21 @@ def explain_invalid_json(problem: JsonProblem) -> Violation:
 
 
 # --- one broken keyword ---------------------------------------------------------------------------------------------
-def _word_keyword(broken: BrokenKeyword, value: JsonValue, root: JsonValue) -> Iterator[Violation]:
-    """The violations of one keyword that a value breaks; `root` is the whole value."""
+def _word_keyword(broken: BrokenKeyword, value: JsonValue, root: JsonValue, most: int) -> list[Violation]:
+    """The violations of one keyword that a value breaks, at most so many; `root` is the whole value."""
     word = WORDS.get(broken.keyword, make_other_violation)
-    found = iter(_union(broken, value, root) if broken.branches else word(broken, value))
-    first = next(found, None)
-    if first is None:  # a broken keyword that nobody mentions would let the call pass
-        found = iter(make_other_violation(broken, value))
-        first = next(found)
+    found = list(islice(_union(broken, value, root, most) if broken.branches else word(broken, value), most))
+    if not found:  # a broken keyword that nobody mentions would let the call pass
+        found = list(make_other_violation(broken, value))
     severity, sensitive, speaks = _read_marks(broken)
-    for one in chain((first,), found):
-        violation = add_own_words(one, broken.node) if speaks else one
-        if severity is not Severity.ERROR or sensitive:
-            graver = severity if severity is not Severity.ERROR else one.severity
-            yield replace(violation, severity=graver, sensitive=sensitive or one.sensitive)
-        else:
-            yield violation
+    if speaks:
+        found = [add_own_words(one, broken.node) for one in found]
+    if severity is _ERROR and not sensitive:
+        return found
+    return [
+        replace(one, severity=one.severity if severity is _ERROR else severity, sensitive=sensitive or one.sensitive)
+        for one in found
+    ]
 
 
 def _read_marks(broken: BrokenKeyword) -> tuple[Severity, bool, bool]:
@@ -148,7 +147,7 @@ def _read_marks(broken: BrokenKeyword) -> tuple[Severity, bool, bool]:
 
 
 # --- unions ---------------------------------------------------------------------------------------------------------
-def _union(broken: BrokenKeyword, value: JsonValue, root: JsonValue) -> Iterator[Violation]:
+def _union(broken: BrokenKeyword, value: JsonValue, root: JsonValue, most: int) -> Iterator[Violation]:
     """What is wrong with a value that fits no branch: at the property that distinguishes branches, inside the nearest
     branch, or VAL-011 with what each branch lacks."""
     branches = broken.node.any_of if broken.keyword == "anyOf" else broken.node.one_of
@@ -161,7 +160,7 @@ def _union(broken: BrokenKeyword, value: JsonValue, root: JsonValue) -> Iterator
         yield undecided
     elif (near := _nearest_branch(branches, broken, value)) is not None:
         for inner in broken.branches[near]:
-            yield from _word_keyword(inner, find_value(root, inner.path), root)
+            yield from _word_keyword(inner, find_value(root, inner.path), root, most)
     elif isinstance(value, dict | list):
         yield _no_branch(broken, branches, value, root)
     else:
@@ -238,7 +237,7 @@ def _lack(broken_there: tuple[BrokenKeyword, ...], root: JsonValue) -> str:
                 many = "none" if all(broken.branches) else "more than one"
                 words.append(f"{where} fits {many} of its alternatives")
             case keyword if keyword in _UNSAID or broken.node.never:
-                first = next(_word_keyword(broken, find_value(root, broken.path), root))
+                first = _word_keyword(broken, find_value(root, broken.path), root, 1)[0]
                 words.append(f"{where}: {cut(first.message, 100)}")
             case _:
                 words.append(f"{where} is not {cut(describe_expectation(broken.node), 60)}")

@@ -16,7 +16,6 @@ from proxy.core.display.preview import clean_text
 from proxy.core.display.suggestions import find_abbreviation, find_nearest, fold_name, is_other_meaning, is_same_name
 from proxy.core.explain.places import (
     drop_member,
-    find_nodes_at,
     find_possible_nodes,
     find_value,
     is_taken_at,
@@ -41,16 +40,14 @@ _COMPARED: Final = 8
 _LONGEST_NAME: Final = 100
 
 
-def relate_fields(check: Check, root: JsonValue, found: list[Violation]) -> Iterator[Violation]:
+def relate_fields(check: Check, root: JsonValue, found: list[Violation]) -> list[Violation]:
     """Pairs missing keys with the unknown ones that stand for them; says where a misplaced key stands."""
     wrapper = find_wrapper(check, root)
     if wrapper:
         found = list(_explain_wrapper(root, wrapper, found))
     missing = list({v.path: v for v in found if v.code is codes.REQUIRED_MISSING}.values())
     if not missing:
-        for violation in found:
-            yield place_unknown(check, root, violation) if violation.code is codes.UNKNOWN_FIELD else violation
-        return
+        return [place_unknown(check, root, each) if each.code is codes.UNKNOWN_FIELD else each for each in found]
     places = find_named_places(root, {str(violation.path[-1]) for violation in missing})
     taken: set[Pointer] = set()
     renamed: dict[Pointer, Violation] = {}
@@ -61,11 +58,13 @@ def relate_fields(check: Check, root: JsonValue, found: list[Violation]) -> Iter
             renamed[violation.path] = replace(violation, hint=hint)
             if violation.severity is Severity.ERROR:  # an error must not vanish behind a warning
                 taken.add(source)
+    related: list[Violation] = []
     for violation in found:
         if violation.code is codes.REQUIRED_MISSING:
-            yield renamed.get(violation.path, violation)
+            related.append(renamed.get(violation.path, violation))
         elif violation.code is not codes.UNKNOWN_FIELD or violation.path not in taken:
-            yield _ask_for_meaning(violation, candidates) or place_unknown(check, root, violation)
+            related.append(_ask_for_meaning(violation, candidates) or place_unknown(check, root, violation))
+    return related
 
 
 def _explain_wrapper(root: JsonValue, wrapper: str, found: list[Violation]) -> Iterator[Violation]:
@@ -220,10 +219,10 @@ _OF_SCHEMAS: Final = frozenset({"type", "enum", "anyOf", "description", "$ref"})
 
 def find_wrapper(check: Check, root: JsonValue) -> str:
     """A hint where the arguments stand inside a wrapper key, or several calls inside one, or are a schema."""
-    if not isinstance(root, dict):
+    schemas = root.get("properties") if isinstance(root, dict) else None
+    if not isinstance(schemas, dict) and (not isinstance(root, dict) or len(root) != 1):
         return ""
     declared = {name for node in check.root.always for name in node.properties}
-    schemas = root.get("properties")
     if (
         isinstance(schemas, dict)
         and "properties" not in declared
@@ -263,25 +262,29 @@ WRONG: Final = _Wrong()
 def keep_good(check: Check, sent: JsonValue, found: Iterable[Violation]) -> tuple[JsonValue, dict[Pointer, str]]:
     """What was sent well, each value at its place, with `WRONG` in the place of others: left out, the user's wish would
     be lost; and the places that an example shows, with what is expected there."""
-    named = (codes.REQUIRED_MISSING, codes.UNKNOWN_FIELD)
-    refused = [each for each in found if each.code not in named and each.value not in _NOTHING]
-    wrong = {place: each.expected for each in refused if (place := _find_member(each.path))}
-    missing = {each.path: each.expected for each in found if each.path and each.code is codes.REQUIRED_MISSING}
-    if isinstance(sent, dict) and find_wrapper(check, sent):  # nothing of a schema, or of several calls
-        inner = next(iter(sent.values())) if len(sent) == 1 else {}
-        return inner if isinstance(inner, dict) else {}, missing | wrong
+    wrong: dict[Pointer, str] = {}
+    missing: dict[Pointer, str] = {}
     kept, dropped = sent, set[str | int]()
     for each in found:
-        place = _find_member(each.path)
+        place = each.path
+        if each.code is codes.REQUIRED_MISSING and place:
+            missing[place] = each.expected
+        while place and not isinstance(place[-1], str):  # the last member of an object on the way
+            place = place[:-1]
+        if place and each.code not in _OF_KEYS and each.value not in _NOTHING:
+            wrong[place] = each.expected
         if len(place) == 1:
             dropped.add(place[0])
         elif place:
             kept = drop_member(kept, place)
         elif isinstance(find_value(kept, each.path), str):  # a text outside of any object takes the whole value
             kept = ABSENT
+    if isinstance(sent, dict) and find_wrapper(check, sent):  # nothing of a schema, or of several calls
+        inner = next(iter(sent.values())) if len(sent) == 1 else {}
+        return inner if isinstance(inner, dict) else {}, missing | wrong
     if isinstance(kept, dict):
         kept = {key: item for key, item in kept.items() if key not in dropped}
-        kept |= {path[0]: WRONG for path in wrong if len(path) == 1}
+        kept.update({path[0]: WRONG for path in wrong if len(path) == 1})
     for path in wrong:
         if len(path) > 1 or not isinstance(kept, dict):
             kept = put_member(kept, path, WRONG)
@@ -292,15 +295,9 @@ def keep_good(check: Check, sent: JsonValue, found: Iterable[Violation]) -> tupl
     return kept, missing | wrong
 
 
-# What asks for nothing where it is sent.
+# What asks for nothing where it is sent, and what is wrong with a key, not with its value.
 _NOTHING: Final = (None, "", ABSENT)
-
-
-def _find_member(path: Pointer) -> Pointer:
-    """The last member of an object on the way to a place; () where there is none."""
-    while path and not isinstance(path[-1], str):
-        path = path[:-1]
-    return path
+_OF_KEYS: Final = (codes.REQUIRED_MISSING, codes.UNKNOWN_FIELD)
 
 
 def _find_respelt(check: Check, root: JsonValue, sent: JsonValue) -> dict[Pointer, Pointer]:
@@ -308,7 +305,7 @@ def _find_respelt(check: Check, root: JsonValue, sent: JsonValue) -> dict[Pointe
     there: the place of each -> the place of its value in `sent`. `root` may hold `WRONG`, which no schema can judge."""
     if not isinstance(root, dict):
         return {}
-    wanted = {name for node in find_nodes_at(check, ()) for name in node.required} - root.keys()
+    wanted = {name for node in check.root.always for name in node.required if name not in root}
     found: dict[Pointer, Pointer] = {}
     for name in sorted(wanted):
         same = [key for key in list_unknown_beside(check, root, ()) if is_same_name(key, name)]

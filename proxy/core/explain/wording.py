@@ -30,7 +30,7 @@ from proxy.core.explain.undeclared import LOOKED_AT, make_unknown_violation
 from proxy.core.json.jsontext import name_json_type
 from proxy.core.model import codes
 from proxy.core.model.codes import Severity, ViolationCode
-from proxy.core.model.values import FeedbackLimits, JsonValue, Pointer, Violation
+from proxy.core.model.values import JsonValue, Pointer, Violation
 from proxy.core.rules.contradictions import list_refused_keys
 from proxy.core.rules.facts import read_facts
 from proxy.core.rules.proposals import NULL_WORDS
@@ -161,7 +161,7 @@ def make_choice_violation(path: Pointer, value: JsonValue, node: Node, choices: 
         hint = _OF_SEVERAL["Send one value, not a list."]
     if is_impossible:
         hint = _IMPOSSIBLE
-    is_secret = is_sensitive(node) or is_secret_path(path, FeedbackLimits())
+    is_secret = is_sensitive(node) or is_secret_path(path)
     if isinstance(value, str) and not is_secret:
         shown = f"'{clean_text(value, _SHORT)}'"
     else:

@@ -3,7 +3,8 @@
 Reading (RFC 8259, I-JSON where the two differ) refuses what two parsers could read differently: a byte order mark,
 invalid UTF-8, lone surrogates, NaN and Infinity, duplicate keys at any depth, numbers that overflow a double,
 integers over 4,300 digits, trailing bytes, too much depth, too many nodes. `strictreader.py` reads and reports errors;
-`fast_json.py` reads the texts that it can prove right, and does so faster.
+`fast_json.py` reads the texts that it can prove right, and does so faster. What models send is read by `read_document`,
+which repairs a text that cannot be read (`textrepair.py`).
 
 A number that is not a plain integer becomes a `float` where the shortest spelling of that float is the number's own
 text, and otherwise a `LosslessFloat`, which keeps the text. Both are exact. Code that compares numbers uses
@@ -24,10 +25,11 @@ from orjson import dumps as write_shortest
 
 from proxy.core.json import fast_json
 from proxy.core.json.strictreader import DEFAULT_LIMITS as DEFAULT_LIMITS
-from proxy.core.json.strictreader import KnownText, read_strictly
+from proxy.core.json.strictreader import KnownText, PlainReader, UnreadDocument, outline, read_strictly, reader_of
 from proxy.core.json.strictreader import LosslessFloat as LosslessFloat
 from proxy.core.json.strictreader import TextLimits as TextLimits
-from proxy.core.model.values import ABSENT, JsonProblem, JsonValue, Pointer
+from proxy.core.json.textrepair import repair_text
+from proxy.core.model.values import ABSENT, Document, JsonProblem, JsonValue, Pointer, Repair
 
 # The types of a number with a fraction or an exponent.
 FRACTIONS: Final = (float, LosslessFloat)
@@ -49,6 +51,41 @@ def parse(text: bytes, limits: TextLimits = DEFAULT_LIMITS) -> JsonValue | JsonP
         return text.read()
     value = fast_json.read(text, limits)
     return read_strictly(text, limits) if value is ABSENT else value
+
+
+def read_document(text: bytes, limits: TextLimits, classes: frozenset[str]) -> Document | JsonProblem:
+    """Reads one JSON text strictly, or else with the text repairs named in `classes`: the document with the repairs it
+    took, or the problem that strict parsing found. Never raises."""
+    if type(text) is KnownText and text.holds_under(limits) and isinstance(text.found, PlainReader):
+        return UnreadDocument(text)
+    value = parse(text, limits)
+    if not isinstance(value, JsonProblem):
+        return Document(text, value)
+    is_known = type(text) is KnownText and text.repairs == classes and text.holds_under(limits)
+    repaired = text.repaired if is_known and isinstance(text, KnownText) else repair_text(text, classes)
+    again = value if repaired is None else parse(repaired[0], limits)
+    if repaired is None or isinstance(again, JsonProblem):
+        return value
+    return Document(repaired[0], again, tuple(Repair(name, ()) for name in repaired[1]))
+
+
+def examine_text(text: bytes, limits: TextLimits, classes: frozenset[str]) -> KnownText:
+    """What `read_document` would find in a text, without its value."""
+    found = _examine_document(text, limits)
+    known = KnownText.of(text, limits, found)
+    known.repairs = classes
+    if isinstance(found, JsonProblem):
+        known.outline = outline(text)
+        if (repaired := repair_text(text, classes)) is not None:
+            known.repaired = KnownText.of(repaired[0], limits, _examine_document(repaired[0], limits)), repaired[1]
+    return known
+
+
+def _examine_document(text: bytes, limits: TextLimits) -> PlainReader | JsonProblem:
+    if fast_json.read(text, limits) is not ABSENT:
+        return PlainReader.QUICK
+    value = parse(text, limits)
+    return value if isinstance(value, JsonProblem) else reader_of(text)
 
 
 def walk(value: JsonValue) -> Iterator[JsonValue]:

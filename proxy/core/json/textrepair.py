@@ -12,10 +12,8 @@ import re
 from html import unescape
 from typing import Final
 
-from proxy.core.json import fast_json
-from proxy.core.json.jsontext import TextLimits, parse
-from proxy.core.json.strictreader import KnownText, PlainReader, UnreadDocument, outline, reader_of
-from proxy.core.model.values import ABSENT, Document, JsonProblem, Repair
+from proxy.core.json.strictreader import DEFAULT_LIMITS, read_strictly
+from proxy.core.model.values import JsonProblem, JsonValue
 
 _FENCED: Final = re.compile(r"```[A-Za-z0-9]*[ \t]*(.*)```", re.DOTALL)
 _SPACE: Final = " \t\n\r"
@@ -46,41 +44,6 @@ _QUOTES: Final = ('"', "'", "“")
 _MAX_MENDED_TEXT: Final = 256 * 1024
 # The strict reader refuses deeper texts, whatever the limits say.
 _MAX_MENDED_DEPTH: Final = 200
-
-
-def read_document(text: bytes, limits: TextLimits, classes: frozenset[str]) -> Document | JsonProblem:
-    """Reads one JSON text strictly, or else with the text repairs named in `classes`: the document with the repairs it
-    took, or the problem that strict parsing found. Never raises."""
-    if type(text) is KnownText and text.holds_under(limits) and isinstance(text.found, PlainReader):
-        return UnreadDocument(text)
-    value = parse(text, limits)
-    if not isinstance(value, JsonProblem):
-        return Document(text, value)
-    is_known = type(text) is KnownText and text.repairs == classes and text.holds_under(limits)
-    repaired = text.repaired if is_known and isinstance(text, KnownText) else repair_text(text, classes)
-    again = value if repaired is None else parse(repaired[0], limits)
-    if repaired is None or isinstance(again, JsonProblem):
-        return value
-    return Document(repaired[0], again, tuple(Repair(name, ()) for name in repaired[1]))
-
-
-def examine_text(text: bytes, limits: TextLimits, classes: frozenset[str]) -> KnownText:
-    """What `read_document` would find in a text, without its value."""
-    found = _examine_document(text, limits)
-    known = KnownText.of(text, limits, found)
-    known.repairs = classes
-    if isinstance(found, JsonProblem):
-        known.outline = outline(text)
-        if (repaired := repair_text(text, classes)) is not None:
-            known.repaired = KnownText.of(repaired[0], limits, _examine_document(repaired[0], limits)), repaired[1]
-    return known
-
-
-def _examine_document(text: bytes, limits: TextLimits) -> PlainReader | JsonProblem:
-    if fast_json.read(text, limits) is not ABSENT:
-        return PlainReader.QUICK
-    value = parse(text, limits)
-    return value if isinstance(value, JsonProblem) else reader_of(text)
 
 
 def repair_text(text: bytes, classes: frozenset[str]) -> tuple[bytes, tuple[str, ...]] | None:
@@ -128,10 +91,12 @@ def _read_escaped(text: str) -> str | None:
     if stripped[:1] != "{" or '"' in stripped.replace('\\"', ""):
         return None
     is_entity = '"' not in stripped
-    read = unescape(stripped) if is_entity else parse(f'"{stripped}"'.encode("utf-8", "surrogatepass"))
-    if not isinstance(read, str) or isinstance(parse(read.encode("utf-8", "surrogatepass")), JsonProblem):
-        return None
-    return read
+    read = unescape(stripped) if is_entity else _read(f'"{stripped}"')
+    return read if isinstance(read, str) and not isinstance(_read(read), JsonProblem) else None
+
+
+def _read(text: str) -> JsonValue | JsonProblem:
+    return read_strictly(text.encode("utf-8", "surrogatepass"), DEFAULT_LIMITS)
 
 
 class _UnreadableError(Exception):

@@ -3,8 +3,7 @@
 Fields that belong to one connection, or to the framing of one message, are not forwarded: they are left out of what is
 sent, of headers taken from a config, and of headers copied from one side to the other.
 
-Two values that several rooms read from fields are read here: `traceparent` (W3C Trace Context), and the lengths of
-time that `Retry-After` and tools' own words give.
+The lengths of time that `Retry-After` and tools' own words give are read here too.
 """
 
 from __future__ import annotations
@@ -70,23 +69,6 @@ def fold_header(name: str) -> str:
     """The name of a header as gateways of CGI's kind read it (RFC 3875 section 4.1.18): `X_Lim` and, in some, `X.Lim`
     for `X-Lim`."""
     return _OF_A_NAME.sub("_", name.lower())
-
-
-# --- traceparent ------------------------------------------------------------------------------------------------------
-# Section 3.2: version, trace id, parent id, flags. Version ff and ids made of zeros alone are invalid. Version 00 ends
-# after the flags; a later version may continue behind another dash.
-_IDS: Final = r"(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
-_TRACEPARENT: Final = re.compile(f"00-{_IDS}|(?!00|ff)[0-9a-f]{{2}}-{_IDS}(?:-.*)?")
-
-
-def read_trace_id(traceparent: str | None) -> str | None:
-    """The trace id of a header; None where it is missing or malformed."""
-    return traceparent[3:35] if traceparent and _TRACEPARENT.fullmatch(traceparent) else None
-
-
-def write_traceparent(trace_id: str, span_id: str, flags: int) -> str:
-    """The header of a request that a span sends."""
-    return f"00-{trace_id}-{span_id}-{flags:02x}"
 
 
 # --- lengths of time --------------------------------------------------------------------------------------------------

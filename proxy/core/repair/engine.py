@@ -11,7 +11,7 @@ pair is fitted once, paths end at 64 steps, and the work of a call is counted (`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from functools import partial
 from typing import Any, Final
@@ -22,11 +22,18 @@ from proxy.core.json.jsontext import are_equal
 from proxy.core.model.values import ABSENT, JsonValue, Pointer, Repair, value_class
 from proxy.core.model.work import REPAIRING, TooMuchWorkError, Work, borrow_work
 from proxy.core.repair.respell import respell_integers, respell_keys
-from proxy.core.repair.wrappers import WRAPPER_RULES, nest_arguments, unwrap_arguments, unwrap_call
-from proxy.core.rules.branches import Ambiguity, Fit, is_settled, select_branches
-from proxy.core.rules.facts import list_applicable_rules, list_applying, list_member_schemas, list_required, read_facts
-from proxy.core.rules.keys import KEY_RULES, Changed, drop_refused, fill_defaults, rename_one_key
-from proxy.core.rules.proposals import NONE, Site, read_inside
+from proxy.core.repair.wrappers import WRAPPER_RULES, unwrap
+from proxy.core.rules.branches import Ambiguity, Fit, select_branches
+from proxy.core.rules.facts import (
+    list_applicable_rules,
+    list_applying,
+    list_declared,
+    list_member_schemas,
+    list_required,
+    read_facts,
+)
+from proxy.core.rules.keys import FILLING, KEY_RULES, Changed, drop_refused, fill_defaults, rename_one_key
+from proxy.core.rules.proposals import NONE, NULL_WORDS, Site, read_inside
 from proxy.core.rules.rules import ASSUMING, Rule, leave_out_last_resorts
 from proxy.core.schema.nodes import Node
 
@@ -42,6 +49,7 @@ _CHOICES: Final = 10
 _OF_KEYS: Final = KEY_RULES | {"drop_unknown"}
 _CONTAINERS: Final = (dict, list)
 _Names = frozenset[str]
+Step = Callable[[tuple[Node, ...], JsonValue, Pointer, _Names], Changed]
 
 
 @value_class
@@ -56,13 +64,22 @@ class Repaired:
     exhausted: bool = False
 
 
-def repair(check: Check, value: JsonValue, policy: RepairPolicy, limit: int = REPAIRING, *, tool: str = "") -> Repaired:
+def repair(
+    check: Check,
+    value: JsonValue,
+    policy: RepairPolicy,
+    limit: int = REPAIRING,
+    *,
+    tool: str = "",
+    refused: bool = False,
+) -> Repaired:
     """Repairs one value (the arguments) under a policy. Never changes `value` itself; never raises. `tool` is the
-    tool's name, which a call may hold once more; `limit` bounds the work (`work.py`)."""
+    tool's name, which a call may hold once more; `limit` bounds the work (`work.py`); `refused`: the judge has refused
+    the value already."""
     try:
         with borrow_work(limit) as work:
             run = _Run(check, policy, work, tool)
-            fitted = run.arguments(value)
+            fitted = run.arguments(value, refused=refused)
             if fitted.accepted and not KEY_RULES.isdisjoint([made.rule for made in fitted.repairs]):
                 # No half repair: every other undeclared key that folds to a declared one is renamed too, at any depth.
                 renamed, repairs = respell_keys(check, fitted.value, policy)
@@ -98,17 +115,15 @@ class _Run:
         return judge(value) if judge is not None else self.check.accepts_at(node, value)
 
     # --- the whole arguments ------------------------------------------------------------------------------------
-    def arguments(self, value: JsonValue) -> Fit:
+    def arguments(self, value: JsonValue, *, refused: bool = False) -> Fit:
         """Fits the arguments as a whole. Only here is a wrapper around them considered."""
         root, rules = self.check.root, self.policy.rules
-        if not rules & WRAPPER_RULES or not isinstance(value, dict | list):
-            return self.fit(root, value, (), rules)
-        if self.accepts(root, value):
+        if not refused and self.accepts(root, value):
             return Fit(value, (), True)
+        if not rules & WRAPPER_RULES or not isinstance(value, _CONTAINERS):
+            return self.fit(root, value, (), rules, refused=True)
         direct = self.fit(root, value, (), leave_out_last_resorts(rules), refused=True)
-        inner = unwrap_call(self, value)
-        if inner is None and isinstance(value, dict):
-            inner = unwrap_arguments(self, value, ()) or nest_arguments(self, value)
+        inner = unwrap(self, value)
         if direct.accepted and inner is not None and not are_equal(direct.value, inner.value):
             self.note(("", direct.value), (inner.repairs[0].rule, inner.value))
             return Fit(value, (), False)
@@ -121,7 +136,9 @@ class _Run:
         key = (id(node), id(value), path, rules)
         if (known := self.memo.get(key)) is not None:
             return known[1]
-        self.work.spend(_FIT)
+        self.work.left -= _FIT  # counted in place, here and below: most refused values come by
+        if self.work.left < 0:
+            raise TooMuchWorkError
         fitted: Fit | None = None
         if not refused and self.accepts(node, value):
             fitted = Fit(value, (), True)
@@ -140,16 +157,21 @@ class _Run:
         if applicable is None:
             return None
         rules, site, tiers = applicable
-        self.work.spend(_FIT)
+        self.work.left -= _FIT
+        if self.work.left < 0:
+            raise TooMuchWorkError
+        if not tiers:
+            return None
         is_guarded = self.policy.guards_null and (value == "" or path in self.guarded)
         choosing = 0 if site.choices is None else len(site.choices) // _CHOICES
+        reading = choosing + (len(value) // _READ if isinstance(value, str) else 0)
         partial: Fit | None = None
         for tier in tiers:
             found: list[tuple[Rule, Fit]] = []
             for rule, propose in tier:
                 if is_guarded and rule.name == "null_text":
                     continue
-                if cost := choosing + (len(value) // _READ if rule.nests and isinstance(value, str) else 0):
+                if cost := reading if rule.nests else choosing:
                     self.work.spend(cost)
                 candidate = propose(value, site)
                 if candidate is NONE:
@@ -208,7 +230,7 @@ class _Run:
         if not rules:
             return None
         fitted, used = self.rounds(node, value, path, rules, value)
-        if not fitted.accepted:
+        if not fitted.accepted or not node.is_conditional:
             return fitted
         final = frozenset(self.applying(node, fitted.value))
         if final == used:
@@ -228,64 +250,79 @@ class _Run:
         used = frozenset(nodes)
         for _ in range(_MAX_ROUNDS):
             before = work
-            for step in (self.keys, self.children, self.unions, partial(fill_defaults, accepts=self.accepts)):
+            for step in self.steps(nodes, rules):
                 work, made = step(nodes, work, path, rules)
                 repairs = (*repairs, *made)
                 if made and self.accepts(node, work):
                     return Fit(work, repairs, True), used
-            if work is before or not isinstance(work, dict | list):
-                break
-            if is_settled(nodes, before, work) and all(
-                self.accepts(schema, item)
-                for step, item in (work.items() if isinstance(work, dict) else enumerate(work))
-                if item is not before[step]
-                for schema in list_member_schemas(nodes, step, self.work)
-            ):
+            if work is before or not isinstance(work, _CONTAINERS) or self.is_settled(nodes, before, work):
                 break
             if judged is value and not isinstance(work, list):
                 nodes = self.applying(node, work)
                 used |= frozenset(nodes)
         return Fit(work, repairs, False), used
 
+    def steps(self, nodes: tuple[Node, ...], rules: _Names) -> Iterator[Step]:
+        """The steps of a round that can change anything under these schemas and rules: each gives the value, the same
+        object if nothing changed, and its repairs."""
+        if not rules.isdisjoint(_OF_KEYS):
+            yield self.keys
+        yield self.children
+        for node in nodes:
+            if node.any_of or node.one_of:
+                yield self.unions
+                break
+        if not rules.isdisjoint(FILLING):
+            yield partial(fill_defaults, accepts=self.accepts)
+
+    def is_settled(self, nodes: tuple[Node, ...], before: JsonValue, work: JsonValue) -> bool:
+        """Whether another round changes nothing: the keys are the same, no schema depends on several members, and each
+        member that was changed is accepted."""
+        for node in nodes:
+            if node.any_of or node.one_of or node.condition is not None or node.dependent:
+                return False
+        if before.keys() != work.keys() if isinstance(work, dict) else not isinstance(before, list):
+            return False
+        for step, item in work.items() if isinstance(work, dict) else enumerate(work):
+            if item is not before[step]:
+                for schema in list_member_schemas(nodes, step, self.work):
+                    if not self.accepts(schema, item):
+                        return False
+        return True
+
     def applying(self, node: Node, value: JsonValue) -> tuple[Node, ...]:
         return list_applying(node, value, self.accepts, self.work)
 
-    # The steps of a round: each gives the value, the same object if nothing changed, and its repairs.
     def keys(self, nodes: tuple[Node, ...], work: JsonValue, path: Pointer, rules: _Names) -> Changed:
         """Renames keys that differ from a declared one in spelling alone; removes plumbing keys."""
-        if not isinstance(work, dict) or not rules & _OF_KEYS:
+        if not isinstance(work, dict):
+            return work, ()
+        known = list_declared(nodes)
+        self.work.spend(len(known) + len(work))
+        if work.keys() <= known:
             return work, ()
         return rename_one_key(nodes, work, path, rules, self.policy.drop_keys, self.tool, self.accepts, self.work)
 
     def children(self, nodes: tuple[Node, ...], work: JsonValue, path: Pointer, rules: _Names) -> Changed:
         """Fits every member of an object or array to all schemas that apply to it."""
-        wanted = list_required(nodes)
+        refused = self.list_refused(nodes, work)
+        wanted = list_required(nodes) if refused else set()
         repairs: list[Repair] = []
         changed: dict[str | int, JsonValue] = {}
-        members = work.items() if isinstance(work, dict) else enumerate(work)
-        declared: Mapping[Any, Node] = nodes[0].properties
-        is_plain = len(nodes) == 1 and isinstance(work, dict) and not nodes[0].pattern_properties
-        has_single = is_plain and work.keys() <= declared.keys()  # each member has one schema: nearly every object
-        if has_single:  # the work of judging all members is paid here
-            self.work.spend(2 * len(work) + self.work.size(work) - 1)
-        for step, item in members:
-            if has_single:
-                schemas = [declared[step]]
-                judge = self.judges.get(schemas[0])
-                if judge(item) if judge is not None else self.check.accepts_at(schemas[0], item):
-                    continue
-            else:
-                schemas = list_member_schemas(nodes, step, self.work)
-                if len(schemas) == 1 and self.accepts(schemas[0], item):
-                    continue
+        for step, item, schemas in refused:
             place = (*path, step)
             is_optional = isinstance(work, list) or step not in wanted
             if self.policy.guards_null and is_optional:
                 self.guarded.add(place)
-            fitted = self.member(schemas, item, place, rules)
+            if len(schemas) == 1:
+                fitted = self.fit(schemas[0], item, place, rules, refused=True)
+            else:
+                fitted = self.member(schemas, item, place, rules)
             if not fitted.accepted and is_optional and isinstance(work, dict):
-                made = drop_refused(schemas, item, place, rules, self.accepts, self.policy.keeps_defaults)
-                fitted = Fit(ABSENT, made, True) if made else fitted
+                says_nothing = item is None or (isinstance(item, str) and item in NULL_WORDS)
+                if says_nothing or "default_optional" in rules:
+                    made = drop_refused(schemas, item, place, rules, self.accepts, self.policy.keeps_defaults)
+                    fitted = Fit(ABSENT, made, True) if made else fitted
             if fitted.value is not item:
                 changed[step] = fitted.value
                 repairs.extend(fitted.repairs)
@@ -295,10 +332,26 @@ class _Run:
             work = {key: item for key, item in {**work, **changed}.items() if item is not ABSENT}
         return work, tuple(repairs)
 
+    def list_refused(self, nodes: tuple[Node, ...], work: JsonValue) -> list[tuple[str | int, JsonValue, list[Node]]]:
+        """The members of an object or array that one schema refuses, or that several judge, with those schemas."""
+        found: list[tuple[str | int, JsonValue, list[Node]]] = []
+        declared: Mapping[Any, Node] = nodes[0].properties
+        is_plain = len(nodes) == 1 and isinstance(work, dict) and not nodes[0].pattern_properties
+        if is_plain and work.keys() <= declared.keys():  # each member has one schema: nearly every object
+            self.work.spend(2 * len(work) + self.work.size(work) - 1)  # judging all of them is paid here
+            for step, item in work.items():
+                judge = self.judges.get(declared[step])
+                if not (judge(item) if judge is not None else self.check.accepts_at(declared[step], item)):
+                    found.append((step, item, [declared[step]]))
+            return found
+        for step, item in work.items() if isinstance(work, dict) else enumerate(work):
+            schemas = list_member_schemas(nodes, step, self.work)
+            if len(schemas) != 1 or not self.accepts(schemas[0], item):
+                found.append((step, item, schemas))
+        return found
+
     def member(self, schemas: list[Node], item: JsonValue, path: Pointer, rules: frozenset[str]) -> Fit:
-        """Fits a refused member to each schema in turn; the result is accepted only if all schemas accept it."""
-        if len(schemas) == 1:
-            return self.fit(schemas[0], item, path, rules, refused=True)
+        """Fits a member to each schema in turn; the result is accepted only if all schemas accept it."""
         fitted = Fit(item, (), True)
         for schema in schemas:
             step = self.fit(schema, fitted.value, path, rules)

@@ -45,6 +45,15 @@ class Run(Protocol):
     def fit(self, node: Node, value: JsonValue, path: Pointer, rules: frozenset[str]) -> Fit: ...
 
 
+def unwrap(run: Run, value: dict[str, JsonValue] | list[JsonValue]) -> Fit | None:
+    """The arguments out of what was sent as such, if that is the only meaning: a whole call, a wrapper around them, or
+    the members of the one object that the tool takes."""
+    inner = unwrap_call(run, value)
+    if inner is None and isinstance(value, dict):
+        inner = unwrap_arguments(run, value, ()) or nest_arguments(run, value)
+    return inner
+
+
 def unwrap_arguments(run: Run, value: dict[str, JsonValue], path: Pointer) -> Fit | None:
     """The inner object of `{"arguments": {...}}`, if it is the only meaning. `path`: the wrappers removed before."""
     if len(value) > len(run.policy.drop_keys) + len(NAMING_KEYS) + 1:  # more than one key that is no plumbing
@@ -149,8 +158,10 @@ def nest_arguments(run: Run, value: dict[str, JsonValue]) -> Fit | None:
     """The arguments under the one key that the tool declares and requires, an object that declares all of them; not
     where that key's name turns or tells what its members mean (`exclude`, `old`)."""
     nodes = run.check.root.always
+    if "nest_arguments" not in run.policy.rules or not value:
+        return None
     known = list_declared(nodes)
-    if "nest_arguments" not in run.policy.rules or len(known) != 1 or known != list_required(nodes) or not value:
+    if len(known) != 1 or known != list_required(nodes):
         return None
     key = min(known)
     schemas = list_member_schemas(nodes, key, run.work)

@@ -78,12 +78,3 @@ def _choices_of(branch: Node, key: str) -> tuple[JsonValue, ...] | None:
         if key in part.properties:
             return read_facts(part.properties[key]).site.choices
     return None
-
-
-def is_settled(nodes: tuple[Node, ...], before: JsonValue, work: JsonValue) -> bool:
-    """Whether only changes within single members are left: the keys are the same, and no schema depends on several
-    members."""
-    for node in nodes:
-        if node.any_of or node.one_of or node.condition is not None or node.dependent:
-            return False
-    return before.keys() == work.keys() if isinstance(work, dict) else isinstance(before, list)

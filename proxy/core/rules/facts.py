@@ -8,7 +8,7 @@ may apply there: at most places none does, so most refused values are skipped ea
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, KeysView, Set
 from dataclasses import replace
 from typing import Any, Final
 
@@ -178,6 +178,15 @@ def list_member_schemas(nodes: Iterable[Node], step: str | int, work: Work) -> l
     return list(found.values())
 
 
+def list_schemas_by_key(nodes: tuple[Node, ...], keys: KeysView[str], work: Work) -> list[tuple[str, list[Node]]]:
+    """The same for several members of an object, each with its key."""
+    if len(nodes) == 1 and not nodes[0].pattern_properties and nodes[0].properties.keys() >= keys:
+        work.spend(2 * len(keys))
+        declared = nodes[0].properties
+        return [(key, [declared[key]]) for key in keys]
+    return [(key, list_member_schemas(nodes, key, work)) for key in keys]
+
+
 def _list_named(node: Node, step: str | int, work: Work) -> list[Node]:
     if isinstance(step, int):
         member = node.item(step)
@@ -250,8 +259,10 @@ ApplicableRules = tuple[frozenset[str], Site, tuple[tuple[tuple[Rule, Propose], 
 def may_change(rule: Rule, kind: type, site: Site) -> bool:
     """Whether a rule can propose anything for a value of this Python type at this place. Where this is False, the
     rule's function gives `NONE` (tests/core/test_rules.py compares the two)."""
+    if not issubclass(kind, rule.takes) or (rule.at is not None and not rule.at(site)):
+        return False
     listed = rule.gives is LISTED and site.choices is not None
-    return (listed or rule.gives is ANY_TYPE or not rule.gives.isdisjoint(site.types)) and issubclass(kind, rule.takes)
+    return listed or rule.gives is ANY_TYPE or not rule.gives.isdisjoint(site.types)
 
 
 def list_applicable_rules(node: Node, kind: type, rules: frozenset[str], is_member: bool) -> ApplicableRules | None:

@@ -52,9 +52,6 @@ def rename_one_key(
     """
 
     known = list_declared(nodes)
-    work.spend(len(known) + len(value))
-    if value.keys() <= known:
-        return value, ()
     patterns = [pattern for node in nodes for pattern in node.pattern_properties]
     unknown = [key for key in value if key not in known and not any(is_match(each, key, work) for each in patterns)]
     if not unknown:
@@ -230,8 +227,6 @@ def drop_refused(
     name = "drop_null_optional" if item is None else "empty_optional" if item == "" else ""
     if not name and isinstance(item, str) and item in NULL_WORDS:
         name = "null_word_optional"
-    if not name and "default_optional" not in rules:
-        return ()
     facts = [read_facts(schema) for schema in schemas]
     for each in facts:
         rules = rules if each.allowed is None else rules & each.allowed
@@ -254,6 +249,10 @@ def drop_refused(
         for schema, part in parts
     )
     return (Repair("default_optional", path),) if own else ()
+
+
+# The rules of `fill_defaults`.
+FILLING: Final = frozenset({"fill_required", "fill_default"})
 
 
 def fill_defaults(

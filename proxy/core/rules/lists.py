@@ -203,7 +203,8 @@ def json_item(value: JsonValue, site: Site) -> JsonValue:
 
 def python_list(value: JsonValue, site: Site) -> JsonValue:
     """`"['a', 'b']"` -> `["a", "b"]`."""
-    read = read_python_value(value) if isinstance(value, str) and _takes_list(site) else None
+    spells_list = isinstance(value, str) and _takes_list(site) and value.lstrip().startswith("[")
+    read = read_python_value(value) if spells_list else None
     return read if isinstance(read, list) else NONE
 
 

@@ -70,7 +70,9 @@ def _one_member(value: JsonValue, site: Site, key: Callable[[str], str]) -> Json
         return value.strip()
     if len(value) > _LONGEST_MEMBER:
         return NONE
-    return index_members(key, tuple(member for member in site.choices if isinstance(member, str))).get(key(value), NONE)
+    return index_members(key, tuple([member for member in site.choices if isinstance(member, str)])).get(
+        key(value), NONE
+    )
 
 
 @lru_cache(maxsize=1024)  # a long enum is folded once, not for each value of a call

@@ -24,9 +24,9 @@ from proxy.core.json.jsontext import (
     name_json_type,
     parse,
     read_decimal,
+    read_document,
     write_number,
 )
-from proxy.core.json.textrepair import read_document
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonProblem, JsonValue
 from proxy.core.rules.names import split_words

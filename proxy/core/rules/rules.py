@@ -74,7 +74,7 @@ class Rule:
     proposal may be repaired further inside. `inside` are the rules that may repair the value that it takes out or
     puts in. `reads`: a refused proposal is kept, so that the answer can describe it. `member`: only for members of
     objects, never for elements of arrays. `last`: only where nothing else gives the call a meaning. `json`: the types
-    that it reads from JSON text; the text repairs are recorded beside it.
+    that it reads from JSON text; the text repairs are recorded beside it. `at`: what a place needs beside its types.
     """
 
     name: str
@@ -92,6 +92,7 @@ class Rule:
     member: bool = False
     last: bool = False
     json: frozenset[str] = frozenset()
+    at: Callable[[Site], object] | None = None
 
 
 # --- the table ------------------------------------------------------------------------------------------------------
@@ -99,7 +100,7 @@ _TABLE: Final = (
     Rule("string_to_integer", "basic", "value", '`"42"`, `" 42 "`, `"+42"`, `"05"`, `"42.0"`, `"1e3"` -> `42` ...',
         "JSON-number grammar, ASCII space trimmed, optional `+`; leading zero only of two digits (not `0755`, `007`); "
         "no dot before exactly three digits (`1.000`); exponents up to 20; integral; exact at any size",
-        proposals.string_to_integer, (str,), _INTEGER),
+        proposals.string_to_integer, (str,), _INTEGER, at=lambda site: "number" not in site.types),
     Rule("string_to_number", "basic", "value", '`"35.6"` -> `35.6`', "same grammar; finite; keeps its digits",
         proposals.string_to_number, (str,), frozenset({"number"})),
     Rule("leading_point", "standard", "value", '`".5"` -> `0.5`', "else as `string_to_number`", proposals.leading_point,
@@ -115,7 +116,7 @@ _TABLE: Final = (
         "text whose `format` takes no quotes", proposals.quoted_text, (str,)),
     Rule("year_first_date", "standard", "value", '`"2026/01/15"`, `"2026-1-5"`, `"20260115"` -> `"2026-01-15"`',
         "`format: date` and the year first; for `date-time` a blank for the `T` or before the zone, `+0200`, `UTC`",
-        proposals.year_first_date, (str,), _STRING),
+        proposals.year_first_date, (str,), _STRING, at=lambda site: site.formats),
     Rule("integral_float", "standard", "value", "`3.0` -> `3` for an integer",
         "exact, no exponent; also where the draft calls 3.0 a valid integer, which Go and Rust services refuse: then "
         "those bytes alone change, never inside a union", proposals.integral_float, FRACTIONS, _INTEGER),
@@ -130,7 +131,7 @@ _TABLE: Final = (
         "whole arguments", proposals.parse_json_string, (str,), _CONTAINERS, nests=True, reads=True, json=_CONTAINERS),
     Rule("json_item", "standard", "value", '`"{...}"` -> `[{...}]`',
         "a list of objects is asked; a key that the items declare; repairs inside", lists.json_item, (str,), _ARRAY,
-        nests=True, member=True, json=_OBJECT),
+        nests=True, member=True, json=_OBJECT, at=lambda site: site.item_keys),
     Rule("python_list", "standard", "value", "`\"['a', 'b']\"` -> array",
         "one Python list of JSON values; repairs inside", lists.python_list, (str,), _ARRAY, nests=True, reads=True),
     Rule("null_text", "standard", "value", '`"null"`, `"None"`, `""` -> null',
@@ -150,10 +151,10 @@ _TABLE: Final = (
         inside=frozenset({"string_to_integer", "string_to_number", "enum_case"}), member=True),
     Rule("split_members", "standard", "value", '`"red, green"` -> `["red", "green"]`',
         "behind `,` or `;`; every part is an enum member of the items (as enum_case), not the whole",
-        lists.split_members, (str,), _ARRAY, member=True),
+        lists.split_members, (str,), _ARRAY, member=True, at=lambda site: site.item_choices),
     Rule("split_pinned", "standard", "value", '`"a@x.org, b@y.org"` -> `["a@x.org", "b@y.org"]`',
         "behind `,`, `;` or a blank; a format (no date or time) or pattern of the items takes each part and not the "
-        "whole; no part is a plain word", lists.split_pinned, (str,), _ARRAY, member=True),
+        "whole; no part is a plain word", lists.split_pinned, (str,), _ARRAY, member=True, at=lambda site: site.pinned),
     Rule("split_integers", "standard", "value", '`"5, 2, 9"` -> `[5, 2, 9]`',
         "three or more, none like thousands; no pair", lists.split_integers, (str,), _ARRAY, member=True),
     Rule("drop_null_optional", "standard", "key", "null -> key removed",

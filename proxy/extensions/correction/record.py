@@ -24,6 +24,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from proxy.call.context import record_questions
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import Failure, JsonValue, ToolCall
 from proxy.extensions.correction.core.settings import DebugStore
@@ -81,14 +82,14 @@ class CorrectionRecorder:
     def note_skipped(self, question: CorrectionQuestion) -> None:
         """Records a question that could not be asked."""
         self._questions.append(question)
-        self._record.questions = tuple(self._questions)
+        record_questions(self._record, self._questions)
 
     def note_result(self, call: ToolCall, delivered: bool) -> None:
         """Records the outcome of the last question: its proposed call has run."""
         last = self._questions[-1]
         if not delivered:
             self._questions[-1] = replace(last, outcome=QuestionOutcome.REFUSED)
-            self._record.questions = tuple(self._questions)
+            record_questions(self._record, self._questions)
         if last.layer is Layer.VALIDATION_FEEDBACK:
             if delivered:
                 self._add_event("validation_feedback_success", last.layer, call)
@@ -101,7 +102,7 @@ class CorrectionRecorder:
     def _add_event(self, name: str, layer: Layer, call: ToolCall, ahead: int = 0, **more: str | int | bool) -> None:
         number = self.count(layer) + ahead
         attributes = {"capability": call.tool, "step_id": call.call_id, "retry_number": number, **more}
-        self._record.events = (*self._record.events, Event(name, self._now(), attributes))
+        record_questions(self._record, self._questions, Event(name, self._now(), attributes))
 
 
 # The file is only appended to, never opened through a symbolic link, and not inherited by child processes.

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Final, Literal
 
-from proxy.core.model.fields import read_trace_id
+from proxy.adapters.ladder import read_trace_id
 from proxy.core.model.value_class import value_class
 from proxy.core.rules.rules import COERCIONS
 from proxy.interfaces import CallRecord, Event, Trace

@@ -17,13 +17,13 @@ import os
 import random
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from aiohttp import HttpVersion10, HttpVersion11
+from aiohttp import HttpVersion, HttpVersion10, HttpVersion11
 from aiohttp.http_exceptions import BadHttpMethod, InvalidHeader, InvalidURLError, LineTooLong
-from aiohttp.streams import EmptyStreamReader, StreamReader
+from aiohttp.streams import StreamReader
 from aiohttp.web_request import BaseRequest
 
 from proxy.core.model.codes import BAD_REQUEST, EXPECTATION_FAILED, HEADERS_TOO_LARGE, ErrorCode
@@ -35,20 +35,18 @@ if TYPE_CHECKING:
     from aiohttp import web
 
 
+@value_class
 class ParsedRequest:
     """A request as aiohttp's parser gives it: the part of `web.BaseRequest` that needs no task."""
 
-    __slots__ = ("body_exists", "content", "headers", "method", "protocol", "raw_headers", "raw_path", "version")
-
-    def __init__(self, message: Any, content: StreamReader, protocol: web.RequestHandler) -> None:
-        self.method: str = message.method
-        self.version = message.version
-        self.raw_path: str = message.path
-        self.raw_headers: tuple[tuple[bytes, bytes], ...] = message.raw_headers
-        self.headers = message.headers
-        self.content = content
-        self.body_exists = type(content) is not EmptyStreamReader
-        self.protocol = protocol
+    method: str
+    version: HttpVersion
+    raw_path: str
+    raw_headers: tuple[tuple[bytes, bytes], ...]
+    headers: Mapping[str, str]
+    content: StreamReader
+    body_exists: bool
+    protocol: web.RequestHandler
 
 
 RequestHead = BaseRequest | ParsedRequest

@@ -39,10 +39,7 @@ class SystemClock:
 class SystemPacing:
     """Implements `Pacing` over the event loop and the system's source of chance."""
 
-    async def sleep(self, seconds: float) -> None:
-        """Waits."""
-        await asyncio.sleep(seconds)
-
+    sleep = staticmethod(asyncio.sleep)  # seconds
     chance = staticmethod(random.random)  # at least 0 and below 1
 
     def fresh_key(self) -> str:
@@ -53,10 +50,11 @@ class SystemPacing:
 def make_services(loaded: Loaded, shared: SharedStore, log: Log, clock: Clock) -> Services:
     """Makes the services that calls use, except for the upstreams."""
     store, formatters = shared.make(loaded.config.state, clock), Formatters.load_installed(log.formatter_failed)
+    extra_lines = formatters.lines if formatters.are_installed else None
     chain = make_hook_chain(loaded, log, clock)
     hooks = None if chain is None else chain.begin
     elsewhere = Elsewhere()
-    return Services(store, clock, {}, SystemPacing(), formatters.lines, hooks=hooks, elsewhere=elsewhere)
+    return Services(store, clock, {}, SystemPacing(), extra_lines, hooks=hooks, elsewhere=elsewhere)
 
 
 # --- the state store --------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
@@ -60,6 +60,7 @@ class Pools:
     log: Log
     _kind: UpstreamKind | None = None
     _made: dict[str, tuple[UpstreamConfig, UpstreamGuard]] = field(default_factory=dict)
+    _last_calls: set[asyncio.Task[None]] = field(default_factory=set)
     _closing: set[asyncio.Task[None]] = field(default_factory=set)
 
     def of(self, config: Config) -> tuple[dict[str, UpstreamGuard], list[UpstreamGuard]]:
@@ -105,16 +106,15 @@ class Pools:
         """Closes upstreams once the requests in `last`, which may still use them, are over."""
         if self._kind is not None:
             last = last.union(self._kind.take_leaving())
+        last_calls = _start(_await_all(last), self._last_calls)
         for upstream in gone:
-            task = asyncio.create_task(_close_after(upstream, last))
-            self._closing.add(task)
-            task.add_done_callback(self._closing.discard)
+            _start(_close_after(upstream, last_calls), self._closing)
 
     async def close(self) -> None:
-        """Closes everything at once."""
-        for task in list(self._closing):
+        """Closes everything at once. A closing that has begun goes on to its end."""
+        for task in self._last_calls:
             task.cancel()
-        await asyncio.gather(*self._closing, return_exceptions=True)
+        await asyncio.gather(*self._last_calls, *self._closing, return_exceptions=True)
         for _, upstream in self._made.values():
             await upstream.close()
 
@@ -124,12 +124,21 @@ def _parts(entry: UpstreamConfig) -> tuple[str, ...]:
     return entry.added.parts if entry.added is not None else ()
 
 
-async def _close_after(upstream: Upstream, last: frozenset[asyncio.Future[Any]]) -> None:
-    try:
-        if last:
-            await asyncio.wait(last)
-    finally:
-        await upstream.close()
+def _start(work: Coroutine[Any, Any, None], kept: set[asyncio.Task[None]]) -> asyncio.Task[None]:
+    task = asyncio.create_task(work)
+    kept.add(task)
+    task.add_done_callback(kept.discard)
+    return task
+
+
+async def _await_all(last: frozenset[asyncio.Future[Any]]) -> None:
+    if last:
+        await asyncio.wait(last)
+
+
+async def _close_after(upstream: Upstream, last_calls: asyncio.Task[None]) -> None:
+    await asyncio.wait([last_calls])
+    await upstream.close()
 
 
 # --- one upstream -----------------------------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from proxy.core.contract.policy import ToolPolicy
-from proxy.core.display.preview import MASK, make_hider
-from proxy.core.display.secrets import mask_credentials, may_hold_secret
+from proxy.core.display.preview import MASK, SHOWN_BEGINNING, make_hider
+from proxy.core.display.secrets import is_plain, mask_credentials
 from proxy.core.display.suggestions import is_same_name
 from proxy.core.envelope.feedback import write_feedback
 from proxy.core.envelope.view import show_name, show_path
@@ -202,12 +202,15 @@ def _list_leaves(value: JsonValue) -> tuple[str, ...]:
 def _mask_violations(came: Sequence[Violation], limits: FeedbackLimits, leaves: Sequence[str]) -> tuple[Violation, ...]:
     """Violations with everything masked that they quote of the arguments."""
     texts = " ".join([text for each in came for text in (each.message, each.hint)])
-    mask = mask_credentials if may_hold_secret(texts) else str
     quoted = [leaf for leaf in leaves if leaf in texts or "*" in leaf]  # a mask may complete one that holds a star
     masked: list[Violation] = []
     for each in came:
-        hider = make_hider(each.value, limits, path=each.path, sensitive=True)
-        message, hint = mask(hider.hide_value(each.message[:4096])), mask(hider.hide_value(each.hint[:4096]))
+        message, hint = each.message[:4096], each.hint[:4096]
+        if not isinstance(each.value, str) or each.value[:SHOWN_BEGINNING] in texts:
+            hider = make_hider(each.value, limits, path=each.path, sensitive=True)
+            message, hint = hider.hide_value(message), hider.hide_value(hint)
+        if not is_plain(each.message) or not is_plain(each.hint):
+            message, hint = mask_credentials(message), mask_credentials(hint)
         for leaf in quoted:
             message, hint = message.replace(leaf, MASK), hint.replace(leaf, MASK)
         shown = each.value if each.value is None or isinstance(each.value, Absent | bool) else MASK
@@ -224,7 +227,7 @@ def _mask_result(
     """The answer with nothing in it that was sent."""
 
     def hide(text: str) -> str:
-        for leaf in leaves:
+        for leaf in leaves if text else ():
             text = text.replace(leaf, MASK)
         return text
 

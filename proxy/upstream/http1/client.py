@@ -93,11 +93,11 @@ class Http1Upstream:
             head = self._write_head(request, len(request.body))
         except ExchangeError:  # `send` tells why
             return None
+        reader = AnswerReader(request.method, self._limits, heads=self._heads)
         now = self._loop.time()
         connection = self._pool.take_idle(now)
         if connection is None:
             return None
-        reader = AnswerReader(request.method, self._limits, heads=self._heads)
         if not connection.begin(reader, head, request.body, self._settings.buffer, now + request.timeout, on_ready):
             return None
         if request.passed_on is not None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from functools import cache
 from pathlib import Path
+from typing import Final
 
 import yaml
 
@@ -19,12 +22,22 @@ from tests.serving.wire import Seen, exchange
 TRIPS: JsonValue = yaml.safe_load((Path(__file__).parent / "trips.yaml").read_text(encoding="utf-8"))
 
 
+# Stands for the service's address in an imported config, which is made once for all tests of a description.
+_UPSTREAM: Final = "http://upstream.test"
+
+
+@cache
+def _imported(description: str, relay: bool) -> Mapping[str, str]:
+    choice = Choice(relay=relay, upstream=_UPSTREAM)
+    return make_files(harvest_operations(json.loads(description), "service.yaml", choice))
+
+
 @contextlib.asynccontextmanager
 async def served(description: JsonValue, upstream: str, more: str = "", *, relay: bool = False) -> AsyncIterator[int]:
     """The port of a proxy whose config was imported from a description; `more` are further routes."""
-    found = harvest_operations(description, "service.yaml", Choice(relay=relay, upstream=upstream))
+    imported = _imported(json.dumps(description), relay)
+    files = {name: text.replace(_UPSTREAM, upstream) for name, text in imported.items()}
     with tempfile.TemporaryDirectory() as folder:
-        files = make_files(found)
         text = files[CONFIG].replace("127.0.0.1:8080", "127.0.0.1:0") + more + "\nadmin: off\n"
         write_files(Path(folder), {**files, CONFIG: text}, force=False)
         serving = await start_serving(load(Path(folder) / CONFIG, {}))

@@ -14,7 +14,7 @@ from proxy.call.judging import is_ready
 from proxy.core.contract.policy import BroughtTools, ToolPolicy
 from proxy.core.decide import prepare
 from proxy.core.explain.explain import explain_unknown_tool
-from proxy.core.json.textrepair import read_document
+from proxy.core.json.jsontext import read_document
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import (
     CheckedCall,

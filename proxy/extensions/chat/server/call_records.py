@@ -6,6 +6,14 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
+from proxy.call.context import (
+    add_notes,
+    record_call,
+    record_delivery,
+    record_failure,
+    record_forward,
+    record_replaced,
+)
 from proxy.core.contract.policy import Mode
 from proxy.core.display.preview import clean_text
 from proxy.core.model.values import Attempt
@@ -30,9 +38,9 @@ def note_calls(
     notes = {"gen_ai.request.model": clean_text(request.model, 60)}
     if found.spent.answers > 1 or found.spent.lost:
         notes |= {"chat.attempts": str(found.spent.answers), "chat.tokens_again": str(found.spent.reported)}
-    listed.record.notes = {**listed.record.notes, **notes}
+    add_notes(listed.record, notes)
     blank = replace(listed.record, stages={}, response_bytes=0, ended=now)
-    listed.record.replaced = _list_replaced(blank, found.spent, settings.retries)
+    record_replaced(listed.record, _list_replaced(blank, found.spent, settings.retries))
     is_refused = settings.mode == "refuse" and found.answer.failed is not None
     calls = [each for each in found.answer.calls if each.failure is not None or not is_refused]
     for position, each in enumerate(calls):
@@ -48,24 +56,20 @@ def _list_replaced(blank: CallRecord, spent: Spending, retries: int) -> list[Rep
     for at, (answer, next_) in enumerate(pairwise(spent.counted), 1):
         records = []
         for each in answer.calls[:_MOST_CALLS]:
-            records.append(record := replace(blank))
+            result = None if each.failure is None else explain_call(each, Attempt(at, retries + 1))
+            records.append(record := replace(blank, result=result))
             _fill_record(record, each, is_refused=True)
-            if each.failure is not None:
-                record.result = explain_call(each, Attempt(at, retries + 1))
         made.append(ReplacedAnswer(records, REPEAT, next_.tokens))
     return made
 
 
 def _fill_record(record: CallRecord, judged: JudgedCall, *, is_refused: bool) -> None:
-    record.tool, record.call_id, record.call = judged.tool, judged.call.call_id, judged.call
-    record.conversation_rung = judged.call.conversation.rung
-    record.policy, record.checked, record.repairs = judged.policy, judged.checked, judged.repairs
-    record.schema_id = "" if judged.policy is None else judged.policy.schema_id
-    if judged.failure is not None:
-        record.code, record.violations = judged.failure.code.name, judged.failure.violations
-        record.outcome = "refused"
-    if judged.failure is not None and not is_refused:  # it goes on, like a call on a report-only route
-        record.mode, record.outcome, record.would_refuse = Mode.REPORT, "delivered", True
-    elif judged.checked is not None:
-        record.outcome = "repaired" if judged.repairs else "delivered"
-        record.violations = judged.checked.warnings
+    """Records a call and its verdict. A wrong call that is not refused goes on, like one on a report-only route."""
+    failure, repairs = judged.failure, judged.repairs
+    goes_on = failure is not None and not is_refused
+    record_call(record, judged.call, judged.policy, repairs, Mode.REPORT if goes_on else Mode.ENFORCE)
+    if failure is not None and is_refused:
+        record_failure(record, failure, "refused")
+    elif goes_on or judged.checked is not None:  # else the schema of its tool cannot be used
+        record_forward(record, judged.checked, failure, repairs)
+        record_delivery(record, "repaired" if repairs else "delivered")

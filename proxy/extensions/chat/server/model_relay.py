@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
+from proxy.call.context import record_passthrough
 from proxy.core.contract.policy import BroughtTools
 from proxy.core.model.values import Delivered, Fields, RawRequest, Repair, UpstreamFault
 from proxy.extensions.chat.config.model_section import ModelSettings
@@ -77,14 +78,12 @@ class ModelRelay:
         call_route, record = listed.call_route, listed.record
         route = call_route.binding.route
         exchange = self._make_exchange(listed, request)
-        record.outcome, record.upstream = "passthrough", route.upstream
-        record.request_bytes = len(call_route.raw.body)
         started = self._clock.now()
+        record_passthrough(record, route.upstream, received=len(call_route.raw.body))
         reply = await exchange.ask()
-        record.upstream_seconds = self._clock.now() - started
+        record_passthrough(record, route.upstream, reply, self._clock.now() - started)
         if isinstance(reply, UpstreamFault):
             return answer_fault(call_route.binding, call_route.raw, reply, record)
-        record.upstream_status = reply.status
         repairs: tuple[Repair, ...] = ()
         is_readable = is_plain(reply)
         media_type = reply.header("content-type")

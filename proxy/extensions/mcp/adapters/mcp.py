@@ -21,8 +21,7 @@ from proxy.core.envelope import FORMATS, Detail
 from proxy.core.envelope.parts import make_failure_headers, write_body, write_message
 from proxy.core.envelope.view import FailureView
 from proxy.core.json.jsonspan import find_span, replace_value
-from proxy.core.json.jsontext import dumps, parse
-from proxy.core.json.textrepair import read_document
+from proxy.core.json.jsontext import dumps, parse, read_document
 from proxy.core.model import codes
 from proxy.core.model.values import (
     ABSENT,

@@ -19,7 +19,7 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from proxy.call.context import open_context
+from proxy.call.context import open_context, record_no_call, record_passthrough
 from proxy.call.outcome import count_tool_error
 from proxy.call.run import run_call
 from proxy.core.contract.policy import Mode
@@ -148,7 +148,7 @@ class Exchange:
             return await self._hand_on(mcp_request, tools)
         is_hidden = asking.hides(call.tool)
         if isinstance(tools, Failure) and not is_hidden:
-            record.outcome, record.code, record.call_id = "refused", tools.code.name, call.call_id
+            record_no_call(record, tools.code.name, call.call_id)
             return mcp_request.make_refusal(ToolResult(call, tools))
         tools = Tools({}) if isinstance(tools, Failure) else tools
         if wrong := _wrong_mirror(call, tools, asking):
@@ -184,11 +184,7 @@ class Exchange:
 
     async def _hand_on(self, mcp_request: ListedRequest, reply: UpstreamReply) -> web.StreamResponse:
         """Passes the upstream's own answer on to the client: it asks for credentials or for a new session."""
-        mcp_request.record.outcome, mcp_request.record.code = "passthrough", ""
-        mcp_request.record.upstream, mcp_request.record.upstream_status = (
-            mcp_request.call_route.binding.route.upstream,
-            reply.status,
-        )
+        record_passthrough(mcp_request.record, mcp_request.call_route.binding.route.upstream, reply)
         reply = rewrite_challenge(reply, mcp_request.call_route)
         return await deliver(
             Delivered(reply), mcp_request.request, mcp_request.call_route.cors, mcp_request.record, mcp_request.closing
@@ -250,7 +246,7 @@ class Exchange:
             return await self._pass(mcp_request, asking)
         if (unwelcome := await asking.check_session()) is not None:
             return await self._hand_on(mcp_request, unwelcome)
-        mcp_request.record.outcome = "passthrough"
+        record_passthrough(mcp_request.record)
         message, raw = asking.message, mcp_request.call_route.raw
         visible = self._visible.of(asking.key, asking.session)
         tools = asking.make_served(learned)
@@ -269,7 +265,8 @@ class Exchange:
     # --- everything else ----------------------------------------------------------------------------------------------
     async def _pass(self, mcp_request: ListedRequest, asking: Asking) -> web.StreamResponse:
         record, started = mcp_request.record, self._clock.now()
-        record.outcome, record.upstream = "passthrough", mcp_request.call_route.binding.route.upstream
+        upstream = mcp_request.call_route.binding.route.upstream
+        record_passthrough(record, upstream)
         passed_on = self._make_passed_on(asking.message)
         out = replace(mcp_request.call_route.make_passthrough(), silence=math.inf, passed_on=passed_on)
         reads_on = mcp_request.call_route.raw.method == "GET" and not asking.rules.shows_all
@@ -277,10 +274,9 @@ class Exchange:
             kept = tuple(field for field in out.headers if field[0].lower() != "accept-encoding")
             out = replace(out, headers=(*kept, ("accept-encoding", "identity")))
         reply = await mcp_request.relay(out, None, asking.upstream, record)
-        record.upstream_seconds = self._clock.now() - started
+        record_passthrough(record, upstream, reply, self._clock.now() - started)
         if isinstance(reply, UpstreamFault):
             return answer_fault(mcp_request.call_route.binding, mcp_request.call_route.raw, reply, record)
-        record.upstream_status = reply.status
         seen = self._watch_reply(rewrite_challenge(reply, mcp_request.call_route), asking)
         if asking.message.method == LIST and not asking.rules.shows_all and reply.status < 300:
             seen = filter_list(seen, asking.rules, asking.message.id, asking.report_unpinned)

@@ -13,11 +13,11 @@ outcome in the record. A result with `isError` need not match the schema (specif
 from __future__ import annotations
 
 import re
-from asyncio import Future
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Final, Protocol
 
+from proxy.call.context import record_answer, record_ending, record_late_error
 from proxy.core.check.validation import Check
 from proxy.core.json.jsontext import dumps
 from proxy.core.model import codes
@@ -202,18 +202,10 @@ class LateStore(StateStore):
     async def settle(self, record: CallRecord, *, failed: bool) -> None:
         """Ends the episode after the call's result has passed. Where the tool `failed`, the episode continues and the
         slot of the call cap is given back."""
-        if failed:
-            record.corrected_after = 0
-            if self._slot:
-                await self._store.release(self._slot)
-            return
-        if not self._cleared:
-            return
-        ended = await self._store.clear(self._cleared)
-        if isinstance(ended, Future):
-            record.settling = ended
-        elif ended is not None:
-            record.corrected_after = ended.count
+        if failed and self._slot:
+            await self._store.release(self._slot)
+        elif self._cleared and not failed and (ended := await self._store.clear(self._cleared)) is not None:
+            record_ending(record, ended)
 
 
 class ResultVerdict:
@@ -263,8 +255,7 @@ class ResultVerdict:
         failure = read_result_failure(bytes(self._body or b""), self._request_id, self._check, self._sent)
         if failure is not None:
             is_refusal = failure.code is codes.UPSTREAM_REJECTED_ARGUMENTS
-            self._record.outcome, self._record.code = "tool_error", failure.code.name if is_refusal else ""
-            self._record.violations = failure.violations if is_refusal else self._record.violations
+            record_late_error(self._record, failure if is_refusal else None)
         return failure
 
 
@@ -316,12 +307,12 @@ def watch_promise(catalogue: Catalogue | None, asking: Asking, record: CallRecor
     check = catalogue.tools.output_check(record.tool)
     if check is None:
         return None
-    record.answer = "unread"
+    record_answer(record, "unread")
 
     def read(body: bytes) -> None:
         kind = "text/event-stream" if body.lstrip()[:1] != b"{" else "application/json"
         answer = find_answer(kind, body, asking.message.id)
-        record.answer = _name_promise(answer.get("result"), check) if answer is not None else "unread"
+        record_answer(record, "unread" if answer is None else _name_promise(answer.get("result"), check))
 
     return WatchedBody(read, _LONGEST_PROMISE)
 

@@ -15,8 +15,7 @@ from proxy.adapters.ladder import find_call_id, find_conversation
 from proxy.adapters.plain import NO_ARGUMENTS
 from proxy.core.contract.request_rules import QueryPolicy
 from proxy.core.display.preview import clean_text
-from proxy.core.json.jsontext import dumps
-from proxy.core.json.textrepair import read_document
+from proxy.core.json.jsontext import dumps, read_document
 from proxy.core.model import codes
 from proxy.core.model.fields import fold_header
 from proxy.core.model.values import (
