@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from operator import attrgetter
 from pathlib import Path
 from types import MappingProxyType
+from urllib.parse import SplitResult, urlsplit
 
 from proxy.core.model.value_class import value_class
 
@@ -67,3 +68,11 @@ def join_words(words: Iterable[str]) -> str:
     quoted = [repr(word) for word in words]
     shown = quoted[:12] + [f"{len(quoted) - 12} more"] * (len(quoted) > 12)
     return " or ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+
+
+def split_url(url: str) -> SplitResult:
+    """A URL in its parts. One that cannot be read, such as `http://[`, has none: it is told as one without a host."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return urlsplit("")

@@ -364,6 +364,11 @@ def test_only_a_default_and_examples_that_the_property_takes_are_named_and_once(
         ({"enum": ["a", "b"], "default": "c"}, "Send one of these, exactly as written."),
         ({"type": "integer", "default": []}, "Send a whole number without quotes or units."),
         ({"type": "integer", "examples": ["one", 2]}, "For example 2. Send a whole number without quotes or units."),
+        (
+            {"type": "integer", "minimum": 5, "examples": [2, 7.0, 9, 11]},
+            "For example 7.0, 9. Send a whole number without quotes or units.",
+        ),
+        ({"type": "integer", "minimum": 5, "default": 0}, "Send a whole number without quotes or units."),
     ):
         (only,) = said(needs(a=part), '{"a":"x"}')
         assert hint == only.hint

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import yaml
@@ -47,6 +48,11 @@ EVIDENCE = {
 }
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def sources(shown_by: str) -> str:
     """What stands in the tests that a row names: a whole scenario, or one function with the constants of its file."""
     found = []
@@ -55,7 +61,7 @@ def sources(shown_by: str) -> str:
         if not named[1]:
             found.append(text)
             continue
-        tree = ast.parse(text)
+        tree = tree_of(ROOT / named[0])
         parts = [node for node in tree.body if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
         parts += [node for node in tree.body if getattr(node, "name", None) == named[1]]
         found += [ast.get_source_segment(text, node) or "" for node in parts]
@@ -64,7 +70,7 @@ def sources(shown_by: str) -> str:
 
 def asserts(path: Path, test: str) -> bool:
     """Whether a test can fail: it asserts, or expects an exception."""
-    tree = ast.parse(path.read_text())
+    tree = tree_of(path)
     (found,) = (node for node in tree.body if getattr(node, "name", None) == test)
     return any(
         isinstance(node, ast.Assert) or (isinstance(node, ast.Attribute) and node.attr == "raises")

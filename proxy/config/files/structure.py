@@ -260,6 +260,8 @@ def _describe_expected(entry: BrokenKeyword) -> str:
     if node.choices is not None:
         return join_words(str(choice) for choice in node.choices)
     bounds = [f"{word} {node.get(keyword)}" for keyword, word in _BOUNDS.items() if node.has(keyword)]
+    if node.get("minLength") == 1:
+        bounds = ["that is not empty"]
     kinds = " or ".join(_TYPE_WORDS[kind] for kind in sorted(node.types or ()))
     return " ".join([kinds or "another value", *bounds])
 
@@ -296,7 +298,17 @@ def _suggest_hint(value: JsonValue, entry: BrokenKeyword) -> str:
             return "write it as `{url: ...}`"
         if entry.path[2:] == ("url",) and _HOST_AND_PORT.fullmatch(written):
             return f"did you mean http://{written}?"
-    return suggest_word(written, _list_choices(entry.node)) if isinstance(written, str) else ""
+    if not isinstance(written, str):
+        return ""
+    choices, switch = list(_list_choices(entry.node)), _SWITCHES.get(written.casefold(), "")
+    return f"did you mean {switch!r}?" if switch in choices else suggest_word(written, choices)
+
+
+# Words that other formats have for a switch: `none` means `off`, and is like `on`.
+_SWITCHES: Final = {
+    "no": "off", "none": "off", "never": "off", "false": "off", "disabled": "off", "n": "off",
+    "yes": "on", "always": "on", "true": "on", "enabled": "on", "y": "on",
+}  # fmt: skip
 
 
 def _list_choices(node: Node) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Reads times, sizes, switches and URLs as a config spells them. The published schema has checked the values."""
+"""Reads times, sizes and switches as a config spells them. The published schema has checked the values."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Mapping
 from typing import Any, Final
-from urllib.parse import SplitResult, urlsplit
 
 from proxy.config.files.secrets import reveal
 from proxy.core.json.jsontext import make_decimal
@@ -41,14 +40,6 @@ def read_size(value: JsonValue) -> int:
 def read_switch(value: JsonValue) -> bool:
     """`on` and true, `off` and false."""
     return value is True or value == "on"
-
-
-def split_url(url: str) -> SplitResult:
-    """A URL in its parts. One that cannot be read, such as `http://[`, has none."""
-    try:
-        return urlsplit(url)
-    except ValueError:
-        return urlsplit("")
 
 
 def read_fields(value: Mapping[str, JsonValue], readers: Mapping[str, Any], **names: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """A schema in words a model can use: what one place expects, and the schema's own words.
 
-`describe_expectation` makes the `Expected:` line of a violation; `signature.py` makes the `Accepts:` line, and
-`examples.py` the examples. Deterministic and bounded.
+`describe_expectation` makes the `Expected:` line of a violation; `signature.py` makes the `Accepts:` line.
+Deterministic and bounded.
 
 `add_own_words` puts before a hint what the schema itself says of a place: `x-hint`, else description, examples and
 default. Only values that the place takes are shown: a default that the schema itself refuses would be false advice.
@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import islice
 from typing import Final
 
+from proxy.core.check.validation import Check
 from proxy.core.display.graphemes import cut, cut_sentences
 from proxy.core.display.preview import clean_text
 from proxy.core.display.secrets import is_sensitive
@@ -158,7 +160,7 @@ _OWN: Final = 160
 _EXAMPLES: Final = 2
 
 
-def add_own_words(violation: Violation, node: Node) -> Violation:
+def add_own_words(check: Check, violation: Violation, node: Node) -> Violation:
     """The violation with what the schema says of the property before anything generic."""
     if violation.code is codes.REQUIRED_MISSING:
         declared = find_declared(node, str(violation.path[-1])) if violation.path else None
@@ -168,26 +170,26 @@ def add_own_words(violation: Violation, node: Node) -> Violation:
     if violation.code is codes.ENUM_MISMATCH and violation.hint.startswith("Did you mean"):
         return violation  # a suggestion needs no further words
     name = next((step for step in reversed(violation.path) if isinstance(step, str)), "")
-    own = read_own_words(node, name)
+    own = read_own_words(check, node, name)
     hint = own if violation.hint and own.endswith(violation.hint) else f"{own} {violation.hint}".strip()
     return replace(violation, hint=hint) if own else violation
 
 
-def read_own_words(node: Node, name: str = "") -> str:
+def read_own_words(check: Check, node: Node, name: str = "") -> str:
     """What the schema says of a place in its own words, in at most three short sentences; '' where it says nothing. A
     description stands behind the place's `name`, because many are no sentences."""
     memo: dict[int, tuple[str, str]] = node.schemas.memos.setdefault("own words", {})
     words = memo.get(id(node))
     if words is None:
-        words = memo[id(node)] = _own_words(node)
+        words = memo[id(node)] = _own_words(check, node)
     described, rest = words
     if described and name:
         described = f"`{cut(clean_text(name, _SHORT), _SHORT)}`: {described}"
     return f"{described} {rest}".strip()
 
 
-def _own_words(node: Node) -> tuple[str, str]:
-    """The description of a place, and what else its schema says."""
+def _own_words(check: Check, node: Node) -> tuple[str, str]:
+    """The description of a place, and what else its schema says: examples and a default that it would accept."""
     parts = list(node.always)
     hint = next((text for part in parts if isinstance(text := part.get("x-hint"), str) and text.strip()), "")
     if hint:
@@ -198,12 +200,12 @@ def _own_words(node: Node) -> tuple[str, str]:
     described = cut_sentences(" ".join(description.split()), _OWN)
     sentences = []
     written = next((shown for part in parts if isinstance(shown := part.get("examples"), list) and shown), [])
-    examples = [example for example in written if may_take(node, example)]
+    examples = list(islice((example for example in written if check.accepts_at(node, example)), _EXAMPLES))
     if examples:
-        shown = ", ".join(cut(write_literal(example), _SHORT) for example in examples[:_EXAMPLES])
+        shown = ", ".join(cut(write_literal(example), _SHORT) for example in examples)
         sentences.append(f"For example {shown}.")
     default = next((part.get("default") for part in parts if part.has("default")), None)
-    if default is not None and not examples and may_take(node, default):
+    if default is not None and not examples and check.accepts_at(node, default):
         literal = cut(write_literal(default), _SHORT)
         if literal not in described or "default" not in described.lower():
             sentences.append(f"Its default is {literal}.")

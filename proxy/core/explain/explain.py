@@ -55,7 +55,7 @@ def list_violations(check: Check, value: JsonValue, ambiguous: Iterable[Ambiguit
     """
     found: list[Violation] = []
     for broken in check.list_broken(value)[:MAX_VIOLATIONS]:  # each has a violation, or several
-        found += _word_keyword(broken, find_value(value, broken.path), value, MAX_VIOLATIONS - len(found))
+        found += _word_keyword(check, broken, find_value(value, broken.path), value, MAX_VIOLATIONS - len(found))
         if len(found) == MAX_VIOLATIONS:
             break
     if len(found) == MAX_VIOLATIONS or not found:  # a finding beyond the bound may be an error
@@ -113,15 +113,15 @@ def explain_invalid_json(problem: JsonProblem) -> Violation:
 
 
 # --- one broken keyword ---------------------------------------------------------------------------------------------
-def _word_keyword(broken: BrokenKeyword, value: JsonValue, root: JsonValue, most: int) -> list[Violation]:
+def _word_keyword(check: Check, broken: BrokenKeyword, value: JsonValue, root: JsonValue, most: int) -> list[Violation]:
     """The violations of one keyword that a value breaks, at most so many; `root` is the whole value."""
     word = WORDS.get(broken.keyword, make_other_violation)
-    found = list(islice(_union(broken, value, root, most) if broken.branches else word(broken, value), most))
+    found = list(islice(_union(check, broken, value, root, most) if broken.branches else word(broken, value), most))
     if not found:  # a broken keyword that nobody mentions would let the call pass
         found = list(make_other_violation(broken, value))
-    severity, sensitive, speaks = _read_marks(broken)
+    severity, sensitive, speaks = _read_marks(check, broken)
     if speaks:
-        found = [add_own_words(one, broken.node) for one in found]
+        found = [add_own_words(check, one, broken.node) for one in found]
     if severity is _ERROR and not sensitive:
         return found
     return [
@@ -130,7 +130,7 @@ def _word_keyword(broken: BrokenKeyword, value: JsonValue, root: JsonValue, most
     ]
 
 
-def _read_marks(broken: BrokenKeyword) -> tuple[Severity, bool, bool]:
+def _read_marks(check: Check, broken: BrokenKeyword) -> tuple[Severity, bool, bool]:
     """What a schema says of one of its keywords: how grave it is, `x-severity: warning` or `{keyword: severity}`
     (docs/reference/codes.md), whether its values are secret, and whether it has words of its own for a value."""
     node, keyword, is_union = broken.node, broken.keyword, bool(broken.branches)
@@ -141,13 +141,13 @@ def _read_marks(broken: BrokenKeyword) -> tuple[Severity, bool, bool]:
         if isinstance(written, dict):
             written = written.get(keyword)
         severity = Severity(written) if written in ("warning", "info") else Severity.ERROR
-        speaks = not is_union and keyword in OWN_WORDS and (keyword == "required" or read_own_words(node) != "")
+        speaks = not is_union and keyword in OWN_WORDS and (keyword == "required" or read_own_words(check, node) != "")
         marks = memo[id(node), keyword, is_union] = severity, is_sensitive(node), speaks
     return marks
 
 
 # --- unions ---------------------------------------------------------------------------------------------------------
-def _union(broken: BrokenKeyword, value: JsonValue, root: JsonValue, most: int) -> Iterator[Violation]:
+def _union(check: Check, broken: BrokenKeyword, value: JsonValue, root: JsonValue, most: int) -> Iterator[Violation]:
     """What is wrong with a value that fits no branch: at the property that distinguishes branches, inside the nearest
     branch, or VAL-011 with what each branch lacks."""
     branches = broken.node.any_of if broken.keyword == "anyOf" else broken.node.one_of
@@ -160,15 +160,15 @@ def _union(broken: BrokenKeyword, value: JsonValue, root: JsonValue, most: int) 
         yield undecided
     elif (near := _nearest_branch(branches, broken, value)) is not None:
         for inner in broken.branches[near]:
-            yield from _word_keyword(inner, find_value(root, inner.path), root, most)
+            yield from _word_keyword(check, inner, find_value(root, inner.path), root, most)
     elif isinstance(value, dict | list):
-        yield _no_branch(broken, branches, value, root)
+        yield _no_branch(check, broken, branches, value, root)
     else:
         choices, kind = read_facts(broken.node).site.choices or (), name_json_type(value)
         if kind in {name_json_type(choice) for choice in choices}:
             yield make_choice_violation(broken.path, value, broken.node, choices)
         elif any(kind in read_facts(branch).site.types for branch in branches):
-            yield _no_branch(broken, branches, value, root)
+            yield _no_branch(check, broken, branches, value, root)
         else:
             yield make_type_violation(broken.path, value, broken.node)
 
@@ -204,14 +204,16 @@ def _nearest_branch(branches: tuple[Node, ...], broken: BrokenKeyword, value: Js
     return fitting[0] if len(fitting) == 1 and broken.branches[fitting[0]] else None
 
 
-def _no_branch(broken: BrokenKeyword, branches: tuple[Node, ...], value: JsonValue, root: JsonValue) -> Violation:
+def _no_branch(
+    check: Check, broken: BrokenKeyword, branches: tuple[Node, ...], value: JsonValue, root: JsonValue
+) -> Violation:
     shown = [
         f"({number}) {cut(write_signature(branch, 2), 160)}"
         for number, branch in enumerate(branches[:_MAX_BRANCHES], 1)
     ]
     more = [f"... {len(branches) - _MAX_BRANCHES} more"] if len(branches) > _MAX_BRANCHES else []
     found = enumerate(broken.branches[:_MAX_BRANCHES], 1)
-    lacks = [f"({number}) {_lack(there, root)}" for number, there in found if there]
+    lacks = [f"({number}) {_lack(check, there, root)}" for number, there in found if there]
     return Violation(
         codes.NO_BRANCH,
         broken.path,
@@ -222,7 +224,7 @@ def _no_branch(broken: BrokenKeyword, branches: tuple[Node, ...], value: JsonVal
     )
 
 
-def _lack(broken_there: tuple[BrokenKeyword, ...], root: JsonValue) -> str:
+def _lack(check: Check, broken_there: tuple[BrokenKeyword, ...], root: JsonValue) -> str:
     """What one branch misses, in a few words. What a place takes says nothing of the keywords of `_UNSAID`."""
     words = []
     for broken in broken_there[:3]:
@@ -237,7 +239,7 @@ def _lack(broken_there: tuple[BrokenKeyword, ...], root: JsonValue) -> str:
                 many = "none" if all(broken.branches) else "more than one"
                 words.append(f"{where} fits {many} of its alternatives")
             case keyword if keyword in _UNSAID or broken.node.never:
-                first = _word_keyword(broken, find_value(root, broken.path), root, 1)[0]
+                first = _word_keyword(check, broken, find_value(root, broken.path), root, 1)[0]
                 words.append(f"{where}: {cut(first.message, 100)}")
             case _:
                 words.append(f"{where} is not {cut(describe_expectation(broken.node), 60)}")

@@ -210,7 +210,9 @@ def list_notices(check: Check, value: JsonValue) -> Iterator[Violation]:
         )
         for path, part in islice(marked, _MOST_NOTICES):
             message = f"Field '{clean_text(str(path[-1]), 60)}' is deprecated"
-            yield Violation(codes.DEPRECATED_FIELD, path, message, hint=read_own_words(part), severity=Severity.WARNING)
+            yield Violation(
+                codes.DEPRECATED_FIELD, path, message, hint=read_own_words(check, part), severity=Severity.WARNING
+            )
 
 
 # --- candidates -------------------------------------------------------------------------------------------------------

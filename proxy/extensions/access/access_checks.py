@@ -9,9 +9,8 @@ from typing import Final
 
 from proxy.config.context import Context
 from proxy.config.files.secrets import reveal
-from proxy.config.mistakes import join_words, suggest_word
+from proxy.config.mistakes import join_words, split_url, suggest_word
 from proxy.config.model import Auth, RouteEntry
-from proxy.config.sections.units import split_url
 from proxy.core.check.validation import SchemaError
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.extensions.access.access_section import compile_arguments, list_rules, read_access, read_texts

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from proxy.config.mistakes import split_url
 from proxy.config.model import Config
-from proxy.config.sections.units import split_url
 from proxy.core.model.values import UpstreamFault
 from proxy.extensions.access.access_section import find_access
 from proxy.extensions.access.admission import RouteAdmission

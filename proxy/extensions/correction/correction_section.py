@@ -12,9 +12,9 @@ from typing import Any, Final
 from proxy.config.context import Context, read_named_text
 from proxy.config.files.secrets import reveal, reveal_all
 from proxy.config.files.source import Files
-from proxy.config.mistakes import join_words, suggest_word
+from proxy.config.mistakes import join_words, split_url, suggest_word
 from proxy.config.model import Address, Config, RouteEntry, UpstreamConfig
-from proxy.config.sections.units import read_seconds, read_size, read_switch, split_url
+from proxy.config.sections.units import read_seconds, read_size, read_switch
 from proxy.core.display.placeholders import find_placeholders
 from proxy.core.json.jsontext import make_decimal
 from proxy.core.model.values import JsonValue, Pointer

@@ -8,8 +8,8 @@ from dataclasses import field
 from proxy.config.context import Context
 from proxy.config.files.secrets import reveal
 from proxy.config.files.source import Files
+from proxy.config.mistakes import split_url
 from proxy.config.model import UpstreamConfig
-from proxy.config.sections.units import split_url
 from proxy.core.model.value_class import value_class
 
 

@@ -11,7 +11,7 @@ from dataclasses import field
 from typing import Final
 
 from proxy.config.files.source import MAX_FILE_BYTES
-from proxy.config.sections.units import split_url
+from proxy.config.mistakes import split_url
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Headers, UpstreamFault
 from proxy.extensions.importing.harvest import ImportProblem

@@ -20,8 +20,8 @@ from proxy.config.files.secrets import Substitution, Unresolved
 from proxy.config.files.source import ConfigSource, Files
 from proxy.config.files.structure import describe_section
 from proxy.config.load import Loaded
+from proxy.config.mistakes import split_url
 from proxy.config.model import Config
-from proxy.config.sections.units import split_url
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.extensions.kubernetes.pod_addresses import find_pod_mistakes

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from proxy.config.sections.units import split_url
+from proxy.config.mistakes import split_url
 from proxy.extensions.chat.core.model_request import API_PATHS
 
 _ASKS_AGAIN: Final = (

@@ -24,7 +24,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.cli.options import HelpText
-from proxy.config.sections.units import split_url
+from proxy.config.mistakes import split_url
 from proxy.core.model.value_class import value_class
 from proxy.extensions import find_evaluations, load_place
 

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from proxy.config.sections.units import split_url
+from proxy.config.mistakes import split_url
 
 _NAME: Final = "mcp.yaml"
 

@@ -16,11 +16,11 @@ from typing import Any, Final
 from proxy.adapters.base import CallShape
 from proxy.config.context import Context
 from proxy.config.files.secrets import reveal
-from proxy.config.mistakes import suggest_word
+from proxy.config.mistakes import split_url, suggest_word
 from proxy.config.model import RouteEntry, ToolConfig, UpstreamConfig
 from proxy.config.policies import Written, merge_layers, name_scope, read_auth, read_policy
 from proxy.config.schemas import BASE, ReadSchema, SchemaPlace, describe_finding
-from proxy.config.sections.units import read_seconds, read_switch, split_url
+from proxy.config.sections.units import read_seconds, read_switch
 from proxy.config.tools import ToolReader, check_policy
 from proxy.core.check.validation import SchemaError
 from proxy.core.model.values import Container, JsonValue, Pointer

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from proxy.config.mistakes import split_url
 from proxy.config.schemas import FoundSchema, SourceProblem
-from proxy.config.sections.units import split_url
 from proxy.core.model.values import JsonValue
 from proxy.extensions.operations.core.openapi import import_operation, list_servers
 from proxy.extensions.operations.core.openapi_schema import OpenApiError

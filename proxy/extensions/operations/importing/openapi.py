@@ -17,7 +17,7 @@ from urllib.parse import urljoin
 
 from proxy.config.files.source import MAX_FILE_BYTES, read_file
 from proxy.config.files.yaml12 import MAX_DEPTH, MAX_NODES, YamlError, read_yaml
-from proxy.config.sections.units import split_url
+from proxy.config.mistakes import split_url
 from proxy.core.check.validation import SchemaError, compile_check
 from proxy.core.json.jsontext import TextLimits, format_pointer, parse
 from proxy.core.model.value_class import value_class
