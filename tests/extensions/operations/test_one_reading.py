@@ -12,6 +12,10 @@ import pytest
 
 from proxy.config.load import load
 from proxy.core.model.values import JsonValue
+from proxy.extensions.operations.core.channels import find_unwritable
+from proxy.extensions.operations.core.http.operations import RequestTemplate
+from proxy.extensions.operations.core.http.parameters import In, Parameter
+from proxy.extensions.operations.core.http_operation import HttpArgument, HttpOperation
 from proxy.server import start_serving
 from tests.extensions.operations.served import ask, served
 from tests.serving.wire import Tool, answer, replies, tool
@@ -253,6 +257,21 @@ async def test_an_argument_that_would_write_another_parameter_is_refused(
         seen = await ask(port, "POST", f"/tools/{name}", json.dumps(arguments).encode())
     assert (400, []) == (seen.status, server.seen)
     assert reason in seen.body.decode()
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "advice"),
+    [
+        ("path", " .", "and nothing that is empty, or dots and blanks alone."),
+        ("header", [], "or a list of one or more such texts, none of them empty or with a comma."),
+        ("header", [""], "or a list of one or more such texts, none of them empty or with a comma."),
+    ],
+)
+def test_what_a_hint_advises_excludes_the_value_that_it_is_about(place: In, value: JsonValue, advice: str) -> None:
+    declared = Parameter("x", place, {}, required=True)
+    operation = HttpOperation(RequestTemplate("GET", "/{x}", (declared,)), arguments=(HttpArgument("x", declared),))
+    (found,) = find_unwritable(operation, {"x": value})
+    assert found.hint.endswith(advice)
 
 
 async def test_free_members_of_an_object_are_written_as_they_are_named() -> None:

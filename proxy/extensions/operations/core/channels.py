@@ -175,10 +175,11 @@ _OF_PLACE: Final = {"path": "the path", "query": "the query", "header": "a heade
 _SINGLE: Final = "Send a single value, or a list without its delimiter in an item."
 _WRITABLE: Final = {
     "path": "Send a value without slashes, backslashes, '%', ';' and control characters, a list without its delimiter "
-    "in an item, and nothing that is empty, '.' or '..'.",
+    "in an item, and nothing that is empty, or dots and blanks alone.",
     "query": _SINGLE,
     "form": _SINGLE,
-    "header": "Send printable ASCII without blanks at its ends, or a list of such texts without commas.",
+    "header": "Send printable ASCII without blanks at its ends, or a list of one or more such texts, none of them "
+    "empty or with a comma.",
     "cookie": "Send printable ASCII without blanks, commas, ';', '%', quotes and backslashes.",
     "file": "Send the content of the file as base64.",
 }
