@@ -4,9 +4,9 @@ out, and `make_delivered` ends it.
 A stage returns an `ApprovedCall`, which may be sent, or a `PendingFailure`, which the store has not counted: a
 correction may still find a better call, and the model reads of the failure only if none is found.
 
-The functions at the end write what the stages return into the `CallRecord`, also of a request that is not a call; no
-other file changes a record. It holds names, codes, paths and numbers, and the call itself for what the operator may ask
-to see (docs/console.md).
+The functions at the end write what the stages return into the `CallRecord`, also of a request that is not a call. No
+other file changes a record, but for the times of single stages (`stages`) and the log's own `line`. It holds names,
+codes, paths and numbers, and the call itself for what the operator may ask to see (docs/console.md).
 """
 
 from __future__ import annotations
@@ -313,7 +313,7 @@ def record_tool_error(record: CallRecord, failure: Failure) -> None:
 
 
 def record_late_error(record: CallRecord, refused: Failure | None) -> None:
-    """Records that an answer which has passed is the tool's own error, and ends no episode; it may have `refused`."""
+    """Records that an answer which has passed is the tool's own error: no episode ends. `refused`: of the arguments."""
     record.outcome, record.code, record.corrected_after = "tool_error", "", 0
     if refused is not None:
         record.code, record.violations = refused.code.name, refused.violations

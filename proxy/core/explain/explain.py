@@ -225,7 +225,8 @@ def _no_branch(
 
 
 def _lack(check: Check, broken_there: tuple[BrokenKeyword, ...], root: JsonValue) -> str:
-    """What one branch misses, in a few words. What a place takes says nothing of the keywords of `_UNSAID`."""
+    """What one branch misses, in a few words. The keywords of `_UNSAID` have their own message: what a place takes says
+    nothing of them."""
     words = []
     for broken in broken_there[:3]:
         where = cut(format_pointer(broken.path), 60) or "it"
