@@ -313,7 +313,7 @@ def record_tool_error(record: CallRecord, failure: Failure) -> None:
 
 
 def record_late_error(record: CallRecord, refused: Failure | None) -> None:
-    """Records that an answer which has passed is the tool's own error: no episode ends. `refused`: of the arguments."""
+    """Records the tool's own error in an answer that has passed. `refused`: it, where it refuses the arguments."""
     record.outcome, record.code, record.corrected_after = "tool_error", "", 0
     if refused is not None:
         record.code, record.violations = refused.code.name, refused.violations
