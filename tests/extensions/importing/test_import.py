@@ -283,6 +283,14 @@ def test_a_clients_way_around_the_proxy_is_told(tmp_path: Path, capsys: pytest.C
     assert "/v1/book" == config(tmp_path)["routes"][0]["path"]
 
 
+def test_a_server_without_a_url_is_the_one_that_publishes_the_description(tmp_path: Path) -> None:
+    with shop({**copy.deepcopy(BOOKSHOP), "servers": [{"url": ""}]}) as running:
+        assert 0 == imported(tmp_path, running.url)
+    made = config(tmp_path)
+    assert "/book" == made["routes"][0]["path"]
+    assert f"http://127.0.0.1:{running.port}" == made["upstreams"]["tools"]["url"]
+
+
 def test_serve_openapi_needs_no_config(tmp_path: Path) -> None:
     with shop() as running:
         words = ["serve", "--openapi", running.url, "--listen", "127.0.0.1:0"]

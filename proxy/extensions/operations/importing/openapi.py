@@ -164,9 +164,9 @@ def _describe_source(document: JsonValue, count: int) -> str:
 def _find_server(document: JsonValue, source: str, upstream: str) -> tuple[str, str, tuple[str, ...]]:
     """The upstream's origin, the path that its operations start with, and notes about both."""
     written = list_servers(document)
-    named = written[0] if written else "/" if _is_http(source) else ""
-    if _is_http(source) and split_url(named) != split_url(""):  # another cannot be read
-        named = urljoin(source, named)
+    named = written[0] if written else ""
+    if _is_http(source) and (not named or split_url(named) != split_url("")):  # another cannot be read
+        named = urljoin(source, named or "/")
     if upstream.startswith("unix:"):
         return upstream, _read_base_path(named), ()
     if not upstream:
