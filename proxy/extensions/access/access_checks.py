@@ -72,13 +72,13 @@ def _check_issuers(context: Context, settings: AccessSettings) -> None:
     for name, issuer in settings.issuers.items():
         for key, url in (("issuer", issuer.issuer), ("jwks", issuer.jwks)):
             parts = split_url(url)
-            if not parts.hostname and (url if key == "jwks" else not issuer.jwks):
+            if url and not parts.hostname and (key == "jwks" or not issuer.jwks):
                 hint = "such as https://login.example.org: the keys are fetched there"
                 context.mistake((*at, name, key), "no http or https URL", hint)
             elif url and parts.scheme == "http" and parts.hostname not in _LOOPBACK:
                 hint = "use https: whoever stands between could put in keys of their own"
                 context.mistake((*at, name, key), "keys are fetched without TLS", hint)
-        if taken.setdefault(issuer.issuer, name) != name:
+        if issuer.issuer and taken.setdefault(issuer.issuer, name) != name:
             hint = "list all audiences at one of them"
             context.mistake((*at, name, "issuer"), f"the issuer {taken[issuer.issuer]!r} has this address", hint)
         if issuer.max_age < issuer.refresh:

@@ -58,6 +58,15 @@ def test_a_mistake_is_told_with_its_line_and_what_to_write(tmp_path: Path, top: 
     assert any(told in line for line in lines), lines
 
 
+def test_an_issuer_that_is_no_url_is_one_mistake(tmp_path: Path) -> None:
+    top = "access: {issuers: {a: {issuer: 'urn:a', audience: tools}, b: {issuer: 'urn:b', audience: tools}}}"
+    with pytest.raises(ConfigError) as raised:
+        load(write(tmp_path, top, "jwt: {}"), {})
+    assert [f'`issuer` expects a URL; this is "urn:{name}"' for name in "ab"] == [
+        mistake.message for mistake in raised.value.mistakes
+    ]
+
+
 def test_rules_about_tools_mean_nothing_where_no_call_is_read(tmp_path: Path) -> None:
     path = write(tmp_path, MAIN, "allow: [{tools: [a]}]")
     path.write_text(path.read_text().replace("tool: a, schema: {type: object}", "passthrough: true"))
