@@ -113,7 +113,7 @@ def _find_start(handler: Handler, method: str, path: str) -> Target | None:
 
 class FastCall(RequestCycle):
     """One call. `is_sent`: its tool has it, and the answer needs no task yet. `outcome` is what the tool made of it;
-    `rest` is what a task begins with where it is not that."""
+    `rest` is what a task begins with, where that is not to wait for the outcome."""
 
     __slots__ = (
         "_abort",

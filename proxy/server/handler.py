@@ -330,7 +330,7 @@ class RequestCycle:
     call_route: RouteRequest
 
     def __init__(self, handler: Handler, head: RequestHead, route: str = "") -> None:
-        """`route`: where it leads is known, if its head may be used."""
+        """`route`: the name of its route, where that is known before its head has been looked at."""
         self.handler = handler
         self.head = head
         self.snapshot = handler.snapshot

@@ -40,8 +40,8 @@ Detail = Literal["compact", "full"]
 
 class Shown(NamedTuple):
     """One violation as it may be shown. `message`, `expected` and `hint` are on one line and not yet cut; `path` and
-    `actual` are; `actual` is what was sent there, None where nothing was. `is_plain`: JSON has the
-    three as they are."""
+    `actual` are; `actual` is what was sent there, None where nothing was. `is_plain`: JSON escapes nothing in
+    `message` and `expected`."""
 
     violation: Violation
     path: str
