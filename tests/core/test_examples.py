@@ -51,6 +51,8 @@ D4 = "http://json-schema.org/draft-04/schema#"
         ("integer or null", {"type": ["integer", "null"]}),
         ("integer or boolean", {"anyOf": [INT, {"type": "boolean"}]}),
         ("one of 'a', 'b' or null", {"anyOf": [{"enum": ["a", "b"]}, {"type": "null"}]}),
+        ("'auto' or number or null", {"anyOf": [{"const": "auto"}, {"type": ["number", "null"]}]}),
+        ("one of 1, 2.5", {"enum": [1, 2.5]}),
         ("5", {"const": 5}),
         ("any value", True),
         ("no value", False),
@@ -83,6 +85,10 @@ def test_long_lists_and_limits_are_cut() -> None:
         ("{a?: (integer | null)[]}", obj(a={"type": "array", "items": {"type": ["integer", "null"]}})),
         ("{a?: {b?: integer} | string}", obj(a={"anyOf": [obj(b=INT), STR]})),
         ("{a?: any}", obj(a=True)),
+        ("{a?: 'auto' | number (at least 0)}", obj(a={"anyOf": [{"const": "auto"}, {"type": "number", "minimum": 0}]})),
+        ("{a?: 'x' | ('x' | 'y')[]}",
+         obj(a={"anyOf": [{"const": "x"}, {"type": "array", "items": {"enum": ["x", "y"]}}]})),
+        ("{a?: 'x' | 2.5 | null}", obj(a={"enum": ["x", 2.5, None]})),
     ],
 )  # fmt: skip
 def test_a_tool_has_a_signature(expected: str, schema: JsonValue) -> None:

@@ -75,6 +75,12 @@ def describe_types(site: Site) -> str:
     return " or ".join(named)
 
 
+def list_unlisted_types(site: Site) -> frozenset[str]:
+    """The types of a site that lists values beside those of its values: `integer` of `'auto'` or an integer."""
+    listed = {name_json_type(choice) for choice in site.choices or ()}
+    return site.types - listed - ({"integer"} if "number" in listed else set())
+
+
 # two limits that are equal say one thing
 _EXACTLY: Final = (
     ("minimum", "maximum", "exactly {}"),
@@ -140,8 +146,8 @@ def describe_expectation(node: Node) -> str:
         return known
     site = read_facts(node).site
     if site.choices is not None and not site.free_text:
-        rest = site.types - {name_json_type(choice) for choice in site.choices} - {"integer"}
-        phrase = list_choices(site.choices) + (" or null" if "null" in rest else "")
+        rest = list_unlisted_types(site)
+        phrase = list_choices(site.choices) + (f" or {describe_types(replace(site, types=rest))}" if rest else "")
     else:
         phrase = describe_types(site)
         item = next((part.items for part in node.always if part.items is not None), None)

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from proxy.core.display.graphemes import cut, cut_sentences
 from proxy.core.display.secrets import is_sensitive
-from proxy.core.explain.expectation import describe_types, list_limits, write_literal
+from proxy.core.explain.expectation import describe_types, list_limits, list_unlisted_types, write_literal
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import JsonValue, Pointer, value_class
 from proxy.core.model.work import WRITING_SIGNATURE, Work
@@ -139,7 +139,7 @@ class _Writer:
         parts = list(node.always)
         site = read_facts(node).site
         keys = {key: member for part in parts for key, member in part.properties.items()}
-        if site.choices is not None and not site.free_text and not keys:
+        if site.choices is not None and not site.free_text and not keys and list_unlisted_types(site) <= {"null"}:
             most = _ALL_KEYS if focus is not None else _MAX_CHOICES
             return _join_alternatives([write_literal(choice) for choice in site.choices], "null" in site.types, most)
         if keys and "object" in site.types:
