@@ -20,6 +20,7 @@ from typing import Final
 
 import pytest
 
+from proxy.core.rules.vocabulary import READING_VERBS
 from proxy.extensions import EXTENSIONS
 from proxy.interfaces import CallRecord
 
@@ -701,3 +702,18 @@ def test_no_file_names_a_package_registry() -> None:
         if registry.encode() in path.read_bytes()
     ]
     assert [] == named
+
+
+def test_repairs_know_no_words_but_the_protocol_vocabulary() -> None:
+    """A list of words cannot be closed: a repair reads only what is stated (docs/repair.md)."""
+    found = []
+    for path in [*Path("proxy/core/rules").glob("*.py"), *Path("proxy/core/repair").glob("*.py")]:
+        if path.name in ("vocabulary.py", "rules.py", "contradictions.py"):
+            continue  # the vocabulary itself, the table of rules' names and texts, the keywords of JSON Schema
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Set | ast.List | ast.Tuple | ast.Dict):
+                members = node.keys if isinstance(node, ast.Dict) else node.elts
+                words = [one.value for one in members if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+                found += [f"{path}:{node.lineno}"] if sum(word.isalpha() for word in words) > 8 else []
+    assert [] == found
+    assert 10 == len(READING_VERBS)

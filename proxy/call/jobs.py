@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from proxy.core.check.validation import compile_check
 from proxy.core.contract.listed_tool import BadSchemaError, compile_listed
-from proxy.core.contract.policy import LeakedMarkup, RepairPolicy, ToolPolicy, UnknownKeys
+from proxy.core.contract.policy import LeakedMarkup, NullOptional, RepairPolicy, ToolPolicy, UnknownKeys
 from proxy.core.decide import decide, restore_decision
 from proxy.core.explain.advice import add_advice
 from proxy.core.explain.places import find_value
@@ -125,12 +125,15 @@ def describe_policy(policy: ToolPolicy) -> bytes:
         "tool": policy.tool,
         "unknown_keys": policy.unknown_keys.value,
         "changes": policy.changes,
+        "adds": policy.adds,
         "reads": policy.reads,
         "max_body": policy.max_body,
         "leaked_markup": policy.leaked_markup.value,
         "rules": sorted(policy.repair.rules),
         "drop_keys": sorted(policy.repair.drop_keys),
         "by_hand": sorted(policy.repair.by_hand),
+        "null_optional": policy.repair.null_optional.value,
+        "aliases": dict(policy.repair.aliases),
         "feedback": {
             key: sorted(value) if isinstance(value, frozenset) else list(value) if isinstance(value, tuple) else value
             for key, value in asdict(policy.feedback).items()
@@ -168,9 +171,12 @@ def read_shared_policy(text: bytes) -> ToolPolicy:
             frozenset(policy_values["rules"]),
             frozenset(policy_values["drop_keys"]),
             frozenset(policy_values["by_hand"]),
+            NullOptional(policy_values["null_optional"]),
+            policy_values["aliases"],
         ),
         feedback=feedback,
         changes=policy_values["changes"],
+        adds=policy_values["adds"],
         reads=policy_values["reads"],
         max_body=policy_values["max_body"],
         leaked_markup=LeakedMarkup(policy_values["leaked_markup"]),

@@ -78,7 +78,7 @@ def _explain_tool(policy: ToolPolicy) -> Iterator[str]:
     if policy.check is None:
         yield "# validation: off: every call goes on as it came"
         return
-    check, rules = policy.check, policy.repair_by_act[0].rules
+    check, rules = policy.check, policy.repair_in_force.rules
     yield f"# repair rules that are on: {', '.join(sorted(rules)) or 'none'}"
     if policy.repair.drop_keys:
         yield f"# keys that drop_unknown may remove: {', '.join(sorted(policy.repair.drop_keys))}"

@@ -197,11 +197,11 @@ class UpstreamConfig:
 
 @value_class
 class RepairSettings:
-    """What may be repaired. `drop_keys` None means no keys, or at level lenient the known plumbing keys."""
+    """What may be repaired, and the keys that `drop_unknown` may remove."""
 
     level: str = "standard"
     rules: Mapping[str, bool] = field(default_factory=dict)
-    drop_keys: frozenset[str] | None = None
+    drop_keys: frozenset[str] = frozenset()
 
 
 @value_class

@@ -31,7 +31,7 @@ from proxy.core.contract.policy import (
 )
 from proxy.core.json.jsontext import TextLimits
 from proxy.core.model.values import FeedbackLimits, JsonValue, Pointer
-from proxy.core.rules.rules import PLUMBING_KEYS, select_rules
+from proxy.core.rules.rules import select_rules
 from proxy.core.schema.formats import NONE, USUAL, Formats
 from proxy.extensions import LIMIT_PLACES, POLICY_PLACES, load_place
 
@@ -117,12 +117,9 @@ def _read_resend(written: Written) -> ResendPolicy:
 def make_repair_policy(settings: RepairSettings, *, listed: bool = False) -> RepairPolicy:
     """The names of the rules that are on, and the keys that `drop_unknown` may remove. `listed`: the tool is listed by
     its server."""
-    drop_keys = settings.drop_keys
-    if drop_keys is None:
-        drop_keys = PLUMBING_KEYS if settings.level == "lenient" else frozenset()
     by_hand = frozenset(name for name, on in settings.rules.items() if on)
     rules = select_rules(settings.level, settings.rules, listed=listed)
-    return RepairPolicy(rules, drop_keys, by_hand, level=settings.level)
+    return RepairPolicy(rules, settings.drop_keys, by_hand, level=settings.level)
 
 
 def select_fingerprint(written: Written) -> dict[str, JsonValue]:

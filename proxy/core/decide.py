@@ -38,7 +38,6 @@ from proxy.core.model.values import (
 )
 from proxy.core.repair.engine import Repaired, repair
 from proxy.core.repair.respell import INTEGRAL_FRACTION, RESPELT, respell_integers, respell_keys, respell_text
-from proxy.core.rules.names import acts_by_argument
 from proxy.core.schema.matching import share_search_budget
 
 # The hint of an answer where the repair engine gave up (`work.REPAIRING`).
@@ -257,23 +256,18 @@ def is_clean(value: JsonValue, policy: ToolPolicy) -> bool:
 def _repair_document(document: Document, policy: ToolPolicy, check: Check) -> Repaired:
     """The value as the schema accepts it, as it came or repaired; otherwise as far as the repairs got."""
     value = document.value
-    stands_for_none = value is None and "empty_arguments" in policy.repair_by_act[0].rules and not check.accepts(None)
+    stands_for_none = value is None and "empty_arguments" in policy.repair_in_force.rules and not check.accepts(None)
     if document.text == b"" or stands_for_none:
         return Repaired({}, (Repair("empty_arguments", ()),), check.accepts({}))
     renames: tuple[Repair, ...] = ()
     if policy.unknown_keys is _REFUSE:
-        value, renames = respell_keys(check, value, policy.repair_by_act[0])
+        value, renames = respell_keys(check, value, policy.repair_in_force)
     if check.accepts(value):
         if document.text.find(INTEGRAL_FRACTION) < 0:
             return Repaired(value, renames, True)
-        value, respelt = respell_integers(check, value, policy.repair_by_act[0])
+        value, respelt = respell_integers(check, value, policy.repair_in_force)
         return Repaired(value, renames + respelt, True)
-    usual, acting = policy.repair_by_act
-    acts = usual is not acting and acts_by_argument(check.root, value)
-    repaired = repair(check, value, acting if acts else usual, tool=policy.tool, refused=True)
-    # The action stood in a wrapper or was spelt otherwise.
-    if usual is not acting and not acts and repaired.repairs and acts_by_argument(check.root, repaired.value):
-        repaired = repair(check, value, acting, tool=policy.tool, refused=True)
+    repaired = repair(check, value, policy.repair_in_force, tool=policy.tool, refused=True)
     return replace(repaired, repairs=renames + repaired.repairs) if renames else repaired
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Final
 
 from proxy.adapters.base import CallShape
 from proxy.config.files.secrets import reveal
@@ -159,6 +160,11 @@ def _withholds(entry: RouteEntry, config: Config) -> bool:
     return pinned is not None and pinned.changed != "warn" and bool(pinned.unpinned)
 
 
+# RFC 9110 section 9.2.1 and RFC 5789: methods that only read, and methods that change or remove something.
+_READING: Final = frozenset({"GET", "HEAD"})
+_CHANGING: Final = frozenset({"PATCH", "PUT", "DELETE"})
+
+
 def _build_policy(
     tool: ToolConfig, operation: OperationRule | None, entry: RouteEntry | None = None, member: Container | None = None
 ) -> ToolPolicy:
@@ -193,8 +199,8 @@ def _build_policy(
         finalising=kind == "validate",
         channels=channels,
         operation=operation,
-        changes={"PATCH"} in methods,
-        reads={"GET"} in methods,
+        changes=any(each & _CHANGING for each in methods),
+        reads=any(each and each <= _READING for each in methods),
         max_body=policy.max_body,
         leaked_markup=policy.leaked_markup,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,7 +25,7 @@ from proxy.core.contract.policy import (
 )
 from proxy.core.json.jsontext import LosslessFloat, TextLimits
 from proxy.core.model.values import FeedbackLimits
-from proxy.core.rules.rules import LEAVING_OUT, PLUMBING_KEYS, select_rules
+from proxy.core.rules.rules import LEAVING_OUT, select_rules
 from proxy.core.schema.formats import NONE, USUAL, Formats
 from proxy.routing import Route, build_routes
 
@@ -92,11 +91,10 @@ def test_every_policy_key_is_compiled() -> None:
     assert (select_rules("basic", {"enum_case": True}), frozenset({"id"})) == (repair.rules, repair.drop_keys)
 
 
-def test_lenient_may_drop_the_known_plumbing_keys_unless_others_are_named() -> None:
-    settings = read_policy({"repair": {"level": "lenient"}}).repair
-    assert PLUMBING_KEYS == make_repair_policy(settings).drop_keys
-    assert frozenset() == make_repair_policy(replace(settings, drop_keys=frozenset())).drop_keys
-    assert frozenset() == make_repair_policy(read_policy({"repair": {"level": "standard"}}).repair).drop_keys
+def test_no_key_is_dropped_unless_the_config_names_it() -> None:
+    assert frozenset() == make_repair_policy(read_policy({"repair": {"level": "lenient"}}).repair).drop_keys
+    named = read_policy({"repair": {"level": "lenient", "drop_keys": ["toolCallId"]}}).repair
+    assert {"toolCallId"} == make_repair_policy(named).drop_keys
 
 
 @pytest.mark.parametrize(
@@ -183,12 +181,12 @@ routes:
 """,
     )
     leaving_out = {
-        (path, name): sorted(policy.repair_by_act[0].rules & LEAVING_OUT)
+        (path, name): sorted(policy.repair_in_force.rules & LEAVING_OUT)
         for path, route in served.items()
         for name, policy in route.tools.items()
     }
     assert {
-        ("/{tool}", "get_issue"): ["default_optional", "drop_null_optional", "empty_optional", "null_word_optional"],
+        ("/{tool}", "get_issue"): ["drop_null_optional"],
         ("/{tool}", "update_issue"): [],
         ("/{tool}", "edit_issue"): ["drop_null_optional"],
         ("/patch", "get_issue"): [],

@@ -20,10 +20,12 @@ from proxy.core.model.values import (
     ToolCall,
     Violation,
 )
-from proxy.core.rules.rules import PLUMBING_KEYS, TEXT_RULES, select_rules
+from proxy.core.rules.rules import TEXT_RULES, select_rules
 
 # A tool that only reads: on others null and nothing are never taken as not sent.
 TOOL: Final = "get_tool"
+DROP_KEYS: Final = frozenset({"toolCallId", "sessionId", "chatInput"})
+ALIASES: Final = {"latitude": "lat"}
 LEVELS: Final = ("off", "basic", "standard", "lenient")
 
 
@@ -37,7 +39,7 @@ def policy(
     """The policy of a tool with this schema at a repair level."""
     on = select_rules(level, switches)
     by_hand = frozenset(name for name, wanted in (switches or {}).items() if wanted)
-    rules = RepairPolicy(on, PLUMBING_KEYS if "drop_unknown" in on else frozenset(), by_hand)
+    rules = RepairPolicy(on, DROP_KEYS if "drop_unknown" in on else frozenset(), by_hand, aliases=ALIASES)
     return ToolPolicy(TOOL, compile_check(schema), "f", repair=rules, unknown_keys=unknown_keys, mode=mode)
 
 

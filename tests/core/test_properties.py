@@ -31,7 +31,8 @@ from proxy.core.model.values import (
 )
 from proxy.core.repair.engine import repair
 from proxy.core.repair.respell import respell_integers
-from proxy.core.rules.rules import LEVELS, PLUMBING_KEYS, TEXT_RULES, select_rules
+from proxy.core.rules.rules import LEVELS, TEXT_RULES, select_rules
+from tests.core.repairing import DROP_KEYS
 from tests.core.schemas import odd_schemas, schemas, values
 from tests.corpora.generate import as_text, damaged, random_value
 from tests.generated import examples
@@ -63,7 +64,7 @@ def sendings(draw: st.DrawFn) -> tuple[JsonValue, JsonValue]:
 
 
 def rules(level: str) -> RepairPolicy:
-    return RepairPolicy(select_rules(level), PLUMBING_KEYS if level == "lenient" else frozenset())
+    return RepairPolicy(select_rules(level), DROP_KEYS if level == "lenient" else frozenset())
 
 
 def decided(check: Check, text: bytes, level: str, unknown: UnknownKeys = UnknownKeys.SCHEMA) -> Forward | Reject:

@@ -13,15 +13,15 @@ from proxy.core.contract.toolname import trim
 from proxy.core.json.jsontext import JSON_TYPES, LosslessFloat
 from proxy.core.model.values import JsonValue
 from proxy.core.rules.facts import list_mistaken_switches, may_change
-from proxy.core.rules.proposals import NONE, Site
+from proxy.core.rules.proposals import Site
 from proxy.core.rules.rules import (
     LEVELS,
-    PLUMBING_KEYS,
+    REMOVED,
     RULES,
     TEXT_RULES,
-    group_value_rules,
     list_unknown_switches,
     select_rules,
+    select_value_rules,
 )
 from tests.core.repairing import obj, outcome, repairs
 from tests.tables import each_row
@@ -52,18 +52,16 @@ def needs(key: str, **properties: JsonValue) -> JsonValue:
 
 
 PLACED: Final = closed(location=closed(city=STR, country=STR))
-NESTED: Final[JsonValue] = {**needs("user", user=closed(name=STR, age=INT)), "additionalProperties": False}
+NESTED: Final[JsonValue] = {**needs("request", request=closed(name=STR, age=INT)), "additionalProperties": False}
 
 # rule -> (schema of the arguments, sent, what goes upstream); the rule is the only one that is on
 APPLIES: Final[dict[str, list[tuple[JsonValue, str, str]]]] = {
     "string_to_integer": [
         (obj(a=INT), '{"a":"42"}', '{"a":42}'),
         (obj(a=INT), '{"a":" 42\\t"}', '{"a":42}'),
-        (obj(a=INT), '{"a":"+42"}', '{"a":42}'),
-        (obj(a=INT), '{"a":"-05"}', '{"a":-5}'),
-        (obj(a=INT), '{"a":"1e20"}', '{"a":100000000000000000000}'),
+        (obj(a=INT), '{"a":"-5"}', '{"a":-5}'),
+        (obj(a=INT), '{"a":"-0"}', '{"a":0}'),
         (obj(a=INT), '{"a":"42.0"}', '{"a":42}'),
-        (obj(a=INT), '{"a":"1e3"}', '{"a":1000}'),
         (obj(a=INT), '{"a":"1234567890123456789012"}', '{"a":1234567890123456789012}'),
         (obj(a={"type": ["integer", "null"]}), '{"a":"0"}', '{"a":0}'),
         (obj(a={"enum": [1, 2]}), '{"a":"2"}', '{"a":2}'),
@@ -72,7 +70,6 @@ APPLIES: Final[dict[str, list[tuple[JsonValue, str, str]]]] = {
         (obj(a=NUM), '{"a":"35.6"}', '{"a":35.6}'),
         (obj(a=NUM), '{"a":"1.10"}', '{"a":1.10}'),
         (obj(a=NUM), '{"a":"-0"}', '{"a":-0}'),
-        (obj(a=NUM), '{"a":"07.50"}', '{"a":7.50}'),
         (obj(a=NUM), '{"a":"2.500"}', '{"a":2.500}'),
         (obj(a=NUM), '{"a":"1E-3"}', '{"a":1E-3}'),
         (obj(a=NUM), '{"a":"0.1234567890123456789"}', '{"a":0.1234567890123456789}'),
@@ -113,7 +110,7 @@ APPLIES: Final[dict[str, list[tuple[JsonValue, str, str]]]] = {
     "split_pinned": [
         (obj(to=arr(EMAIL)), '{"to":"a@x.org, b@y.org"}', '{"to":["a@x.org","b@y.org"]}'),
         (obj(to=arr(EMAIL)), '{"to":"a@x.org;b@y.org"}', '{"to":["a@x.org","b@y.org"]}'),
-        (obj(a=arr(SKU)), '{"a":"AB-12,CD-34"}', '{"a":["AB-12","CD-34"]}'),
+        (obj(a=arr(DATE)), '{"a":"2026-01-01, 2026-01-31"}', '{"a":["2026-01-01","2026-01-31"]}'),
     ],
     "dotted_keys": [
         (PLACED, '{"location.city":"x","location.country":"y"}', '{"location":{"city":"x","country":"y"}}'),
@@ -132,7 +129,7 @@ APPLIES: Final[dict[str, list[tuple[JsonValue, str, str]]]] = {
             '[{"name":"get_tool","arguments":{"a":1}}]',
         )
     ],
-    "nest_arguments": [(NESTED, '{"name":"x","age":3}', '{"user":{"name":"x","age":3}}')],
+    "nest_arguments": [(NESTED, '{"name":"x","age":3}', '{"request":{"name":"x","age":3}}')],
     "integral_float": [
         (obj(a=INT), '{"a":3.0}', '{"a":3}'),
         (obj(a=INT), '{"a":-100.00}', '{"a":-100}'),
@@ -157,67 +154,28 @@ APPLIES: Final[dict[str, list[tuple[JsonValue, str, str]]]] = {
         (obj(a=INT), '"{\\"a\\":1}"', '{"a":1}'),
     ],
     "json_item": [(obj(a=arr(obj(b=INT))), '{"a":"{\\"b\\":1}"}', '{"a":[{"b":1}]}')],
-    "python_list": [
-        (obj(a=arr(STR)), "{\"a\":\"['a', 'b']\"}", '{"a":["a","b"]}'),
-        (obj(a=arr(obj(b=BOOL))), '{"a":"[{\'b\': True}]"}', '{"a":[{"b":true}]}'),
-    ],
     "null_text": [
         (obj(a={"type": ["integer", "null"]}), '{"a":"null"}', '{"a":null}'),
         (obj(a={"type": ["integer", "null"]}), '{"a":"None"}', '{"a":null}'),
-        (obj(a={"anyOf": [arr(INT), {"type": "null"}]}), '{"a":""}', '{"a":null}'),
         (obj(a={"enum": ["x", None]}), '{"a":"null"}', '{"a":null}'),
     ],
     "enum_case": [
         (obj(a=UNITS), '{"a":"Celsius"}', '{"a":"celsius"}'),
         (obj(a=UNITS), '{"a":" FAHRENHEIT "}', '{"a":"fahrenheit"}'),
         (obj(a={"const": "Paris"}), '{"a":"paris"}', '{"a":"Paris"}'),
-        (obj(a={"enum": ["1h", "4h", "1d"]}), '{"a":"1H"}', '{"a":"1h"}'),
-    ],
-    "wrap_single": [
-        (obj(a=arr(STR)), '{"a":"x"}', '{"a":["x"]}'),
-        (obj(ids=arr(INT)), '{"ids":7}', '{"ids":[7]}'),
-        (
-            obj(teams=arr({"enum": ["Rovers United", "City"]})),
-            '{"teams":"Rovers United"}',
-            '{"teams":["Rovers United"]}',
-        ),
-        (obj(to=arr(EMAIL)), '{"to":"a@x.org"}', '{"to":["a@x.org"]}'),
-        (obj(paths=arr(STR)), '{"paths":"src/main"}', '{"paths":["src/main"]}'),
-        (obj(a=arr(obj(b=INT))), '{"a":{"b":1}}', '{"a":[{"b":1}]}'),
+        (obj(a={"enum": ["STREAMABLE_HTTP", "SSE"]}), '{"a":"streamableHttp"}', '{"a":"STREAMABLE_HTTP"}'),
+        (obj(a=UNITS), '{"a":"Kelvin-Scale"}', '{"a":"kelvin scale"}'),
     ],
     "split_members": [(obj(a=arr({"enum": ["red", "green"]})), '{"a":"red, green"}', '{"a":["red","green"]}')],
-    "split_integers": [
-        (obj(a=arr(INT)), '{"a":"5, 2, 9"}', '{"a":[5,2,9]}'),
-        (obj(a=arr(NUM)), '{"a":"-5,20,1000"}', '{"a":[-5,20,1000]}'),
-        (obj(a=arr(INT)), '{"a":"100, 200, 300"}', '{"a":[100,200,300]}'),
-    ],
     "drop_null_optional": [
         (obj(a=INT, b=INT), '{"a":null,"b":1}', '{"b":1}'),
         (obj(a={"type": "integer", "default": 5}), '{"a":null}', "{}"),
         ({"type": "object", "additionalProperties": STR}, '{"x":null}', "{}"),
     ],
-    "empty_optional": [
-        (obj(a=INT), '{"a":""}', "{}"),
-        (obj(a=UNITS), '{"a":""}', "{}"),
-        (obj(a={"type": "string", "minLength": 1}), '{"a":""}', "{}"),
-    ],
-    "null_word_optional": [
-        (obj(a=INT, b=INT), '{"a":"None","b":1}', '{"b":1}'),
-        (obj(a=arr(INT)), '{"a":"undefined"}', "{}"),
-        (obj(a=UNITS), '{"a":"null"}', "{}"),
-    ],
-    "default_optional": [
-        (obj(a={"type": "integer", "default": "auto"}, b=INT), '{"a":"auto","b":1}', '{"b":1}'),
-        (obj(a={"type": "boolean", "default": "dontcare"}), '{"a":"dontcare"}', "{}"),
-    ],
     "key_quotes": [
         (needs("command", command=STR), '{"\\"command\\"":"ls"}', '{"command":"ls"}'),
         (closed(a=INT), "{\"'a'\":1}", '{"a":1}'),
         (needs("a", a=INT), '{"`a`":1,"b":2}', '{"a":1,"b":2}'),
-    ],
-    "key_prefix": [
-        (needs("city", city=STR, days=INT), '{"args.city":"x","args.days":1}', '{"city":"x","days":1}'),
-        (needs("city", city=STR), '{"params_city":"x"}', '{"city":"x"}'),
     ],
     "key_case": [
         (closed(start_date=STR), '{"startDate":"x"}', '{"start_date":"x"}'),
@@ -238,19 +196,20 @@ APPLIES: Final[dict[str, list[tuple[JsonValue, str, str]]]] = {
     ],
     "zero_one": [(obj(a=BOOL), '{"a":1}', '{"a":true}'), (obj(a=BOOL), '{"a":0}', '{"a":false}')],
     "enum_fold": [
-        (obj(a={"enum": ["STREAMABLE_HTTP", "SSE"]}), '{"a":"streamableHttp"}', '{"a":"STREAMABLE_HTTP"}'),
-        (obj(a=UNITS), '{"a":"Kelvin-Scale"}', '{"a":"kelvin scale"}'),
+        (obj(a={"enum": ["PDF", "docx"]}), '{"a":"pdf"}', '{"a":"PDF"}'),
+        (obj(a={"enum": ["1h", "4h", "1d"]}), '{"a":"1H"}', '{"a":"1h"}'),
     ],
     "python_literal": [
         (obj(a=obj(x=BOOL)), "{\"a\":\"{'x': True, 'y': None, 'z': 1.50}\"}", '{"a":{"x":true,"y":null,"z":1.50}}'),
+        (obj(a=arr(STR)), "{\"a\":\"['a', 'b']\"}", '{"a":["a","b"]}'),
+        (obj(a=arr(obj(b=BOOL))), '{"a":"[{\'b\': True}]"}', '{"a":[{"b":true}]}'),
     ],
     "split_commas": [
         (obj(a=arr(STR)), '{"a":"x,y,z"}', '{"a":["x","y","z"]}'),
-        (obj(source_ids=arr(STR)), '{"source_ids":"x,y"}', '{"source_ids":["x","y"]}'),
+        (obj(a=arr(STR)), '{"a":"x, y, z"}', '{"a":["x","y","z"]}'),
         (obj(a=arr(STR)), "{\"a\":\"'x','y'\"}", '{"a":["x","y"]}'),
     ],
     "join_chunks": [(obj(text=STR), '{"text":["one\\n","two"]}', '{"text":"one\\ntwo"}')],
-    "list_level": [(obj(a=arr(STR)), '{"a":[["x","y"]]}', '{"a":["x","y"]}')],
     "item_wrapped": [
         (obj(a=arr(obj(b=INT))), '{"a":{"item":{"b":1}}}', '{"a":[{"b":1}]}'),
         (obj(a=arr(INT)), '{"a":{"item":[1,2]}}', '{"a":[1,2]}'),
@@ -259,36 +218,19 @@ APPLIES: Final[dict[str, list[tuple[JsonValue, str, str]]]] = {
         (obj(tags=arr(STR)), '{"tags":{"tags":["x"]}}', '{"tags":["x"]}'),
         (obj(edits=arr(INT)), '{"edits":"{\\"edits\\":[1]}"}', '{"edits":[1]}'),
     ],
-    "typed_value": [(obj(a=INT), '{"a":{"type":"integer","value":5}}', '{"a":5}')],
-    "key_word": [
-        (needs("name", name={**STR, "description": "The company name"}), '{"company_name":"x"}', '{"name":"x"}'),
-        (needs("tool_id", tool_id=STR), '{"id":"x"}', '{"tool_id":"x"}'),
-        (needs("path", path=STR), '{"filePath":"x"}', '{"path":"x"}'),
-    ],
     "key_markup": [(needs("ops", ops=arr(STR)), '{"parameter name=\\"ops\\"":["x"]}', '{"ops":["x"]}')],
-    "unwrap_any": [
-        (needs("a", a=INT), '{"_":{"a":1}}', '{"a":1}'),
-        (needs("a", a=INT), '{"properties":{"a":1}}', '{"a":1}'),
-    ],
-    "unwrap_scalar": [(needs("query", query=STR), '{"arguments":"x"}', '{"query":"x"}')],
     "curly_quotes": [(obj(a=STR), '{“a”: “say \\"hi\\"”}', '{"a":"say \\"hi\\""}')],
     "first_of_one": [(obj(a=STR), '{"a":["x"]}', '{"a":"x"}'), (obj(a=INT), '{"a":[5]}', '{"a":5}')],
     "unwrap_arguments": [
         (needs("a", a=INT), '{"arguments":{"a":1}}', '{"a":1}'),
-        (needs("a", a=INT), '{"params":{"input":{"a":1}}}', '{"a":1}'),
+        (needs("a", a=INT), '{"params":{"kwargs":{"a":1}}}', '{"a":1}'),
         (needs("a", a=INT), '{"get_tool":{"a":1}}', '{"a":1}'),
     ],
-    "schema_shaped": [(obj(a=STR), '{"a":{"description":"x","type":"str"}}', '{"a":"x"}')],
     "object_to_json_string": [
         (obj(arguments=STR), '{"arguments":{"b":[1.10]}}', '{"arguments":"{\\"b\\":[1.10]}"}'),
-        (obj(a={**STR, "description": "Filter as JSON"}), '{"a":{"b":1}}', '{"a":"{\\"b\\":1}"}'),
         (obj(a={**STR, "contentMediaType": "application/json"}), '{"a":{"b":1}}', '{"a":"{\\"b\\":1}"}'),
     ],
-    "drop_unknown": [
-        (closed(a=INT), '{"a":1,"toolCallId":"x"}', '{"a":1}'),
-        (closed(a=INT), '{"a":1,"tool":"get_tool"}', '{"a":1}'),
-        (closed(a=INT), '{"a":1,"action":"get_tool"}', '{"a":1}'),
-    ],
+    "drop_unknown": [(closed(a=INT), '{"a":1,"toolCallId":"x"}', '{"a":1}')],
     "fill_default": [
         (
             {
@@ -329,9 +271,23 @@ APPLIES: Final[dict[str, list[tuple[JsonValue, str, str]]]] = {
     "single_quotes": [(obj(a=STR), "{'a':'it\\'s \"x\"'}", '{"a":"it\'s \\"x\\""}')],
     "python_literals": [
         (obj(a=BOOL), '{"a":True,"b":None,"c":False}', '{"a":true,"b":null,"c":false}'),
-        (obj(a=INT), '{"a":+3}', '{"a":3}'),
     ],
     "unescaped_quotes": [(obj(a=STR), '{"a":"say "hi" now"}', '{"a":"say \\"hi\\" now"}')],
+    "number_pinned": [
+        (obj(zip={**STR, "minLength": 5, "maxLength": 5}), '{"zip":12345}', '{"zip":"12345"}'),
+        (obj(a={**STR, "pattern": "^[0-9]{3}$"}), '{"a":123}', '{"a":"123"}'),
+        (obj(a={"enum": ["1", "2"]}), '{"a":1}', '{"a":"1"}'),
+        (obj(a={"enum": ["1", "2"]}), '{"a":1.0}', '{"a":"1"}'),
+    ],
+    "wrap_object": [(obj(a=arr(obj(b=INT))), '{"a":{"b":1}}', '{"a":[{"b":1}]}')],
+    "wrap_pinned": [
+        (obj(teams=arr({"enum": ["Rovers United", "City"]})), '{"teams":"City"}', '{"teams":["City"]}'),
+        (obj(to=arr(EMAIL)), '{"to":"a@x.org"}', '{"to":["a@x.org"]}'),
+        (obj(a=arr({"enum": [1, 2]})), '{"a":2}', '{"a":[2]}'),
+    ],
+    "wrap_scalar": [(obj(a=arr(INT)), '{"a":7}', '{"a":[7]}'), (obj(a=arr(BOOL)), '{"a":true}', '{"a":[true]}')],
+    "wrap_text": [(obj(a=arr(STR)), '{"a":"x, y"}', '{"a":["x, y"]}')],
+    "aliases": [(closed(lat=NUM), '{"latitude":1.5}', '{"lat":1.5}')],
 }
 
 # rule -> (schema, sent) that it must not change although it is on
@@ -339,17 +295,17 @@ LEAVES: Final[dict[str, list[tuple[JsonValue, str]]]] = {
     "string_to_integer": [
         (obj(a=INT), f'{{"a":"{text}"}}')
         for text in ("42.5", "10 minutes", "1,000", "0x10", "1_000", "٤٢", "", "-", "1e5000", "1" * 4301, "--1", "NaN",
-                     "1.000", "12.000", "0755", "00123", "007", "1e21")
-    ],
+                     "1.000", "12.000", "0755", "00123", "007", "1e21", "+42", "05", "1e3", "42.00")
+    ] + [(obj(a={"anyOf": [INT, arr(INT)]}), '{"a":"5"}')],
     "string_to_number": [
         (obj(a=NUM), f'{{"a":"{text}"}}') for text in ("50%", "1,5", "1e400", "Infinity", ".", "5.", "1 2", "$5",
-        "007.5")
+        "007.5", "07.50", "+1.5")
     ],
     "leading_point": [(obj(a=NUM), f'{{"a":"{text}"}}') for text in (".", "..5", ".5.5", ".5 %", ".e5")],
     "string_to_boolean": [(obj(a=BOOL), f'{{"a":"{text}"}}') for text in ("yes", "tru", "TrUe", "t", "f", "T", "F",
     "on",
     "2", "")],
-    "boolean_letter": [(obj(a=BOOL), f'{{"a":"{text}"}}') for text in ("n", "y", "tr", " t", "true")],
+    "boolean_letter": [(obj(a=BOOL), f'{{"a":"{text}"}}') for text in ("n", "y", "tr", "T.", "true")],
     "quoted_text": [
         (obj(a=INT), "{\"a\":\"5'\"}"),
         (obj(a=INT), '{"a":"\\"5\\" or \\"6\\""}'),
@@ -370,9 +326,11 @@ LEAVES: Final[dict[str, list[tuple[JsonValue, str]]]] = {
         (obj(a=STR), '{"a":{"value":"x"}}'),
     ],
     "split_pinned": [
-        (obj(a=arr(EMAIL)), '{"a":"a@x.org, bob"}'),
-        (obj(a=arr({"type": "string", "pattern": "^[A-Z][a-z]+$"})), '{"a":"Smith, John"}'),
-        (obj(a=arr(DATE)), '{"a":"2026-01-01, 2026-01-31"}'),
+        (obj(a=arr(EMAIL)), f'{{"a":"{text}"}}')
+        for text in ("a@x.org, bob", "a@x.org b@y.org", "a@x.org, b@y.org; c@z.org", "a@x.org,, b@y.org")
+    ] + [
+        (obj(a=arr({"type": "string", "pattern": "^[A-Z]+$"})), '{"a":"AB,CD"}'),
+        (obj(a=arr({"type": "string", "format": "uri"})), '{"a":"http://a, http://b"}'),
     ],
     "dotted_keys": [
         (PLACED, '{"location.town":"x"}'),
@@ -387,15 +345,13 @@ LEAVES: Final[dict[str, list[tuple[JsonValue, str]]]] = {
         (needs("a", a=INT), '{"type":"example","name":"get_tool","arguments":{"a":1}}'),
     ],
     "nest_arguments": [
-        ({**needs("exclude", exclude=closed(tags=arr(STR))), "additionalProperties": False}, '{"tags":["x"]}'),
+        ({**needs("user", user=closed(name=STR)), "additionalProperties": False}, '{"name":"x"}'),
         (NESTED, '{"name":"x","team":"y"}'),
-        ({**needs("user", user=closed(name=STR), team=STR), "additionalProperties": False}, '{"name":"x"}'),
+        ({**needs("request", request=closed(name=STR), team=STR), "additionalProperties": False}, '{"name":"x"}'),
     ],
     "integral_float": [(obj(a=INT), '{"a":3.5}'), (obj(a=INT), '{"a":"3.0"}')],
-    "number_to_string": [(obj(a=STR), f'{{"a":{text}}}') for text in ("true", "[1]", "null", "1.5e10", "1234.0", "1e3")]
-    + [
-        (obj(a={**STR, "description": told}), '{"a":2139}')
-        for told in ("5-digit ZIP code", "exactly ten digits", "An ISBN-10")
+    "number_to_string": [
+        (obj(a=STR), f'{{"a":{text}}}') for text in ("true", "[1]", "null", "1.5e10", "1234.0", "1e3")
     ],
     "boolean_word": [
         (obj(a={"enum": ["True", "true"]}), '{"a":true}'),
@@ -407,40 +363,15 @@ LEAVES: Final[dict[str, list[tuple[JsonValue, str]]]] = {
         (obj(a=arr(INT)), '{"a":"{\\"b\\":1}"}'),
         (obj(a=arr(arr(obj(b=INT)))), '{"a":["{\\"b\\":1}"]}'),
     ],
-    "python_list": [
-        (obj(a=arr(STR)), f'{{"a":"{text}"}}')
-        for text in ("('a',)", "['a' 'b']", "['a'", "[a]", "[1+1]", "['a'] * 3", "[b'a']", "[0x1]", "x")
-    ],
     "split_members": [
         (obj(a=arr({"enum": ["red", "green"]})), '{"a":"red, blue"}'),
         (obj(a=arr({"enum": ["a", "b", "a,b"]})), '{"a":"a,b"}'),
         (obj(a=arr(STR)), '{"a":"red,green"}'),
     ],
-    "split_integers": [
-        (obj(a=arr(INT)), f'{{"a":"{text}"}}') for text in ("1,2", "1,234,567", "5,2,x", "1.5,2,3", "01,2,3", "1 2 3")
-    ] + [(obj(a=arr(STR)), '{"a":"5,2,9"}')],
-    "null_word_optional": [
-        (needs("a", a=INT), '{"a":"None"}'),
-        (obj(a=INT), '{"a":"nothing"}'),
-        (obj(filter=UNITS), '{"filter":"null"}'),
-        (obj(timeout={"type": "integer", "default": 30}), '{"timeout":"None"}'),
-    ],
-    "default_optional": [
-        (needs("a", a={"type": "integer", "default": "auto"}), '{"a":"auto"}'),
-        (obj(a={"type": "integer", "default": "auto"}), '{"a":"all"}'),
-        (obj(a={"type": "string", "default": None}), '{"a":null}'),
-    ],
     "key_quotes": [
         (closed(a=INT), '{"a":1,"\\"a\\"":2}'),
         (closed(a=INT), '{"\\"a\\"":1,"\'a\'":2}'),
         (closed(a=INT), '{"\\"b\\"":1}'),
-    ],
-    "key_prefix": [
-        (needs("price", price=NUM, size=NUM), '{"min_price":1,"min_size":2}'),
-        (closed(city=STR, days=INT), '{"avoid_city":"x","avoid_days":1}'),
-        (closed(format=STR), '{"input_format":"x"}'),
-        (needs("city", city=STR), '{"home_city":"x"}'),
-        (needs("city", city=STR, days=INT), '{"q_city":"x","q_nights":1}'),
     ],
     "parse_json_string": [
         (obj(a=arr(INT)), '{"a":"[1,2"}'),
@@ -449,10 +380,12 @@ LEAVES: Final[dict[str, list[tuple[JsonValue, str]]]] = {
         (obj(a=arr(INT)), '{"a":"[1,]"}'),
         (obj(a=arr(INT)), '{"a":"\\"\\\\\\"\\\\\\\\\\\\\\"[1]\\\\\\\\\\\\\\"\\\\\\"\\""}'),
     ],
-    "null_text": [(obj(a=INT), '{"a":"null"}'), (obj(a={"type": ["integer", "null"]}), '{"a":"nil"}')],
+    "null_text": [
+        (obj(a=INT), '{"a":"null"}'), (obj(a={"type": ["integer", "null"]}), '{"a":"nil"}'),
+        (obj(a={"type": ["integer", "null"]}), '{"a":""}'),
+    ],
     "enum_case": [
         (obj(a=UNITS), '{"a":"Celcius"}'),
-        (obj(a=UNITS), '{"a":"kelvin_scale"}'),
         (obj(a={"enum": ["A b", "a B"]}), '{"a":"a b"}'),
         (obj(a=UNITS), '{"a":""}'),
         (obj(a={"enum": ["1m", "5m", "1h"]}), '{"a":"1M"}'),
@@ -462,51 +395,21 @@ LEAVES: Final[dict[str, list[tuple[JsonValue, str]]]] = {
     ] + [
         (obj(a={"enum": list(members)}), f'{{"a":"{text}"}}')
         for text, *members in (
-            ("Cal", "cal", "kJ"), ("Cal", "cal", "joule"), ("CM", "C", "Cm", "C7"), ("AM7", "Am", "Am7"), ("-D",
+            ("CM", "C", "Cm", "C7"), ("AM7", "Am", "Am7"), ("-D",
             "-d", "-m"),
             ("R", "r", "w"), ("hh:mm", "HH:mm"), ("\\\\D", "\\d", "\\w"), ("10 MB/s", "10 Mb/s"), ("Maße", "Masse"),
             ("yyyy-mm-dd", "yyyy-MM-dd"), ("%M", "%m"), ("CO", "Co", "Ni"), ("1M", "1m", "1h"), ("gitlab", "GitHub",
             "gitlab.com", "GITLAB"),
         )
     ],
-    "wrap_single": [
-        (obj(a=arr(STR)), f'{{"a":"{text}"}}') for text in ("x,y", "[x", "x]", "{x}", "x;y", "x\\ny", "f(x)", "",
-         "null", "a|b", "d4 d5", "height=180&weight=75", "Berlin → Paris", "Berlin–Paris", "Berlin-Paris", "LHR-JFK",
-         "red/green", "a+b", "1-3", "1..3", "9:00-17:00", "none", "N/A", "-", "keine", "nada", "нет", "all", "both",
-         "*",
-         "りんごとバナナ", "苹果和香蕉", "사과와바나나", "vin ou bière", "рис и гречка", "Alice with Bob", "@alice@bob",
-         "#a#b",
-         "-v --force", "x&y", "k=v", "a,b", "a\\\\nb", "…", "x…y", "a\\tb", "北京、上海", "北京，上海", "القاهرة، دبي",
-         "ann@x.org bob@x.org", "a and b", "a y b",
-         "a und b", '\\"urgent\\"', "- red - green", "red / green")
-    ] + [
-        (obj(price_range=arr(NUM)), '{"price_range":300000}'),
-        (obj(dimensions=arr(NUM)), '{"dimensions":100}'),
-        (obj(date_range=arr(STR)), '{"date_range":"2026-01-01"}'),
-        (obj(a=arr(INT)), '{"a":7}'),
-        (obj(values={**arr(NUM), "description": "[min, max]"}), '{"values":7}'),
-        (obj(a=arr({"type": "string", "pattern": "^.+$"})), '{"a":"x y"}'),
-        (obj(a=arr(arr(STR))), '{"a":["Name","Age"]}'),
-        (obj(a=arr(arr(INT))), '{"a":[[1,2],5]}'),
-        (obj(a=arr(arr(STR))), '{"a":[["x"],"y"]}'),
-        (obj(a=arr(obj(b=INT))), '{"a":{"name":"x"}}'),
-        (obj(a=arr({"type": "object"})), '{"a":{"ann":{},"bob":{}}}'),
-    ] + [(obj(a=arr(INT)), '{"a":"x"}'), (obj(a=arr(INT)), '{"a":null}'), (obj(a=arr(INT)), '{"a":"5"}')],
     "drop_null_optional": [(needs("a", a=INT), '{"a":null}'), (obj(a=INT), '{"a":0.5}')],
-    "empty_optional": [
-        (needs("a", a=INT), '{"a":""}'),
-        (obj(a=INT), '{"a":" "}'),
-        (obj(where={"type": "string", "minLength": 1}), '{"where":""}'),
-    ],
     "key_case": [
         (closed(start_date=STR), '{"startDate":"x","start_date":"y"}'),
         (closed(start_date=STR), '{"startDate":"x","start-date":"y"}'),
-        (closed(start_date=STR, startdate=STR), '{"startDate":"x"}'),
         (closed(start_date=STR), '{"startDates":"x"}'),
         (closed(mA=NUM), '{"MA":5}'),
         (closed(power_mW=NUM), '{"power_MW":5}'),
         (closed(power_mW=NUM), '{"powerMW":5}'),
-        (closed(size_Mb=NUM), '{"size_MB":8}'),
         (closed(label=STR), '{"-label":"bug"}'),
         (closed(label=STR), '{"label-":"bug"}'),
         (needs("_from", _from=STR, _class=STR), '{"from":"x","class":"y","Class":"z"}'),
@@ -521,18 +424,21 @@ LEAVES: Final[dict[str, list[tuple[JsonValue, str]]]] = {
     "enum_fold": [
         (obj(a={"enum": list(members)}), f'{{"a":"{text}"}}')
         for text, *members in (
-            ("A-B", "a_b", "ab"), ("kelvin", "kelvin scale"), ("-1", "1", "2"), ("5-10", "510"), ("A-", "A", "B"),
-            ("AA-", "AA"), ("1-0", "10"), ("re-sign", "resign", "leave"), ("A B", "AB", "O"), ("Cal", "cal", "kJ"),
+            ("kelvin", "kelvin scale"), ("-1", "1", "2"), ("5-10", "510"), ("A-", "A", "B"),
+            ("AA-", "AA"), ("1-0", "10"), ("re-sign", "resign", "leave"), ("A B", "AB", "O"),
         )
     ],
     "python_literal": [
         (obj(a=obj(b=INT)), f'{{"a":"{text}"}}') for text in ("{'a'}", "dict(b=1)", "{'b': 1", "{b: 1}", "['b']", "x")
+    ] + [
+        (obj(a=arr(STR)), f'{{"a":"{text}"}}')
+        for text in ("('a',)", "['a' 'b']", "['a'", "[a]", "[1+1]", "['a'] * 3", "[b'a']", "[0x1]", "x")
     ],
     "split_commas": [(obj(a=arr(STR)), '{"a":"x"}'), (obj(a=arr(STR)), '{"a":"x,,y"}'), (obj(a=arr(STR)),
     '{"a":"[x,y"}')]
     + [(obj(a=arr(STR)), f'{{"a":"{text}"}}') for text in ("San Francisco, CA", "x, y", "1,000", "'x',y", "Berlin,DE",
-    "Smith,John", "data:image/png;base64,iVB", "rgb(1,2,3)", "52.52,13.40,5.5", "cn=a,ou=b,dc=c", "a.txt,b.txt,c.txt")]
-    + [(obj(cities=arr(STR)), '{"cities":"Berlin,Mitte,DE"}'), (obj(files=arr(STR)), '{"files":"a,final,v2"}')],
+    "Smith,John", "data:image/png;base64,iVB", "rgb(1,2,3)", "52.52,13.40,5.5", "cn=a,ou=b,dc=c", "a.txt,b.txt,c.txt",
+    "1,2,3", "x,y, z")],
     "join_chunks": [
         (obj(a=STR), '{"a":["x",1]}'),
         (obj(a=STR), '{"a":[]}'),
@@ -547,12 +453,8 @@ LEAVES: Final[dict[str, list[tuple[JsonValue, str]]]] = {
         (needs("a", a=INT), '{"arguments":{"b":1}}'),
         (needs("a", a=INT), '{"arguments":{"a":1},"more":1}'),
         (needs("a", a=INT), '{"arguments":[{"a":1}]}'),
+        (needs("a", a=INT), '{"input":{"a":1}}'),
         (needs("a", a=INT), '{"_":{"a":1}}'),
-    ],
-    "list_level": [
-        (obj(a=arr(STR)), '{"a":[["x"],["y"]]}'),
-        (obj(a=arr(INT)), '{"a":[["x"]]}'),
-        (obj(a=STR), '{"a":[["x"]]}'),
     ],
     "item_wrapped": [
         (obj(a=arr(INT)), '{"a":{"items":1}}'),
@@ -566,62 +468,18 @@ LEAVES: Final[dict[str, list[tuple[JsonValue, str]]]] = {
         (obj(tags=arr(STR)), '{"tags":{"tags":"x"}}'),
         (obj(tags=arr(obj(tags=arr(STR)))), '{"tags":{"tags":[1]}}'),
     ],
-    "typed_value": [
-        (obj(a=INT), '{"a":{"type":"integer","value":"5"}}'),
-        (obj(a=INT), '{"a":{"type":"age","value":5}}'),
-        (obj(a=STR), '{"a":{"type":"object","value":"x"}}'),
-        (obj(a=INT), '{"a":{"type":"integer"}}'),
-    ],
-    "key_word": [
-        (needs("items", items=INT), '{"max_items":1}'),
-        (needs("path", path=STR), '{"paht":"x"}'),
-        (needs("message", message=STR), '{"message_id":"x"}'),
-        (needs("content", content=STR), '{"content_type":"x"}'),
-        (needs("id", id={**INT, "description": "Id of the repository, never the owner id"}), '{"owner_id":1}'),
-        (needs("contract_id", contract_id=INT), '{"contact_id":1}'),
-        (needs("insert", insert=BOOL), '{"invert":true}'),
-        (needs("price", price=NUM), '{"total_price":1}'),
-        (needs("date", date=STR), '{"birth_date":"x"}'),
-        (needs("path", path={**STR, "description": "The folder"}), '{"file_path":"x"}'),
-        (needs("pull_number", pull_number=INT), '{"issue_number":1}'),
-        (needs("diameter", diameter=NUM), '{"radius":1}'),
-        (needs("path", path=STR), '{"file_path":"x","other_path":"y"}'),
-    ],
     "key_markup": [(needs("ops", ops=arr(STR)), '{"parameter name=\\"op\\"":["x"]}')],
-    "unwrap_any": [
-        (needs("a", a=INT), '{"_":{"b":1}}'),
-        (needs("a", a=INT), '{"dry_run":{"a":1}}'),
-        (needs("a", a=INT), '{"not":{"a":1}}'),
-        (needs("a", a=INT), '{"put_tool":{"a":1}}'),
-        (needs("a", a=INT), '{"_":{"a":1},"action":"cancel"}'),
-        (needs("type", type=STR, traits=arr(STR)), '{"type":{"type":"string","traits":["x"]}}'),
-    ],
-    "unwrap_scalar": [
-        (needs("query", query=STR, limit=INT), '{"arguments":"x"}'),
-        (needs("query", query=STR), '{"arguments":"{x"}'),
-        (needs("query", query=STR), '{"value":"x"}'),
-    ],
     "curly_quotes": [(obj(a=STR), '{“a”: “x}'), (obj(a=STR), '{“a”: “say “hi” now”}')],
-    "schema_shaped": [
-        (obj(a=STR), '{"a":{"description":"The city","type":"string"}}'),
-        (obj(a={**STR, "description": "The city"}), '{"a":{"description":"The city","type":"str"}}'),
-        (obj(a=STR), '{"a":{"description":"x"}}'),
-        (obj(a=STR), '{"a":{"description":"Login fails","type":"bug"}}'),
-        (obj(a=STR), '{"a":{"description":"x","type":"s","b":1}}'),
-    ],
     "object_to_json_string": [
         (obj(args=STR), '{"args":[1]}'),
-        (obj(args=STR), '{"args":{"l":true}}'),
-        (obj(a={**STR, "description": "Path of the JSON file"}), '{"a":{"b":1}}'),
-        (obj(a={**STR, "description": "A JSON object is not accepted"}), '{"a":{"b":1}}'),
+        (obj(a=STR), '{"a":{"l":true}}'),
+        (obj(a={**STR, "description": "Filter as JSON"}), '{"a":{"b":1}}'),
         (obj(args={"type": "string", "maxLength": 3}), '{"args":{"b":1}}'),
-        (obj(location=STR), '{"location":{"location":"Seattle"}}'),
     ],
     "drop_unknown": [
         (closed(a=INT), '{"a":1,"verbose":true}'),
         (closed(a=INT), '{"a":1,"action":"cancel"}'),
-        (closed(a=INT), '{"a":1,"tool":"put_tool"}'),
-        (closed(a=INT), '{"a":1,"action":"preview"}'),
+        (closed(a=INT), '{"a":1,"tool":"get_tool"}'),
     ],
     "fill_default": [
         ({**needs("mode", mode={"default": "x"}, b={}), "minProperties": 1}, '{"b":1}'),
@@ -632,11 +490,13 @@ LEAVES: Final[dict[str, list[tuple[JsonValue, str]]]] = {
         (needs("mode", mode={**INT, "default": "x"}), "{}"),
         (needs("mode", mode={"default": "x"}), '{"mod":"y"}'),
         (needs("mode", mode={"default": "x"}, options={}), '{"options":{"mode":"y"}}'),
-        (needs("action", action={"default": "delete"}), "{}"),
         ({**needs("mode", mode={"default": "x"}, a=INT), "required": ["mode", "a"]}, "{}"),
         ({"oneOf": [needs("a", a={"default": 1}), {**needs("b", b=INT), "minProperties": 2}]}, '{"b":"1"}'),
     ],
-    "windows_paths": [(obj(a=STR), '{"a":"x\\Users"}'), (obj(a=STR), '{"a":"C:\\\\x\\q"}')],
+    "windows_paths": [
+        (obj(a=STR), '{"a":"x\\Users"}'), (obj(a=STR), '{"a":"C:\\\\x\\q"}'),
+        (obj(a=STR), '{"a":"C:\\data\\nC:\\logs"}'),
+    ],
     "call_markup": [
         (obj(a=INT), '<example>{"a":1}</example>'),
         (obj(a=INT), '<tool_response>{"a":1}</tool_response>'),
@@ -659,17 +519,48 @@ LEAVES: Final[dict[str, list[tuple[JsonValue, str]]]] = {
     '{"a":[,]}')],
     "comments": [(obj(a=INT), '{"a":1 # one\n}'), (obj(a=INT), '{"a":1 /* one }'), (obj(a=STR), '{"a":"x //"')],
     "single_quotes": [(obj(a=STR), "{'a':'x}"), (obj(a=STR), "{'a':'it's'}"), (obj(a=STR), "{a:'x'}")],
-    "python_literals": [(obj(a=BOOL), '{"a":TRUE}'), (obj(a=BOOL), '{"a":Truee}'), (obj(a=BOOL), '{"a":nan}')],
+    "python_literals": [
+        (obj(a=BOOL), '{"a":TRUE}'), (obj(a=BOOL), '{"a":Truee}'), (obj(a=BOOL), '{"a":nan}'),
+        (obj(a=INT), '{"a":+3}'),
+    ],
     "unescaped_quotes": [
         (obj(a=STR), '{"a":"x"y"}'),
         (obj(a=STR), '{"a":"x" "b":"y"}'),
         (obj(a=STR), '{"a":"say "hi}'),
     ],
+    "number_pinned": [
+        (obj(a=STR), '{"a":123}'),
+        (obj(a={**STR, "pattern": "^[0-9]+$"}), '{"a":123}'),
+        (obj(a={**STR, "pattern": "^[0-9]{3,5}$"}), '{"a":123}'),
+        (obj(a={**STR, "pattern": "[0-9]{3}"}), '{"a":123}'),
+        (obj(a={**STR, "minLength": 5, "maxLength": 5}), '{"a":2139}'),
+        (obj(a={"enum": ["01", "02"]}), '{"a":1}'),
+    ],
+    "wrap_object": [
+        (obj(a=arr(obj(b=INT))), '{"a":{"name":"x"}}'),
+        (obj(a=arr({"type": "object"})), '{"a":{"ann":{},"bob":{}}}'),
+        (obj(a=arr(arr(obj(b=INT)))), '{"a":[{"b":1}]}'),
+    ],
+    "wrap_pinned": [
+        (obj(a=arr(STR)), f'{{"a":"{text}"}}') for text in ("x", "rwx", "MWF", "all", "src/main", "*.py")
+    ] + [
+        (obj(a=arr({"type": "string", "pattern": "^[a-z]+$"})), '{"a":"x"}'),
+        (obj(a=arr(EMAIL)), '{"a":"ann"}'),
+        (obj(a=arr({"enum": ["red"]})), '{"a":"none"}'),
+        (obj(a=arr(arr({"enum": ["red"]}))), '{"a":["red"]}'),
+    ],
+    "wrap_scalar": [(obj(a=arr(INT)), '{"a":"7"}'), (obj(a=arr(INT)), '{"a":null}'), (obj(a=arr(STR)), '{"a":7}')],
+    "wrap_text": [(obj(a=arr(INT)), '{"a":"x"}'), (obj(a=arr({"enum": ["red"]})), '{"a":"blue"}')],
+    "aliases": [
+        (closed(lat=NUM), '{"latitude":1.5,"lat":1}'),
+        (closed(lat=NUM), '{"Latitude":1.5}'),
+        (obj(at=closed(lat=NUM)), '{"at":{"latitude":1.5}}'),
+    ],
 }  # fmt: skip
 
 
-# rules whose result an earlier one may reach as well: the earlier one is recorded
-SAYS_THE_SAME: Final = {"python_literal": "parse_json_string"}
+# Rules whose result an earlier one may reach as well: the earlier one is recorded
+SAYS_THE_SAME: Final = {"python_literal": "parse_json_string", "number_to_string": "number_pinned"}
 
 
 def _cases(table: dict[str, list[tuple[JsonValue, ...]]]) -> list[tuple[object, ...]]:
@@ -709,7 +600,12 @@ def test_the_levels_grow_and_the_opt_in_rules_are_those_of_the_last() -> None:
     on = [select_rules(level) for level in LEVELS]
     assert frozenset() == on[0]
     assert {"string_to_integer", "string_to_number", "string_to_boolean"} == on[1]
-    assert on[1] < on[2] < on[3] == RULES.keys() - {"fill_required", "boolean_letter", "comments"}
+    assert (
+        on[1]
+        < on[2]
+        < on[3]
+        == RULES.keys() - {"fill_required", *(name for name, rule in RULES.items() if rule.level == "named")}
+    )
 
 
 def test_a_missing_required_key_is_filled_in_on_listed_tools_alone_unless_the_rule_is_named() -> None:
@@ -720,8 +616,8 @@ def test_a_missing_required_key_is_filled_in_on_listed_tools_alone_unless_the_ru
 
 
 def test_a_switch_goes_before_the_level() -> None:
-    assert select_rules("standard") - {"wrap_single"} | {"yes_no"} == select_rules(
-        "standard", {"wrap_single": False, "yes_no": True}
+    assert select_rules("standard") - {"wrap_pinned"} | {"yes_no"} == select_rules(
+        "standard", {"wrap_pinned": False, "yes_no": True}
     )
     for level, switches in (("all", {}), ("off", {"no_such_rule": True})):
         with pytest.raises(KeyError):
@@ -731,16 +627,16 @@ def test_a_switch_goes_before_the_level() -> None:
 def test_every_rule_tells_what_it_changes_and_on_what_condition() -> None:
     assert all(rule.change and rule.condition and name == rule.name for name, rule in RULES.items())
     assert {name for name, rule in RULES.items() if rule.kind == "value"} == {
-        rule.name for tier in group_value_rules(frozenset(RULES)) for rule in tier
+        rule.name for rule in select_value_rules(frozenset(RULES))
     }
     assert {name for name, rule in RULES.items() if rule.kind == "text"} == set(TEXT_RULES)
-    assert {"toolCallId", "sessionId", "chatInput"} == PLUMBING_KEYS
+    assert REMOVED.keys().isdisjoint(RULES)
 
 
 def test_a_text_that_the_items_take_whole_and_in_parts_has_two_meanings() -> None:
-    loose = obj(a=arr({"type": "string", "pattern": "@"}))
-    assert "VAL-0" in outcome(loose, '{"a":"a@x, b@y"}')
-    assert "VAL-0" in outcome(loose, '{"a":"a@x, b@y"}', "lenient")
+    both = obj(a=arr({"enum": ["a", "b", "a,b"]}))
+    assert "VAL-0" in outcome(both, '{"a":"a,b"}')
+    assert "VAL-0" in outcome(both, '{"a":"a,b"}', "lenient")
 
 
 TELLING: Final = ["", "true", "yes", "1", "4.0", "null", "[1]", "{'a': 1}", "a,b", "A"]
@@ -765,9 +661,9 @@ SITES: Final = st.builds(
 
 @given(VALUES, SITES)
 def test_a_rule_that_is_not_asked_would_have_proposed_nothing(value: JsonValue, site: Site) -> None:
-    for rule in [rule for tier in group_value_rules(frozenset(RULES)) for rule in tier]:
-        if rule.propose is not None and not may_change(rule, type(value), site):
-            assert NONE is rule.propose(value, site)
+    for rule in select_value_rules(frozenset(RULES)):
+        if rule.read is not None and not may_change(rule, type(value), site):
+            assert rule.read(value, site) is None, rule.name
 
 
 def test_the_rule_of_names_is_applied_by_the_dispatcher() -> None:

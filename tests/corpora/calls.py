@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -14,16 +15,37 @@ from proxy.core.contract.policy import RepairPolicy, ToolPolicy
 from proxy.core.decide import decide
 from proxy.core.json.jsontext import TextLimits, are_equal, dumps, parse, read_document
 from proxy.core.model.values import Conversation, Decision, Document, Forward, JsonValue, Rung, ToolCall
-from proxy.core.rules.rules import PLUMBING_KEYS, TEXT_RULES, select_rules
+from proxy.core.rules.rules import TEXT_RULES, select_rules
 from proxy.core.schema.dialects import normalise
 from proxy.extensions.recording.schema_comparison import rewrite_numeric_bounds
 
 # The sets of calls whose right arguments are known. Those of other kinds (`further`) stand in tests/data alone.
 KNOWN_SETS: Final = (
-    "real-failures/cases.jsonl", "real-failures-2026/failures.jsonl", "two-meanings/cases.jsonl",
-    "two-meanings/further.jsonl", "one-meaning/cases.jsonl", "one-meaning/further.jsonl",
+    "real-failures/cases.jsonl", "real-failures-2026/failures.jsonl", "real-failures-2026/failures-2.jsonl",
+    "two-meanings/cases.jsonl", "two-meanings/cases-2.jsonl", "two-meanings/further.jsonl",
+    "one-meaning/cases.jsonl", "one-meaning/cases-2.jsonl", "one-meaning/further.jsonl",
     "model_calls/invalid_calls.jsonl.gz",
 )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class KnownCall:
+    """A collected call. `expected` holds the right arguments, or None if the call must be refused. `asked`: the model
+    was asked for other values, so a faithful repair may differ from `expected`."""
+
+    id: str
+    folder: str
+    tool: str
+    schema: JsonValue
+    sent: str
+    expected: JsonValue
+    debatable: bool
+    asked: bool
+
+    @property
+    def has_two_meanings(self) -> bool:
+        """Whether level `lenient` may read the call, by the operator's choice."""
+        return self.folder == "two-meanings"
 
 
 def known_calls(data: Path) -> Iterator[dict[str, Any]]:
@@ -31,6 +53,28 @@ def known_calls(data: Path) -> Iterator[dict[str, Any]]:
     for name in KNOWN_SETS:
         if (data / name).exists():
             yield from rows(data / name)
+
+
+def read_known_calls(data: Path) -> Iterator[KnownCall]:
+    """The same calls with one set of fields, without those whose tool's name is the mistake."""
+    for name in KNOWN_SETS:
+        if (data / name).exists():
+            found = (row for row in rows(data / name) if not str(row.get("kind", "")).startswith("tool_name"))
+            yield from (_read_known_call(name.partition("/")[0], row) for row in found)
+
+
+def _read_known_call(folder: str, row: dict[str, Any]) -> KnownCall:
+    raw = row["raw_arguments"] if "raw_arguments" in row else row["sent"]
+    return KnownCall(
+        id=row["id"],
+        folder=folder,
+        tool=row["tool"],
+        schema=row["json_schema"] if "json_schema" in row else row["schema"],
+        sent=raw if isinstance(raw, str) else json.dumps(raw),
+        expected=row["expected_arguments"] if "expected_arguments" in row else row.get("expected"),
+        debatable=row.get("debatable", False),
+        asked=row.get("expected_note", "same up to types") != "same up to types",
+    )
 
 
 def check_of(schema: JsonValue) -> Check:
@@ -52,8 +96,7 @@ def judged(
 ) -> Decision:
     """The decision on arguments sent as text, under a schema, at a repair level; a tool's name tells what it does."""
     rules = select_rules(level, switches)
-    drop = PLUMBING_KEYS if level == "lenient" else frozenset()
-    policy = ToolPolicy(tool, check_of(schema), "corpus", repair=RepairPolicy(rules, drop))
+    policy = ToolPolicy(tool, check_of(schema), "corpus", repair=RepairPolicy(rules))
     text = sent.encode() if isinstance(sent, str) else sent
     document = read_document(text, TextLimits(), rules & TEXT_RULES) if text else Document(b"", None)
     return decide(ToolCall(tool, document, "call", Conversation("corpus", Rung.HEADER)), policy)

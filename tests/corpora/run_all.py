@@ -3,8 +3,8 @@
     python -m tests.corpora.run_all DATA_FOLDER
 
 Prints a line for each run and, where something is wrong, the case. Exits 1 if a call was forwarded with other
-arguments than the right ones, a right call was changed or refused, a text was read wrongly, the validation
-engine and its peers differ, or advice on a schema does not hold.
+arguments than the right ones, a right call was changed or refused, a call under other names was decided otherwise,
+a text was read wrongly, the validation engine and its peers differ, or advice on a schema does not hold.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from tests.corpora import (
     run_improvements,
     run_lint,
     run_operations,
+    run_renaming,
     run_repair,
     run_schemas,
     run_text,
@@ -31,6 +32,7 @@ Run = Callable[[Path], Iterator[tuple[str, Counter[str]]]]
 
 RUNS: Final[tuple[Run, ...]] = (
     *run_repair.RUNS,
+    *run_renaming.RUNS,
     *run_text.RUNS,
     *run_schemas.RUNS,
     *run_lint.RUNS,

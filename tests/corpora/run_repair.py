@@ -17,7 +17,7 @@ from proxy.core.check.validation import compile_check
 from proxy.core.model.values import Forward, JsonValue
 from proxy.core.rules.facts import read_facts
 from proxy.core.rules.rules import LEVELS, RULES
-from tests.corpora.calls import check_of, exact, judged, known_calls, outcome, rows
+from tests.corpora.calls import check_of, exact, judged, outcome, read_known_calls, rows
 
 Found = Counter[str]
 
@@ -35,34 +35,33 @@ def real_failures(data: Path) -> Iterator[tuple[str, Found]]:
 def fresh_failures(data: Path) -> Iterator[tuple[str, Found]]:
     """Failures reported in 2026, with nulls that clear a field and markup that leaked into a value."""
     yield from _failures("real-failures-2026", data / "real-failures-2026/failures.jsonl")
+    yield from _failures("real-failures-2026, second part", data / "real-failures-2026/failures-2.jsonl")
 
 
 def two_meanings(data: Path) -> Iterator[tuple[str, Found]]:
-    """Hand-made calls with two meanings: no level may take one."""
-    yield from _failures("two-meanings", data / "two-meanings/cases.jsonl")
+    """Hand-made calls with two meanings: no level below `lenient` may take one."""
+    yield from _failures("two-meanings", data / "two-meanings/cases.jsonl", may_pass=("lenient",))
+    yield from _failures("two-meanings, second part", data / "two-meanings/cases-2.jsonl", may_pass=("lenient",))
 
 
 def one_meaning(data: Path) -> Iterator[tuple[str, Found]]:
     """Hand-made calls that a fair human accepts."""
     yield from _failures("one-meaning", data / "one-meaning/cases.jsonl")
+    yield from _failures("one-meaning, second part", data / "one-meaning/cases-2.jsonl")
 
 
 def count_rules(data: Path) -> dict[str, Found]:
-    """For every rule its uses at level `lenient` over all sets: in calls that came out right, wrong, or as another call
-    than the one that was asked for (`other`: the model meant another value)."""
-    counted = {rule: Counter({"right": 0, "wrong": 0, "other": 0}) for rule in RULES}
-    for row in known_calls(data):
-        if str(row.get("kind", "")).startswith("tool_name"):
+    """For every rule its uses at level `lenient` over all sets, by how the call came out: right, wrong, as another call
+    than the one that the model was asked for (`other`), or as one of two meanings (`likely`)."""
+    counted = {rule: Counter({"right": 0, "wrong": 0, "other": 0, "likely": 0}) for rule in RULES}
+    for call in read_known_calls(data):
+        decision = judged(call.schema, call.sent, "lenient", tool=call.tool)
+        if not isinstance(decision, Forward) or call.debatable:
             continue
-        raw = row["raw_arguments"] if "raw_arguments" in row else row["sent"]
-        text = raw if isinstance(raw, str) else json.dumps(raw)
-        schema = row["json_schema"] if "json_schema" in row else row["schema"]
-        expected = row["expected_arguments"] if "expected_arguments" in row else row["expected"]
-        decision = judged(schema, text, "lenient", tool=row["tool"])
-        if not isinstance(decision, Forward):
-            continue
-        made = outcome(decision, text, expected)
-        if made == "wrong" and row.get("expected_note", "same up to types") != "same up to types":
+        made = outcome(decision, call.sent, call.expected)
+        if made == "wrong" and call.has_two_meanings and call.expected is None:
+            made = "likely"
+        elif made == "wrong" and call.asked:
             made = "other"
         for repair in decision.checked.repairs:
             counted[repair.rule][made] += 1
@@ -70,12 +69,17 @@ def count_rules(data: Path) -> dict[str, Found]:
 
 
 def rules_used(data: Path) -> Iterator[tuple[str, Found]]:
-    """Every rule with its uses; a rule without a right one is seen here."""
+    """Every rule with its uses and two shares at `lenient`: its right uses among the calls that have one meaning, and
+    its uses among the calls that have two. A rule without a right use is seen here."""
+    calls = [call for call in read_known_calls(data) if not call.debatable]
+    one = sum(call.expected is not None for call in calls)
+    two = sum(call.expected is None and call.has_two_meanings for call in calls)
     for rule, uses in count_rules(data).items():
-        yield f"rule {rule}", uses
+        yield f"rule {rule}, {uses['right'] / one:.1%} right, {uses['likely'] / two:.1%} likely", uses
 
 
-def _failures(name: str, path: Path) -> Iterator[tuple[str, Found]]:
+def _failures(name: str, path: Path, may_pass: tuple[str, ...] = ()) -> Iterator[tuple[str, Found]]:
+    """`may_pass`: the levels at which a reading of a call with two meanings counts as `likely`, not as `wrong`."""
     cases = [row for row in rows(path) if not row["kind"].startswith("tool_name")]
     for level in LEVELS:
         found = _counts()
@@ -83,6 +87,9 @@ def _failures(name: str, path: Path) -> Iterator[tuple[str, Found]]:
             decision = judged(case["schema"], case["sent"], level, tool=case["tool"])
             made = outcome(decision, case["sent"], case["expected"])
             good = case["expected"] is None if made == "refused" else made != "wrong"
+            if made == "wrong":
+                likely = level in may_pass and case["expected"] is None
+                made = "debatable" if case.get("debatable") else "likely" if likely else made
             found["right" if good else made] += 1
         yield f"{name} at {level}", found
 

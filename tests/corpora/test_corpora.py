@@ -18,6 +18,7 @@ from tests.corpora.run_advice import advice, advice_on_generated, find_untrue
 from tests.corpora.run_all import RUNS, reported
 from tests.corpora.run_engine import engine
 from tests.corpora.run_lint import lint_of_operations, lint_of_schemas
+from tests.corpora.run_renaming import renamed
 from tests.corpora.run_repair import (
     bfcl,
     count_rules,
@@ -36,31 +37,34 @@ DATA: Final = Path(__file__).parent.parent / "data"
 
 Run = Callable[[Path], Iterator[tuple[str, Counter[str]]]]
 
+# Newer cases of a set, of which the tests hold only that nothing is wrong.
+SECOND_PART: Final = ", second part at "
+
 # run -> what comes of it; the figures are the point: a change of one is a change of behaviour
 EXPECTED: Final[dict[Run, dict[str, dict[str, int]]]] = {
     real_failures: {
         "real-failures at off": {"right": 27, "refused": 63, "wrong": 0},
         "real-failures at basic": {"right": 47, "refused": 43, "wrong": 0},
-        "real-failures at standard": {"right": 77, "refused": 13, "wrong": 0},
-        "real-failures at lenient": {"right": 90, "refused": 0, "wrong": 0},
+        "real-failures at standard": {"right": 72, "refused": 18, "wrong": 0},
+        "real-failures at lenient": {"right": 79, "refused": 11, "wrong": 0},
     },
     fresh_failures: {
         "real-failures-2026 at off": {"right": 7, "refused": 24, "wrong": 0},
         "real-failures-2026 at basic": {"right": 10, "refused": 21, "wrong": 0},
-        "real-failures-2026 at standard": {"right": 22, "refused": 9, "wrong": 0},
-        "real-failures-2026 at lenient": {"right": 30, "refused": 1, "wrong": 0},
+        "real-failures-2026 at standard": {"right": 19, "refused": 12, "wrong": 0},
+        "real-failures-2026 at lenient": {"right": 25, "refused": 6, "wrong": 0},
     },
     two_meanings: {
         "two-meanings at off": {"right": 100, "refused": 2, "wrong": 0},
         "two-meanings at basic": {"right": 100, "refused": 2, "wrong": 0},
         "two-meanings at standard": {"right": 100, "refused": 2, "wrong": 0},
-        "two-meanings at lenient": {"right": 100, "refused": 2, "wrong": 0},
+        "two-meanings at lenient": {"right": 98, "refused": 2, "wrong": 0, "likely": 2},
     },
     one_meaning: {
         "one-meaning at off": {"right": 0, "refused": 31, "wrong": 0},
         "one-meaning at basic": {"right": 2, "refused": 29, "wrong": 0},
-        "one-meaning at standard": {"right": 17, "refused": 14, "wrong": 0},
-        "one-meaning at lenient": {"right": 29, "refused": 2, "wrong": 0},
+        "one-meaning at standard": {"right": 16, "refused": 15, "wrong": 0},
+        "one-meaning at lenient": {"right": 28, "refused": 3, "wrong": 0},
     },
     parsing: {
         "json-parsing at off": {"i_ read": 5, "i_ refused": 30, "n_ refused": 188, "y_ read": 93, "y_ refused": 2},
@@ -69,7 +73,7 @@ EXPECTED: Final[dict[Run, dict[str, dict[str, int]]]] = {
             "y_ read": 93, "y_ refused": 2,
         },
         "json-parsing at lenient": {
-            "i_ read": 5, "i_ refused": 30, "n_ read by text repair": 16, "n_ refused": 172,
+            "i_ read": 5, "i_ refused": 30, "n_ read by text repair": 15, "n_ refused": 173,
             "y_ read": 93, "y_ refused": 2,
         },
     },
@@ -89,7 +93,14 @@ EXPECTED: Final[dict[Run, dict[str, dict[str, int]]]] = {
 
 @pytest.mark.parametrize("run", EXPECTED, ids=lambda run: run.__name__)
 def test_a_corpus_comes_out_as_it_did(run: Run) -> None:
-    assert EXPECTED[run] == {name: dict(found) for name, found in run(DATA)}
+    assert EXPECTED[run] == {name: dict(found) for name, found in run(DATA) if SECOND_PART not in name}
+
+
+@pytest.mark.parametrize("run", [fresh_failures, two_meanings, one_meaning], ids=lambda run: run.__name__)
+def test_accepts_nothing_wrong_in_a_second_part(run: Run) -> None:
+    second = {name: found["wrong"] for name, found in run(DATA) if SECOND_PART in name}
+    assert dict.fromkeys(second, 0) == second
+    assert len(second) == len(LEVELS)
 
 
 def test_valid_calls_go_on_as_they_came_at_every_level_and_damaged_ones_come_out_right() -> None:
@@ -111,7 +122,7 @@ def test_calls_that_models_really_made_are_sent_right_or_not_at_all() -> None:
     runs = {name: dict(found) for name, found in model_calls(DATA)}
     other = "repaired; the model meant another value"
     for level, (right, refused, meant) in {
-        "off": (0, 180, 0), "basic": (0, 178, 2), "standard": (14, 145, 21), "lenient": (14, 145, 21),
+        "off": (0, 180, 0), "basic": (0, 178, 2), "standard": (13, 148, 19), "lenient": (13, 148, 19),
     }.items():  # fmt: skip
         valid = {"untouched": 53, "refused, as the schema does": 1, "wrong": 0}
         assert valid == runs[f"model_calls, valid, at {level}"]
@@ -139,7 +150,7 @@ def test_no_collected_schema_that_is_right_has_a_mistake() -> None:
 def test_the_table_of_rules_counts_every_use_and_no_rule_was_ever_wrong() -> None:
     counted = count_rules(DATA)
     assert dict.fromkeys(counted, 0) == {rule: uses["wrong"] for rule, uses in counted.items()}
-    assert {"right": 31, "wrong": 0, "other": 0} == counted["parse_json_string"]
+    assert {"right": 50, "wrong": 0, "other": 0, "likely": 0} == counted["parse_json_string"]
 
 
 def test_the_engine_judges_and_reports_collected_calls_as_its_peers_do() -> None:
@@ -194,6 +205,7 @@ def test_a_wrong_case_fails_the_runs(capsys: pytest.CaptureFixture[str]) -> None
         engine,
         advice,
         advice_on_generated,
+        renamed,
         lint_of_schemas,
         lint_of_operations,
     } <= set(RUNS)

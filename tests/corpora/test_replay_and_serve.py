@@ -30,9 +30,12 @@ DATA: Final = Path(__file__).parent.parent / "data"
 SETS: Final = (
     "real-failures/cases.jsonl",
     "real-failures-2026/failures.jsonl",
+    "real-failures-2026/failures-2.jsonl",
     "two-meanings/cases.jsonl",
+    "two-meanings/cases-2.jsonl",
     "two-meanings/further.jsonl",
     "one-meaning/cases.jsonl",
+    "one-meaning/cases-2.jsonl",
     "one-meaning/further.jsonl",
 )
 

@@ -17,8 +17,8 @@ from proxy.core.contract.request_rules import ChannelJudge, OperationRule
 from proxy.core.json.jsontext import TextLimits
 from proxy.core.model.values import Container, JsonValue, value_class
 from proxy.core.model.values import FeedbackLimits as FeedbackLimits
-from proxy.core.rules.names import changes_something, creates_only, reads_only
 from proxy.core.rules.rules import ASSUMING, LEAVING_OUT
+from proxy.core.rules.style import begins_reading
 from proxy.core.schema.formats import Formats
 
 
@@ -54,17 +54,28 @@ class Block(StrEnum):
     HARD = "hard"
 
 
+class NullOptional(StrEnum):
+    """On whose word a refused null at an optional key is left out (docs/repair.md): the annotations and the HTTP method
+    (`stated`), these and ten verbs that begin a tool's name (`reading`), or the config alone (`drop`, `refuse`)."""
+
+    READING = "reading"
+    STATED = "stated"
+    DROP = "drop"
+    REFUSE = "refuse"
+
+
 @value_class
 class RepairPolicy:
     """Which repair rules (by name) may be used, and the keys that `drop_unknown` may remove. `by_hand` are the rules
-    that the operator switched on by name, whatever the tool's name suggests. `guards_null`: nothing is read as null at
-    a key that may be left out; `keeps_defaults`: no value is left out where a default would take its place. `level` is
-    the level that the config names, for texts."""
+    that the operator switched on by name, whatever is stated of the tool. `null_optional`: on whose word a refused null
+    at an optional key is left out. `keeps_defaults`: not if a `default` would take its place. `aliases` are further
+    names of the root's properties. `level` is the level that the config names, for texts."""
 
     rules: frozenset[str] = frozenset()
     drop_keys: frozenset[str] = frozenset()
     by_hand: frozenset[str] = frozenset()
-    guards_null: bool = False
+    null_optional: NullOptional = NullOptional.READING
+    aliases: Mapping[str, str] = field(default_factory=dict, hash=False)
     keeps_defaults: bool = False
     level: str = ""
 
@@ -222,14 +233,15 @@ class ToolPolicy:
     """Everything that decides one tool's calls. `check` is None where the operator wrote `validation: off`.
 
     `fingerprint` is a hash of the whole policy: what was refused under one policy is judged anew under another.
-    `schema_id` is a hash of the schema alone, for logs. `container` is set for a tool that is a container, `member_of`
-    for a function of one that wants to be expanded first (`require_expansion`). `wrap_success`: a JSON answer goes to
-    the client as `{success: true, data: ...}` (GoMind's `ToolResponse`). `added`: what extensions' keys say, by key.
-    `channels`: what is judged beside the body. `operation`: how its calls stand in HTTP requests. `answer`: what the
-    tool may answer, None for anything. `changes` and `reads`: known otherwise than by its name. `finalising`: nothing
-    is called, a model's final output is checked (Compozy gap 5). `listed`: the schema is not compiled here, `check` is
-    None, and a child process judges. `answers_here`: the proxy answers such calls itself, from their checked arguments.
-    `limits`: how often it may be called by whom, None for any number of times.
+    `schema_id` is a hash of the schema alone, for logs. `container` is set for a tool that is a container,
+    `member_of` for a function of one that wants to be expanded first (`require_expansion`). `wrap_success`: a JSON
+    answer goes to the client as `{success: true, data: ...}` (GoMind's `ToolResponse`). `added`: what extensions'
+    keys say, by key. `channels`: what is judged beside the body. `operation`: how its calls stand in HTTP requests.
+    `answer`: what the tool may answer, None for anything. `reads`, `adds` and `changes`: it is stated only to read,
+    only to add, or to change or remove something, by its annotations or its HTTP method. `finalising`: nothing is
+    called, a model's final output is checked (Compozy gap 5). `listed`: the schema is not compiled here, `check` is
+    None, and a child process judges. `answers_here`: the proxy answers such calls itself, from their checked
+    arguments. `limits`: how often it may be called by whom, None for any number of times.
     """
 
     tool: str
@@ -257,27 +269,27 @@ class ToolPolicy:
     operation: OperationRule | None = field(default=None, repr=False)
     listed: ListedSchema | None = field(default=None, repr=False)
     changes: bool = False
+    adds: bool = False
     reads: bool = False
     max_body: int = 1024 * 1024
     leaked_markup: LeakedMarkup = LeakedMarkup.REFUSE
     answers_here: Callable[[JsonValue], JsonValue] | None = field(default=None, compare=False, repr=False)
-    # The repair policy as it holds for what a call does; the second where an argument of the call names an action that
-    # changes something. The same object twice where that makes no difference.
-    repair_by_act: tuple[RepairPolicy, RepairPolicy] = field(init=False, compare=False, repr=False)
+    # The repair policy by what is stated of the tool.
+    repair_in_force: RepairPolicy = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        acts = self.changes or changes_something(self.tool)
-        usual, acting = self._select_repairs(changes=acts), self._select_repairs(changes=True)
-        object.__setattr__(self, "repair_by_act", (usual, usual if acting == usual else acting))
+        object.__setattr__(self, "repair_in_force", self._select_repairs())
 
-    def _select_repairs(self, *, changes: bool) -> RepairPolicy:
-        """The repair policy by what the tool is known to do (`reads`, `changes`), else by its name."""
-        if not changes and (self.reads or reads_only(self.tool)):
-            return self.repair
-        selected = replace(self.repair, guards_null="null_text" not in self.repair.by_hand)
-        if not changes and (self.finalising or creates_only(self.tool)):  # a final output is new, too
-            # null and its words are not sent, without a default
-            left_out = LEAVING_OUT - {"drop_null_optional", "null_word_optional"}
-            return replace(selected.without(left_out), keeps_defaults=True)
-        # nor is null taken as not sent; of a call that changes something, what is missing stays missing
-        return selected.without(LEAVING_OUT | ASSUMING if changes else LEAVING_OUT)
+    def _select_repairs(self) -> RepairPolicy:
+        null, policy = self.repair.null_optional, self.repair
+        if self.changes:
+            policy = policy.without(ASSUMING)
+        if null is NullOptional.REFUSE:
+            return replace(policy, rules=policy.rules - LEAVING_OUT)
+        if null is NullOptional.DROP:
+            return replace(policy, rules=policy.rules | LEAVING_OUT) if policy.rules else policy
+        if self.changes:
+            return policy.without(LEAVING_OUT)
+        if self.reads or (null is NullOptional.READING and begins_reading(self.tool)):
+            return policy
+        return replace(policy, keeps_defaults=True) if self.adds else policy.without(LEAVING_OUT)

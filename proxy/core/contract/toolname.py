@@ -2,7 +2,7 @@
 
 `trim` takes off what a model's template left around a known name (docs/repair.md): template tokens such as
 `<|channel|>` that leaked into it, quotes, a counter (`:0`), and a namespace that some client or model puts in front.
-`unfold`, where the operator asks for it, takes `getWeather` for `get_weather`. Nothing is matched by likeness. What
+If the operator asks for it, `unfold` takes `getWeather` for `get_weather`. Nothing is matched by likeness. What
 remains unknown is explained in `explain/explain.py`, with a did-you-mean.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Container as Names
 from typing import Final
 
 from proxy.core.contract.policy import ToolPolicy
-from proxy.core.display.suggestions import fold_name
+from proxy.core.rules.style import match_names
 
 RULE: Final = "tool_name_trim"
 FOLD_RULE: Final = "tool_name_fold"
@@ -46,11 +46,14 @@ def find_known_name(name: str, tools: Mapping[str, ToolPolicy]) -> tuple[str, st
 
 
 def unfold(name: str, known: Collection[str]) -> str | None:
-    """The one known name that differs from `name` in case and word separators alone, or None. A known name is never
-    changed, and names without a letter or digit fold to nothing."""
-    wanted = fold_name(name) if len(name) <= _LONGEST else ""
-    found = [candidate for candidate in known if fold_name(candidate) == wanted] if wanted else []
-    return found[0] if len(found) == 1 and found[0] != name else None
+    """The one known name that is `name` in another identifier style, or None. A known name is never changed."""
+    found = match_names([name], known).get(name) if name not in known else None
+    return found if found != name else None
+
+
+def is_same_tool(name: str, tool: str) -> bool:
+    """Whether two names are equal, or the same name in two identifier styles."""
+    return name == tool or unfold(name, (tool,)) == tool
 
 
 def _bare(piece: str, known: Names[str]) -> str | None:

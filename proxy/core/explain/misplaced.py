@@ -29,7 +29,7 @@ from proxy.core.model import codes
 from proxy.core.model.codes import Severity
 from proxy.core.model.values import ABSENT, JsonValue, Pointer, Violation
 from proxy.core.rules.facts import read_facts
-from proxy.core.rules.rules import WRAPPER_KEYS
+from proxy.core.rules.vocabulary import ARGUMENT_KEYS
 
 # Missing keys that are paired, members searched for a misplaced key, length of a key worth comparing: an answer names
 # the obvious, and has to stay quick for any body.
@@ -237,7 +237,7 @@ def find_wrapper(check: Check, root: JsonValue) -> str:
         return ""
     key = clean_text(key, 60)
     if isinstance(inner, dict) and declared & inner.keys():
-        if key.lower() in WRAPPER_KEYS:
+        if key.lower() in ARGUMENT_KEYS:
             return f"The arguments stand inside '{key}': send its content itself as the arguments, without '{key}'."
         is_whole = inner.keys() <= declared
         return f"If '{key}' only wraps the arguments, send its content itself as the arguments." if is_whole else ""

@@ -34,7 +34,6 @@ from proxy.core.model import codes
 from proxy.core.model.codes import Severity
 from proxy.core.model.values import ABSENT, JsonValue, Pointer, Violation
 from proxy.core.model.work import EXPLAINING, TooMuchWorkError, afford_work, borrow_work, remember_short
-from proxy.core.rules.keys import TELLING_WORDS
 from proxy.core.schema.nodes import Node
 
 # Names compared for a did-you-mean, and names shown together.
@@ -55,7 +54,16 @@ _COMPARING: Final = 4
 _LONGEST_DESCRIPTION: Final = 400
 _LONGEST_COMPARED: Final = 100
 # Words of keys without which a call may do something else: negations, ends of spans, and what is done at all.
-_ACTING: Final = TELLING_WORDS | {"action", "operation", "mode", "confirm", "preview", "simulate", "cancel", "status"}
+_ACTING: Final = frozenset([
+    "min", "max", "minimum", "maximum", "start", "end", "begin", "from", "to", "old", "new", "source", "target", "src",
+    "dst", "not", "no", "non", "exclude", "excluded", "except", "without", "ignore", "ignored", "hide", "hidden",
+    "avoid", "skip", "deny", "block", "blocked", "omit", "remove", "delete", "before", "after", "first", "last", "prev",
+    "previous", "next", "parent", "child", "in", "out", "dry", "undo", "example", "unless", "negative", "else",
+    "otherwise", "replacement", "fallback", "backup", "default", "alternative", "alternate", "blacklist", "blocklist",
+    "denylist", "denied", "forbidden", "banned", "disabled", "disallowed", "rejected", "failed", "error", "removed",
+    "deleted", "never", "anti", "action", "operation",
+    "mode", "confirm", "preview", "simulate", "cancel", "status",
+])  # fmt: skip
 # Words that say too little to relate two names.
 _GENERIC: Final = frozenset(
     ["id", "uid", "uuid", "name", "type", "value", "data", "key", "is", "has", "the", "of", "to", "in", "for", "and",

@@ -33,7 +33,6 @@ from proxy.core.model.codes import Severity, ViolationCode
 from proxy.core.model.values import JsonValue, Pointer, Violation
 from proxy.core.rules.contradictions import list_refused_keys
 from proxy.core.rules.facts import read_facts
-from proxy.core.rules.proposals import NULL_WORDS
 from proxy.core.schema.nodes import Node
 
 Word = Callable[[BrokenKeyword, JsonValue], Iterable[Violation]]
@@ -127,9 +126,13 @@ def make_type_violation(path: Pointer, value: JsonValue, node: Node) -> Violatio
     return Violation(codes.TYPE_MISMATCH, path, message, expected, _or_leave_out(hint, value), value=value)
 
 
+# Texts that models send for "not given".
+_NO_VALUE: Final = ("", "null", "None", "undefined")
+
+
 def _or_leave_out(hint: str, value: JsonValue) -> str:
     """The hint, with the other way where an empty text or a word for nothing was sent."""
-    if hint in ("", _IMPOSSIBLE) or not isinstance(value, str) or value.strip() not in NULL_WORDS:
+    if hint in ("", _IMPOSSIBLE) or not isinstance(value, str) or value.strip() not in _NO_VALUE:
         return hint
     return f"{hint.removesuffix('.')}, or leave an optional field out."
 

@@ -21,6 +21,8 @@ _WORD = re.compile(r"[A-Za-z0-9_+\-.]+")
 _STRICT_WORD = re.compile(r"true|false|null|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?", re.ASCII)
 _PYTHON_WORDS: Final = {"True": "true", "False": "false", "None": "null"}
 _WINDOWS_PATH = re.compile(r"[A-Za-z]:\\|\\\\[A-Za-z0-9]")
+# A second drive is a second line of a text, whose `\n` is a line break.
+_DRIVE = re.compile(r"[A-Za-z]:\\")
 # Inside of a string: an escape, a backslash that means nothing, what has to be escaped, or a backslash alone.
 _SPECIAL: Final = re.compile(r"""\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|\\(?P<needless>'|\$(?=[0-9]))|["\\\x00-\x1f]""")
 # Arguments are an object, or a string that holds one; no other text is repaired.
@@ -223,9 +225,9 @@ class _Scanner:
         if (found := _WORD.match(self.text, self.at)) is None:
             raise _UnreadableError
         word = found[0]
-        if word in _PYTHON_WORDS or (word[0] == "+" and word[1:2].isdigit()):
+        if word in _PYTHON_WORDS:
             self._need("python_literals")
-            word = _PYTHON_WORDS.get(word, word[1:])
+            word = _PYTHON_WORDS[word]
         if not _STRICT_WORD.fullmatch(word):
             raise _UnreadableError
         self.out.append(word)
@@ -244,7 +246,8 @@ class _Scanner:
         else:
             end = self._find_end(start, quote)
         raw = self.text[start:end]
-        if _WINDOWS_PATH.match(raw) and self.escapes_unknown and "\\\\" not in raw[2:]:
+        starts = _WINDOWS_PATH.match(raw) and len(_DRIVE.findall(raw)) < 2
+        if starts and self.escapes_unknown and "\\\\" not in raw[2:]:
             self._need("windows_paths")
             raw = raw.replace("\\", "\\\\")
         self.out.append('"' + self._respell(raw, quote) + '"')

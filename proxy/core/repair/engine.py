@@ -1,8 +1,8 @@
 """The repair engine: changes refused arguments where the schema leaves exactly one meaning (docs/repair.md).
 
-How it works. `fit(node, value)` asks the judge first; an accepted value is not touched. The value rules propose repairs
-for a refused scalar, tier by tier: the proposals that the judge accepts count, and if they differ the value is
-ambiguous and stays as it is. A refused object or array is repaired part by part: each part is fitted to every schema
+How it works. `fit(node, value)` asks the judge first; an accepted value is not touched. The notations that
+are on read a refused scalar: the readings that the judge accepts count, and if they differ the value is ambiguous and
+stays as it is. A refused object or array is repaired part by part: each part is fitted to every schema
 that applies to it, the key rules rename or remove keys, and for each union that accepts no branch the branches are
 fitted one by one; exactly one result may remain. Any result counts only if the judge accepts the whole. A failed result
 is kept as far as it got, so that the answer can describe what is still wrong. Everything is bounded: each (node, value)
@@ -32,9 +32,9 @@ from proxy.core.rules.facts import (
     list_required,
     read_facts,
 )
-from proxy.core.rules.keys import FILLING, KEY_RULES, Changed, drop_refused, fill_defaults, rename_one_key
-from proxy.core.rules.proposals import NONE, NULL_WORDS, Site, read_inside
-from proxy.core.rules.rules import ASSUMING, Rule, leave_out_last_resorts
+from proxy.core.rules.keys import FILLING, KEY_RULES, Changed, drop_null, fill_defaults, rename_one_key
+from proxy.core.rules.proposals import Site, read_inside
+from proxy.core.rules.rules import ASSUMING, Rule
 from proxy.core.schema.nodes import Node
 
 _MAX_PATH: Final = 64
@@ -104,7 +104,6 @@ class _Run:
         self.policy = policy
         self.work = work
         self.tool = tool
-        self.guarded: set[Pointer] = set()  # where nothing is read as null (`RepairPolicy.guards_null`)
         self.ambiguous: dict[Pointer, Ambiguity] = {}
         # Keyed by identity. Each value is stored beside its result, so that its id is not used again.
         self.memo: dict[tuple[int, int, Pointer, frozenset[str]], tuple[JsonValue, Fit]] = {}
@@ -122,12 +121,14 @@ class _Run:
             return Fit(value, (), True)
         if not rules & WRAPPER_RULES or not isinstance(value, _CONTAINERS):
             return self.fit(root, value, (), rules, refused=True)
-        direct = self.fit(root, value, (), leave_out_last_resorts(rules), refused=True)
+        direct = self.fit(root, value, (), rules, refused=True)
         inner = unwrap(self, value)
-        if direct.accepted and inner is not None and not are_equal(direct.value, inner.value):
+        if not direct.accepted:
+            return inner or direct
+        if inner is not None and inner.accepted and not are_equal(direct.value, inner.value):
             self.note(("", direct.value), (inner.repairs[0].rule, inner.value))
             return Fit(value, (), False)
-        return direct if direct.accepted else inner or self.fit(root, value, (), rules)
+        return direct
 
     # --- one value at one node ----------------------------------------------------------------------------------
     def fit(self, node: Node, value: JsonValue, path: Pointer, rules: frozenset[str], *, refused: bool = False) -> Fit:
@@ -145,53 +146,47 @@ class _Run:
         elif len(path) < _MAX_PATH:
             fitted = self.parts(node, value, path, rules) if isinstance(value, _CONTAINERS) else None
             if fitted is None or not fitted.accepted:
-                fitted = self.proposals(node, value, path, rules) or fitted
+                fitted = self.readings(node, value, path, rules) or fitted
         fitted = fitted or Fit(value, (), False)
         self.memo[key] = (value, fitted)
         return fitted
 
-    def proposals(self, node: Node, value: JsonValue, path: Pointer, rules: frozenset[str]) -> Fit | None:
-        """The one accepted proposal of the best tier that has any. Where none is but a text was read as a container,
-        that reading is given unaccepted, for the answer to describe."""
+    def readings(self, node: Node, value: JsonValue, path: Pointer, rules: frozenset[str]) -> Fit | None:
+        """The one accepted reading of a value. If none is accepted but a text was read as a container, that reading is
+        returned unaccepted, for the answer to describe."""
         applicable = list_applicable_rules(node, type(value), rules, bool(path) and isinstance(path[-1], str))
         if applicable is None:
             return None
-        rules, site, tiers = applicable
+        rules, site, notations = applicable
         self.work.left -= _FIT
         if self.work.left < 0:
             raise TooMuchWorkError
-        if not tiers:
-            return None
-        is_guarded = self.policy.guards_null and (value == "" or path in self.guarded)
         choosing = 0 if site.choices is None else len(site.choices) // _CHOICES
         reading = choosing + (len(value) // _READ if isinstance(value, str) else 0)
         partial: Fit | None = None
-        for tier in tiers:
-            found: list[tuple[Rule, Fit]] = []
-            for rule, propose in tier:
-                if is_guarded and rule.name == "null_text":
-                    continue
-                if cost := reading if rule.nests else choosing:
-                    self.work.spend(cost)
-                candidate = propose(value, site)
-                if candidate is NONE:
-                    continue
-                fitted = self.judge_proposal(rule, node, value, candidate, site, path, rules)
-                if fitted is not None and fitted.accepted:
-                    found.append((rule, fitted))
-                elif fitted is not None and rule.reads:
-                    partial = partial or fitted
-            if found:
-                if len(meanings := self.meanings([fitted for _, fitted in found])) == 1:
-                    return meanings[0]
-                self.note(*((rule.name, fitted.value) for rule, fitted in found), path=path)
-                return None
-        return partial
+        found: list[tuple[Rule, Fit]] = []
+        for rule, read in notations:
+            if cost := reading if rule.nests else choosing:
+                self.work.spend(cost)
+            result = read(value, site)
+            if result is None:
+                continue
+            fitted = self.judge_reading(rule, node, value, result[0], site, path, rules)
+            if fitted is not None and fitted.accepted:
+                found.append((rule, fitted))
+            elif fitted is not None and rule.reads:
+                partial = partial or fitted
+        if not found:
+            return partial
+        if len(meanings := self.meanings([fitted for _, fitted in found])) == 1:
+            return meanings[0]
+        self.note(*((rule.name, fitted.value) for rule, fitted in found), path=path)
+        return None
 
-    def judge_proposal(
+    def judge_reading(
         self, rule: Rule, node: Node, value: JsonValue, candidate: JsonValue, site: Site, path: Pointer, rules: _Names
     ) -> Fit | None:
-        """One rule's proposal, judged, and repaired inside where the rule allows that; None if nothing is worth
+        """One rule's reading, judged, and repaired inside where the rule allows that; None if nothing is worth
         keeping."""
         made: tuple[Repair, ...] = (Repair(rule.name, path),)
         if rule.json and (read := read_inside(value, site, rule.json & site.types or rule.json)) is not None:
@@ -202,7 +197,7 @@ class _Run:
         allowed = rules if rule.nests and holds_parts else rules & rule.inside
         if not allowed:
             return None
-        refit = self.parts if holds_parts else self.proposals
+        refit = self.parts if holds_parts else self.readings
         inner = refit(node, candidate, path, allowed)
         return None if inner is None else Fit(inner.value, (*made, *inner.repairs), inner.accepted)
 
@@ -301,7 +296,8 @@ class _Run:
         self.work.spend(len(known) + len(work))
         if work.keys() <= known:
             return work, ()
-        return rename_one_key(nodes, work, path, rules, self.policy.drop_keys, self.tool, self.accepts, self.work)
+        aliases = {} if path else self.policy.aliases
+        return rename_one_key(nodes, work, path, rules, self.policy.drop_keys, aliases, self.accepts, self.work)
 
     def children(self, nodes: tuple[Node, ...], work: JsonValue, path: Pointer, rules: _Names) -> Changed:
         """Fits every member of an object or array to all schemas that apply to it."""
@@ -311,18 +307,13 @@ class _Run:
         changed: dict[str | int, JsonValue] = {}
         for step, item, schemas in refused:
             place = (*path, step)
-            is_optional = isinstance(work, list) or step not in wanted
-            if self.policy.guards_null and is_optional:
-                self.guarded.add(place)
             if len(schemas) == 1:
                 fitted = self.fit(schemas[0], item, place, rules, refused=True)
             else:
                 fitted = self.member(schemas, item, place, rules)
-            if not fitted.accepted and is_optional and isinstance(work, dict):
-                says_nothing = item is None or (isinstance(item, str) and item in NULL_WORDS)
-                if says_nothing or "default_optional" in rules:
-                    made = drop_refused(schemas, item, place, rules, self.accepts, self.policy.keeps_defaults)
-                    fitted = Fit(ABSENT, made, True) if made else fitted
+            if item is None and not fitted.accepted and isinstance(work, dict) and step not in wanted:
+                made = drop_null(schemas, place, rules, keeps_defaults=self.policy.keeps_defaults)
+                fitted = Fit(ABSENT, made, True) if made else fitted
             if fitted.value is not item:
                 changed[step] = fitted.value
                 repairs.extend(fitted.repairs)

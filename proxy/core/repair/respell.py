@@ -21,9 +21,10 @@ from proxy.core.json.jsontext import FRACTIONS, LosslessFloat, is_integral, make
 from proxy.core.model.values import JsonValue, Pointer, Repair
 from proxy.core.model.work import RESPELLING, TooMuchWorkError, Work, borrow_work
 from proxy.core.rules.facts import list_declared, list_member_schemas, read_facts
-from proxy.core.rules.keys import explain_keys, rename_keys
-from proxy.core.rules.proposals import NONE, make_integral
+from proxy.core.rules.keys import rename_keys
+from proxy.core.rules.proposals import make_integral
 from proxy.core.rules.rules import RULES
+from proxy.core.rules.style import match_names
 from proxy.core.schema.nodes import Node
 
 # Every text of an integral float without an exponent holds this: `3.0`, `3.00`. Most valid calls do not, and need no
@@ -107,7 +108,7 @@ def _respell(schemas: list[Node], value: JsonValue, path: Pointer, repairs: list
     if _is_switched_off(RESPELT, schemas) or any(part.any_of or part.one_of for part in nodes):
         return value
     is_wanted = is_integral_float(value) and any(part.types == _INTEGER for part in nodes)
-    if is_wanted and (whole := make_integral(make_decimal(value))) is not NONE:
+    if is_wanted and (whole := make_integral(make_decimal(value))) is not None:
         repairs.append(Repair(RESPELT, path))
         return whole
     if not isinstance(value, dict | list):
@@ -155,7 +156,7 @@ def _respell_members(
         # A key that some branch of a union declares gets no other name.
         branches = [branch for part in parts for branch in (*part.any_of, *part.one_of)]
         named = known.union(*(list_declared(branch.always) for branch in branches))
-        targets = explain_keys([key for key in value if key not in named], known) if known else {}
+        targets = match_names([key for key in value if key not in named], known) if known else {}
         rivals = Counter(targets.values())  # two unknown keys that mean the same stay
         names = {key: (_KEY_CASE, to) for key, to in targets.items() if to not in value and rivals[to] == 1}
         value, made = rename_keys(value, path, names)

@@ -17,9 +17,18 @@ from proxy.core.json.jsontext import name_json_type
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.model.work import TooMuchWorkError, Work
-from proxy.core.rules.names import split_words
+from proxy.core.rules.lists import PINNING_FORMATS
 from proxy.core.rules.proposals import Site
-from proxy.core.rules.rules import ANY_TYPE, LISTED, TEXT_RULES, Propose, Rule, group_value_rules, list_unknown_switches
+from proxy.core.rules.rules import (
+    ANY_TYPE,
+    LISTED,
+    TEXT_RULES,
+    Read,
+    Rule,
+    list_unknown_switches,
+    select_value_rules,
+)
+from proxy.core.rules.vocabulary import WRAPPER_KEYS
 from proxy.core.schema.matching import SearchGivenUp, make_matcher
 from proxy.core.schema.nodes import Node, Schemas
 
@@ -34,16 +43,12 @@ class Facts:
     null: str = ""
 
 
-# Recognises a text that holds JSON by its media type, format, description or name.
-_JSON_TYPE: Final = re.compile(r"[/+]json\b", re.IGNORECASE)
-_JSON_WORD: Final = re.compile(r"\bjson\b", re.IGNORECASE)
-_JSON_WORDED: Final = re.compile(
-    r"\b(?:as|in|valid|raw|of)\s+json\b(?!\s*(?:file|path|pointer|schema|url))"
-    r"|\bjson[- ](?:string|object|text|encoded|array|document|format|payload|body|data)\b"
-    r"|\bstringified\b|^\s*json\.?\s*$",
-    re.IGNORECASE,
+# States that a text holds JSON, in its media type or format.
+_JSON: Final = re.compile(r"(?:^|[/+-])json\b", re.IGNORECASE)
+# A pattern that fixes the length of a text: single characters and classes, each at most with an exact count.
+_FIXED_LENGTH: Final = re.compile(
+    r"\^(?:(?:\[(?:[^\]\\]|\\.)+\]|\\[dwsDWS]|[^\\^$.|?*+()\[\]{}])(?:\{[0-9]+\})?)+\$", re.DOTALL
 )
-_NEGATED: Final = re.compile(r"\b(?:not|no|never|non|without|instead|than|path|file|url)\b|n't", re.IGNORECASE)
 _ANYTHING: Final = Facts(Site(ANY_TYPE, True, None), None)
 _NULL_SWITCHES: Final = ("drop", "refuse")
 # The most nested unions that are examined; the rules skip what is nested deeper, and only the judge sees it.
@@ -103,7 +108,6 @@ def _read_once(node: Node, above: frozenset[int], memo: dict[int, Facts]) -> Fac
         return known
     parts = [part for part in node.always if part is node or id(part) not in above]
     types, free_text, choices, allowed = ANY_TYPE, True, None, None
-    shown: list[JsonValue] = []
     for part in parts:
         for site in _list_sites(part, above | {id(node)}, memo):
             types, free_text = types & site.types, free_text and site.free_text
@@ -112,29 +116,31 @@ def _read_once(node: Node, above: frozenset[int], memo: dict[int, Facts]) -> Fac
         if switch is not None and switch is not True and switch != "on":
             left = frozenset(map(str, switch)) if isinstance(switch, list) else frozenset[str]()
             allowed = left if allowed is None else allowed & left
-        examples = part.get("examples")
-        shown += [*(examples if isinstance(examples, list) else ()), part.get("example"), part.get("default")]
     name = str(node.path[-1]) if node.path[-2:-1] == ("properties",) else ""
     site = Site(
         types,
         free_text and "string" in types,
         choices,
         name,
-        tuple(text for part in parts for word in ("description", "title") if isinstance(text := part.get(word), str)),
-        any(map(_says_json, parts)) or name == "arguments" or split_words(name)[-1:] == ("json",),
+        any(map(_states_json, parts)) or name in WRAPPER_KEYS,
         formats=frozenset(text for part in parts if isinstance(text := part.get("format"), str)),
-        examples=tuple(text for text in shown if isinstance(text, str)),
+        is_fixed_length=any(map(_fixes_length, parts)),
     )
     null = next((text for part in parts if (text := part.get("x-null")) in _NULL_SWITCHES), "")
     return memo.setdefault(id(node), Facts(site, allowed, null))
 
 
-def _says_json(part: Node) -> bool:
-    words = ("contentMediaType", "format", "description")
-    media, known, described = (text if isinstance(text := part.get(word), str) else "" for word in words)
-    if _JSON_TYPE.search(media) or _JSON_WORD.search(known.replace("-", " ")):
+def _states_json(part: Node) -> bool:
+    words = (part.get("contentMediaType"), part.get("format"))
+    return any(isinstance(word, str) and _JSON.search(word) is not None for word in words)
+
+
+def _fixes_length(part: Node) -> bool:
+    """Whether a schema leaves one length of a text."""
+    if (least := part.get("minLength")) is not None and least == part.get("maxLength"):
         return True
-    return _JSON_WORDED.search(described) is not None and _NEGATED.search(described) is None
+    pattern = part.get("pattern")
+    return isinstance(pattern, str) and _FIXED_LENGTH.fullmatch(pattern) is not None
 
 
 def _list_sites(part: Node, above: frozenset[int], memo: dict[int, Facts]) -> Iterator[Site]:
@@ -252,13 +258,13 @@ def nodes_at(check: Check, path: Pointer) -> list[Node]:
 # --- the rules of a place ---------------------------------------------------------------------------------------------
 
 # The names of the rules that are on at a place, the facts that they see, and those that apply there with the functions
-# that propose, grouped by tier.
-ApplicableRules = tuple[frozenset[str], Site, tuple[tuple[tuple[Rule, Propose], ...], ...]]
+# that read.
+ApplicableRules = tuple[frozenset[str], Site, tuple[tuple[Rule, Read], ...]]
 
 
 def may_change(rule: Rule, kind: type, site: Site) -> bool:
     """Whether a rule can propose anything for a value of this Python type at this place. Where this is False, the
-    rule's function gives `NONE` (tests/core/test_rules.py compares the two)."""
+    rule's function reads nothing (tests/core/test_rules.py compares the two)."""
     if not issubclass(kind, rule.takes) or (rule.at is not None and not rule.at(site)):
         return False
     listed = rule.gives is LISTED and site.choices is not None
@@ -276,15 +282,12 @@ def list_applicable_rules(node: Node, kind: type, rules: frozenset[str], is_memb
         site = _with_items(node)
         if classes := rules & TEXT_RULES:
             site = replace(site, classes=classes)
-        tiers = [
-            tuple(
-                (rule, rule.propose)
-                for rule in tier
-                if rule.propose is not None and (is_member or not rule.member) and may_change(rule, kind, site)
-            )
-            for tier in group_value_rules(rules)
-        ]
-        memo[key] = (rules, site, tuple(tier for tier in tiers if tier)) if rules else None
+        found = tuple(
+            (rule, rule.read)
+            for rule in select_value_rules(rules)
+            if rule.read is not None and (is_member or not rule.member) and may_change(rule, kind, site)
+        )
+        memo[key] = (rules, site, found) if rules else None
     return memo[key]
 
 
@@ -298,26 +301,10 @@ def _with_items(node: Node) -> Site:
     inside = [one for part in parts for branch in (*part.any_of, *part.one_of) for one in branch.always]
     keys = frozenset(list_declared([*parts, *inside]))
     choices = [found for item in items if (found := read_facts(item).site.choices) is not None]
-    pinned = any(map(_is_pinned, parts))
-    return replace(site, item_keys=keys, item_choices=choices[0] if len(choices) == 1 else (), pinned=pinned)
-
-
-# Formats of which one text holds one value. Two dates or times may be the ends of one span.
-_SINGLE_FORMATS: Final = frozenset(
-    ["email", "idn-email", "uri", "iri", "uuid", "hostname", "idn-hostname", "ipv4", "ipv6"]
-)
-# Texts of several values; a pattern that takes one of them does not pin what one value is.
-_SEVERAL: Final = (
-    "one two", "One Two", "ONE TWO", "one,two", "one and two", "One, Two", "1 2", "1,2", "one-two", "one/two",
-    "ONE-TWO", "One-Two", "one:two", "one+two", "one|two", "one;two",
-)  # fmt: skip
-
-
-def _is_pinned(part: Node) -> bool:
-    """Whether a format or pattern tells one value from several."""
-    if not isinstance(pattern := part.get("pattern"), str):
-        return part.get("format") in _SINGLE_FORMATS
-    try:
-        return not any(map(make_matcher(pattern).search, _SEVERAL))
-    except SearchGivenUp:
-        return False
+    formats = frozenset(text for part in parts if isinstance(text := part.get("format"), str))
+    return replace(
+        site,
+        item_keys=keys,
+        item_choices=choices[0] if len(choices) == 1 else (),
+        item_formats=formats if formats and formats <= PINNING_FORMATS else frozenset(),
+    )

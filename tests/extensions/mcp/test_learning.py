@@ -471,7 +471,7 @@ async def test_a_tools_own_keys_go_before_the_routes() -> None:
 
 
 async def test_a_schema_of_the_config_takes_the_place_of_the_listed_one() -> None:
-    own = "tools: {add: {schema: {type: object, properties: {a: {type: string}}}}}"
+    own = "tools: {add: {schema: {type: object, properties: {a: {type: string, maxLength: 1, minLength: 1}}}}}"
     async with talk(mcp=own) as client:
         await client.ask(call("add", {"a": 1}))
 

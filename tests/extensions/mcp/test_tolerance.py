@@ -33,7 +33,6 @@ async def test_a_missing_required_key_takes_its_default(level: str) -> None:
 @pytest.mark.parametrize(
     ("tool", "repair"),
     [
-        ({"name": "delete_shot"}, "standard"),
         ({"name": "shot", "annotations": {"destructiveHint": True}}, "standard"),
         ({"name": "shot", "annotations": {"destructiveHint": True}}, "lenient"),
         ({"name": "shot"}, "basic"),
@@ -77,7 +76,7 @@ async def test_undeclared_keys_are_refused_otherwise() -> None:
     assert ((True, "INVALID_ARGUMENTS"), []) == (refusal(answer), client.received)
 
 
-@pytest.mark.parametrize("sent", [{"input": {"paths": ["a", "b"]}}, {"paths": "['a', 'b']"}])
+@pytest.mark.parametrize("sent", [{"params": {"paths": ["a", "b"]}}, {"paths": "['a', 'b']"}])
 async def test_a_wrapper_and_a_list_in_python_are_read_at_standard(sent: dict[str, Any]) -> None:
     paths = {"type": "object", "properties": {"paths": {"type": "array", "items": {"type": "string"}}}}
     schema = {**paths, "required": ["paths"], "additionalProperties": False}

@@ -20,7 +20,6 @@ from proxy.core.display.secrets import find_sensitive_names
 from proxy.core.json.jsontext import JSON_TYPES, dumps
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import ABSENT, Container, ContainerFunction, JsonValue
-from proxy.core.rules.rules import ASSUMING
 from proxy.core.schema.formats import USUAL, Formats
 from proxy.extensions.mcp.core.served_tools import ListedTool as ListedTool
 from proxy.extensions.mcp.core.served_tools import Listing as Listing
@@ -376,8 +375,9 @@ def _policy(listed: ListedTool, rules: LearnPolicy, *, far: bool = False) -> Too
         description=base.description or listed.description,
         cap=rules.caps.get(listed.name, base.cap),
         resend=resend,
-        repair=base.repair.without(ASSUMING) if listed.destructive else base.repair,
-        reads=rules.trust_annotations and listed.read_only,
+        changes=base.changes or listed.destructive,
+        adds=listed.adds,
+        reads=base.reads or listed.read_only,
     )
     found = _schema_of(listed, rules)
     if found is None:

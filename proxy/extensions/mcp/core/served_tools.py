@@ -41,6 +41,11 @@ class ListedTool:
         return self.hints.get("readOnlyHint") is True and not self.destructive
 
     @property
+    def adds(self) -> bool:
+        """Whether its server writes out that it only adds something."""
+        return self.hints.get("destructiveHint") is False
+
+    @property
     def idempotent(self) -> bool:
         """Whether its server says that a call may be made twice."""
         return self.hints.get("idempotentHint") is True or self.hints.get("readOnlyHint") is True
