@@ -63,6 +63,17 @@ def suggest_remark(written: str, known: Iterable[str]) -> str:
     return f"  ({hint})" if (hint := suggest_word(written, known)) else ""
 
 
+def explain_rule(name: str, otherwise: str, unknown: str) -> tuple[str, str]:
+    """What is wrong with a name that no repair rule has, and the remedy. `otherwise` is the message about a name that
+    no earlier version had, `unknown` its remedy if no rule has a similar name."""
+    from proxy.core.rules.rules import REMOVED, RULES  # as in `suggest_word`
+
+    if name not in REMOVED:
+        return otherwise, suggest_word(name, RULES) or unknown
+    instead = REMOVED[name]
+    return f"rule {name!r} was removed", f"use {instead}".replace("use nothing:", "drop it:")
+
+
 def join_words(words: Iterable[str]) -> str:
     """The words in a sentence: `'a', 'b' or 'c'`; at most a dozen of them."""
     quoted = [repr(word) for word in words]

@@ -19,7 +19,7 @@ from proxy.config.context import Context
 from proxy.config.files.references import Collector, SchemaDocument, find_references, is_below
 from proxy.config.files.secrets import reveal
 from proxy.config.files.source import ConfigSource, Files, describe_failure
-from proxy.config.mistakes import ConfigError, Mistake, suggest_word
+from proxy.config.mistakes import ConfigError, Mistake, explain_rule
 from proxy.config.model import ToolSchema, UnknownKeywords
 from proxy.core.check.validation import Check, SchemaError, compile_check
 from proxy.core.contract.request_rules import RequestForm
@@ -28,7 +28,6 @@ from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.rules.contradictions import list_refused_defaults, list_unsatisfiable
 from proxy.core.rules.facts import list_mistaken_null_switches, list_mistaken_switches
-from proxy.core.rules.rules import RULES
 from proxy.core.schema.dialects import find_definition, find_definitions, is_parameter_list, normalise, suggest_remedy
 from proxy.core.schema.drafts import is_conditional
 from proxy.core.schema.formats import Formats
@@ -290,8 +289,9 @@ def _check_switches(check: Check, read: ReadSchema) -> Iterator[Mistake]:
     for node, names in list_mistaken_switches(check.schemas):
         inside = (*node.path, "x-repair") if node.place.document == own else ()
         for name in names:
-            hint = suggest_word(name, RULES) or "docs/reference/rules.md lists the rules"
-            yield read.place.mistake(f"x-repair names no repair rule: '{name}'", hint, inside)
+            otherwise = f"x-repair names no repair rule: '{name}'"
+            message, hint = explain_rule(name, otherwise, "docs/reference/rules.md lists the rules")
+            yield read.place.mistake(message, hint, inside)
     for node, written in list_mistaken_null_switches(check.schemas):
         inside = (*node.path, "x-null") if node.place.document == own else ()
         yield read.place.mistake(f"x-null is neither drop nor refuse: '{written}'", "say `drop` or `refuse`", inside)

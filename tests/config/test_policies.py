@@ -44,12 +44,12 @@ def test_the_nearer_layer_wins_key_by_key() -> None:
     merged = merge_layers(
         {"mode": "report", "attempts": {"max": 2, "ttl": "1m"}, "repair": "lenient"},
         {"attempts": {"max": 5}, "repair": {"rules": {"yes_no": False}}},
-        {"repair": {"rules": {"wrap_single": False}}, "path": "/no/policy/key"},
+        {"repair": {"rules": {"wrap_pinned": False}}, "path": "/no/policy/key"},
     )
     assert {
         "mode": "report",
         "attempts": {"max": 5, "ttl": "1m"},
-        "repair": {"level": "lenient", "rules": {"yes_no": False, "wrap_single": False}},
+        "repair": {"level": "lenient", "rules": {"yes_no": False, "wrap_pinned": False}},
     } == merged
 
 

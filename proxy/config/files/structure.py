@@ -20,7 +20,7 @@ from proxy.config.files.published import load_published_schema
 from proxy.config.files.secrets import Secret, restore_written, reveal_all
 from proxy.config.files.source import ConfigSource
 from proxy.config.files.yaml12 import read_scalar
-from proxy.config.mistakes import Mistake, join_words, suggest_word
+from proxy.config.mistakes import Mistake, explain_rule, join_words, suggest_word
 from proxy.core.check.validation import BrokenKeyword, Check, compile_check
 from proxy.core.display.secrets import is_secret_name
 from proxy.core.json.jsontext import dumps, find_at_pointer, name_json_type
@@ -200,6 +200,10 @@ def _describe_broken(value: JsonValue, entry: BrokenKeyword) -> Iterator[tuple[P
             yield from (((*entry.path, name), True, "", "") for name in entry.detail if name != found[0])
             return
         for name in entry.detail:
+            if entry.path[-2:] == ("repair", "rules"):
+                message, hint = explain_rule(name, f"unknown key {name!r}", f"known here: {', '.join(known)}")
+                yield (*entry.path, name), True, message, hint
+                continue
             if names := entry.node.get("x-names"):
                 yield (*entry.path, name), True, f"the name {name!r} cannot stand here", f"expects {names}"
                 continue

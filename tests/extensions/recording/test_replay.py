@@ -218,6 +218,7 @@ def test_a_dash_is_standard_input(
     ("rule", "said"),
     [
         ("yes_no", "replay: --rule yes_no: write NAME=on or NAME=off\n"),
+        ("key_word=on", "replay: --rule key_word=on: rule 'key_word' was removed  (use `aliases` on the tool)\n"),
         ("yes_on=on", "replay: --rule yes_on=on: there is no rule 'yes_on'  (did you mean 'yes_no'?)\n"),
     ],
 )

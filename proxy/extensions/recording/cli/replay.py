@@ -129,7 +129,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _read_switches(words: list[str]) -> dict[str, bool] | str:
     """Rule -> whether it is on, as the `--rule` arguments say, or a message about a wrong one."""
-    from proxy.config.mistakes import suggest_remark
+    from proxy.config.mistakes import explain_rule
     from proxy.core.rules.rules import RULES
 
     switches = {}
@@ -138,7 +138,8 @@ def _read_switches(words: list[str]) -> dict[str, bool] | str:
         if state not in _ON:
             return f"--rule {word}: write NAME=on or NAME=off"
         if name not in RULES:
-            return f"--rule {word}: there is no rule {name!r}{suggest_remark(name, RULES)}"
+            message, hint = explain_rule(name, f"there is no rule {name!r}", "")
+            return f"--rule {word}: {message}" + (f"  ({hint})" if hint else "")
         switches[name] = _ON[state]
     return switches
 
