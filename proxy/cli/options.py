@@ -50,6 +50,16 @@ def add_timeout_option(parser: argparse.ArgumentParser, help_text: str) -> None:
     parser.add_argument("--timeout", metavar="TIME|off", type=_read_timeout, help=help_text)
 
 
+def add_null_option(parser: argparse.ArgumentParser, help_text: str) -> None:
+    """Adds `--null-optional`: the policy key `null_optional` of all tools."""
+    parser.add_argument("--null-optional", choices=("reading", "stated", "drop", "refuse"), help=help_text)
+
+
+def write_defaults(args: argparse.Namespace) -> str:
+    """The section `defaults` (YAML) that `--null-optional` asks for; '' without it."""
+    return f"defaults: {{null_optional: {args.null_optional}}}\n" if args.null_optional else ""
+
+
 def _read_timeout(text: str) -> str:
     """A time as configs have it. Raises ArgumentTypeError for anything else."""
     if _TIME.fullmatch(text) is None:

@@ -20,7 +20,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.cli.options import add_header_option, add_timeout_option
+from proxy.cli.options import add_header_option, add_null_option, add_timeout_option
 from proxy.extensions import NO_CONFIG, Extension, find_workers, list_serve_flags, load_place
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ def register(subparsers: Any) -> None:
             parser.add_argument(name, **keywords)
     add_header_option(parser, "with --mcp URL: send this header with every request, may be repeated")
     add_timeout_option(parser, "with --mcp: how long a tool may take (default: off for a command, 5m for a URL)")
+    add_null_option(parser, "with --mcp and --openapi: on whose word a null is left out (default: reading)")
     parser.add_argument(
         "--admin", metavar="HOST:PORT|off", type=lambda text: text if text == "off" else read_listen_address(text),
         help="with --mcp, --openapi and --model: the operator's port (default 127.0.0.1:9090, or a free one)",
@@ -184,6 +185,8 @@ def _find_contradiction(args: argparse.Namespace) -> str:
         return "--header goes with --mcp URL alone"
     if args.timeout and args.mcp is None:
         return "--timeout goes with --mcp alone; a config says `timeout`"
+    if args.null_optional and args.mcp is None and args.openapi is None:
+        return "--null-optional goes with --mcp and --openapi alone; a config says `null_optional`"
     for flag, (_, source) in NO_CONFIG.items():
         for name, keywords in source.flags.items():
             is_given = getattr(args, keywords["dest"]) not in (None, False, keywords.get("default"))

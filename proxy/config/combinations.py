@@ -33,10 +33,10 @@ DROP_ONE: Final = "drop one of them"
 
 # Keys without a meaning on a route that checks no calls.
 _JUDGING: Final = (
-    "tool", "tools", "dispatch", "schema", "container", "description", "mode", "repair", "unknown_keys",
-    "leaked_markup", "attempts", "caps", "feedback", "formats", "validation", "resend", "idempotent", "idempotency",
-    "upstream_errors", "wrap_success", "response_schema", "response_mode", "finalize_output_retries", "correct",
-    "protocol", "mcp", "servers", "operations", "query", "parameters",
+    "tool", "tools", "dispatch", "schema", "container", "description", "mode", "repair", "null_optional", "aliases",
+    "unknown_keys", "leaked_markup", "attempts", "caps", "feedback", "formats", "validation", "resend", "idempotent",
+    "idempotency", "upstream_errors", "wrap_success", "response_schema", "response_mode",
+    "finalize_output_retries", "correct", "protocol", "mcp", "servers", "operations", "query", "parameters",
 )  # fmt: skip
 
 

@@ -22,6 +22,8 @@ from proxy.core.contract.policy import (
     LeakedMarkup,
     ListRules,
     Mode,
+    NullOptional,
+    RepairPolicy,
     ResendPolicy,
     ToolPolicy,
     UnknownKeys,
@@ -243,6 +245,8 @@ class Policy:
 
     mode: Mode = field(default=find_default(ToolPolicy, "mode"))
     repair: RepairSettings = field(default_factory=RepairSettings)
+    null_optional: NullOptional = field(default=find_default(RepairPolicy, "null_optional"))
+    aliases: Mapping[str, str] = field(default_factory=dict)
     unknown_keys: UnknownKeys = field(default=find_default(ToolPolicy, "unknown_keys"))
     leaked_markup: LeakedMarkup = field(default=find_default(ToolPolicy, "leaked_markup"))
     envelope: str = "auto"

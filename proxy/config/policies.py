@@ -23,6 +23,7 @@ from proxy.core.contract.policy import (
     CallLimits,
     LeakedMarkup,
     Mode,
+    NullOptional,
     RepairPolicy,
     ResendPolicy,
     ToolErrors,
@@ -37,7 +38,8 @@ from proxy.extensions import LIMIT_PLACES, POLICY_PLACES, load_place
 
 # Policy keys that apply to one tool; the others are decided before the tool is known.
 TOOL_KEYS: Final = frozenset(
-    ["mode", "repair", "unknown_keys", "leaked_markup", "attempts", "caps", "feedback", "formats", "timeout",
+    ["mode", "repair", "null_optional", "aliases", "unknown_keys", "leaked_markup", "attempts", "caps",
+     "feedback", "formats", "timeout",
      "validation", "upstream_errors", "wrap_success", "response_mode", "finalize_output_retries", "correct",
      "resend", "idempotent", "idempotency"]
 )  # fmt: skip
@@ -114,12 +116,12 @@ def _read_resend(written: Written) -> ResendPolicy:
     return ResendPolicy(**made, idempotent=idempotent, key_header=header, mint_key=mint)
 
 
-def make_repair_policy(settings: RepairSettings, *, listed: bool = False) -> RepairPolicy:
-    """The names of the rules that are on, and the keys that `drop_unknown` may remove. `listed`: the tool is listed by
-    its server."""
+def make_repair_policy(policy: Policy, *, listed: bool = False) -> RepairPolicy:
+    """What a policy says of repairs. `listed`: the tool is listed by its server."""
+    settings = policy.repair
     by_hand = frozenset(name for name, on in settings.rules.items() if on)
     rules = select_rules(settings.level, settings.rules, listed=listed)
-    return RepairPolicy(rules, settings.drop_keys, by_hand, level=settings.level)
+    return RepairPolicy(rules, settings.drop_keys, by_hand, policy.null_optional, policy.aliases, level=settings.level)
 
 
 def select_fingerprint(written: Written) -> dict[str, JsonValue]:
@@ -244,6 +246,8 @@ def _hash_token(text: str) -> bytes:
 _READERS: Final[Mapping[str, Any]] = {
     "mode": Mode,
     "repair": _read_repair,
+    "null_optional": NullOptional,
+    "aliases": lambda names: {alias: reveal(name) for alias, name in names.items()},
     "unknown_keys": UnknownKeys,
     "leaked_markup": LeakedMarkup,
     "envelope": reveal,

@@ -299,9 +299,9 @@ def _choose_adapter(route: WrittenRoute, is_operation: bool) -> str:
 
 def _make_shape(route: WrittenRoute, policy: Policy, tools: dict[str, ToolConfig], *, is_operation: bool) -> CallShape:
     """Where the call stands in the request."""
-    allowed = [make_repair_policy(tool.policy.repair).rules for tool in tools.values()]
+    allowed = [make_repair_policy(tool.policy).rules for tool in tools.values()]
     if route.is_listed:
-        allowed = [make_repair_policy(policy.repair).rules]
+        allowed = [make_repair_policy(policy).rules]
     # The text is repaired before the tool is known, so only rules that every tool of the route allows apply.
     rules = TEXT_RULES | {_EMPTY} if is_operation else TEXT_RULES
     made: dict[str, Any] = {"text_repairs": rules.intersection(*allowed)} if allowed else {}

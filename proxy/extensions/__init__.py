@@ -415,7 +415,7 @@ EXTENSIONS: Final = (
                 reader="chat.config.model_section:read_model",
                 handler="chat.server.model_relay:ModelRelay",
                 adapter="chat.adapters.model_errors:ADAPTER",
-                other_keys=("repair", "unknown_keys", "leaked_markup", "feedback", "formats"),
+                other_keys=("repair", "null_optional", "unknown_keys", "leaked_markup", "feedback", "formats"),
             )
         },
     ),

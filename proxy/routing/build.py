@@ -183,7 +183,7 @@ def _build_policy(
         description=tool.description,
         mode=policy.mode,
         unknown_keys=policy.unknown_keys,
-        repair=make_repair_policy(policy.repair, listed=entry is None),
+        repair=make_repair_policy(policy, listed=entry is None),
         text=policy.text,
         feedback=feedback,
         attempts=_choose_attempts(policy, kind),

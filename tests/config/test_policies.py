@@ -19,6 +19,7 @@ from proxy.core.contract.policy import (
     ByAddress,
     CallCap,
     Mode,
+    NullOptional,
     ToolErrors,
     ToolPolicy,
     UnknownKeys,
@@ -73,6 +74,7 @@ def test_every_policy_key_is_compiled() -> None:
             "conversation": ["trace", {"header": "X-C"}, {"body": "/a/B"}, {"session": "X-S"}, "address"],
             "headers": {"set": {"X-A": "v"}, "remove": ["Cookie"]},
             "repair": {"level": "basic", "rules": {"enum_case": "on"}, "drop_keys": ["id"]},
+            "null_optional": "drop", "aliases": {"latitude": "lat"},
         }
     )  # fmt: skip
     assert (Mode.REPORT, UnknownKeys.REFUSE, "hpd", "ok", NONE, 0.5, 1000, TextLimits(5, 7)) == (
@@ -87,13 +89,14 @@ def test_every_policy_key_is_compiled() -> None:
         ConversationSource("session", "x-s"), ConversationSource("address"),
     ) == policy.ladder  # fmt: skip
     assert ((("x-a", "v"),), frozenset({"cookie"})) == (policy.headers.set, policy.headers.remove)
-    repair = make_repair_policy(policy.repair)
+    repair = make_repair_policy(policy)
     assert (select_rules("basic", {"enum_case": True}), frozenset({"id"})) == (repair.rules, repair.drop_keys)
+    assert (NullOptional.DROP, {"latitude": "lat"}) == (repair.null_optional, repair.aliases)
 
 
 def test_no_key_is_dropped_unless_the_config_names_it() -> None:
-    assert frozenset() == make_repair_policy(read_policy({"repair": {"level": "lenient"}}).repair).drop_keys
-    named = read_policy({"repair": {"level": "lenient", "drop_keys": ["toolCallId"]}}).repair
+    assert frozenset() == make_repair_policy(read_policy({"repair": {"level": "lenient"}})).drop_keys
+    named = read_policy({"repair": {"level": "lenient", "drop_keys": ["toolCallId"]}})
     assert {"toolCallId"} == make_repair_policy(named).drop_keys
 
 
@@ -166,7 +169,7 @@ routes:
     assert frozenset() == served["/abc/{tool}"].shape.text_repairs
 
 
-def test_a_tool_that_changes_something_takes_null_as_not_sent_only_where_the_operator_says_so(tmp_path: Path) -> None:
+def test_takes_null_as_not_sent_on_the_word_that_the_config_names(tmp_path: Path) -> None:
     served = routes(
         tmp_path,
         """\
@@ -175,22 +178,33 @@ tools:
   get_issue: {schema: {}}
   update_issue: {schema: {}}
   edit_issue: {schema: {}, repair: {rules: {drop_null_optional: on}}}
+  put_issue: {schema: {}, null_optional: drop}
+  read_issue: {schema: {}, null_optional: refuse}
 routes:
   - {path: '/{tool}', upstream: none}
-  - {path: /patch, methods: [PATCH], upstream: none, tool: get_issue}
+  - {path: /patch, methods: [PATCH], upstream: tools, tool: get_issue}
+  - {path: /patch/drop, methods: [PATCH], upstream: tools, tool: get_issue, null_optional: drop}
+  - {path: /stated, upstream: tools, tool: get_issue, null_optional: stated}
+upstreams: {tools: {url: "http://127.0.0.1:9"}}
 """,
     )
     leaving_out = {
-        (path, name): sorted(policy.repair_in_force.rules & LEAVING_OUT)
+        f"{path} {name}": (policy.repair_in_force.rules >= LEAVING_OUT, policy.repair_in_force.keeps_defaults)
         for path, route in served.items()
         for name, policy in route.tools.items()
     }
     assert {
-        ("/{tool}", "get_issue"): ["drop_null_optional"],
-        ("/{tool}", "update_issue"): [],
-        ("/{tool}", "edit_issue"): ["drop_null_optional"],
-        ("/patch", "get_issue"): [],
+        "/{tool} get_issue": (True, False),
+        "/{tool} update_issue": (False, False),
+        "/{tool} edit_issue": (True, False),
+        "/{tool} put_issue": (True, False),
+        "/{tool} read_issue": (False, False),
+        "/patch get_issue": (False, False),
+        "/patch/drop get_issue": (True, False),
+        "/stated get_issue": (False, False),
     } == leaving_out
+    fingerprints = {served[path].tools["get_issue"].fingerprint for path in ("/patch", "/patch/drop", "/stated")}
+    assert 3 == len(fingerprints)
 
 
 def test_markup_of_a_call_is_guarded_against_and_repaired_bodies_keep_the_limit(tmp_path: Path) -> None:

@@ -12,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from proxy.__main__ import make_parser
 from proxy.config.load import load
+from proxy.core.contract.policy import NullOptional
+from proxy.extensions import NO_CONFIG, load_place
 from proxy.extensions.mcp.cli.no_config import write_mcp_config
 from tests.extensions.mcp.conversation import BOTH
 from tests.extensions.mcp.server import McpServer, call
@@ -33,6 +36,28 @@ def test_the_config_has_the_servers_path(tmp_path: Path, url: str, upstream: str
     config = load(file, {}).config
 
     assert (upstream, [path]) == (config.upstreams["mcp"].url, [route.path for route in config.routes])
+
+
+@pytest.mark.parametrize(
+    "option", [["--mcp", "http://127.0.0.1:9/mcp"], ["--openapi", "api.json", "--upstream", "http://127.0.0.1:9"]]
+)
+def test_a_flag_says_on_whose_word_a_null_is_left_out(tmp_path: Path, option: list[str]) -> None:
+    operation = {
+        "operationId": "update",
+        "responses": {},
+        "requestBody": {"content": {"application/json": {"schema": {"type": "object"}}}},
+    }
+    described = {"openapi": "3.1.0", "info": {"title": "x", "version": "1"}, "paths": {"/x": {"post": operation}}}
+    file = tmp_path / "api.json"
+    file.write_text(json.dumps(described))
+    words = ["serve", *(str(file) if word == "api.json" else word for word in option), "--null-optional", "drop"]
+    args = make_parser().parse_args(words)
+    args.command = None
+    with contextlib.ExitStack() as kept:
+        make = NO_CONFIG[option[0].removeprefix("--")][1].make_file
+        config = load(load_place(make)(args, kept), {}).config
+
+    assert {NullOptional.DROP} == {route.policy.null_optional for route in config.routes}
 
 
 async def test_a_server_is_guarded_without_a_config() -> None:

@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
+from proxy.cli.options import write_defaults
 from proxy.config.mistakes import split_url
 
 _NAME: Final = "mcp.yaml"
@@ -74,7 +75,7 @@ def make_config_file(args: argparse.Namespace, kept: ExitStack) -> Path:
     """Writes the config for `serve --mcp` to a file that exists until `kept` closes."""
     command, timeout = args.command, args.timeout
     config = write_command_config(command, timeout) if command else write_mcp_config(args.mcp, args.header, timeout)
-    return make_mcp_config_file(config, kept)
+    return make_mcp_config_file(config + write_defaults(args), kept)
 
 
 async def find_trouble(url: str, headers: Sequence[tuple[str, str]]) -> list[str]:

@@ -10,6 +10,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
+from proxy.cli.options import write_defaults
+
 # As for `serve --mcp`: `serve` adds the operator's port, at a free one.
 _ADMIN: Final = "\nadmin: off\n"
 
@@ -35,7 +37,7 @@ def make_config_file(args: argparse.Namespace, kept: ExitStack) -> Path | None:
             raise ImportProblem("nothing there can be judged")
         folder = Path(kept.enter_context(tempfile.TemporaryDirectory(prefix="toolcall-proxy-")))
         files = make_files(harvest)
-        write_files(folder, {**files, CONFIG: files[CONFIG] + _ADMIN}, force=False)
+        write_files(folder, {**files, CONFIG: files[CONFIG] + _ADMIN + write_defaults(args)}, force=False)
     except ImportProblem as problem:
         print(f"serve --openapi: {problem}", file=sys.stderr)
         return None

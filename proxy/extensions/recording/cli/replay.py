@@ -261,7 +261,7 @@ def _make_route(schema: Any, tool: str, repair: RepairSettings) -> Route:
     value = rewrite_numeric_bounds(normalise(schema)[0])
     policy = Policy(repair=repair)
     served = ToolConfig(tool, "", ToolSchema(value, compile_check(value), "replay"), None, policy)
-    shape = CallShape(tool=tool, text_repairs=make_repair_policy(repair).rules & TEXT_RULES)
+    shape = CallShape(tool=tool, text_repairs=make_repair_policy(policy).rules & TEXT_RULES)
     entry = RouteEntry("replay", "/", ("POST",), "call", "plain", shape, policy, {tool: served})
     return build_routes(Config((entry,))).routes[0]
 
