@@ -149,7 +149,7 @@ def _check_tool(context: Context, route: WrittenRoute) -> Iterator[Finding]:
         yield route.at, "nothing says which tool is called", hint
     if "tool" in route.entry and "tools" in route.entry:
         yield (*route.at, "tools"), "`tools` has no effect beside `tool`", DROP_ONE
-    for key in ("schema", "response_schema", "container", "description"):
+    for key in ("schema", "response_schema", "container", "description", "aliases"):
         if key in route.entry and "tool" not in route.entry and ways:
             hint = f"put it into the catalogue: `tools: {{NAME: {{{key}: ...}}}}`"
             yield (*route.at, key), f"`{key}` on a route of many tools", hint

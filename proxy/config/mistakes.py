@@ -10,9 +10,12 @@ from collections.abc import Iterable, Mapping
 from operator import attrgetter
 from pathlib import Path
 from types import MappingProxyType
+from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 from proxy.core.model.value_class import value_class
+
+LISTED_RULES: Final = "docs/reference/rules.md lists the rules"
 
 
 @value_class

@@ -19,7 +19,7 @@ from proxy.config.context import Context
 from proxy.config.files.references import Collector, SchemaDocument, find_references, is_below
 from proxy.config.files.secrets import reveal
 from proxy.config.files.source import ConfigSource, Files, describe_failure
-from proxy.config.mistakes import ConfigError, Mistake, explain_rule
+from proxy.config.mistakes import LISTED_RULES, ConfigError, Mistake, explain_rule
 from proxy.config.model import ToolSchema, UnknownKeywords
 from proxy.core.check.validation import Check, SchemaError, compile_check
 from proxy.core.contract.request_rules import RequestForm
@@ -290,7 +290,7 @@ def _check_switches(check: Check, read: ReadSchema) -> Iterator[Mistake]:
         inside = (*node.path, "x-repair") if node.place.document == own else ()
         for name in names:
             otherwise = f"x-repair names no repair rule: '{name}'"
-            message, hint = explain_rule(name, otherwise, "docs/reference/rules.md lists the rules")
+            message, hint = explain_rule(name, otherwise, LISTED_RULES)
             yield read.place.mistake(message, hint, inside)
     for node, written in list_mistaken_null_switches(check.schemas):
         inside = (*node.path, "x-null") if node.place.document == own else ()

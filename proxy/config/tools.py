@@ -12,6 +12,7 @@ from proxy.config.model import ToolConfig, ToolSchema
 from proxy.config.policies import TOOL_KEYS, Written, merge_layers, name_scope, read_formats, read_policy
 from proxy.config.schemas import SchemaLoader, SchemaPlace
 from proxy.config.sections.units import read_fields, read_switch
+from proxy.core.contract.aliases import list_alias_mistakes, list_root_properties
 from proxy.core.contract.request_rules import RequestForm
 from proxy.core.model.values import Container, ContainerFunction, JsonValue, Pointer
 from proxy.core.schema.dialects import bundle_schema
@@ -53,7 +54,8 @@ class ToolReader:
             if not is_tool_defined(entry) and not self.context.structure.has_mistake(path, *_DEFINING):
                 self.context.mistake(path, f"the tool {name!r} has no schema", NO_SCHEMA, key=True)
             if "schema" in entry:
-                self.schema(entry["schema"], path, merge_layers(self.defaults, entry))
+                schema = self.schema(entry["schema"], path, merge_layers(self.defaults, entry))
+                self.check_aliases(path, entry, schema)
             self.answer(name, {}, path, merge_layers(self.defaults, entry))
             check_policy(self.context, path, entry, self.known_to_caps)
 
@@ -83,6 +85,8 @@ class ToolReader:
         if judges and (made is None or (schema := self.schema(made, path, written, provided)) is None):
             return None
         before = len(self.context.mistakes)
+        for holder_at, layer in ((("tools", name), entry), (route_path, route)):
+            self.check_aliases(holder_at, layer, schema)
         answer = self.answer(name, route, route_path, written)
         if len(self.context.mistakes) > before:
             return None
@@ -97,6 +101,13 @@ class ToolReader:
             name, described or (schema.description if schema else ""), schema, container, read_policy(written), written,
             answer, self.request(name, made, path, provided),
         )  # fmt: skip
+
+    def check_aliases(self, path: Pointer, entry: Written, schema: ToolSchema | None) -> None:
+        """Reports aliases of an entry that the schema leaves no use for."""
+        aliases = {alias: str(reveal(name)) for alias, name in entry.get("aliases", {}).items()}
+        declared = list_root_properties(schema.check) if schema is not None else None
+        for alias, message, hint in list_alias_mistakes(aliases, declared):
+            self.context.mistake((*path, "aliases", alias), message, hint, key=True)
 
     def merge_policy(self, name: str, route: Written, route_path: Pointer) -> dict[str, JsonValue]:
         """The policy of a tool on a route, or of the route alone where no tool has the name."""

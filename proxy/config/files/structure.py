@@ -20,7 +20,7 @@ from proxy.config.files.published import load_published_schema
 from proxy.config.files.secrets import Secret, restore_written, reveal_all
 from proxy.config.files.source import ConfigSource
 from proxy.config.files.yaml12 import read_scalar
-from proxy.config.mistakes import Mistake, explain_rule, join_words, suggest_word
+from proxy.config.mistakes import LISTED_RULES, Mistake, explain_rule, join_words, suggest_word
 from proxy.core.check.validation import BrokenKeyword, Check, compile_check
 from proxy.core.display.secrets import is_secret_name
 from proxy.core.json.jsontext import dumps, find_at_pointer, name_json_type
@@ -201,8 +201,7 @@ def _describe_broken(value: JsonValue, entry: BrokenKeyword) -> Iterator[tuple[P
             return
         for name in entry.detail:
             if entry.path[-2:] == ("repair", "rules"):
-                message, hint = explain_rule(name, f"unknown key {name!r}", f"known here: {', '.join(known)}")
-                yield (*entry.path, name), True, message, hint
+                yield (*entry.path, name), True, *explain_rule(name, f"unknown key {name!r}", LISTED_RULES)
                 continue
             if names := entry.node.get("x-names"):
                 yield (*entry.path, name), True, f"the name {name!r} cannot stand here", f"expects {names}"
@@ -210,9 +209,8 @@ def _describe_broken(value: JsonValue, entry: BrokenKeyword) -> Iterator[tuple[P
             if (row := find_key(name, entry.path)) is not None and not row.is_installed:
                 yield (*entry.path, name), True, f"the key {name!r} {row.absence}", ""
                 continue
-            others = [(system, names[name]) for system, names in OTHER_NAMES.items() if name in names]
-            elsewhere = f"{others[0][0]} calls it so; here it is {others[0][1]}" if others else ""
-            hint = elsewhere or _suggest_section(value, entry, name) or suggest_word(name, known)
+            others = [f"{who} calls it so; here it is {own[name]}" for who, own in OTHER_NAMES.items() if name in own]
+            hint = "".join(others[:1]) or _suggest_section(value, entry, name) or suggest_word(name, known)
             hint = hint or f"known here: {', '.join(known)}"
             yield (*entry.path, name), True, f"unknown key {name!r}", hint
     elif entry.keyword == "required":
