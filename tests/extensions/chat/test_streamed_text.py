@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from proxy.extensions.chat.core.call_markup import MARKUPS
 from proxy.extensions.chat.core.call_prefix import SHAPES, TextWatch
-from proxy.extensions.chat.core.events import EventSplitter
+from proxy.extensions.chat.core.events import EventSplitter, read_event
 from proxy.extensions.chat.core.model_request import Api
 from proxy.extensions.chat.core.streamed_text import HeldText
 from tests.extensions.chat.answers import chat_request, messages_request, responses_request
@@ -123,9 +124,10 @@ def watch(*names: str, inner_quotes: bool = True) -> TextWatch:
 def test_text_waits_only_while_it_may_be_markup() -> None:
     held = HeldText(Api.CHAT, watch())
     words = chat_words(["a ", "<", "b", " <tool", "_call", "> get"])
-    assert [1, 1, 0, 2, 0, 0, 0] == [len(held.take(event)) for event in words[:7]]
+    assert [1, 1, 0, 2, 0, 0, 0] == [len(held.take(event, read_event(event))) for event in words[:7]]
     assert held.is_holding
-    assert 4 == len(held.take(chat_words([" the tag"])[1]))
+    last = chat_words([" the tag"])[1]
+    assert 4 == len(held.take(last, read_event(last)))
     assert not held.is_holding
 
 
@@ -188,6 +190,28 @@ def test_a_quote_within_a_text_is_waited_for_only_where_it_is_repaired() -> None
         watched = watch(inner_quotes=inner_quotes)
         watched.feed(text)
         assert inner_quotes != watched.is_over
+
+
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("text", ["a <b> [c] <tool_call> d", WHOLE["hermes"][0]])
+async def test_keeps_comments_of_the_server_in_their_places(api: str, text: str) -> None:
+    path, request, write = APIS[api]
+    plain = write(cut(text, 3))
+    events = [each for number, event in enumerate(plain) for each in (event, b": ping %d\n\n" % number)]
+    body = (await ask(events, path, request)).body
+    if text != WHOLE["hermes"][0]:
+        assert b"".join(events) == body
+    changed = (await ask(plain, path, request)).body
+    pings = [event for event in EventSplitter().feed(body) if event.startswith(b": ping")]
+    assert events[1::2] == pings
+    without = body
+    for ping in pings:
+        without = without.replace(ping, b"", 1)
+    assert _without_ids(changed) == _without_ids(without)
+
+
+def _without_ids(body: bytes) -> bytes:
+    return re.sub(rb"(call_|toolu_|fc_)[0-9a-f]+", rb"\1", body)
 
 
 async def test_what_stands_beside_the_text_of_a_call_stays() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from proxy.extensions.chat.core.call_markup import MARKUPS, has_sign_at
+from proxy.extensions.chat.core.call_markup import MARKUPS, SIGNS
 from tests.extensions.chat.answers import chat_request, chat_text, messages_request, responses_request, whole
 from tests.extensions.chat.samples import TEXTS, WHOLE
 from tests.serving.proxied import proxied
@@ -28,7 +28,7 @@ async def ask_chat(text: str, text_calls: str = "markup", **more: Any) -> Seen:
 def test_every_dialect_has_a_sample_and_a_source() -> None:
     assert {row.name for row in MARKUPS} == {name.partition(",")[0] for name in WHOLE}
     assert all(row.source for row in MARKUPS)
-    assert all(has_sign_at(text, 0) for text, _ in WHOLE.values())
+    assert all(text.startswith(SIGNS) for text, _ in WHOLE.values())
 
 
 @pytest.mark.parametrize("dialect", WHOLE)

@@ -124,19 +124,43 @@ SIGNS: Final = (*{row.sign for row in MARKUPS}, "<|start|>assistant<|channel|>")
 _SIGN: Final = re.compile("|".join(map(re.escape, sorted(SIGNS, key=len, reverse=True))))
 # Marks that templates put behind a turn.
 _END_OF_TURN: Final = re.compile(r"(?:\s|<\|(?:eot_id|eom_id|im_end|end|endoftext|call)\|>|</s>)*\Z")
-_FENCE: Final = re.compile(r"```")
 # Longer texts are not read.
 LONGEST: Final = 64 * 1024
 
 
-def has_sign_at(text: str, at: int) -> bool:
-    """Whether markup begins at a place of a text."""
-    return _SIGN.match(text, at) is not None
+class _Count:
+    """The occurrences of a mark in a text that comes in parts."""
+
+    def __init__(self, mark: str) -> None:
+        self.number = 0
+        self._mark = mark
+        self._begun = ""  # the end of the text, if the mark may have begun there
+
+    def add(self, text: str) -> None:
+        """Takes the next part of the text."""
+        mark = self._mark
+        *before, rest = (self._begun + text).split(mark)
+        self.number += len(before)
+        self._begun = next((mark[:size] for size in range(len(mark) - 1, 0, -1) if rest.endswith(mark[:size])), "")
 
 
-def is_example(before: str) -> bool:
-    """Whether the place behind a text is in an example or in reasoning."""
-    return len(_FENCE.findall(before)) % 2 == 1 or before.count("<think>") > before.count("</think>")
+class PassedText:
+    """The text before a place, of which only counts are kept."""
+
+    def __init__(self) -> None:
+        self.length = 0
+        self._fences, self._thoughts, self._ends = _Count("```"), _Count("<think>"), _Count("</think>")
+
+    def add(self, text: str) -> None:
+        """Takes the next part of the text."""
+        self.length += len(text)
+        for count in (self._fences, self._thoughts, self._ends):
+            count.add(text)
+
+    @property
+    def is_example(self) -> bool:
+        """Whether the place behind the text is in an example or in reasoning."""
+        return self._fences.number % 2 == 1 or self._thoughts.number > self._ends.number
 
 
 def find_text_calls(text: str, read: ReadText) -> FoundText | None:
@@ -144,8 +168,9 @@ def find_text_calls(text: str, read: ReadText) -> FoundText | None:
     found = _SIGN.search(text) if len(text) <= LONGEST else None
     if found is None:
         return None
-    before = text[: found.start()]
-    if is_example(before):
+    before, passed = text[: found.start()], PassedText()
+    passed.add(before)
+    if passed.is_example:
         return None
     # `<tool_call>` may stand before `<function=`, and both belong to the markup.
     rows = [row for row in MARKUPS if row.sign == found[0] or found[0].startswith(("<tool_call>", "<|start|>"))]

@@ -1,8 +1,11 @@
 """Whether a text that is still coming can become calls in markup: one row of `SHAPES` for each of `MARKUPS`.
 
-A shape says in which order the parts of a call come: literal text, and the elements below. `TextWatch` walks all shapes
-beside each other, one character after the other, and drops each at the first character that differs. Names have to be
-those of tools, and arguments the beginning of a JSON object, or of one that can be repaired.
+A shape says in which order the parts of a call come: literal text, and the elements below. `TextWatch` looks for the
+first sign of markup. From there it walks all shapes at once and drops each at the first character that differs. Names
+have to be those of tools, and arguments the beginning of a JSON object, or of one that can be repaired.
+
+The work for each part of a text depends on that part: no walk reads a character again, and only the text from the sign
+on is kept, up to `LONGEST` characters.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from collections.abc import Callable, Generator, Iterable
 from typing import Final
 
 from proxy.core.model.value_class import value_class
-from proxy.extensions.chat.core.call_markup import LONGEST, SIGNS, has_sign_at, is_example
+from proxy.extensions.chat.core.call_markup import LONGEST, SIGNS, PassedText
 
 # A walk waits (yields) for more text at its end, gives the place behind the taken part, and raises _Differs.
 _Walk = Generator[None, None, int]
@@ -22,12 +25,23 @@ class _Differs(Exception):  # noqa: N818 - it names an event
 
 
 class _Coming:
-    """The text so far."""
+    """The text from the sign on, as characters: adding to a list copies nothing."""
 
     def __init__(self, names: frozenset[str], *, inner_quotes: bool) -> None:
-        self.text = ""
+        self.text: list[str] = []
         self.names = names
         self.inner_quotes = inner_quotes
+
+    def cut(self, start: int, end: int) -> str:
+        """The text between two places."""
+        return "".join(self.text[start:end])
+
+    def may_begin_name(self, start: int, end: int) -> bool:
+        """Whether the name of a tool begins with the text between two places."""
+        if end - start > max(map(len, self.names), default=0):
+            return False
+        read = self.cut(start, end)
+        return any(name.startswith(read) for name in self.names)
 
 
 _Element = Callable[[_Coming, int], _Walk]
@@ -35,8 +49,8 @@ _Element = Callable[[_Coming, int], _Walk]
 
 # --- elements ---------------------------------------------------------------------------------------------------------
 def _take_literal(coming: _Coming, at: int, literal: str) -> _Walk:
-    while not coming.text.startswith(literal, at):
-        if not literal.startswith(coming.text[at : at + len(literal)]):
+    while (come := coming.cut(at, at + len(literal))) != literal:
+        if not literal.startswith(come):
             raise _Differs
         yield
     return at + len(literal)
@@ -67,13 +81,22 @@ def _take_name(coming: _Coming, at: int) -> _Walk:
     while True:
         while at < len(coming.text) and (coming.text[at].isalnum() or coming.text[at] in "_.-"):
             at += 1
-        name = coming.text[begun:at]
+        if not coming.may_begin_name(begun, at):
+            raise _Differs
         if at < len(coming.text):
-            if name not in coming.names:
+            if coming.cut(begun, at) not in coming.names:
                 raise _Differs
             return at
-        if not any(each.startswith(name) for each in coming.names):
-            raise _Differs
+        yield
+
+
+def _take_until(coming: _Coming, at: int, literal: str) -> _Walk:
+    """Any text, and this literal behind it."""
+    while True:
+        while at + len(literal) <= len(coming.text):
+            if coming.text[at] == literal[0] and coming.cut(at, at + len(literal)) == literal:
+                return at + len(literal)
+            at += 1
         yield
 
 
@@ -92,10 +115,11 @@ def _maybe(literal: str, element: _Element | None = None) -> _Element:
 def _begins(coming: _Coming, at: int, literals: Iterable[str]) -> Generator[None, None, bool]:
     """Whether one of these stands here; waits until that is clear."""
     literals = tuple(literals)
+    longest = max(map(len, literals))
     while True:
-        if coming.text.startswith(literals, at):
+        rest = coming.cut(at, at + longest)
+        if rest.startswith(literals):
             return True
-        rest = coming.text[at:]
         if not any(literal.startswith(rest) for literal in literals):
             return False
         yield
@@ -107,9 +131,7 @@ def _pairs(opening: str, middle: str, closing: str, between: _Element = _take_sp
     def take(coming: _Coming, at: int) -> _Walk:
         while (yield from _begins(coming, at, (opening,))):
             for end in (middle, closing):
-                while (found := coming.text.find(end, at)) < 0:
-                    yield
-                at = found + len(end)
+                at = yield from _take_until(coming, at, end)
                 if end == middle and middle.endswith("</arg_key>"):
                     at = yield from _take_literal(coming, (yield from _take_space(coming, at)), "<arg_value>")
             at = yield from between(coming, at)
@@ -143,10 +165,10 @@ def _take_json(coming: _Coming, at: int, *, has_name: bool) -> _Walk:
         elif char in "\"'“":
             names_tool = has_name and depth == 1 and key == "name"
             begun, at = at + 1, (yield from _take_string(coming, at, names_tool=names_tool))
-            key, was_value = coming.text[begun : at - 1], True
+            key, was_value = coming.cut(begun, at - 1), True
         elif char.isalnum() or char in "_$+-.":
             begun, at = at, (yield from _take_bare(coming, at))
-            key, was_value = coming.text[begun:at], True
+            key, was_value = coming.cut(begun, at), True
         elif char == "/":
             at = yield from _take_comment(coming, at)
         else:
@@ -166,10 +188,7 @@ def _take_bare(coming: _Coming, at: int) -> _Walk:
 def _take_comment(coming: _Coming, at: int) -> _Walk:
     if not (yield from _begins(coming, at, ("//", "/*"))):
         raise _Differs
-    closing = "\n" if coming.text[at + 1] == "/" else "*/"
-    while (found := coming.text.find(closing, at + 2)) < 0:
-        yield
-    return found + len(closing)
+    return (yield from _take_until(coming, at + 2, "\n" if coming.text[at + 1] == "/" else "*/"))
 
 
 def _take_string(coming: _Coming, at: int, *, names_tool: bool) -> _Walk:
@@ -177,14 +196,15 @@ def _take_string(coming: _Coming, at: int, *, names_tool: bool) -> _Walk:
     begun = at = at + 1
     while True:
         while at < len(coming.text) and coming.text[at] != quote:
-            at += 2 if coming.text[at] == "\\" else 1
-        read = coming.text[begun:at]
-        if names_tool and "\\" not in read and not any(each.startswith(read) for each in coming.names):
+            is_escape = coming.text[at] == "\\"
+            names_tool = names_tool and not is_escape
+            at += 2 if is_escape else 1
+        if names_tool and not coming.may_begin_name(begun, at):
             raise _Differs
         if at >= len(coming.text):
             yield
             continue
-        if names_tool and "\\" not in read and read not in coming.names:
+        if names_tool and coming.cut(begun, at) not in coming.names:
             raise _Differs
         after = yield from _take_space(coming, at + 1)
         if coming.text[after] in ",:]}" or not coming.inner_quotes:
@@ -265,7 +285,7 @@ def _walk(shape: Shape, coming: _Coming, at: int) -> _Walk:
         at = yield from _take_space(coming, at)
         if not (yield from _begins(coming, at, _TURN_ENDS)):
             raise _Differs
-        at += next(len(end) for end in _TURN_ENDS if coming.text.startswith(end, at))
+        at += next(len(end) for end in _TURN_ENDS if coming.cut(at, at + len(end)) == end)
 
 
 def _take_all(elements: tuple[str | _Element, ...], coming: _Coming, at: int) -> _Walk:
@@ -275,6 +295,10 @@ def _take_all(elements: tuple[str | _Element, ...], coming: _Coming, at: int) ->
 
 
 # --- the text of an answer --------------------------------------------------------------------------------------------
+_LONGEST_SIGN: Final = max(map(len, SIGNS))
+_BEGUN_SIGNS: Final = frozenset(sign[:size] for sign in SIGNS for size in range(1, len(sign)))
+
+
 class TextWatch:
     """Watches the text of one answer. `start` is the place where calls may begin, None before there is one; `is_over`:
     no calls can begin any more, because the first sign of markup began no call. `inner_quotes`: the route repairs
@@ -283,49 +307,47 @@ class TextWatch:
     def __init__(self, names: Iterable[str], *, inner_quotes: bool) -> None:
         self._coming = _Coming(frozenset(names), inner_quotes=inner_quotes)
         self._walks: list[_Walk] = []
-        self._seen = 0  # before it no call begins
+        self._passed = PassedText()
+        self._begun = ""  # the end of the text, if a sign may have begun there
         self.start: int | None = None
         self.is_over = False
 
     @property
     def text(self) -> str:
-        """The text so far."""
-        return self._coming.text
+        """The text from `start` on, once the sign is whole."""
+        return "".join(self._coming.text)
 
     def feed(self, text: str) -> None:
         """Takes the next part of the text."""
-        self._coming.text += text
-        while not self.is_over:
-            if self.start is None and not self._find_start():
-                return
-            self._walks = [walk for walk in self._walks if _goes_on(walk)]
-            if self._walks and self.start is not None and len(self.text) - self.start <= LONGEST:
-                return
-            self._leave()
+        if not self.is_over:
+            self._walk_on(text) if self._walks else self._look_for_sign(self._begun + text)
 
-    def _find_start(self) -> bool:
-        found = [at for sign in "<[" if (at := self.text.find(sign, self._seen)) >= 0]
-        if not found:
-            self._seen = len(self.text)
-            return False
-        self.start = min(found)
-        self._walks = [_walk(shape, self._coming, self.start) for shape in SHAPES.values()]
-        if is_example(self.text[: self.start]):
-            self._walks = [_walk_sign(self._coming, self.start)]
-        return True
+    def _look_for_sign(self, text: str) -> None:
+        found = [at for sign in SIGNS if (at := text.find(sign)) >= 0]
+        at = min(found, default=_find_begun_sign(text))
+        self._passed.add(text[:at])
+        self._begun = text[at:]
+        self.start = self._passed.length if self._begun else None
+        if found:
+            self._walks = [_walk(shape, self._coming, 0) for shape in SHAPES.values()]
+            self.is_over = self._passed.is_example
+            self._walk_on(self._begun)
 
-    def _leave(self) -> None:
-        """No call begins at `start`."""
-        if self.start is not None:
-            self.is_over = has_sign_at(self.text, self.start)
-            self._seen = self.start + 1
-        self.start, self._walks = None, []
+    def _walk_on(self, text: str) -> None:
+        self._coming.text += text[: LONGEST + 1]
+        self._walks = [walk for walk in self._walks if _goes_on(walk)]
+        if not self._walks or len(self._coming.text) > LONGEST:
+            self.is_over = True
+        if self.is_over:
+            self.start, self._walks = None, []
 
 
-def _walk_sign(coming: _Coming, at: int) -> _Walk:
-    """Waits in an example only until it is clear whether a sign stands there."""
-    yield from _begins(coming, at, SIGNS)
-    raise _Differs
+def _find_begun_sign(text: str) -> int:
+    """The place from which the end of a text may become a sign; the length of the text if there is none."""
+    for at in range(max(0, len(text) - _LONGEST_SIGN + 1), len(text)):
+        if text[at] in "<[" and text[at:] in _BEGUN_SIGNS:
+            return at
+    return len(text)
 
 
 def _goes_on(walk: _Walk) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Final
 
-from proxy.core.json.jsonspan import replace_value
+from proxy.core.json.jsonspan import replace_value, replace_values
 from proxy.core.json.jsontext import TRUSTED, parse
 from proxy.core.model.values import JsonProblem, JsonValue, Pointer
 
@@ -19,18 +20,31 @@ COMMENT: Final = b": keep-alive\n\n"
 
 
 class EventSplitter:
-    """Cuts a stream into events, each with the empty line that ends it. `rest` is the event without an end."""
+    """Cuts a stream into events, each with the empty line that ends it. `size` is that of the event without an end."""
 
     def __init__(self) -> None:
-        self.rest = b""
+        self._rest = bytearray()
+
+    @property
+    def size(self) -> int:
+        """The number of bytes behind the last event."""
+        return len(self._rest)
 
     def feed(self, data: bytes) -> list[bytes]:
         """The events that end in these bytes."""
-        known = max(0, len(self.rest) - _LONGEST_END + 1)  # no event ends before it
-        data = self.rest + data
-        ends = [found.end() for found in _END.finditer(data, known)]
-        *events, self.rest = [data[start:end] for start, end in zip((0, *ends), (*ends, len(data)), strict=True)]
+        known = max(0, len(self._rest) - _LONGEST_END + 1)  # no event ends before it
+        self._rest += data
+        ends = [found.end() for found in _END.finditer(self._rest, known)]
+        events = [bytes(self._rest[start:end]) for start, end in pairwise((0, *ends))]
+        if ends:
+            del self._rest[: ends[-1]]
         return events
+
+    def take_rest(self) -> bytes:
+        """Removes the event without an end, and returns it."""
+        rest = bytes(self._rest)
+        self._rest.clear()
+        return rest
 
 
 def read_event(event: bytes) -> JsonValue:
@@ -53,8 +67,11 @@ def change_event(event: bytes, changes: Mapping[Pointer, bytes]) -> bytes:
     if found is None or not changes:
         return event
     data = found[1]
-    for place, value in changes.items():
-        data = replace_value(data, place, value)
+    try:
+        data = replace_values(data, changes)
+    except LookupError:
+        for place, value in changes.items():
+            data = replace_value(data, place, value)
     return event[: found.start(1)] + data + event[found.end(1) :]
 
 

@@ -33,9 +33,8 @@ def is_opening(api: Api, event: bytes) -> bool:
     return not any(contents) and all(choice.get("finish_reason") is None for choice in choices)
 
 
-def is_error(event: bytes) -> bool:
-    """Whether an event says that the answer failed."""
-    value = read_event(event)
+def is_error(value: JsonValue) -> bool:
+    """Whether the data of an event says that the answer failed."""
     return isinstance(value, dict) and (value.get("type") in ("error", "response.failed") or bool(value.get("error")))
 
 

@@ -31,7 +31,7 @@ class StreamedCall:
     added_at: Place
     call_id: str = ""
     name: str = ""
-    text: str = field(default="", repr=False)
+    parts: list[str] = field(default_factory=list, repr=False)  # those of the arguments that are not empty
     names: list[Place] = field(default_factory=list)
     name_copies: list[Place] = field(default_factory=list)
     pieces: list[Place] = field(default_factory=list)
@@ -42,10 +42,16 @@ class StreamedCall:
 
     def add_piece(self, text: str, place: Place) -> None:
         """Takes the next part of the arguments."""
-        if not self.text:
-            self.begun_at = len(self.pieces) if text else 0
-        self.text += text
+        if text:
+            if not self.parts:
+                self.begun_at = len(self.pieces)
+            self.parts.append(text)
         self.pieces.append(place)
+
+    def replace_text(self, text: str) -> None:
+        """Takes the whole arguments in place of the parts, unless they are empty."""
+        if text:
+            self.parts = [text]
 
 
 class CallReader(Protocol):
@@ -82,9 +88,8 @@ class HeldCalls:
         """Whether the calls have come whole."""
         return self.is_holding and not self._is_unread and (self._reader.is_complete or self._is_done)
 
-    def take(self, event: bytes) -> bool:
-        """Takes the next event; False where it belongs to no call and may pass."""
-        value = read_event(event)
+    def take(self, event: bytes, value: JsonValue) -> bool:
+        """Takes the next event, whose data has this value; False if it belongs to no call and may pass."""
         if isinstance(value, dict):
             self._reader.read(value, len(self.events))
         if not self._reader.calls:
@@ -102,21 +107,23 @@ class HeldCalls:
             FoundCall(
                 call.call_id,
                 call.name,
-                (call.text or nothing).encode("utf-8", "surrogatepass"),
+                ("".join(call.parts) or nothing).encode("utf-8", "surrogatepass"),
                 was_plain=call.was_plain,
             )
             for call in self._reader.calls.values()
         ]
 
-    def write(self, changes: Sequence[CallChange | None]) -> list[bytes]:
+    def write(self, changes: Sequence[CallChange | None]) -> Iterator[bytes]:
         """The held events with the change of each call (None: it stays)."""
         places: dict[int, dict[Pointer, bytes]] = {}
         for call, change in zip(self._reader.calls.values(), changes, strict=True):
             for (number, pointer), value in _list_changes(call, change) if change is not None else ():
                 places.setdefault(number, {})[pointer] = value
-        if self._api is Api.MESSAGES:
-            return [part for number, event in enumerate(self.events) for part in _write(event, places.get(number, {}))]
-        return [change_event(event, places.get(number, {})) for number, event in enumerate(self.events)]
+        for number, event in enumerate(self.events):
+            if self._api is Api.MESSAGES:
+                yield from _write(event, places.get(number, {}))
+            else:
+                yield change_event(event, places.get(number, {}))
 
 
 def _list_changes(call: StreamedCall, change: CallChange) -> Iterator[tuple[Place, bytes]]:
@@ -144,8 +151,7 @@ _ADDED: Final = ("delta",)
 def _write(event: bytes, changes: Mapping[Pointer, bytes]) -> list[bytes]:
     """One event of Messages; where a block had no arguments, an event with them follows its start."""
     written = [change_event(event, {place: value for place, value in changes.items() if place != _ADDED})]
-    value = read_event(event)
-    if _ADDED in changes and isinstance(value, dict):
+    if _ADDED in changes and isinstance(value := read_event(event), dict):
         delta = b'{"type":"content_block_delta","index":%b,"delta":{"type":"input_json_delta","partial_json":%b}}'
         written.append(write_event(delta % (dumps(value.get("index")), changes[_ADDED]), "content_block_delta"))
     return written
@@ -238,6 +244,7 @@ class _Responses:
         self.calls: dict[object, StreamedCall] = {}
         self.is_complete = False
         self._latest: dict[object, object] = {}  # by the events' names for items
+        self._by_id: dict[str, object] = {}
 
     def read(self, value: Mapping[str, Any], number: int) -> None:
         kind, item = value.get("type"), value.get("item")
@@ -257,9 +264,8 @@ class _Responses:
     def _find(self, index: object, item: Mapping[str, Any]) -> object:
         """The key of an item's call, which may be new."""
         call_id, key = _as_text(item.get("call_id")), self._latest.get(index, index)
-        for known, call in self.calls.items() if call_id else ():
-            if call.call_id == call_id:
-                return known
+        if call_id in self._by_id:
+            return self._by_id[call_id]
         return (index, call_id) if call_id and key in self.calls and self.calls[key].call_id else key
 
     def _read_item(
@@ -270,12 +276,14 @@ class _Responses:
         if place == ("item",):
             self._latest[index] = key
         call.call_id = call.call_id or _as_text(item.get("call_id"))
+        if call.call_id:
+            self._by_id.setdefault(call.call_id, key)
         call.name = call.name or _as_text(item.get("name"))
         call.name_copies.append((number, (*place, "name")))
         if is_first:
             self.is_complete = False
         else:
-            call.text = _as_text(item.get("arguments")) or call.text
+            call.replace_text(_as_text(item.get("arguments")))
             call.copies.append((number, (*place, "arguments")))
 
     def _read_arguments(self, value: Mapping[str, Any], number: int, *, is_piece: bool) -> None:
@@ -286,7 +294,7 @@ class _Responses:
         if is_piece:
             call.add_piece(_as_text(value.get("delta")), (number, ("delta",)))
         else:
-            call.text = _as_text(value.get("arguments")) or call.text
+            call.replace_text(_as_text(value.get("arguments")))
             call.copies.append((number, ("arguments",)))
             if "name" in value:
                 call.name_copies.append((number, ("name",)))
@@ -311,7 +319,7 @@ class _Messages:
             call.name = _as_text(block.get("name"))
             call.names.append((number, ("content_block", "name")))
             if block.get("input"):  # the whole of it at once
-                call.text = _write_plain(block["input"])
+                call.replace_text(_write_plain(block["input"]))
                 call.plain_at = (number, ("content_block", "input"))
         elif kind == "content_block_delta" and key in self._latest and isinstance(delta, dict):
             if isinstance(piece := delta.get("partial_json"), str):

@@ -27,6 +27,7 @@ _COPIES: Final[Mapping[str, Pointer]] = {
     "response.output_text.done": ("text",),
     "response.content_part.done": ("part", "text"),
     "response.output_item.done": ("item", "content", 0, "text"),
+    "response.completed": ("response", "output", -1, "content", 0, "text"),
 }
 _NUMBER: Final[Pointer] = ("sequence_number",)
 
@@ -43,30 +44,28 @@ def is_last_text(value: Mapping[str, Any]) -> bool:
 
 
 def write_responses(
-    events: Sequence[tuple[bytes, Mapping[str, Any]]], rest: str, item_text: str, calls: Sequence[NewCall]
+    events: Sequence[tuple[bytes, Mapping[str, Any]]], rest: str, text: str, calls: Sequence[NewCall]
 ) -> Iterator[bytes]:
-    """The held events with calls. `rest` is the part of their text that stays, `item_text` that of the whole item."""
+    """The held events with calls. `rest` is the beginning of their text that stays."""
     number = events[0][1].get("sequence_number")
-    written = list(_write(events, rest, item_text, calls))
-    if not isinstance(number, int):
-        yield from written
-        return
-    for at, event in enumerate(written, number):
-        yield change_event(event, {_NUMBER: b"%d" % at})
+    for event in _write(events, rest, text, calls):
+        if isinstance(number, int) and not event.startswith(b":"):
+            event = change_event(event, {_NUMBER: b"%d" % number})
+            number += 1
+        yield event
 
 
 def _write(
-    events: Sequence[tuple[bytes, Mapping[str, Any]]], rest: str, item_text: str, calls: Sequence[NewCall]
+    events: Sequence[tuple[bytes, Mapping[str, Any]]], rest: str, text: str, calls: Sequence[NewCall]
 ) -> Iterator[bytes]:
-    has_numbers = "sequence_number" in events[0][1]
+    has_numbers, begun = "sequence_number" in events[0][1], rest
     for raw, value in events:
-        kind = value.get("type")
+        kind, copy = value.get("type"), find_copy(value)
+        item_text = "" if copy is None else _cut(copy, text) + rest
         if kind == "response.output_text.delta":
-            if rest:
-                yield change_event(raw, {("delta",): dumps(rest)})
-            rest = ""
-        elif isinstance(kind, str) and kind in _COPIES:
-            yield change_event(raw, {_COPIES[kind]: dumps(item_text)})
+            if begun:
+                yield change_event(raw, {("delta",): dumps(begun)})
+            begun = ""
         elif kind == "response.completed":
             output = value["response"]["output"]
             for at, call in enumerate(calls, len(output)):
@@ -74,8 +73,32 @@ def _write(
             message = {**output[-1], "content": [{**output[-1]["content"][0], "text": item_text}]}
             made: JsonValue = [*output[:-1], message, *map(make_item, calls)]
             yield change_event(raw, {("response", "output"): dumps(made)})
+        elif copy is not None:
+            yield change_event(raw, {_COPIES[str(kind)]: dumps(item_text)})
         else:
             yield raw
+
+
+def find_copy(value: Mapping[str, Any]) -> str | None:
+    """The text of a whole part or item that an event repeats; None if it repeats none."""
+    kind = value.get("type")
+    inner: Any = value if kind in _COPIES else None
+    for step in _COPIES.get(str(kind), ()):
+        if isinstance(inner, list):
+            inner = inner[-1] if inner else None
+        else:
+            inner = inner.get(step) if isinstance(inner, dict) else None
+    return inner if isinstance(inner, str) else None
+
+
+def ends_with(copy: str, text: str) -> bool:
+    """Whether the text of a part ends with this one; white space at the end makes no difference."""
+    return copy.rstrip().endswith(text.rstrip())
+
+
+def _cut(copy: str, text: str) -> str:
+    """The text of a part without this one at its end."""
+    return copy.rstrip().removesuffix(text.rstrip())
 
 
 def _write_item(at: int, call: NewCall, *, has_numbers: bool) -> Iterator[bytes]:

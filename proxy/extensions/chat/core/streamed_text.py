@@ -14,10 +14,16 @@ from proxy.core.json.jsontext import dumps
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.extensions.chat.core.call_prefix import TextWatch
-from proxy.extensions.chat.core.events import change_event, read_event, write_event
+from proxy.extensions.chat.core.events import change_event, write_event
 from proxy.extensions.chat.core.found_calls import encode_arguments
 from proxy.extensions.chat.core.model_request import Api
-from proxy.extensions.chat.core.streamed_responses import TEXT_KINDS, is_last_text, write_responses
+from proxy.extensions.chat.core.streamed_responses import (
+    TEXT_KINDS,
+    ends_with,
+    find_copy,
+    is_last_text,
+    write_responses,
+)
 from proxy.extensions.chat.core.written_calls import ENDS, NewCall
 
 _DELTA: Final[Pointer] = ("choices", 0, "delta")
@@ -40,19 +46,18 @@ class TextEvent:
 
 class HeldText:
     """The text of one answer. `watch` says where calls may begin in it (None: nothing is held). `size` bytes of events
-    are held; `passed` characters of the text went before."""
+    are held."""
 
     def __init__(self, api: Api, watch: TextWatch | None) -> None:
-        self.passed = 0
         self.size = 0
         self._watch = watch
         self._api = api
         self._held: list[TextEvent] = []
-        self._part_at = 0  # where the text of the last part of the answer begins
+        self._passed = 0  # the characters of the text that went before the held events
 
     @property
     def text(self) -> str:
-        """All of the text so far."""
+        """The text from the place on where calls may begin."""
         return "" if self._watch is None else self._watch.text
 
     @property
@@ -65,56 +70,61 @@ class HeldText:
         """Whether the answer's text has ended while it was held."""
         return self.is_holding and self._held[-1].is_end
 
-    def take(self, raw: bytes) -> list[bytes]:
-        """Takes the next event, and gives those that pass."""
+    def take(self, raw: bytes, value: JsonValue) -> list[bytes]:
+        """Takes the next event, whose data has this value, and gives those that pass."""
         watch = self._watch
-        value = None if watch is None else read_event(raw)
-        if watch is None or not isinstance(value, dict):
-            return [*self.give_up(), raw] if self.is_holding and not raw.startswith(b":") else [raw]
-        event = _READERS[self._api](raw, value)
-        begins = value.get("type") in _BEGINNINGS
-        if event is None or (self.is_holding and begins):
+        if watch is None:
+            return [raw]
+        is_comment = value is None and raw.startswith(b":")
+        if not isinstance(value, dict) and not (is_comment and self.is_holding):
+            return [*self.give_up(), raw] if self.is_holding else [raw]
+        event = _READERS[self._api](raw, value) if isinstance(value, dict) else TextEvent(raw, {}, None, is_end=False)
+        if event is None or (self.is_holding and not self._continues(event.value)):
             return [*self.give_up(), raw]
-        self._part_at = len(watch.text) if begins else self._part_at
         self._held.append(event)
         self.size += len(raw)
         if event.text:
             watch.feed(event.text)
         if watch.is_over:
             return self.give_up()
-        return self._release() if watch.start is None else self._release_before(watch.start)
+        return self._release(watch.start)
 
-    def _release(self) -> list[bytes]:
-        events = [event.raw for event in self._held]
-        self._held, self.passed, self.size = [], len(self.text), 0
-        return events
+    def _continues(self, value: Mapping[str, Any]) -> bool:
+        """Whether an event belongs to the held text: it begins no other part, and what it repeats of it is the same."""
+        copy = find_copy(value) if self._api is Api.RESPONSES else None
+        return value.get("type") not in _BEGINNINGS and (copy is None or ends_with(copy, self._join()))
 
-    def _release_before(self, start: int) -> list[bytes]:
-        """The held events whose text ends before a place."""
-        number, end = 0, self.passed
+    def _join(self) -> str:
+        return "".join(event.text or "" for event in self._held)
+
+    def _release(self, start: int | None) -> list[bytes]:
+        """The held events whose text ends before a place; all of them for None."""
+        events = list[bytes]()
         for event in self._held:
-            end += len(event.text or "")
-            if end > start:
+            end = self._passed + len(event.text or "")
+            if start is not None and end > start:
                 break
-            number, self.passed = number + 1, end
-        passing, self._held = [event.raw for event in self._held[:number]], self._held[number:]
-        self.size -= sum(map(len, passing))
-        return passing
+            self._passed = end
+            events.append(event.raw)
+        if events:
+            del self._held[: len(events)]
+            self.size -= sum(map(len, events))
+        return events
 
     def give_up(self) -> list[bytes]:
         """The held events unchanged; nothing is held from here on."""
-        events = self._release()
         self._watch = None
-        return events
+        return self._release(None)
 
-    def write(self, before: str, calls: Sequence[NewCall]) -> list[bytes]:
-        """The held events with calls in the place of their markup. `before` is the answer's text without it."""
-        rest = before[self.passed :]
+    def write(self, calls: Sequence[NewCall]) -> list[bytes]:
+        """The held events with calls in the place of their markup."""
+        start = self._watch.start if self._watch is not None else None
+        begun = (self._held[0].text or "")[: (start or 0) - self._passed].rstrip()
         if self._api is Api.RESPONSES:
-            item_text = self.text[self._part_at : self.passed] + rest
-            written = [*write_responses([(event.raw, event.value) for event in self._held], rest, item_text, calls)]
+            events = [(event.raw, event.value) for event in self._held]
+            written = [*write_responses(events, begun, self._join(), calls)]
         else:
-            written = [*(_write_chat if self._api is Api.CHAT else _write_messages)(self._held, rest, calls)]
+            written = [*(_write_chat if self._api is Api.CHAT else _write_messages)(self._held, begun, calls)]
         self._held, self.size, self._watch = [], 0, None
         return written
 

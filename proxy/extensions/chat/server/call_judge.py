@@ -83,7 +83,11 @@ class CallJudge:
     ) -> list[JudgedCall]:
         """The judged calls, in their order."""
         tools = LearnedTools(request.tools, self._rules, self._policies, careful=True)
-        return [await self._judge_call(tools, found, conversation) for found in calls]
+        judged = []
+        for found in calls:
+            judged.append(await self._judge_call(tools, found, conversation))
+            await asyncio.sleep(0)  # many calls leave a turn to other requests
+        return judged
 
     async def _judge_call(self, tools: LearnedTools, found: FoundCall, conversation: Conversation) -> JudgedCall:
         text = await self._elsewhere.read(found.text, self._rules.template.text, self._text_repairs)

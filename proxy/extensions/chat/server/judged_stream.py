@@ -13,7 +13,7 @@ connection busy meanwhile.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import aclosing
 from enum import Enum, auto
 from typing import Final
@@ -21,7 +21,7 @@ from typing import Final
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, UpstreamReply
 from proxy.extensions.chat.core.call_prefix import TextWatch
-from proxy.extensions.chat.core.events import COMMENT, EventSplitter
+from proxy.extensions.chat.core.events import COMMENT, EventSplitter, read_event
 from proxy.extensions.chat.core.found_calls import FoundCall
 from proxy.extensions.chat.core.model_request import Api
 from proxy.extensions.chat.core.next_question import sum_usage
@@ -36,10 +36,12 @@ from proxy.upstream.faults import close_body
 
 # Seconds of silence after which a comment goes to a client that waits for a held call.
 _SILENCE: Final = 10.0
+# Events that one stream handles before others get a turn.
+_TURN: Final = 64
 
 JudgeCalls = Callable[[list[FoundCall]], Awaitable[list[JudgedCall]]]
-# Finds the valid calls with which a text ends, and the text before them.
-FindInText = Callable[[str], Awaitable[tuple[str, list[JudgedCall]] | None]]
+# Finds the valid calls that a text is, in markup.
+FindInText = Callable[[str], Awaitable[list[JudgedCall] | None]]
 # Asks the model again because of these calls, with the usage that their answer reports; gives the next answer.
 AskOn = Callable[[list[JudgedCall], dict[str, JsonValue]], Awaitable["JudgedStream | LostAnswer"]]
 
@@ -96,6 +98,7 @@ class JudgedStream:
         # Events that wait because another answer or an error may still replace them; None once nothing can.
         waits = steps.again is not None or usage is not None or steps.write_error is not None
         self._opening: list[bytes] | None = [] if waits else None
+        self._opening_size = 0
         self._wrong: list[JudgedCall] = []  # the calls of a refused answer
         self._after: list[bytes] = []  # the events behind them
         self._says_something = False
@@ -145,17 +148,18 @@ class JudgedStream:
         if self._state is _State.PASSING and not self._usage:
             return piece
         out: list[bytes] = []
-        for event in self._splitter.feed(piece):
+        async for event in _take_turns(self._splitter.feed(piece)):
             if b'"usage"' in event:
                 self._own_usage |= find_usage((event,))
             out += await self._take_event(event)
-        if self._state is _State.READING and self._count_held() > self._limit:
+        if self._state is not _State.REFUSED and self._count_held() > self._limit:
             opening, self._opening = self._opening or [], None
-            out = [*opening, *out, self._give_up("too_long")]
+            return self._join(opening) + self._open([*out, self._give_up("too_long")])
         return self._open(out)
 
     def _count_held(self) -> int:
-        return self._held.size + self._text.size + len(self._splitter.rest)
+        opening = self._opening_size if self._opening else 0
+        return self._held.size + self._text.size + self._splitter.size + opening
 
     def _open(self, events: list[bytes]) -> bytes:
         """The events that go out: none in the opening of an answer that may be replaced."""
@@ -167,6 +171,7 @@ class JudgedStream:
         if not self._opening and not is_refused and all(event.startswith(b":") for event in events):
             return b"".join(events)  # comments before anything else
         self._opening += events
+        self._opening_size += sum(map(len, events))
         if is_refused or not (self._says_something or self._state is _State.PASSING):
             return b""
         out, self._opening = self._join(self._opening), None
@@ -183,25 +188,25 @@ class JudgedStream:
             return []
         if self._state is _State.PASSING:
             return [event]
-        if self._held.take(event):
+        value = read_event(event)
+        if self._held.take(event, value):
             text = self._text.give_up()  # a call in its own form: the text before it has none
             self._says_something = self._says_something or bool(text)
             return [*text, *(await self._release() if self._held.is_complete else ())]
-        self.is_void = self.is_void or (not (self.is_taken or self._says_something) and is_error(event))
-        passing = self._text.take(event)
+        self.is_void = self.is_void or (not (self.is_taken or self._says_something) and is_error(value))
+        passing = self._text.take(event, value)
         self._says_something = self._says_something or not all(is_opening(self._api, each) for each in passing)
         return [*passing, *(await self._release_text() if self._text.is_complete else ())]
 
     async def _release_text(self) -> list[bytes]:
         """The events of a text that has ended, with its calls, if any."""
         self._says_something = True
-        found = await self._steps.find(self._text.text)
-        if found is None:
+        calls = await self._steps.find(self._text.text)
+        if calls is None:
             return self._text.give_up()
-        before, calls = found
         self.judged += calls
         made = [NewCall(each.found.call_id, each.tool, each.arguments) for each in calls]
-        return self._text.write(before, made)
+        return self._text.write(made)
 
     async def _release(self) -> list[bytes]:
         """The events of whole calls; none where they are wrong and may be replaced."""
@@ -210,22 +215,22 @@ class JudgedStream:
         if is_wrong and (self._can_ask() or self._steps.write_error is not None):
             self._state, self._wrong = _State.REFUSED, calls
             return []
-        return self._write_calls(calls)
+        return await self._write_calls(calls)
 
     def _can_ask(self) -> bool:
         return self._steps.again is not None and self._opening is not None and not self._says_something
 
-    def _write_calls(self, calls: list[JudgedCall]) -> list[bytes]:
+    async def _write_calls(self, calls: list[JudgedCall]) -> list[bytes]:
         """The held events with their repaired calls; from here on further calls are held."""
         self.judged += calls
         self._says_something = True
         held, self._held = self._held, HeldCalls(self._api)
-        return held.write([each.change for each in calls])
+        return [event async for event in _take_turns(held.write([each.change for each in calls]))]
 
     async def _ask_on(self, pieces: AsyncGenerator[bytes | None, None]) -> AsyncGenerator[bytes, None]:
         """Replaces refused calls: by the next answer, by an error, or by the calls themselves."""
-        rest, broken = b"".join((*self._after, self._splitter.rest)), None
-        self._after, self._splitter.rest = [], b""
+        rest, broken = bytearray(b"".join((*self._after, self._splitter.take_rest()))), None
+        self._after = []
         if self._can_ask():
             try:
                 async for piece in pieces:  # the usage stands at the end
@@ -235,7 +240,7 @@ class JudgedStream:
                     if self._held.size + len(rest) > self._limit:
                         break
                 else:
-                    async for part in self._replace(rest):
+                    async for part in self._replace(bytes(rest)):
                         yield part
             except ReplyBroken as error:
                 broken = error
@@ -244,9 +249,9 @@ class JudgedStream:
                 yield part
         if self._state is _State.REFUSED:
             self._state = _State.READING
-            if out := self._open(self._write_calls(self._wrong)):
+            if out := self._open(await self._write_calls(self._wrong)):
                 yield out
-            if out := await self._take(rest):
+            if out := await self._take(bytes(rest)):
                 yield out
         if broken is not None and self._state is not _State.ENDED:
             raise broken
@@ -314,25 +319,36 @@ class JudgedStream:
         if self._held.is_holding or self._text.is_holding:
             self._unread = why
         opening, self._opening = self._opening or [], None
-        events = b"" if self._state is _State.PASSING else b"".join((*self._text.give_up(), *self._held.events))
-        out, self._splitter.rest, self._state = b"".join(opening) + events + self._splitter.rest, b"", _State.PASSING
-        return out
+        held, self._held, self._state = self._held, HeldCalls(self._api), _State.PASSING
+        return b"".join((*opening, *self._text.give_up(), *held.events, self._splitter.take_rest()))
+
+
+async def _take_turns(events: Iterable[bytes]) -> AsyncGenerator[bytes, None]:
+    """The events, with a turn for all others after every few: many of them come in one piece."""
+    for number, event in enumerate(events, 1):
+        yield event
+        if number % _TURN == 0:
+            await asyncio.sleep(0)
 
 
 async def _read_pieces(reply: UpstreamReply, is_waiting: Callable[[], bool]) -> AsyncGenerator[bytes | None, None]:
-    """The pieces of a body; None for each silence while the client waits for a held call."""
+    """The pieces of a body; None for each silence while the client waits for what is held, whether the server is
+    silent too or not."""
     if isinstance(reply.body, bytes):
         yield reply.body
         return
     source: AsyncIterator[bytes] = aiter(reply.body)
+    now, silent_from = asyncio.get_running_loop().time, 0.0
     while True:
         if not is_waiting():  # a task for each piece of text would cost a third of the reading
-            piece = await anext(source, None)
+            piece, silent_from = await anext(source, None), 0.0
         else:
+            silent_from = silent_from or now()
             coming = asyncio.ensure_future(anext(source, None))
             try:
-                while not (await asyncio.wait({coming}, timeout=_SILENCE))[0]:
+                while not (await asyncio.wait({coming}, timeout=silent_from + _SILENCE - now()))[0]:
                     yield None
+                    silent_from = now()
             finally:
                 coming.cancel()
             piece = coming.result()

@@ -221,16 +221,15 @@ class ModelExchange:
         read = ReadAnswer([call.found for call in judged], None, usage, is_answer=True)
         self.note(FinalAnswer(JudgedAnswer(b"", read, judged), spent))
 
-    async def _find_in_text(self, text: str) -> tuple[str, list[JudgedCall]] | None:
-        """The valid calls with which a streamed text ends, and the text before them."""
+    async def _find_in_text(self, text: str) -> list[JudgedCall] | None:
+        """The valid calls that the end of a streamed text is."""
         found = self.judge.find_in_text(text, "markup")
         if found is None:
             return None
         seed = self.listed.record.request_id.encode()
         ids = [make_call_id(self.request.api, seed, at) for at in range(len(found.calls))]
         calls = [FoundCall(each, call.name, call.arguments) for each, call in zip(ids, found.calls, strict=True)]
-        judged = await self.judge.judge_text(self.request, calls, self._conversation)
-        return None if judged is None else (found.before, judged)
+        return await self.judge.judge_text(self.request, calls, self._conversation)
 
     # --- both ---------------------------------------------------------------------------------------------------------
     async def _judge_calls(self, calls: list[FoundCall]) -> list[JudgedCall]:
