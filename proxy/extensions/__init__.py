@@ -406,6 +406,14 @@ EXTENSIONS: Final = (
             "model": NoConfig(
                 "chat.cli.model_config:make_config_file",
                 option={"metavar": "URL", "help": "no config: repair the tool calls of the model server there"},
+                flags={
+                    "--text-calls": {
+                        "dest": "text_calls",
+                        "choices": ("off", "markup", "json"),
+                        "default": "off",
+                        "help": "with --model: turn markup of calls in the model's text into calls (default: off)",
+                    }
+                },
             )
         },
         evaluations={"model": "chat.cli.evaluate_model:run"},

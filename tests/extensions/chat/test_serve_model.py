@@ -12,7 +12,8 @@ import pytest
 
 from proxy.config.load import load
 from proxy.extensions.chat.cli.model_config import write_model_config
-from tests.extensions.chat.answers import chat_answer, chat_request, whole
+from tests.extensions.chat.answers import chat_answer, chat_request, chat_text, whole
+from tests.extensions.chat.samples import WHOLE
 from tests.serving.wire import exchange, post, replies, tool
 
 
@@ -29,6 +30,37 @@ def test_the_config_has_the_base_path_of_the_url(tmp_path: Path, url: str, upstr
     file.write_text(write_model_config(url))
     config = load(file, {}).config
     assert (upstream, [path]) == (config.upstreams["model"].url, [route.path for route in config.routes])
+
+
+@pytest.mark.parametrize("text_calls", ["off", "markup", "json"])
+def test_the_flag_decides_which_texts_become_calls(tmp_path: Path, text_calls: str) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(write_model_config("http://127.0.0.1:1/v1", text_calls))
+    (route,) = load(file, {}).config.routes
+    assert route.relayed_by is not None
+    assert text_calls == route.relayed_by.settings.text_calls
+
+
+async def test_serve_reports_leaked_markup_once_and_reads_it_with_the_flag() -> None:
+    leaked = chat_text(WHOLE["hermes"][0])
+    for flags, reports in ((), 1), (("--text-calls", "markup"), 0):
+        async with tool(replies(whole(leaked), whole(leaked))) as server:
+            words = ["serve", "--model", f"{server.url}/v1", "--listen", "127.0.0.1:0", "--admin", "off", *flags]
+            process = subprocess.Popen(  # noqa: ASYNC220 - returns at once
+                [sys.executable, "-m", "proxy", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            )
+            try:
+                assert process.stdout is not None
+                said = ""
+                while "clients use" not in (line := await asyncio.to_thread(process.stdout.readline)):
+                    said += line
+                port = int(line.rpartition(":")[2].partition("/")[0])
+                seen = [await exchange(port, post("/v1/chat/completions", chat_request())) for _ in range(2)]
+            finally:
+                process.terminate()
+                said += (await asyncio.to_thread(process.communicate))[0]
+        assert reports == said.count("tool call left in text")
+        assert (seen[0].body == leaked) == bool(reports)
 
 
 @pytest.mark.parametrize("base", ["/v1", ""])

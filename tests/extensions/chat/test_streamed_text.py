@@ -21,7 +21,7 @@ from tests.extensions.chat.streams import chat_words, data, messages_words, resp
 from tests.serving.proxied import proxied
 from tests.serving.wire import Seen, replies, tool
 
-ROUTES = "  - {path: /v1, upstream: tools, repair: standard, model: {}}"
+ROUTES = "  - {path: /v1, upstream: tools, repair: standard, model: {text_calls: markup}}"
 APIS: dict[str, tuple[str, bytes, Any]] = {
     "chat": ("/v1/chat/completions", chat_request(stream=True), chat_words),
     "messages": ("/v1/messages", messages_request(stream=True), messages_words),

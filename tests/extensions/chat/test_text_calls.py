@@ -10,9 +10,15 @@ import pytest
 from proxy.extensions.chat.core.call_markup import MARKUPS, SIGNS
 from tests.extensions.chat.answers import chat_request, chat_text, messages_request, responses_request, whole
 from tests.extensions.chat.samples import TEXTS, WHOLE
-from tests.serving.proxied import proxied
+from tests.extensions.chat.streams import chat_words, messages_words, responses_words, streamed
+from tests.serving.proxied import Proxied, proxied
 from tests.serving.wire import Seen, replies, tool
 
+STREAMS: dict[str, tuple[str, bytes, Any]] = {
+    "chat": ("/v1/chat/completions", chat_request(stream=True), chat_words),
+    "messages": ("/v1/messages", messages_request(stream=True), messages_words),
+    "responses": ("/v1/responses", responses_request(stream=True), responses_words),
+}
 ROUTES = "  - {path: /v1, upstream: tools, repair: standard, model: {text_calls: %s}}"
 
 
@@ -156,3 +162,38 @@ async def test_an_argument_without_a_type_is_text_where_the_schema_takes_text(
     seen = await ask(chat_text(text), "/v1/chat/completions", request)
     (call,) = json.loads(seen.body)["choices"][0]["message"]["tool_calls"]
     assert {"value": wanted} == json.loads(call["function"]["arguments"])
+
+
+@pytest.mark.parametrize("model", ["{}", "{text_calls: off}"])
+async def test_leaves_markup_in_text_by_default_and_reports_it_once(model: str) -> None:
+    text = WHOLE["hermes"][0]
+    routes = f"  - {{path: /v1, upstream: tools, model: {model}}}"
+    words = chat_words(["I look. ", text[:9], text[9:40], text[40:]])
+    stream = streamed(words)
+    answers = [*map(whole, (chat_text(TEXTS["another tool"]), chat_text(text), chat_text(text))), stream, stream]
+    async with tool(replies(*answers)) as server, proxied(routes, server.url) as proxy:
+        counts = []
+        for answer in answers:
+            seen = await proxy.post("/v1/chat/completions", chat_request(stream=answer is stream))
+            assert answer.endswith(seen.body)
+            counts.append(list_leaks(proxy))
+    assert [0, 1, 1, 1, 1] == [*map(len, counts)]
+    assert {"level": "warning", "tool": "get_weather"}.items() <= counts[-1][0].items()
+    assert "--text-calls markup" in counts[-1][0]["hint"]
+    assert "Oslo" not in json.dumps(counts[-1])
+
+
+@pytest.mark.parametrize("api", STREAMS)
+async def test_reports_markup_in_a_streamed_text_that_is_not_read(api: str) -> None:
+    path, request, write = STREAMS[api]
+    words = write(list(WHOLE["kimi"][0]))
+    routes = "  - {path: /v1, upstream: tools, model: {}}"
+    async with tool(replies(streamed(words))) as server, proxied(routes, server.url) as proxy:
+        assert b"".join(words) == (await proxy.post(path, request)).body
+        assert 1 == len(list_leaks(proxy))
+
+
+def list_leaks(proxy: Proxied) -> list[dict[str, Any]]:
+    """The log lines about calls that stay in a text."""
+    lines = [*map(json.loads, proxy.log.getvalue().splitlines())]
+    return [line for line in lines if line["message"] == "tool call left in text"]

@@ -87,7 +87,8 @@ async def measure_turns(turns: Sequence[EvaluatedAnswer]) -> list[AnswerResult]:
 
 def _make_config(port: int) -> dict[str, Any]:
     routes: list[dict[str, Any]] = [
-        {"path": f"/{level}", "upstream": "model", "model": {}, "repair": level} for level in _LEVELS
+        {"path": f"/{level}", "upstream": "model", "model": {"text_calls": "markup"}, "repair": level}
+        for level in _LEVELS
     ]
     upstreams = {"model": {"url": f"http://127.0.0.1:{port}"}}
     return {"version": 1, "listen": "127.0.0.1:0", "admin": "off", "upstreams": upstreams, "routes": routes}

@@ -19,7 +19,7 @@ _ASKS_AGAIN: Final = (
 )
 
 
-def write_model_config(url: str) -> str:
+def write_model_config(url: str, text_calls: str = "off") -> str:
     """A config (YAML) with one route to the model server whose base URL is `url`, below the path that the URL has.
 
     A URL that no upstream can have (with a query, without a scheme) gives a config that reports it when it is read.
@@ -33,7 +33,7 @@ admin: off
 upstreams:
   model: {{url: {json.dumps(origin.replace("$", "$$"))}}}
 routes:
-  - {{path: {json.dumps(path)}, upstream: model, timeout: 10m, model: {{retries: 1}}}}
+  - {{path: {json.dumps(path)}, upstream: model, timeout: 10m, model: {{retries: 1, text_calls: {text_calls}}}}}
 """
 
 
@@ -55,6 +55,6 @@ def make_config_file(args: argparse.Namespace, kept: ExitStack) -> Path | None:
         print(f"serve --model: {mistake}", file=sys.stderr)
         return None
     path = Path(kept.enter_context(tempfile.TemporaryDirectory(prefix="toolcall-proxy-"))) / "model.yaml"
-    path.write_text(write_model_config(args.model), encoding="utf-8")
+    path.write_text(write_model_config(args.model, args.text_calls), encoding="utf-8")
     print(_ASKS_AGAIN, file=sys.stderr)
     return path

@@ -49,10 +49,11 @@ def write_responses(
     """The held events with calls. `rest` is the beginning of their text that stays."""
     number = events[0][1].get("sequence_number")
     for event in _write(events, rest, text, calls):
-        if isinstance(number, int) and not event.startswith(b":"):
-            event = change_event(event, {_NUMBER: b"%d" % number})
+        if not isinstance(number, int) or event.startswith(b":"):
+            yield event
+        else:
+            yield change_event(event, {_NUMBER: b"%d" % number})
             number += 1
-        yield event
 
 
 def _write(

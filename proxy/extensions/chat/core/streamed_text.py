@@ -46,10 +46,12 @@ class TextEvent:
 
 class HeldText:
     """The text of one answer. `watch` says where calls may begin in it (None: nothing is held). `size` bytes of events
-    are held."""
+    are held. `is_complete`: the answer's text has ended and may be calls. Without `holds`, all events pass at once."""
 
-    def __init__(self, api: Api, watch: TextWatch | None) -> None:
+    def __init__(self, api: Api, watch: TextWatch | None, *, holds: bool = True) -> None:
         self.size = 0
+        self.is_complete = False
+        self._holds = holds
         self._watch = watch
         self._api = api
         self._held: list[TextEvent] = []
@@ -65,11 +67,6 @@ class HeldText:
         """Whether calls may have begun."""
         return bool(self._held)
 
-    @property
-    def is_complete(self) -> bool:
-        """Whether the answer's text has ended while it was held."""
-        return self.is_holding and self._held[-1].is_end
-
     def take(self, raw: bytes, value: JsonValue) -> list[bytes]:
         """Takes the next event, whose data has this value, and gives those that pass."""
         watch = self._watch
@@ -79,7 +76,7 @@ class HeldText:
         if not isinstance(value, dict) and not (is_comment and self.is_holding):
             return [*self.give_up(), raw] if self.is_holding else [raw]
         event = _READERS[self._api](raw, value) if isinstance(value, dict) else TextEvent(raw, {}, None, is_end=False)
-        if event is None or (self.is_holding and not self._continues(event.value)):
+        if event is None or (watch.start is not None and not self._continues(event.value)):
             return [*self.give_up(), raw]
         self._held.append(event)
         self.size += len(raw)
@@ -87,7 +84,8 @@ class HeldText:
             watch.feed(event.text)
         if watch.is_over:
             return self.give_up()
-        return self._release(watch.start)
+        self.is_complete = event.is_end and watch.start is not None
+        return self._release(watch.start if self._holds else None)
 
     def _continues(self, value: Mapping[str, Any]) -> bool:
         """Whether an event belongs to the held text: it begins no other part, and what it repeats of it is the same."""
@@ -113,7 +111,7 @@ class HeldText:
 
     def give_up(self) -> list[bytes]:
         """The held events unchanged; nothing is held from here on."""
-        self._watch = None
+        self._watch, self.is_complete = None, False
         return self._release(None)
 
     def write(self, calls: Sequence[NewCall]) -> list[bytes]:
@@ -125,7 +123,8 @@ class HeldText:
             written = [*write_responses(events, begun, self._join(), calls)]
         else:
             written = [*(_write_chat if self._api is Api.CHAT else _write_messages)(self._held, begun, calls)]
-        self._held, self.size, self._watch = [], 0, None
+        self._held, self.size = [], 0
+        self.give_up()
         return written
 
 

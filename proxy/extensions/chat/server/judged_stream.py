@@ -49,14 +49,15 @@ AskOn = Callable[[list[JudgedCall], dict[str, JsonValue]], Awaitable["JudgedStre
 @value_class
 class StreamSteps:
     """The steps for an answer. `judge` judges its calls; `watch` sees where they may begin in its text (None: nowhere),
-    and `find` finds them there; `again` (None: never) asks the model for better ones, within `deadline` seconds. `note`
-    receives at the end of an answer its calls, its usage, that of an unusable next answer, and why a call may have
-    passed unread (`too_long`, `cut`). `write_error` makes the event that ends the stream in place of wrong calls,
-    behind the last event that has gone out (None: wrong calls pass)."""
+    and `find` finds them there; `holds_text`: they may replace it, so the text waits; `again` (None: never) asks the
+    model for better ones, within `deadline` seconds. `note` receives at the end of an answer its calls, its usage, that
+    of an unusable next answer, and why a call may have passed unread (`too_long`, `cut`). `write_error` makes the event
+    that ends the stream in place of wrong calls, behind the last event that has gone out (None: wrong calls pass)."""
 
     judge: JudgeCalls
     find: FindInText
     watch: TextWatch | None
+    holds_text: bool
     note: Callable[[list[JudgedCall], dict[str, JsonValue], dict[str, JsonValue], str], None]
     again: AskOn | None
     deadline: float = 0.0
@@ -92,7 +93,7 @@ class JudgedStream:
         self._own_usage: dict[str, JsonValue] = {}
         self._lost: dict[str, JsonValue] = {}  # the usage of an unusable next answer
         self._held = HeldCalls(api)
-        self._text = HeldText(api, steps.watch)
+        self._text = HeldText(api, steps.watch, holds=steps.holds_text)
         self._splitter = EventSplitter()
         self._state = _State.READING
         # Events that wait because another answer or an error may still replace them; None once nothing can.

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Literal
 
 from proxy.adapters.ladder import find_conversation
 from proxy.core.json.jsontext import dumps, parse
@@ -62,7 +63,7 @@ from proxy.upstream.faults import close_body
 @value_class
 class ModelExchange:
     """One request and its answers. `note` receives the answer for the client, `count_unread` the reason of an unread
-    one."""
+    one. `note_leak` receives the tool of a call that stays in a text (None: nothing looks for one)."""
 
     listed: ListedRequest
     request: ModelRequest
@@ -71,6 +72,7 @@ class ModelExchange:
     large: LargeBodies
     note: Callable[[FinalAnswer], None]
     count_unread: Callable[[str], None]
+    note_leak: Callable[[str], None] | None = None
 
     async def ask(self) -> UpstreamReply | UpstreamFault:
         """The model server's answer to the original request."""
@@ -145,16 +147,12 @@ class ModelExchange:
                 body, read, judged, await self.large.change_answer(listed, body, places) if places else body
             )
         text = read.text
-        found = None if text is None else self.judge.find_in_text(text.text, self.settings.text_calls)
+        found = None if text is None else await self._find_in_text(text.text, self.settings.text_calls, body)
         if text is None or found is None:
             return JudgedAnswer(body, read, [], body)
-        ids = [make_call_id(api, body, at) for at in range(len(found.calls))]
-        calls = [FoundCall(each, call.name, call.arguments) for each, call in zip(ids, found.calls, strict=True)]
-        written = await self.judge.judge_text(self.request, calls, self._conversation)
-        if written is None:
-            return JudgedAnswer(body, read, [], body)
+        before, written = found
         made = [NewCall(each.found.call_id, each.tool, each.arguments) for each in written]
-        changed = await self.large.write_calls(listed, api, body, text, found.before, made)
+        changed = await self.large.write_calls(listed, api, body, text, before, made)
         return JudgedAnswer(body, read, written, changed)
 
     # --- a streamed answer --------------------------------------------------------------------------------------------
@@ -178,8 +176,9 @@ class ModelExchange:
         may_ask = before.answers < settings.retries and settings.retry_deadline > 0
         steps = StreamSteps(
             self._judge_calls,
-            self._find_in_text,
-            None if settings.text_calls == "off" else self.judge.watch_text(self.request),
+            self._find_in_stream,
+            self.judge.watch_text(self.request) if settings.text_calls != "off" or self.note_leak else None,
+            settings.text_calls != "off",
             partial(self._note_stream, before),
             partial(self._ask_stream, before, size) if may_ask and self.request.is_single else None,
             settings.retry_deadline,
@@ -221,17 +220,32 @@ class ModelExchange:
         read = ReadAnswer([call.found for call in judged], None, usage, is_answer=True)
         self.note(FinalAnswer(JudgedAnswer(b"", read, judged), spent))
 
-    async def _find_in_text(self, text: str) -> list[JudgedCall] | None:
+    async def _find_in_stream(self, text: str) -> list[JudgedCall] | None:
         """The valid calls that the end of a streamed text is."""
-        found = self.judge.find_in_text(text, "markup")
-        if found is None:
-            return None
-        seed = self.listed.record.request_id.encode()
-        ids = [make_call_id(self.request.api, seed, at) for at in range(len(found.calls))]
-        calls = [FoundCall(each, call.name, call.arguments) for each, call in zip(ids, found.calls, strict=True)]
-        return await self.judge.judge_text(self.request, calls, self._conversation)
+        which: Literal["off", "markup"] = "off" if self.settings.text_calls == "off" else "markup"
+        found = await self._find_in_text(text, which, self.listed.record.request_id.encode())
+        return None if found is None else found[1]
 
     # --- both ---------------------------------------------------------------------------------------------------------
+    async def _find_in_text(
+        self, text: str, which: Literal["off", "markup", "json"], seed: bytes
+    ) -> tuple[str, list[JudgedCall]] | None:
+        """The valid calls with which a text ends, and the text before them. `seed` makes their ids."""
+        if which == "off":
+            self._look_for_leak(text)
+        if (found := self.judge.find_in_text(text, which)) is None:
+            return None
+        ids = [make_call_id(self.request.api, seed, at) for at in range(len(found.calls))]
+        calls = [FoundCall(each, call.name, call.arguments) for each, call in zip(ids, found.calls, strict=True)]
+        judged = await self.judge.judge_text(self.request, calls, self._conversation)
+        return None if judged is None else (found.before, judged)
+
+    def _look_for_leak(self, text: str) -> None:
+        """Notes a call of a tool of the request that stays in a text."""
+        found = self.judge.find_in_text(text, "markup") if self.note_leak is not None else None
+        if found is not None and self.note_leak is not None and found.calls[0].name in self.request.tools.tools:
+            self.note_leak(found.calls[0].name)
+
     async def _judge_calls(self, calls: list[FoundCall]) -> list[JudgedCall]:
         return await self.judge.judge(self.request, calls, self._conversation)
 

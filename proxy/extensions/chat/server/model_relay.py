@@ -33,6 +33,10 @@ from proxy.server.http.request_head import BadRequest
 from proxy.server.http.responses import answer_failure, answer_fault, deliver, make_refusal
 from proxy.server.listed_routes import Answer, ListedRequest, Reports
 
+_READ_TEXT = (
+    "the model writes tool calls as markup into its text, which stays as it is; "
+    "`model: {text_calls: markup}` or `serve --model URL --text-calls markup` turns them into calls"
+)
 # The most unusable schemas that are remembered, so that each is reported once.
 _MOST_REPORTED = 1_000
 
@@ -46,6 +50,7 @@ class ModelRelay:
         self._metrics = ModelMetrics(reports.metrics)
         self._large = LargeBodies()
         self._unusable: set[tuple[str, str, str]] = set()
+        self._leaking: set[str] = set()  # routes of which a leaked call was reported
         self._judges: dict[str, tuple[BroughtTools, CallJudge]] = {}
 
     async def close(self) -> None:
@@ -101,15 +106,24 @@ class ModelRelay:
 
     def _make_exchange(self, listed: ListedRequest, request: ModelRequest) -> ModelExchange:
         route = listed.call_route.binding.route
+        settings = _find_settings(route)
+        looks_for_leaks = settings.text_calls == "off" and route.name not in self._leaking
         return ModelExchange(
             listed,
             request,
-            _find_settings(route),
+            settings,
             self._find_judge(listed),
             self._large,
             partial(self._note, listed, request),
             partial(self._metrics.count_unread, route.name),
+            partial(self._note_leak, route.name) if looks_for_leaks else None,
         )
+
+    def _note_leak(self, route: str, tool: str) -> None:
+        """Reports that a model writes calls into its text, once for each route."""
+        if route not in self._leaking:
+            self._leaking.add(route)
+            self._reports.log.event("tool call left in text", "warning", route=route, tool=tool, hint=_READ_TEXT)
 
     def _note(self, listed: ListedRequest, request: ModelRequest, found: FinalAnswer) -> None:
         """Notes the calls of the client's answer. From then on metrics name the tools of the request."""
