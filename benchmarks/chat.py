@@ -141,10 +141,8 @@ class Connection:
 
     def ask(self, path: str, kind: str) -> tuple[float, float, bytes]:
         """Milliseconds to the first byte of the body and to the last, and all bytes."""
-        body = json.dumps({**_ASKED, "user": kind, "stream": kind != "whole"}).encode()
-        head = f"POST {path}/chat/completions HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"
         began = time.perf_counter()
-        self._socket.sendall(head.encode() + b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+        self._send(path, kind)
         held, first = b"", 0.0
         while not _is_whole(held):
             data = self._socket.recv(65536)
@@ -157,6 +155,22 @@ class Connection:
         if not held.startswith(b"HTTP/1.1 200"):
             raise SystemExit(f"{path} answered {held[:200]!r}")
         return (first - began) * 1e3, (end - began) * 1e3, held
+
+    def read_all(self, path: str, kind: str) -> int:
+        """The size of a long streamed answer, of which nothing is kept."""
+        self._send(path, kind)
+        size, end = 0, b""
+        while not end.endswith(b"\r\n0\r\n\r\n"):
+            data = self._socket.recv(1024 * 1024)
+            if not data:
+                raise ConnectionError("the connection was closed")
+            size, end = size + len(data), (end + data)[-7:]
+        return size
+
+    def _send(self, path: str, kind: str) -> None:
+        body = json.dumps({**_ASKED, "user": kind, "stream": kind != "whole"}).encode()
+        head = f"POST {path}/chat/completions HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"
+        self._socket.sendall(head.encode() + b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
 
     def close(self) -> None:
         """Ends it."""

@@ -139,6 +139,8 @@ class _Count:
     def add(self, text: str) -> None:
         """Takes the next part of the text."""
         mark = self._mark
+        if not self._begun and (mark[0] not in text or (mark[:2] not in text and not text.endswith(mark[0]))):
+            return
         *before, rest = (self._begun + text).split(mark)
         self.number += len(before)
         self._begun = next((mark[:size] for size in range(len(mark) - 1, 0, -1) if rest.endswith(mark[:size])), "")

@@ -10,6 +10,7 @@ on is kept, up to `LONGEST` characters.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Iterable
 from typing import Final
 
@@ -296,6 +297,8 @@ def _take_all(elements: tuple[str | _Element, ...], coming: _Coming, at: int) ->
 
 # --- the text of an answer --------------------------------------------------------------------------------------------
 _LONGEST_SIGN: Final = max(map(len, SIGNS))
+_SIGN_HEADS: Final = sorted({sign[:2] for sign in SIGNS})
+_BEGUN_SIGN: Final = re.compile("|".join([*map(re.escape, _SIGN_HEADS), r"[<\[]\Z"]))
 _BEGUN_SIGNS: Final = frozenset(sign[:size] for sign in SIGNS for size in range(1, len(sign)))
 
 
@@ -323,7 +326,8 @@ class TextWatch:
             self._walk_on(text) if self._walks else self._look_for_sign(self._begun + text)
 
     def _look_for_sign(self, text: str) -> None:
-        found = [at for sign in SIGNS if (at := text.find(sign)) >= 0]
+        heads = [head for head in _SIGN_HEADS if head in text] if "<" in text or "[" in text else []
+        found = [at for sign in SIGNS if sign[:2] in heads and (at := text.find(sign)) >= 0]
         at = min(found, default=_find_begun_sign(text))
         self._passed.add(text[:at])
         self._begun = text[at:]
@@ -344,9 +348,12 @@ class TextWatch:
 
 def _find_begun_sign(text: str) -> int:
     """The place from which the end of a text may become a sign; the length of the text if there is none."""
-    for at in range(max(0, len(text) - _LONGEST_SIGN + 1), len(text)):
-        if text[at] in "<[" and text[at:] in _BEGUN_SIGNS:
+    at = max(0, len(text) - _LONGEST_SIGN + 1)
+    while (found := _BEGUN_SIGN.search(text, at)) is not None:
+        at = found.start()
+        if text[at:] in _BEGUN_SIGNS:
             return at
+        at += 1
     return len(text)
 
 
