@@ -1,8 +1,8 @@
 """What one long streamed answer costs the proxy, and how long it keeps another client waiting.
 
 The model streams 16 MB of text as fast as the proxy takes it: words, HTML, `<` and JSON. The proxy relays the answer
-unread, or reads it with `text_calls: markup`, in turn. `ratio` is the CPU time of reading by that of relaying. A wait is
-the longest time that another client waits for a small answer meanwhile. On a busy machine it includes the machine's own
+unread, or reads it with `text_calls: markup`, in turn. `ratio` is the CPU time of reading by that of relaying. A wait
+is the longest time that another client waits for a small answer meanwhile. On a busy machine it includes the machine's own
 delays, so the wait beside a relayed answer is printed too.
 
     python -m benchmarks.chat_stalls
