@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Final
 
 from proxy.config.context import Context
-from proxy.config.files.secrets import reveal
+from proxy.config.files.secrets import reveal, reveal_all
 from proxy.config.mistakes import join_words, split_url, suggest_word
 from proxy.config.model import Auth, RouteEntry
 from proxy.core.check.validation import SchemaError
 from proxy.core.model.values import JsonValue, Pointer
-from proxy.extensions.access.access_section import compile_arguments, list_rules, read_access, read_texts
+from proxy.extensions.access.access_section import list_rules, read_access, read_texts
 from proxy.extensions.access.audit_file import find_fault
+from proxy.extensions.access.core.rule_schemas import compile_arguments, list_open_places
 from proxy.extensions.access.core.settings import AccessSettings, JwtSettings
 from proxy.extensions.access.rates.limit_keys import check_limits
 
@@ -90,10 +91,14 @@ def _check_schemas(context: Context, at: Pointer, allow: JsonValue) -> None:
     for index, rule in list_rules(allow):
         if "arguments" not in rule:
             continue
+        place = (*at, "allow", index, "arguments")
         try:
-            compile_arguments(rule["arguments"])
+            written = compile_arguments(reveal_all(rule["arguments"]))[-1]
         except SchemaError as error:
-            context.mistake((*at, "allow", index, "arguments"), f"no usable schema: {error}")
+            context.mistake(place, f"no usable schema: {error}")
+            continue
+        for found in list_open_places(written):
+            context.mistake((*place, *found.path), found.message, found.hint, key=True)
 
 
 def _place(at: Pointer, written: Mapping[str, JsonValue], key: str) -> Pointer:

@@ -12,18 +12,11 @@ from proxy.config.model import Config, UpstreamConfig
 from proxy.config.sections.units import read_seconds, read_switch
 from proxy.core.check.validation import Check, SchemaError, compile_check
 from proxy.core.model.values import JsonValue
+from proxy.extensions.access.core.rule_schemas import compile_arguments, list_names
 from proxy.extensions.access.core.settings import AccessRule, AccessSettings, IssuerSettings, JwtSettings
 
 _TIMES: Final = ("leeway", "refresh", "max_age")
 _LISTS: Final = ("audience", "algorithms", "required")
-# A keyword -> the type of the values that it judges (JSON Schema: others pass).
-_TYPES: Final = {
-    "pattern": "string", "minLength": "string", "maxLength": "string", "format": "string",
-    "minimum": "number", "maximum": "number", "exclusiveMinimum": "number", "exclusiveMaximum": "number",
-    "multipleOf": "number", "items": "array", "prefixItems": "array", "contains": "array", "minItems": "array",
-    "maxItems": "array", "properties": "object", "patternProperties": "object", "additionalProperties": "object",
-    "required": "object", "propertyNames": "object",
-}  # fmt: skip
 
 
 def read_access(
@@ -77,8 +70,8 @@ def _read_rule(name: str, written: Mapping[str, JsonValue]) -> AccessRule:
     claims = {reveal(key): _read_values(value) for key, value in when.get("claims", {}).items()}
     made: dict[str, Any] = {"tools": read_texts(written["tools"])} if "tools" in written else {}
     if "arguments" in written:
-        made["arguments"] = _compile(written["arguments"])
-        made["named"] = frozenset(name.casefold() for name in _list_names(reveal_all(written["arguments"])))
+        made["arguments"] = _compile(schema := reveal_all(written["arguments"]))
+        made["named"] = _group_names(schema)
     if "annotations" in written:
         made["hints"] = {reveal(name): read_switch(value) for name, value in written["annotations"].items()}
     return AccessRule(
@@ -96,55 +89,19 @@ def _read_values(value: JsonValue) -> tuple[JsonValue, ...]:
     return tuple(reveal_all(value)) if isinstance(value, list) else (reveal_all(value),)
 
 
-def _compile(written: JsonValue) -> Check:
+def _compile(schema: JsonValue) -> tuple[Check, ...]:
     try:
-        return compile_arguments(written)
+        return compile_arguments(schema)
     except SchemaError:
-        return compile_check(False)
+        return (compile_check(False),)
 
 
-def compile_arguments(written: JsonValue) -> Check:
-    """The check of a rule's arguments: the schema as written, which also requires each key that it names, with a value
-    of the type that its keywords judge. Raises SchemaError."""
-    return compile_check(close_schema({"type": "object", **reveal_all(written)}))
-
-
-def close_schema(schema: JsonValue) -> JsonValue:
-    """A schema that requires the keys and types that it names: JSON Schema itself accepts a missing key, and a list
-    where a keyword is about texts."""
-    if not isinstance(schema, dict):
-        return schema
-    made = dict(schema)
-    properties = made.get("properties")
-    if isinstance(properties, dict):
-        made["properties"] = {key: close_schema(value) for key, value in properties.items()}
-        required = made.get("required", [])
-        made["required"] = list(dict.fromkeys([*(required if isinstance(required, list) else []), *properties]))
-    for key in ("items", "additionalProperties", "contains"):
-        if key in made:
-            made[key] = close_schema(made[key])
-    for key in ("$defs", "definitions", "patternProperties"):
-        if isinstance(made.get(key), dict):
-            made[key] = {name: close_schema(value) for name, value in made[key].items()}
-    for key in ("allOf", "anyOf", "oneOf", "prefixItems"):
-        if isinstance(made.get(key), list):
-            made[key] = [close_schema(each) for each in made[key]]
-    types = list(dict.fromkeys(kind for key, kind in _TYPES.items() if key in made))
-    if types and "type" not in made:
-        made["type"] = types
-    return made
-
-
-def _list_names(schema: JsonValue) -> Iterator[str]:
-    """The keys that a schema and its parts name."""
-    if isinstance(schema, dict):
-        named = (schema.get("properties"), schema.get("required"))
-        yield from (
-            name for names in named if isinstance(names, dict | list) for name in names if isinstance(name, str)
-        )
-    inner = schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ()
-    for each in inner:
-        yield from _list_names(each)
+def _group_names(schema: JsonValue) -> Mapping[str, frozenset[str]]:
+    """The keys that a schema names, by their folded case."""
+    grouped: dict[str, frozenset[str]] = {}
+    for name in list_names(schema):
+        grouped[name.casefold()] = grouped.get(name.casefold(), frozenset()) | {name}
+    return grouped
 
 
 def list_rules(written: JsonValue) -> Iterator[tuple[int, Mapping[str, JsonValue]]]:

@@ -68,8 +68,8 @@ def _describe_tools(rule: AccessRule, every: str) -> str:
 def _describe_arguments(rule: AccessRule, route: RouteEntry) -> str:
     if route.kind == "passthrough":
         return "-"
-    if rule.arguments is None:
+    if not rule.arguments:
         return "any arguments"
-    schema = rule.arguments.root.raw
+    schema = rule.arguments[0].root.raw
     names = schema.get("properties", {}) if isinstance(schema, dict) else {}
     return f"arguments that fit: {', '.join(names)}" if names else "arguments that fit"

@@ -37,6 +37,11 @@ def write(folder: Path, top: str, route: str) -> Path:
         (MAIN, "allow: [{when: {certificate: 'CN:a'}}]", "no client is asked for a certificate"),
         (MAIN, "allow: [{arguments: {properties: {a: {type: strng}}}}]", "no usable schema"),
         (MAIN, "allow: [{arguments: {pattern: '('}}]", "no usable schema"),
+        (MAIN, "allow: [{arguments: {properties: {a: {patern: x}}}}]", "unknown keyword 'patern'"),
+        (MAIN, "allow: [{arguments: {properties: {a: {not: {anyOf: [{const: 1}]}}}}}]", "get past `anyOf` in `not`"),
+        (MAIN, "allow: [{arguments: {if: {$ref: '#/$defs/a'}, $defs: {a: {}}}}]", "get past `$ref` in `if`"),
+        (MAIN, "allow: [{arguments: {patternProperties: {^a: {}}}}]", "keys that fit none of the patterns"),
+        (MAIN, "allow: [{arguments: {$ref: '#/not', not: {}}}]", "a rule cannot follow this `$ref`"),
         (MAIN, "allow: [{when: {}}]", "when"),
         (MAIN, "allow: []", "allow"),
         (MAIN, "allow: [{deny: x}]", "unknown key 'deny'"),
@@ -91,7 +96,7 @@ def test_a_pattern_with_a_dollar_is_no_reference(tmp_path: Path) -> None:
     loaded = load(write(tmp_path, "", "allow: [{arguments: {properties: {a: {pattern: '^${x}$'}}}}]"), {})
     (rule,) = loaded.config.routes[0].policy.added["allow"]
     schema = {"type": "object", "properties": {"a": {"pattern": "^${x}$", "type": ["string"]}}, "required": ["a"]}
-    assert schema == rule.arguments.root.raw
+    assert schema == rule.arguments[0].root.raw
 
 
 def test_check_shows_in_one_table_who_may_call_what(tmp_path: Path) -> None:

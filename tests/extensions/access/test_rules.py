@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from proxy.extensions.access.access_section import close_schema
 from proxy.extensions.access.core.access_rules import Identity, find_claim, find_scopes, fits_caller
 from proxy.extensions.access.core.paths import UnclearPathError, list_readings
+from proxy.extensions.access.core.rule_schemas import close_schema
 from proxy.extensions.access.core.settings import AccessRule
 from tests.extensions.access.issuer import OK, guarded
 from tests.serving.proxied import Proxied, code, proxied, told
@@ -120,6 +120,8 @@ async def test_arguments_are_judged_as_they_will_be_sent() -> None:
         "/data/.\t./etc", "/data/.\r\n./etc", "/data/%0a../etc",
         # As one service reads them they lead below /data, as another one they lead elsewhere.
         "/data/../etc/%2e%2e/data/x", "/data/%2e%2e/etc/%252e%252e/data/x", "/data/../etc/．．/data/x",
+        "/data/..;/etc", "/data/..;a=b/etc", "/data/.. /etc", "/data/..%20/..%3b/etc", "/data/.. ;x/etc",
+        "/etc/..;/data/x",
         "/data/../etc/cron.d/a\\..\\..\\..\\data\\x", "/data/．．/etc/%2e%2e/data/x",
     ],
 )  # fmt: skip

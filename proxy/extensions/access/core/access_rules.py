@@ -115,21 +115,26 @@ def find_arguments(call: ToolCall) -> JsonValue:
 
 def fits_arguments(rule: AccessRule, value: JsonValue) -> bool:
     """Whether arguments fit a rule, as they stand and with their paths resolved. ABSENT never fits a rule about
-    arguments. Neither does a key of the rule beside one that differs only in case, because readers that ignore case
-    (Go's `encoding/json`, .NET) could take the other."""
-    if rule.arguments is None:
+    arguments. Neither does a key that differs from a key of the rule only in case, because readers that ignore case
+    (Go's `encoding/json`, .NET) take it for the key of the rule."""
+    if not rule.arguments:
         return True
     if value is ABSENT or _has_twin(value, rule.named):
         return False
     try:
-        return rule.arguments.accepts(value) and all(map(rule.arguments.accepts, list_readings(value)))
+        readings = (value, *list_readings(value))
+        return all(check.accepts(reading) for check in rule.arguments for reading in readings)
     except UnclearPathError:
         return False
 
 
-def _has_twin(value: JsonValue, named: frozenset[str]) -> bool:
-    """Whether one of some keys, in folded case, stands twice in an object."""
+def _has_twin(value: JsonValue, named: Mapping[str, frozenset[str]]) -> bool:
+    """Whether a key of an object is one of the named keys in another case, or two keys are the same named key."""
     if isinstance(value, dict):
-        folded = Counter(key.casefold() for key in value)
-        return any(folded[key] > 1 for key in named) or any(_has_twin(inner, named) for inner in value.values())
+        written = Counter(key.casefold() for key in value)
+        named_here = [key for key in value if key.casefold() in named]
+        return (
+            any(key not in named[key.casefold()] or written[key.casefold()] > 1 for key in named_here)
+            or any(_has_twin(inner, named) for inner in value.values())
+        )  # fmt: skip
     return isinstance(value, list) and any(_has_twin(inner, named) for inner in value)

@@ -2,8 +2,9 @@
 
 A rule about arguments holds for the sent text and for each reading of it, so that `/data/../etc/passwd` and
 `/data/%2e%2e/etc/passwd` are not below `/data/`. Services differ in their rewritings (one only decodes escapes, one
-reads `\\` as a letter), so a path is read after each of them. Not covered is what only the service knows: links in its
-file system, names that it expands (`~`, `$HOME`), and file systems that ignore case.
+reads `\\` as a letter), so a path is read after each of them. Keys of maps are read like values. The readings do not
+cover what only the service knows: links in its file system, names that it expands (`~`, `$HOME`), and file systems that
+ignore case; nor rare spellings: `%u002e`, other characters that look like a slash, invisible characters within `..`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
@@ -26,6 +28,10 @@ _OF_A_VALUE: Final = 4
 _BEFORE_PATH: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/]*")
 # A tab or the end of a line, which readers of URLs leave out (WHATWG URL); any other control character is unclear.
 _LEFT_OUT: Final = re.compile(r"[\t\n\r]")
+# A segment of dots as some services read it: with a path parameter, with a blank behind.
+_DOTS: Final = re.compile(r"\.\.? *(;[^/]*)?")
+_PARAMETER: Final = re.compile(r"(?<![^/])(\.\.? *);[^/]*")
+_BLANK: Final = re.compile(r"(?<![^/])(\.\.?) +(?![^/])")
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
@@ -58,8 +64,11 @@ def _list_readings(value: JsonValue, budget: _Budget) -> Sequence[JsonValue]:
         aligned = _align([_list_readings(item, budget) for item in value], budget)
         return [list(reading) for reading in aligned]
     if isinstance(value, dict):
-        aligned = _align([_list_readings(item, budget) for item in value.values()], budget)
-        return [dict(zip(value, reading, strict=True)) for reading in aligned]
+        keys = [_list_path_readings(key, budget) for key in value]
+        if len({reading for found in keys for reading in found}) < sum(map(len, keys)):
+            raise UnclearPathError("two keys may be the same")
+        aligned = _align([*keys, *(_list_readings(item, budget) for item in value.values())], budget)
+        return [dict(zip(reading[: len(keys)], reading[len(keys) :], strict=True)) for reading in aligned]
     return [value]
 
 
@@ -80,13 +89,24 @@ def _list_path_readings(text: str, budget: _Budget) -> list[str]:
         new = [form for form in rewritten if form not in forms]
         budget.spend(sum(map(len, new)))
         if not new:
-            return list(dict.fromkeys(resolve_path(form) if _is_path(form) else text for form in forms))
+            found = [_list_dot_readings(form, budget) if _is_path(form) else [text] for form in forms]
+            return list(dict.fromkeys(chain.from_iterable(found)))
         forms += new
     raise UnclearPathError("it is escaped too often")
 
 
 def _is_path(text: str) -> bool:
-    return "/" in text or text in (".", "..")
+    return "/" in text or _DOTS.fullmatch(text) is not None
+
+
+def _list_dot_readings(text: str, budget: _Budget) -> list[str]:
+    """A path as each service resolves it: some leave out what `;` begins (Tomcat), some a blank behind (Windows), so
+    `..;x` and `.. ` are `..` to them and a name to others."""
+    forms = [text]
+    for pattern in (_PARAMETER, _BLANK):
+        forms += [form for form in (pattern.sub(r"\1", form) for form in forms) if form not in forms]
+    budget.spend(len(text) * (len(forms) - 1))
+    return list(map(resolve_path, forms))
 
 
 def resolve_path(path: str) -> str:

@@ -72,9 +72,9 @@ class JwtSettings:
 class AccessRule:
     """Allows calls of `tools` (patterns of names, `fnmatch` in exact case) to callers that meet all of its conditions:
     a token has all `scopes`, and one of the values of each of `claims`; the caller is one of `tokens` (of
-    `auth.bearer`) or `issuers`, or has a name in its certificate that matches `certificates` (patterns). `arguments` is
-    the check of the arguments, `named` its keys in folded case; `hints` are the annotations that a listed tool must
-    have."""
+    `auth.bearer`) or `issuers`, or has a name in its certificate that matches `certificates` (patterns). All checks of
+    `arguments` have to accept the arguments; `named` are their keys by folded case. `hints` are the annotations that a
+    listed tool must have."""
 
     name: str
     tools: tuple[str, ...] = ("*",)
@@ -83,6 +83,6 @@ class AccessRule:
     tokens: tuple[str, ...] = ()
     issuers: tuple[str, ...] = ()
     certificates: tuple[str, ...] = ()
-    arguments: Check | None = None
-    named: frozenset[str] = frozenset()
+    arguments: tuple[Check, ...] = ()
+    named: Mapping[str, frozenset[str]] = field(default_factory=dict)
     hints: Hints = field(default_factory=dict)
