@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from proxy.config.mistakes import split_url
 from proxy.config.model import Config
@@ -17,8 +17,6 @@ from proxy.extensions.access.audit import Audit, FileAudit, LogAudit, NoAudit
 from proxy.extensions.access.core.settings import AccessSettings, IssuerSettings, JwtSettings
 from proxy.extensions.access.metadata import name_metadata
 from proxy.extensions.access.pins.pins_section import find_withheld
-from proxy.extensions.access.tokens.issuer_keys import MAX_ANSWER, IssuerKeys
-from proxy.extensions.access.tokens.signed_tokens import SignedTokens
 from proxy.extensions.outgoing.outgoing_client import OutgoingClient
 from proxy.interfaces import RouteAccess, Services, UpstreamRequest
 from proxy.routing import name_routes
@@ -27,6 +25,10 @@ from proxy.telemetry.metric_table import Label, MetricRow
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.writer import DROP_REASONS
 from proxy.upstream import UpstreamSettings
+
+if TYPE_CHECKING:  # needs the extra `jwt`
+    from proxy.extensions.access.tokens.issuer_keys import IssuerKeys
+    from proxy.extensions.access.tokens.signed_tokens import SignedTokens
 
 LOST: Final = MetricRow(
     "toolproxy_audit_lines_dropped_total",
@@ -38,6 +40,8 @@ LOST: Final = MetricRow(
 METRICS: Final = (LOST,)
 # Seconds for one document of an issuer.
 _TIMEOUT: Final = 5.0
+# The longest answer of an issuer, in bytes.
+_MAX_ANSWER: Final = 256 * 1024
 _HEADERS: Final = (("accept", "application/json"), ("accept-encoding", "identity"), ("user-agent", "toolcall-proxy"))
 
 
@@ -74,10 +78,14 @@ class AccessServices:
         return replace(services, access={**services.access, **access})
 
     def _make_tokens(self, settings: AccessSettings) -> SignedTokens:
+        from proxy.extensions.access.tokens.signed_tokens import SignedTokens
+
         keys: Mapping[str, IssuerKeys] = {name: self._find_keys(issuer) for name, issuer in settings.issuers.items()}
         return SignedTokens(settings.issuers, keys, self._base.clock)
 
     def _find_keys(self, issuer: IssuerSettings) -> IssuerKeys:
+        from proxy.extensions.access.tokens.issuer_keys import IssuerKeys
+
         if issuer not in self._keys:
             self._keys[issuer] = IssuerKeys(issuer, fetch, self._base.clock, self._report)
         return self._keys[issuer]
@@ -121,7 +129,7 @@ async def fetch(url: str) -> bytes | str:
     except ValueError:
         return "the address of its keys cannot be used"
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    reply = await client.fetch(UpstreamRequest("issuer", "GET", target, _HEADERS, b"", _TIMEOUT), MAX_ANSWER)
+    reply = await client.fetch(UpstreamRequest("issuer", "GET", target, _HEADERS, b"", _TIMEOUT), _MAX_ANSWER)
     if isinstance(reply, UpstreamFault):
         return f"{parts.netloc}: {reply.message}"
     return reply.body if reply.status == 200 else f"{parts.netloc} answered with status {reply.status}"

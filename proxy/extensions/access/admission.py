@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from proxy.core.contract.listed_tool import Hints
 from proxy.core.json.jsontext import dumps
@@ -23,9 +23,11 @@ from proxy.extensions.access.core.access_rules import (
 )
 from proxy.extensions.access.core.settings import AccessRule, JwtSettings
 from proxy.extensions.access.pins.approved_calls import ApprovedCalls, WithheldTools
-from proxy.extensions.access.tokens.issuer_keys import KeysUnavailable
-from proxy.extensions.access.tokens.signed_tokens import Judgement, SignedTokens, TokenAccepted, TokenRefused
+from proxy.extensions.access.tokens.verdicts import Judgement, KeysUnavailable, TokenAccepted, TokenRefused
 from proxy.interfaces import AccessDenied, Admission, Admitted, Certificate
+
+if TYPE_CHECKING:  # needs the extra `jwt`
+    from proxy.extensions.access.tokens.signed_tokens import SignedTokens
 
 _SCHEME: Final = "bearer "
 _NONE_CAME: Final = "This route asks for a bearer token."

@@ -14,27 +14,19 @@ from jwt import PyJWK
 from jwt.exceptions import PyJWTError
 
 from proxy.core.json.jsontext import parse
-from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue
 from proxy.extensions.access.core.settings import ALGORITHMS, IssuerSettings
+from proxy.extensions.access.tokens.verdicts import KeysUnavailable
 from proxy.interfaces import Clock
 
 # Seconds between two requests for the keys of an issuer.
 PAUSE: Final = 10.0
-# The most keys of one issuer, and its longest answer in bytes.
+# The most keys of one issuer.
 MAX_KEYS: Final = 100
-MAX_ANSWER: Final = 256 * 1024
 DISCOVERY: Final = "/.well-known/openid-configuration"
 
 # Fetches a document: its URL -> its body, or the reason of the failure.
 Fetch = Callable[[str], Awaitable[bytes | str]]
-
-
-@value_class
-class KeysUnavailable:
-    """An issuer's keys cannot be fetched now: `seconds` until they are asked for again."""
-
-    seconds: float
 
 
 class IssuerKeys:

@@ -18,7 +18,8 @@ from jwt import PyJWK
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue
 from proxy.extensions.access.core.settings import IssuerSettings
-from proxy.extensions.access.tokens.issuer_keys import IssuerKeys, KeysUnavailable
+from proxy.extensions.access.tokens.issuer_keys import IssuerKeys
+from proxy.extensions.access.tokens.verdicts import Judgement, KeysUnavailable, TokenAccepted, TokenRefused
 from proxy.interfaces import Clock
 
 # The longest token that is read, in characters; an HTTP head has no room for a much longer one.
@@ -34,25 +35,6 @@ _OPTIONS: Final[Any] = {
     "enforce_minimum_key_length": True,
 }
 _UNVERIFIED: Final[Any] = {**_OPTIONS, "verify_signature": False}
-
-
-@value_class
-class TokenRefused:
-    """Why a token does not count: the client's `error_description` (RFC 6750 section 3), without a part of the
-    token."""
-
-    reason: str
-
-
-@value_class
-class TokenAccepted:
-    """A token that counts: its issuer's name in the config, and its claims."""
-
-    issuer: str
-    claims: Mapping[str, JsonValue]
-
-
-Judgement = TokenAccepted | TokenRefused | KeysUnavailable
 
 
 @value_class
