@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +19,7 @@ from proxy.extensions.access.core.access_rules import (
     find_sent,
     fits_arguments,
     fits_caller,
+    lacks_scope,
     names_tool,
 )
 from proxy.extensions.access.core.settings import AccessRule, JwtSettings
@@ -93,9 +94,9 @@ class RouteAdmission:
     def _ask(self, message: str, error: str = "", reason: str = "") -> AccessDenied:
         """The challenge of RFC 6750 section 3, with the place of the metadata (RFC 9728 section 5.1)."""
         fields = [("realm", "toolcall-proxy"), ("error", error), ("error_description", reason)]
+        fields.append(("scope", " ".join(next((rule.scopes for rule in self.allow or () if rule.scopes), ()))))
         fields.append(("resource_metadata", self.metadata))
-        challenge = ", ".join(f'{name}="{value.replace(chr(34), chr(39))}"' for name, value in fields if value)
-        return AccessDenied(codes.TOKEN_REQUIRED, message, (("WWW-Authenticate", f"Bearer {challenge}"),))
+        return AccessDenied(codes.TOKEN_REQUIRED, message, write_challenge(fields))
 
     def _deny(self, why: AccessDenied) -> AccessDenied:
         self.audit.write(self.route, Identity(), "", "", f"denied: {why.code}")
@@ -112,22 +113,31 @@ class RouteAdmission:
             self.audit.write(self.route, caller, "", "", "admitted")
             return Admitted(caller.token, caller=caller.key)
         rules = tuple(rule for rule in self.allow if fits_caller(rule, caller))
+        raisable = tuple(rule for rule in self.allow if lacks_scope(rule, caller))
         if self.passes and not rules:
             why = "No rule of this route allows this caller anything."
             self.audit.write(self.route, caller, "", "", f"denied: {codes.CALL_NOT_ALLOWED}")
-            return AccessDenied(codes.CALL_NOT_ALLOWED, why)
+            wanted = next((rule.scopes for rule in raisable), ())
+            return AccessDenied(codes.CALL_NOT_ALLOWED, why, write_scope_challenge(wanted, self.metadata))
         self.audit.write(self.route, caller, rules[0].name if self.passes else "", "", "admitted")
-        return Admitted(caller.token, calls=AllowedCalls(self.route, caller, rules, self.audit), caller=caller.key)
+        return Admitted(
+            caller.token,
+            calls=AllowedCalls(self.route, caller, rules, self.audit, raisable, self.metadata),
+            caller=caller.key,
+        )
 
 
 @value_class
 class AllowedCalls:
-    """Implements `CallAccess`: the calls that the `rules` for a caller allow."""
+    """Implements `CallAccess`: the calls that the `rules` for a caller allow. `raisable`: rules for which the token
+    lacks only a scope."""
 
     route: str
     caller: Identity
     rules: tuple[AccessRule, ...]
     audit: Audit
+    raisable: tuple[AccessRule, ...] = ()
+    metadata: str = ""
 
     @property
     def scope(self) -> str:
@@ -142,7 +152,8 @@ class AllowedCalls:
         """The failure where no call of a tool is allowed, whatever its arguments."""
         if self.may_see(tool, hints):
             return None
-        return self._refuse(tool, f"No rule of the operator allows this caller to call '{tool}'.")
+        why = f"No rule of the operator allows this caller to call '{tool}'."
+        return self._refuse(tool, why, (rule for rule in self.raisable if names_tool(rule, tool, hints)))
 
     def refuse_call(self, checked: CheckedCall, hints: Hints | None = None) -> Failure | None:
         """The failure of a call that is not allowed; the audit gets every decision."""
@@ -159,8 +170,24 @@ class AllowedCalls:
             if names_tool(rule, tool, hints) and fits_arguments(rule, arguments):
                 self.audit.write(self.route, self.caller, rule.name, tool, "allowed")
                 return None
-        return self._refuse(tool, f"No rule of the operator allows this caller to call '{tool}' with these arguments.")
+        why = f"No rule of the operator allows this caller to call '{tool}' with these arguments."
+        named = (rule for rule in self.raisable if names_tool(rule, tool, hints))
+        return self._refuse(tool, why, (rule for rule in named if fits_arguments(rule, arguments)))
 
-    def _refuse(self, tool: str, message: str) -> Failure:
+    def _refuse(self, tool: str, message: str, raisable: Iterator[AccessRule]) -> Failure:
         self.audit.write(self.route, self.caller, "", tool, "refused")
-        return Failure(codes.CALL_NOT_ALLOWED, message, retryable=False)
+        wanted = next((rule.scopes for rule in raisable), ())
+        headers = write_scope_challenge(wanted, self.metadata)
+        return Failure(codes.CALL_NOT_ALLOWED, message, retryable=False, headers=headers)
+
+
+def write_challenge(fields: Sequence[tuple[str, str]]) -> Headers:
+    """The header of a challenge (RFC 6750 section 3) with those of its fields that have a value."""
+    challenge = ", ".join(f'{name}="{value.replace(chr(34), chr(39))}"' for name, value in fields if value)
+    return (("WWW-Authenticate", f"Bearer {challenge}"),)
+
+
+def write_scope_challenge(scopes: tuple[str, ...], metadata: str) -> Headers:
+    """The challenge for a token with more scopes (MCP 2025-11-25, "Scope Challenge Handling"); none without scopes."""
+    fields = (("error", "insufficient_scope"), ("scope", " ".join(scopes)), ("resource_metadata", metadata))
+    return write_challenge(fields) if scopes else ()

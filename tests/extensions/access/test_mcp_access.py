@@ -141,7 +141,8 @@ async def test_a_client_without_a_token_reads_whom_to_ask(others: str) -> None:
     async with guarded(ROUTE + others, access=", url: 'https://proxy.example'") as there:
         seen = await there.proxy.post("/mcp", json.dumps(LIST).encode())
         metadata = await there.proxy.get(WELL_KNOWN)
-        expected = f'Bearer realm="toolcall-proxy", resource_metadata="https://proxy.example{WELL_KNOWN}"'
+        there_is = f'scope="calc", resource_metadata="https://proxy.example{WELL_KNOWN}"'
+        expected = f'Bearer realm="toolcall-proxy", {there_is}'
         assert (401, expected) == (seen.status, seen.header("www-authenticate"))
         assert (200, "no-store", "*") == (
             metadata.status, metadata.header("cache-control"), metadata.header("access-control-allow-origin"),

@@ -274,6 +274,38 @@ async def test_scopes_claims_and_issuers_decide_by_the_token() -> None:
         assert cases == seen
 
 
+async def test_names_the_scope_that_a_token_lacks_for_a_call() -> None:
+    route = """
+  - path: /files/{tool}
+    upstream: tools
+    tools: [read_file, write_file]
+    jwt: {}
+    allow:
+      - {when: {scope: "files:read"}, tools: [read_file], arguments: {properties: {path: {pattern: "^/data/"}}}}
+      - {when: {scope: "files:write", claims: {level: 3}}, tools: [write_file]}
+"""
+    at = 'resource_metadata="https://p.example/.well-known/oauth-protected-resource/files"'
+    async with guarded(route, access=", url: 'https://p.example'", tools=TOOLS) as there:
+
+        async def ask(name: str, path: str, **claims: Any) -> tuple[int, str]:
+            body = json.dumps({"path": path}).encode()
+            seen = await there.call(there.issuer.sign(**claims), body=body, path=f"/files/{name}")
+            return seen.status, seen.header("www-authenticate") or ""
+
+        challenge = 'Bearer error="insufficient_scope", scope="files:read", ' + at
+        assert (403, challenge) == await ask("read_file", "/data/a", scope="other")
+        assert (403, "") == await ask("read_file", "/etc/a", scope="files:read")
+        assert (403, "") == await ask("write_file", "/data/a", scope="files:read")
+        raised = await ask("write_file", "/data/a", scope="files:read", level=3)
+        assert (403, challenge.replace(":read", ":write")) == raised
+        none = await there.call("x.y.z", body=b"{}", path="/files/read_file")
+        assert (401, True) == (none.status, f'scope="files:read", {at}' in (none.header("www-authenticate") or ""))
+        shown = await there.proxy.get("/.well-known/oauth-protected-resource/files")
+        described = json.loads(shown.body)
+    assert (200, "https://p.example/files") == (shown.status, described["resource"])
+    assert ["files:read", "files:write"] == described["scopes_supported"]
+
+
 async def test_a_relayed_route_asks_for_a_rule_before_the_body() -> None:
     route = """
   - {path: /relay, methods: [GET, POST], upstream: tools, passthrough: true, jwt: {}, allow: [{when: {scope: relay}}]}

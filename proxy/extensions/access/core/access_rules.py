@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -79,6 +79,11 @@ def fits_caller(rule: AccessRule, caller: Identity) -> bool:
     ):
         return False
     return all(_has_one_of(find_claim(caller.claims, name), values) for name, values in rule.claims.items())
+
+
+def lacks_scope(rule: AccessRule, caller: Identity) -> bool:
+    """Whether a signed token would fit a rule if it had the rule's scopes."""
+    return bool(caller.issuer) and not fits_caller(rule, caller) and fits_caller(replace(rule, scopes=()), caller)
 
 
 def _has_one_of(claim: JsonValue, values: Sequence[JsonValue]) -> bool:
