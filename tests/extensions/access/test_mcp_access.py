@@ -156,6 +156,17 @@ async def test_a_client_without_a_token_reads_whom_to_ask(others: str) -> None:
         assert [] == there.server.seen
 
 
+async def test_a_call_that_lacks_a_scope_is_challenged_with_403_over_mcp_too() -> None:
+    server: Any = McpServer([ADD, DROP])
+    async with guarded(ROUTE, access=", url: 'https://proxy.example'", script=server) as there:
+        body = json.dumps(call("add", {"a": 1, "b": 2})).encode()
+        seen = await there.call(there.issuer.sign(scope="other"), path="/mcp", body=body)
+    at = f'resource_metadata="https://proxy.example{WELL_KNOWN}"'
+    expected = f'Bearer error="insufficient_scope", scope="calc", {at}'
+    assert (403, expected) == (seen.status, seen.header("www-authenticate"))
+    assert "error" in json.loads(seen.body)
+
+
 async def test_keys_that_cannot_be_fetched_are_503_over_mcp_too() -> None:
     async with guarded(ROUTE, access=", url: 'https://proxy.example'") as there:
         there.issuer.status = "500 Internal Server Error"

@@ -103,7 +103,8 @@ class McpAdapter:
         """Encodes a failed call as an MCP result, and any other failed request as an HTTP error."""
         message = guess_message(request) if request is not None and not is_bare(request) else None
         headers = make_failure_headers(result, f"mcp/{FORMATS['mcp'].version}", FORMATS["mcp"].media_type)
-        if message is None or not message.is_call or message.id is ABSENT or result.failure.code in _ABOUT_THE_CLIENT:
+        about_client = result.failure.code in _ABOUT_THE_CLIENT or _is_challenge(result.failure)
+        if message is None or not message.is_call or message.id is ABSENT or about_client:
             return _encode_refusal(result, message, request, headers)
         if message.param("task") is not ABSENT and not message.modern:  # the SDKs read a task or an error here
             built: Any = FORMATS["mcp"].build(result)
@@ -111,6 +112,12 @@ class McpAdapter:
             return write_answer({"jsonrpc": "2.0", "id": message.id, "error": error}, message, request, accept, headers)
         answer = make_result_message(message, FORMATS["mcp"].build(result, detail))
         return write_answer(answer, message, request, accept, headers)
+
+
+def _is_challenge(failure: Failure) -> bool:
+    """Whether the client has to get another token: MCP answers that with HTTP 403 (2025-11-25, "Scope Challenge
+    Handling")."""
+    return any(name == "WWW-Authenticate" for name, _ in failure.headers)
 
 
 def decode_message(
