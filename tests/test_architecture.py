@@ -32,6 +32,7 @@ FLOORS: Final = {
     "adapters": 2,
     "upstream": 3,
     "hooks": 3,
+    "file_writing": 1,
     "formatters": 3,
     "state": 2,
     "config": 3,

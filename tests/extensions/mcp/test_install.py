@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import stat
 import sys
@@ -280,6 +281,94 @@ def test_what_another_hand_wrote_is_not_taken_away(tmp_path: Path, capsys: pytes
     assert 1 == main(["uninstall", "cursor", "--file", str(path)])
     assert "its arguments were not written by `install`" in capsys.readouterr().out
     assert {"one": entry} == servers_of(path)
+
+
+HOSTILE = """\
+/*
+touch executed; exit 0
+*/
+{"mcpServers": {"files": {"type": "stdio", "command": "npx", "args": ["-y", "x"]}}}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cloned repository with a config for Claude Code, which is the current folder."""
+    folder = tmp_path / "clone"
+    (folder / ".git/hooks").mkdir(parents=True)
+    (folder / ".mcp.json").write_text(HOSTILE)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.mark.parametrize("verb", ["install", "uninstall"])
+@pytest.mark.parametrize("planted", ["dangling", "link", "folder", "pipe"])
+def test_refuses_a_backup_that_is_no_regular_file(
+    project: Path, capsys: pytest.CaptureFixture[str], verb: str, planted: str
+) -> None:
+    backup = project / ".mcp.json.before-toolcall-proxy"
+    if verb == "uninstall":
+        assert 0 == main(["install", "claude-code", "--project"])
+        backup.unlink()
+    hook, before = project / ".git/hooks/pre-commit", (project / ".mcp.json").read_bytes()
+    if planted in ("dangling", "link"):
+        backup.symlink_to(Path(".git/hooks/pre-commit"))
+        if planted == "link":
+            hook.write_text("#!/bin/sh\n")
+    elif planted == "folder":
+        backup.mkdir()
+    else:
+        os.mkfifo(backup)
+    capsys.readouterr()
+    assert 2 == main([verb, "claude-code", "--project"])
+    reason = "it is a link" if planted in ("dangling", "link") else "it is no regular file"
+    assert f"{verb}: cannot write .mcp.json.before-toolcall-proxy: {reason}" in capsys.readouterr().err
+    assert before == (project / ".mcp.json").read_bytes()
+    assert not hook.exists() or "#!/bin/sh\n" == hook.read_text()
+    assert [".git", ".mcp.json", backup.name] == sorted(each.name for each in project.iterdir())
+
+
+@pytest.mark.parametrize("verb", ["install", "uninstall"])
+@pytest.mark.parametrize("planted", ["file", "folder"])
+def test_refuses_a_config_that_leads_out_of_the_project(
+    project: Path, capsys: pytest.CaptureFixture[str], verb: str, planted: str
+) -> None:
+    outside = project.parent / "home"
+    outside.mkdir()
+    target = outside / "mcp.json"
+    target.write_text(CURSOR)
+    if planted == "folder":
+        (project / ".cursor").symlink_to("../home")
+    else:
+        (project / ".cursor").mkdir()
+        (project / ".cursor/mcp.json").symlink_to("../../home/mcp.json")
+    assert 2 == main([verb, "cursor", "--project"])
+    said = capsys.readouterr().err
+    assert f"{verb}: .cursor/mcp.json: a link leads out of the folder, to {target}  (to edit that file" in said
+    assert (CURSOR, [target]) == (target.read_text(), list(outside.iterdir()))
+
+
+def test_edits_a_config_that_a_link_inside_the_project_leads_to(project: Path) -> None:
+    (project / ".mcp.json").rename(project / "servers.json")
+    (project / ".mcp.json").symlink_to("servers.json")
+    assert 0 == main(["install", "claude-code", "--project"])
+    assert '"stdio", "--", "npx"' in (project / "servers.json").read_text()
+    assert 0 == main(["uninstall", "claude-code", "--project"])
+    assert (True, HOSTILE) == ((project / ".mcp.json").is_symlink(), (project / "servers.json").read_text())
+    assert [".git", ".mcp.json", "servers.json"] == sorted(each.name for each in project.iterdir())
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o755])
+def test_uninstall_restores_bytes_and_mode(tmp_path: Path, mode: int) -> None:
+    path = written(tmp_path, "vscode", VSCODE.replace("\n", "\r\n"))
+    path.chmod(mode)
+    before = path.read_bytes()
+    assert 0 == main(["install", "vscode", "--file", str(path)])
+    backup = path.with_name(f"{path.name}.before-toolcall-proxy")
+    assert (0o600, mode) == (stat.S_IMODE(backup.stat().st_mode), stat.S_IMODE(path.stat().st_mode))
+    assert 0 == main(["uninstall", "vscode", "--file", str(path)])
+    assert (before, mode) == (path.read_bytes(), stat.S_IMODE(path.stat().st_mode))
+    assert [path] == list(tmp_path.iterdir())
 
 
 def test_a_link_to_the_config_stays_a_link(tmp_path: Path) -> None:

@@ -57,13 +57,15 @@ def add_client_arguments(parser: argparse.ArgumentParser) -> None:
 def read_chosen_file(args: argparse.Namespace) -> ClientFile:
     """Reads the config that the arguments name. Raises ImportProblem."""
     from proxy.extensions.importing.harvest import ImportProblem
-    from proxy.extensions.mcp.importing.client_files import read_client_file
+    from proxy.extensions.mcp.importing.client_files import check_in_project, read_client_file
     from proxy.extensions.mcp.importing.clients import CLIENTS
 
     client = CLIENTS[args.client]
     if args.project and not client.project_file:
         raise ImportProblem(f"{client.title} has no config of a project", "leave out --project")
     path = Path(client.project_file) if args.project else args.file or client.find_user_file(os.environ)
+    if args.project:
+        check_in_project(path)
     return read_client_file(path, client.name)
 
 

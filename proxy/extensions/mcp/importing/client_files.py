@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
@@ -27,6 +26,7 @@ from proxy.extensions.mcp.importing.client_entries import (
 )
 from proxy.extensions.mcp.importing.client_texts import read_text, replace_entries
 from proxy.extensions.mcp.importing.clients import CLIENTS, ClientFormat, find_servers, guess_client
+from proxy.file_writing import check_below, check_regular, replace_file
 
 BACKUP: Final = ".before-toolcall-proxy"
 
@@ -59,6 +59,15 @@ class ClientEdit:
     text: bytes = field(repr=False)
     changed: tuple[str, ...]
     left: tuple[LeftOut, ...]
+
+
+def check_in_project(path: Path) -> None:
+    """Raises ImportProblem if a link leads from the current folder's config to a file outside of this folder."""
+    try:
+        check_below(path, Path())
+    except OSError as error:
+        hint = f"to edit that file, run the command with `--file {path}` instead of --project"
+        raise ImportProblem(f"{path}: {error.strerror}", hint) from None
 
 
 def read_client_file(path: Path, client: str = "") -> ClientFile:
@@ -129,9 +138,9 @@ def install(file: ClientFile, edit: ClientEdit) -> Path:
     backup = _name_backup(file.path)
     is_first = all(find_program(entry) is None for entry in file.servers.values())
     try:
-        if is_first or not backup.exists():
-            shutil.copy2(file.path, backup)
-        _write(file.path, edit.text)
+        if not check_regular(backup) or is_first:
+            replace_file(backup, file.text)
+        replace_file(file.path.resolve(), edit.text)
     except OSError as error:
         raise ImportProblem(f"cannot write {error.filename}: {error.strerror}") from None
     return backup
@@ -142,25 +151,23 @@ def uninstall(file: ClientFile, edit: ClientEdit) -> Path | None:
     Gives the backup that stays, or None. Raises ImportProblem."""
     backup = _name_backup(file.path)
     try:
-        text = edit.text
-        is_whole = backup.exists() and _is_made_from(backup, file, edit)
-        if is_whole:
-            text = backup.read_bytes()
-        _write(file.path, text)
+        before = backup.read_bytes() if check_regular(backup) else None
+        is_whole = before is not None and _is_made_from(before, file, edit)
+        replace_file(file.path.resolve(), before if before is not None and is_whole else edit.text)
         if is_whole:
             backup.unlink()
     except OSError as error:
         raise ImportProblem(f"cannot write {error.filename}: {error.strerror}") from None
-    return backup if backup.exists() else None
+    return None if before is None or is_whole else backup
 
 
-def _is_made_from(backup: Path, file: ClientFile, edit: ClientEdit) -> bool:
-    """Whether installing into the backup gives this file, for all servers behind the proxy."""
+def _is_made_from(backup: bytes, file: ClientFile, edit: ClientEdit) -> bool:
+    """Whether installing into the backup's text gives this file, for all servers behind the proxy."""
     installed = {name: program for name, entry in file.servers.items() if (program := find_program(entry)) is not None}
     if set(installed) != set(edit.changed):
         return False
     try:
-        before = parse_client_file(backup.read_bytes(), file.path, file.client.name)
+        before = parse_client_file(backup, file.path, file.client.name)
         entries = {
             name: wrap_entry(entry, file.client, program)
             for name, program in installed.items()
@@ -173,19 +180,6 @@ def _is_made_from(backup: Path, file: ClientFile, edit: ClientEdit) -> bool:
 
 def _name_backup(path: Path) -> Path:
     return path.with_name(path.name + BACKUP)
-
-
-def _write(path: Path, text: bytes) -> None:
-    """Replaces a file as a whole, with the permissions that it has. A link stays one."""
-    target = path.resolve()
-    with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}-", delete=False) as written:
-        written.write(text)
-    try:
-        shutil.copymode(target, written.name)
-        Path(written.name).replace(target)
-    except OSError:
-        Path(written.name).unlink()
-        raise
 
 
 def find_own_program(which: Callable[[str], str | None] = shutil.which) -> tuple[str, ...]:
