@@ -2,6 +2,7 @@
 
     open_replacement   replaces a file as a whole: a reader finds the old file or the new one
     open_to_append     opens a file that only grows: an audit, a recording
+    move_file          gives a full file another name
     overwrite_file     changes a file in place, if it is a mount and cannot be replaced
 
 None of them follows a link at the file's name, and no other module of `proxy/` writes files. New files have mode 0600.
@@ -79,6 +80,11 @@ def open_to_append(path: Path) -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def move_file(path: Path, target: Path) -> None:
+    """Gives a file another name in its folder. A link at either name is moved or replaced, never followed."""
+    path.replace(target)
 
 
 def overwrite_file(path: Path, content: bytes) -> None:

@@ -439,6 +439,36 @@ def a_value_is_made_by_value_class(file: Source) -> Iterator[str]:
             yield f"{file.path}:{node.lineno} {node.name} compiles six functions at each start: @value_class"
 
 
+# The one module that creates, replaces and appends to files. Any other might follow a link that somebody planted.
+FILE_WRITER: Final = "proxy/file_writing.py"
+WRITING: Final = frozenset(
+    ["write_text", "write_bytes", "touch", "rename", "renames", "copy2", "copyfile", "copymode", "copytree", "move",
+     "symlink", "symlink_to", "hardlink_to", "NamedTemporaryFile", "mkstemp", "chmod", "chown"]
+)  # fmt: skip
+_WRITE_MODE: Final = re.compile(r"[rbt]*[wax+][rwaxbt+]*")
+
+
+def one_module_writes_files(file: Source) -> Iterator[str]:
+    if file.path == FILE_WRITER:
+        return
+    for node in file.nodes:
+        if isinstance(node, ast.Call) and _writes_file(node):
+            yield f"{file.path}:{node.lineno} {ast.unparse(node.func)}: write files with the functions of {FILE_WRITER}"
+
+
+def _writes_file(call: ast.Call) -> bool:
+    name, whole = _last_name(call.func), ast.unparse(call)
+    if name == "open":
+        words = [each.value for each in (*call.args, *[word.value for word in call.keywords])
+                 if isinstance(each, ast.Constant)]  # fmt: skip
+        is_mode = any(isinstance(word, str) and _WRITE_MODE.fullmatch(word) for word in words)
+        return is_mode or ("O_" in whole and whole != "os.open(os.devnull, os.O_WRONLY)")
+    if name == "replace":  # `Path.replace` has one argument, `str.replace` two, `dataclasses.replace` a keyword
+        is_path = isinstance(call.func, ast.Attribute) and len(call.args) == 1 and not call.keywords
+        return is_path or whole.startswith("os.replace(")
+    return name in WRITING
+
+
 RULES: Final[tuple[Rule, ...]] = (
     every_room_has_a_floor,
     imports_go_down,
@@ -459,6 +489,7 @@ RULES: Final[tuple[Rule, ...]] = (
     functions_are_verbs,
     a_quick_way_says_what_it_is_worth,
     a_value_is_made_by_value_class,
+    one_module_writes_files,
 )
 
 
@@ -598,6 +629,15 @@ BREACHES: Final = [
     (functions_are_verbs, "proxy/config/x.py", "def _loaded(): ..."),
     (a_quick_way_says_what_it_is_worth, "proxy/core/fast_x.py", '"""Much quicker."""'),
     (a_value_is_made_by_value_class, "proxy/core/x.py", "@dataclass(frozen=True, slots=True)\nclass X:\n    a: int"),
+    (one_module_writes_files, "proxy/cli/x.py", "path.write_text('x')"),
+    (one_module_writes_files, "proxy/cli/x.py", "path.open('ab')"),
+    (one_module_writes_files, "proxy/cli/x.py", "open(path, mode='w+')"),
+    (one_module_writes_files, "proxy/cli/x.py", "os.open(path, os.O_CREAT | os.O_EXCL)"),
+    (one_module_writes_files, "proxy/cli/x.py", "Path(beside).replace(path)"),
+    (one_module_writes_files, "proxy/cli/x.py", "os.replace(beside, path)"),
+    (one_module_writes_files, "proxy/cli/x.py", "path.rename(other)"),
+    (one_module_writes_files, "proxy/cli/x.py", "shutil.copy2(path, backup)"),
+    (one_module_writes_files, "proxy/cli/x.py", "tempfile.NamedTemporaryFile(dir=folder)"),
     (rooms_of_a_floor_keep_apart, "proxy/config/x.py", "from proxy.telemetry.logs import line"),
     (rooms_of_a_floor_keep_apart, "proxy/call/run.py", "from proxy import routing"),
     (extensions_are_reached_by_their_row, "proxy/server/x.py", "def f():\n    import proxy.extensions.kubernetes"),

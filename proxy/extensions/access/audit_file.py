@@ -10,12 +10,9 @@ import os
 import stat
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
-from typing import Final
 
+from proxy.file_writing import open_to_append
 from proxy.telemetry.logs import Log
-
-# The file is also read: `prepare` checks whether its last line is cut.
-_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def find_fault(path: Path) -> tuple[str, str] | None:
@@ -52,7 +49,7 @@ class AuditFile:
         """Opens the file that now has the name; says whether it ends within a line."""
         if self._file < 0 or not self._has_name():
             self.close()
-            self._file = os.open(self._path, _FLAGS, 0o600)
+            self._file = open_to_append(self._path)
         size = os.fstat(self._file).st_size
         return size > 0 and os.pread(self._file, 1, size - 1) != b"\n"
 

@@ -31,6 +31,7 @@ from proxy.extensions.correction.core.settings import DebugStore
 from proxy.extensions.correction.core.words import CorrectionQuestion, Layer, QuestionOutcome
 from proxy.extensions.correction.rules import find_status, is_type_error
 from proxy.extensions.correction.verdicts import ModelVerdict
+from proxy.file_writing import move_file, open_to_append
 from proxy.interfaces import CallRecord, Event
 
 # The outcome of a question until its proposed call has run.
@@ -105,11 +106,6 @@ class CorrectionRecorder:
         record_questions(self._record, self._questions, Event(name, self._now(), attributes))
 
 
-# The file is only appended to, never opened through a symbolic link, and not inherited by child processes.
-_FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-_MODE: Final = 0o600
-
-
 class DebugLog:
     """Writes entries to a file, one after the other. `report` receives the error of a failed write."""
 
@@ -131,7 +127,7 @@ class DebugLog:
                 self._report(error)
 
     def _append(self, line: bytes) -> None:
-        handle = os.open(self._path, _FLAGS, _MODE)
+        handle = open_to_append(self._path)
         try:
             full = os.fstat(handle).st_size + len(line) > self._half
             if not full:
@@ -139,5 +135,5 @@ class DebugLog:
         finally:
             os.close(handle)
         if full:
-            self._path.replace(f"{self._path}.1")
+            move_file(self._path, self._path.with_name(f"{self._path.name}.1"))
             self._append(line)

@@ -8,6 +8,7 @@ JSON string is a double-quoted YAML scalar (YAML 1.2 section 1.3, of which JSON 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -25,6 +26,7 @@ from proxy.extensions.importing.harvest import (
     flatten_text,
     write_record,
 )
+from proxy.file_writing import SHARED, check_below, check_regular, replace_file
 
 CONFIG: Final = "config.yaml"
 SCHEMAS: Final = "schemas"
@@ -145,21 +147,25 @@ def _strip_line_ends(text: str) -> str:
     return "\n".join(line.rstrip() for line in text.strip().splitlines())
 
 
-def write_files(folder: Path, files: Mapping[str, str], *, force: bool) -> list[Path]:
-    """Writes the files below a folder, which is created if needed; gives their paths.
+def write_files(folder: Path, files: Mapping[str, str], *, force: bool, mode: int = SHARED) -> list[Path]:
+    """Writes the files below a folder, which is created if needed; gives their paths. New files get `mode`.
 
-    Raises ImportProblem, and writes nothing, if one of them exists and `force` is not set.
+    Raises ImportProblem, and writes nothing, if one of them exists and `force` is not set, or if a link leads out of
+    the folder.
     """
     paths = {folder / name: text for name, text in files.items()}
-    there = [path for path in paths if path.exists()]
+    there = [path for path in paths if os.path.lexists(path)]
     if there and not force:
         more = f" and {len(there) - 1} more" if len(there) > 1 else ""
         hint = "--into ANOTHER_FOLDER keeps it, --force replaces it"
         raise ImportProblem(f"{there[0]} exists{more}: nothing is written", hint)
     try:
+        for path in paths:
+            check_below(path.parent, folder)
+            check_regular(path)
         for path, text in paths.items():
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
+            replace_file(path, text.encode(), mode)
     except OSError as error:
         raise ImportProblem(f"cannot write {error.filename}: {error.strerror}", "--into names another folder") from None
     return list(paths)

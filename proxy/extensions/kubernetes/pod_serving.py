@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from proxy.extensions.kubernetes.events import EventRefused, PodEvents
 from proxy.extensions.kubernetes.pod_addresses import Pod, find_pod_mistakes
+from proxy.file_writing import overwrite_file
 
 if TYPE_CHECKING:
     from proxy.config.model import Config
@@ -41,9 +42,7 @@ class PodWatcher:
     def show_open(self, troubles: list[str]) -> None:
         """Makes the troubles the termination message."""
         with suppress(OSError):  # another path may be set in the manifest, or none
-            descriptor = os.open(self.termination, os.O_WRONLY | os.O_TRUNC)
-            with os.fdopen(descriptor, "wb") as stream:
-                stream.write("\n".join(troubles).encode()[:_LONGEST])
+            overwrite_file(self.termination, "\n".join(troubles).encode()[:_LONGEST])
 
     def add_trouble(self, reason: str, text: str, log: Log) -> None:
         """Writes an Event of it."""

@@ -3,7 +3,7 @@
     RecordFile.add     in the caller: queues a function that makes a line, or drops it where the queue is full
     RecordFile._run    in the thread: makes the lines (stand-ins are judged here), writes and rotates
 
-A full disk costs lines, never calls. The file is opened to append, mode 0600, and symbolic links are not followed.
+A full disk costs lines, never calls. No link is followed, and new files have mode 0600 (`proxy/file_writing.py`).
 Beyond `max_size` it becomes FILE.1.gz, that FILE.2.gz, and so on, `keep` of them. Lines are counted: written, dropped
 (queue full), failed (cannot be written).
 
@@ -16,7 +16,6 @@ from __future__ import annotations
 import gzip
 import os
 import shutil
-import stat
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, MutableMapping
@@ -25,12 +24,11 @@ from typing import Final
 
 from proxy.core.json.jsontext import dumps
 from proxy.extensions.recording.line import RecordedLine, read_line
+from proxy.file_writing import move_file, open_replacement, open_to_append
 
 MOST_LINES: Final = 1000
 MOST_BYTES: Final = 4 * 1024 * 1024
 RESULTS: Final = ("written", "dropped", "failed")
-_MODE: Final = stat.S_IRUSR | stat.S_IWUSR
-_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 
 MakeLine = Callable[[], bytes]
 
@@ -86,13 +84,13 @@ class RecordFile:
                 return
 
     def _write(self, line: bytes) -> None:
-        descriptor = os.open(self.path, _FLAGS, _MODE)
+        descriptor = open_to_append(self.path)
         try:
             if os.fstat(descriptor).st_size + len(line) > self._max_size:
                 os.close(descriptor)
                 descriptor = -1
                 self._rotate()
-                descriptor = os.open(self.path, _FLAGS, _MODE)
+                descriptor = open_to_append(self.path)
             os.write(descriptor, line)
         finally:
             if descriptor >= 0:
@@ -102,16 +100,15 @@ class RecordFile:
         """Packs the full file, and moves the older ones on; the oldest goes."""
         for number in range(self._keep, 0, -1):
             older = self._name_packed(number)
-            if older.exists():
+            if os.path.lexists(older):
                 if number == self._keep:
                     older.unlink()
                 else:
-                    older.rename(self._name_packed(number + 1))
+                    move_file(older, self._name_packed(number + 1))
         if self._keep:
-            target = os.open(self._name_packed(1), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, _MODE)
             with (
                 self.path.open("rb") as full,
-                os.fdopen(target, "wb") as raw,
+                open_replacement(self._name_packed(1)) as raw,
                 gzip.GzipFile(mode="wb", fileobj=raw) as packed,
             ):
                 shutil.copyfileobj(full, packed)

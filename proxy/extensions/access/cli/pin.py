@@ -73,6 +73,7 @@ def _pin(args: argparse.Namespace) -> int:
         list_pin_changes,
         list_warnings,
     )
+    from proxy.file_writing import SHARED, replace_file
 
     loaded, path, before = _load(Path(args.config))
     names = _choose_routes(loaded, args.route)
@@ -87,7 +88,7 @@ def _pin(args: argparse.Namespace) -> int:
     if args.check:
         print(f"{len(changes)} differ from {path}" if changes else f"all tools are as in {path}")
         return EXIT_DIFFERENT if changes else 0
-    _write(path, write_lock(apply_pin_changes(before, now, changes)))
+    replace_file(path, write_lock(apply_pin_changes(before, now, changes)).encode(), SHARED)
     print(f"wrote {path}: {sum(map(len, now.values()))} tools listed, {len(changes)} approved anew")
     if "pins" not in loaded.config.sections:
         print(f"next: add to {args.config}   pins: {{changed: hide}}")
@@ -98,15 +99,23 @@ def _load(config: Path) -> tuple[Loaded, Path, Pins]:
     """The config, the file of pins, and its content. The file need not exist yet."""
     from proxy.config.files.source import Files
     from proxy.config.load import load
+    from proxy.config.mistakes import ConfigError
     from proxy.extensions.access.pins.lock_file import FILE, read_lock, write_lock
+    from proxy.file_writing import SHARED, replace_file
 
     value = Files().source(config, str(config)).value
     written = value.get("pins") if isinstance(value, dict) else None
     named = written.get("file", FILE) if isinstance(written, dict) else FILE
     path = config.parent / str(named)
-    if isinstance(written, dict) and not path.exists():
-        _write(path, write_lock({}))
-    loaded = load(config, os.environ)
+    is_new = isinstance(written, dict) and not path.exists()
+    if is_new:
+        replace_file(path, write_lock({}).encode(), SHARED)
+    try:
+        loaded = load(config, os.environ)
+    except ConfigError:
+        if is_new:
+            path.unlink()
+        raise
     return loaded, path, read_lock(path.read_bytes()) if path.exists() else {}
 
 
@@ -132,10 +141,3 @@ def _check_named(only: frozenset[str], now: Pins, before: Pins) -> None:
     known = {name for route in now for name in (*now[route], *before.get(route, {}))}
     if unknown := sorted(only - known):
         raise ImportProblem(f"no server or document has {unknown[0]!r}", "`--check` shows what is defined otherwise")
-
-
-def _write(path: Path, text: str) -> None:
-    """Writes a file as a whole: a proxy that reads it meanwhile gets the old one or the new one."""
-    beside = path.with_name(f"{path.name}.new")
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(path)

@@ -22,6 +22,7 @@ from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonProblem
 from proxy.core.rules.rules import TEXT_RULES
 from proxy.extensions.chat.cli.evaluated_answers import Calls, EvaluatedAnswer, list_bundled_turns, read_turns
+from proxy.file_writing import replace_file
 
 # The ways that are measured, in order; the last two are levels of `repair`.
 WAYS: Final = ("as it comes", "plain JSON repair", "standard", "lenient")
@@ -68,7 +69,7 @@ async def measure_turns(turns: Sequence[EvaluatedAnswer]) -> list[AnswerResult]:
     port = server.sockets[0].getsockname()[1]
     with TemporaryDirectory() as folder:
         config = Path(folder) / "config.yaml"
-        config.write_text(json.dumps(_make_config(port)), encoding="utf-8")
+        replace_file(config, json.dumps(_make_config(port)).encode())
         serving = await start_serving(load(config, os.environ), log_to=io.StringIO())
         try:
             own = urlsplit(serving.url).port or 0

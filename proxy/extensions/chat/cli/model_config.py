@@ -12,6 +12,7 @@ from typing import Final
 
 from proxy.config.mistakes import split_url
 from proxy.extensions.chat.core.model_request import API_PATHS
+from proxy.file_writing import replace_file
 
 _ASKS_AGAIN: Final = (
     "serve --model: a model whose calls cannot be repaired is asked once more; "
@@ -55,6 +56,6 @@ def make_config_file(args: argparse.Namespace, kept: ExitStack) -> Path | None:
         print(f"serve --model: {mistake}", file=sys.stderr)
         return None
     path = Path(kept.enter_context(tempfile.TemporaryDirectory(prefix="toolcall-proxy-"))) / "model.yaml"
-    path.write_text(write_model_config(args.model, args.text_calls), encoding="utf-8")
+    replace_file(path, write_model_config(args.model, args.text_calls).encode())
     print(_ASKS_AGAIN, file=sys.stderr)
     return path

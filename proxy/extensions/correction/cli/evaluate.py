@@ -130,6 +130,8 @@ def run(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         print(f"\nevaluate: stopped; the same command goes on from here ({out})", file=sys.stderr)
         return 130
+    except OSError as error:
+        return _complain(str(error))
     found = [done[key] for mode in modes for case in cases if (key := _make_key(args, mode, case)) in done]
     print(write_table(found, args.model))
     return 0
@@ -170,13 +172,18 @@ async def _measure(
     from proxy.config.load import load
     from proxy.extensions.correction.evaluation import EvaluationTools
     from proxy.extensions.demo.samples.server import run_server
+    from proxy.file_writing import open_to_append, replace_file
     from proxy.server import start_serving
 
     if not left:
         return
-    with run_server(EvaluationTools(cases)) as tools, TemporaryDirectory() as folder, out.open("a") as kept:
+    with (
+        os.fdopen(open_to_append(out), "ab") as kept,
+        run_server(EvaluationTools(cases)) as tools,
+        TemporaryDirectory() as folder,
+    ):
         config = Path(folder) / "config.yaml"
-        config.write_text(json.dumps(make_config(args, cases, tools.url)), encoding="utf-8")
+        replace_file(config, json.dumps(make_config(args, cases, tools.url)).encode())
         log = io.StringIO()
         serving = await start_serving(load(config, os.environ), log_to=log)
         try:
@@ -185,7 +192,7 @@ async def _measure(
                 port = split_url(serving.url).port or 0
                 result = await _measure_case(_make_key(args, mode, case), mode, case, tools, port, log)
                 done[result.key] = result
-                kept.write(json.dumps(asdict(result)) + "\n")
+                kept.write(json.dumps(asdict(result)).encode() + b"\n")
                 kept.flush()
             _show_progress(len(left), len(left), "", "")
         finally:

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 from proxy.cli.options import HelpText
 
@@ -61,8 +61,11 @@ def run(args: argparse.Namespace) -> int:
     if args.watch is None:
         print(text, end="")
         return 0
-    _keep_file(args, text)
-    return 0
+    try:
+        _keep_file(args, text)
+    except OSError as error:
+        print(f"guidance: cannot write {error.filename}: {error.strerror}", file=sys.stderr)
+    return 2
 
 
 def _write(args: argparse.Namespace) -> str | None:
@@ -86,16 +89,15 @@ def _write(args: argparse.Namespace) -> str | None:
     return text
 
 
-def _keep_file(args: argparse.Namespace, text: str) -> None:
+def _keep_file(args: argparse.Namespace, text: str) -> NoReturn:
     """Writes the text now and after each change of it. A config with mistakes leaves the last good text in place."""
     from proxy.config.load import load
     from proxy.config.mistakes import ConfigError
     from proxy.config.watch import hash_files
+    from proxy.file_writing import SHARED, replace_file
 
     while True:
-        replacement = args.watch.with_name(f"{args.watch.name}.new")
-        replacement.write_text(text, encoding="utf-8")
-        replacement.replace(args.watch)  # atomic: a reader never finds half of it
+        replace_file(args.watch, text.encode(), SHARED)
         print(f"{args.watch} is up to date", file=sys.stderr, flush=True)
         written = text
         while text == written:

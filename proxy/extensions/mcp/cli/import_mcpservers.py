@@ -49,6 +49,7 @@ def run(args: argparse.Namespace) -> int:
     from proxy.extensions.importing.harvest import ImportProblem
     from proxy.extensions.mcp.importing.client_files import find_own_program, read_client_file
     from proxy.extensions.mcp.importing.mcpservers import read_mcpservers
+    from proxy.file_writing import PRIVATE
 
     try:
         if args.rewrite and not (args.one or args.urls):
@@ -62,8 +63,8 @@ def run(args: argparse.Namespace) -> int:
         if not found.upstreams:
             print("import: no server there can be served: nothing is written", file=sys.stderr)
             return EXIT_NOTHING
-        (config,) = write_files(args.into, {CONFIG: found.write_config(CONFIG, one=args.one)}, force=args.force)
-        config.chmod(0o600)
+        text = found.write_config(CONFIG, one=args.one)
+        (config,) = write_files(args.into, {CONFIG: text}, force=args.force, mode=PRIVATE)
     except ImportProblem as problem:
         print(f"import: {problem}", file=sys.stderr)
         return EXIT_PROBLEM

@@ -16,6 +16,7 @@ from typing import Final
 
 from proxy.cli.options import write_defaults
 from proxy.config.mistakes import split_url
+from proxy.file_writing import replace_file
 
 _NAME: Final = "mcp.yaml"
 
@@ -67,7 +68,7 @@ def escape_text(text: str) -> str:
 def make_mcp_config_file(config: str, kept: ExitStack) -> Path:
     """Writes a config to a file that exists until `kept` closes."""
     path = Path(kept.enter_context(tempfile.TemporaryDirectory(prefix="toolcall-proxy-"))) / _NAME
-    path.write_text(config, encoding="utf-8")
+    replace_file(path, config.encode())
     return path
 
 
