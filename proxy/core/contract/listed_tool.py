@@ -19,8 +19,13 @@ from proxy.core.model.values import Failure, JsonValue, value_class
 from proxy.core.schema.dialects import normalise
 from proxy.core.schema.formats import Formats
 
-# What defines a tool beside its name, by the keys of MCP; `request` is how an operation becomes an HTTP request.
-DEFINED: Final = ("title", "description", "inputSchema", "outputSchema", "annotations", "request")
+# The keys of MCP that define a tool beside its name. `otherKeys` holds all other keys of its entry, and `request` is
+# how an operation becomes an HTTP request.
+LISTED: Final = ("title", "description", "inputSchema", "outputSchema", "annotations")
+OTHER_KEYS: Final = "otherKeys"
+DEFINED: Final = (*LISTED, OTHER_KEYS, "request")
+# The definition is kept under the name. `_meta` may differ with each list.
+_UNDEFINED: Final = frozenset({*LISTED, "name", "_meta"})
 # The longest name of a tool in a message, in characters.
 _LONGEST: Final = 60
 
@@ -32,9 +37,15 @@ USUAL_HINTS: Final[Hints] = {
 }  # fmt: skip
 
 
-def hash_definition(entry: Mapping[str, JsonValue]) -> tuple[str, ...]:
-    """A hash of each of `DEFINED` in an entry of a list, over canonical JSON; '' for what is not there."""
-    return tuple(sha256(write_canonical(entry[key])).hexdigest() if key in entry else "" for key in DEFINED)
+def define_tool(entry: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Returns the definition of a tool from its whole entry in a list, by the keys of `DEFINED`."""
+    others: JsonValue = {key: value for key, value in entry.items() if key not in _UNDEFINED}
+    return {key: entry[key] for key in LISTED if key in entry} | ({OTHER_KEYS: others} if others else {})
+
+
+def hash_definition(definition: Mapping[str, JsonValue]) -> tuple[str, ...]:
+    """Returns a hash of each of `DEFINED` in a definition, over canonical JSON, and '' for a missing part."""
+    return tuple(sha256(write_canonical(definition[key])).hexdigest() if key in definition else "" for key in DEFINED)
 
 
 def refuse_unapproved(tool: str) -> Failure:

@@ -40,7 +40,7 @@ class LockProblem(Exception):  # noqa: N818 - a problem of the user's file, not 
 
 
 def select_definition(entry: Mapping[str, JsonValue]) -> Definition:
-    """The definition of a tool, from an entry of a list."""
+    """The definition of a tool in the file, without its digest."""
     return {key: entry[key] for key in DEFINED if key in entry}
 
 

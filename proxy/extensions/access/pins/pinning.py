@@ -14,7 +14,7 @@ from typing import Final
 
 from proxy.config.load import Loaded
 from proxy.config.model import Config, Listen, RouteEntry, StateConfig
-from proxy.core.contract.listed_tool import DEFINED
+from proxy.core.contract.listed_tool import DEFINED, define_tool
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Headers
 from proxy.extensions import find_source, load_place
@@ -23,7 +23,6 @@ from proxy.extensions.access.pins.lock_file import (
     Definition,
     Pins,
     digest_tool,
-    select_definition,
 )
 from proxy.extensions.access.pins.pinned_operations import find_operations
 from proxy.extensions.importing.harvest import Harvest, ImportProblem, Recorded
@@ -104,7 +103,7 @@ async def _ask(url: str, route: str, headers: Headers) -> dict[str, Definition]:
     except ImportProblem as problem:
         message = f"route {route!r}: its server does not list its tools: {problem.message.replace(url, 'it')}"
         raise ImportProblem(message, problem.hint) from None
-    return {name: select_definition(entry) for name, entry in harvest.definitions.items()}
+    return {name: define_tool(entry) for name, entry in harvest.definitions.items()}
 
 
 def _show_all(route: RouteEntry) -> RouteEntry:

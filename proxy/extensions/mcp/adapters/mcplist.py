@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from proxy.core.contract.listed_tool import USUAL_HINTS, Hints, Unparsed, hash_definition
+from proxy.core.contract.listed_tool import USUAL_HINTS, Hints, Unparsed, define_tool, hash_definition
 from proxy.core.json.contentcoding import read_events
 from proxy.core.json.jsontext import TextLimits, dumps, join_frame, parse, split_frame
 from proxy.core.model.value_class import value_class
@@ -130,7 +130,7 @@ def read_tool(entry: JsonValue) -> ListedTool | None:
         entry.get("inputSchema", ABSENT),
         entry.get("outputSchema", ABSENT),
         read_hints(entry),
-        definition=hash_definition(entry),
+        definition=hash_definition(define_tool(entry)),
     )
 
 

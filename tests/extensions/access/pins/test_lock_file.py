@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.contract.listed_tool import hash_definition
+from proxy.core.contract.listed_tool import define_tool, hash_definition
 from proxy.core.json.jsontext import are_equal, dumps, parse, write_canonical
 from proxy.core.model.values import JsonProblem
 from proxy.extensions.access.pins.lock_file import (
@@ -100,13 +100,14 @@ def test_the_name_is_part_of_the_digest() -> None:
         ({"description": "Adds."}, 'changed /description: "Adds two numbers." is now "Adds."'),
         ({"title": "Add"}, "title added"),
         ({"annotations": {"readOnlyHint": True}}, "annotations added"),
+        ({"icons": []}, "otherKeys added"),
         ({"inputSchema": {"type": "object"}}, "removed /inputSchema/properties: "),
     ],
 )
 def test_a_change_is_told_part_by_part(change: dict[str, Any], told: str) -> None:
     entry = ADD | change
     pinned = PinnedRoute.of({"add": select_definition(ADD)}, "warn")
-    found = pinned.describe_change("add", hash_definition(entry), entry)
+    found = pinned.describe_change("add", hash_definition(define_tool(entry)), entry)
 
     assert " ".join(found.split()).startswith(told)
 
