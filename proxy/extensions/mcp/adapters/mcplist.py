@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from proxy.core.contract.listed_tool import USUAL_HINTS, Hints, Unparsed, define_tool, hash_definition
+from proxy.core.contract.listed_tool import LISTED, USUAL_HINTS, Hints, Unparsed, define_tool, hash_definition
 from proxy.core.json.contentcoding import read_events
-from proxy.core.json.jsontext import TextLimits, dumps, join_frame, parse, split_frame
+from proxy.core.json.jsontext import TextLimits, dumps, find_case_duplicate, join_frame, parse, split_frame
 from proxy.core.model.value_class import value_class
-from proxy.core.model.values import ABSENT, Fields, JsonValue, RawRequest
+from proxy.core.model.values import ABSENT, Fields, JsonValue, Pointer, RawRequest
 from proxy.extensions.mcp.adapters.mcpmessage import (
     LIST,
     METHOD_HEADER,
@@ -36,10 +36,19 @@ MAX_SCHEMA: Final = 256 * 1024
 # Stands for the length of a schema that is missing, or was too large to keep.
 _NONE: Final = -1
 _TOO_LARGE: Final = -2
+_TWO_READINGS: Final = -3
 _LIMITS: Final = TextLimits(depth=64, nodes=2_000_000)
 _DESCRIPTION: Final = 2000
 # The longest validity of a list that a server may declare, in milliseconds: a day.
 _LONGEST_TTL: Final = 86_400_000
+
+# The keys that are read. No other key may equal them but for case.
+_MESSAGE: Final[tuple[Pointer, ...]] = (
+    ("id",), ("method",), ("error",), ("result", "tools"), ("result", "nextCursor"), ("result", "ttlMs"),
+)  # fmt: skip
+_ENTRY: Final[tuple[Pointer, ...]] = (
+    *((key,) for key in ("name", *LISTED)), *(("annotations", hint) for hint in ("title", *USUAL_HINTS)),
+)  # fmt: skip
 
 # Headers of the client's request that do not belong in a request of the proxy.
 _DROPPED: Final = frozenset(
@@ -107,7 +116,7 @@ def read_page(answer: dict[str, JsonValue]) -> ToolsPage | None:
     """The page of the list in a JSON-RPC answer; None for an error or anything else."""
     result = answer.get("result")
     tools = result.get("tools") if isinstance(result, dict) else None
-    if not isinstance(result, dict) or not isinstance(tools, list):
+    if not isinstance(result, dict) or not isinstance(tools, list) or find_twin(answer, _MESSAGE):
         return None
     cursor, ttl = result.get("nextCursor"), result.get("ttlMs")
     listed = (read_tool(entry) for entry in tools)
@@ -118,16 +127,22 @@ def read_page(answer: dict[str, JsonValue]) -> ToolsPage | None:
     )
 
 
+def find_twin(value: JsonValue, places: Iterable[Pointer] = _MESSAGE) -> str:
+    """Returns why a client that ignores the case of keys reads another list in a message (or with `_ENTRY` another tool
+    in an entry), and '' without such a key."""
+    return next((found.reason for place in places if (found := find_case_duplicate(value, place)) is not None), "")
+
+
 def read_tool(entry: JsonValue) -> ListedTool | None:
-    """The tool of a list's entry; None for an invalid entry."""
+    """The tool of a list's entry; None for an invalid entry. The schema of an entry with two readings is unusable."""
     name = entry.get("name") if isinstance(entry, dict) else None
     if not isinstance(entry, dict) or not isinstance(name, str):
         return None
-    described = entry.get("description")
+    described, twin = entry.get("description"), find_twin(entry, _ENTRY)
     return ListedTool(
         name,
         described[:_DESCRIPTION] if isinstance(described, str) else "",
-        entry.get("inputSchema", ABSENT),
+        Unparsed(b"", twin) if twin else entry.get("inputSchema", ABSENT),
         entry.get("outputSchema", ABSENT),
         read_hints(entry),
         definition=hash_definition(define_tool(entry)),
@@ -165,7 +180,7 @@ def _hash_tool(tool: ListedTool) -> str:
 
 
 def _show_schema(schema: JsonValue) -> JsonValue:
-    return None if schema is ABSENT else [schema]
+    return None if schema is ABSENT else [schema.reason if isinstance(schema, Unparsed) else schema]
 
 
 # --- large answers, read in a child process ---------------------------------------------------------------------------
@@ -201,8 +216,10 @@ def pack_page(payload: bytes) -> bytes:
 def _list_texts(tool: ListedTool, texts: list[bytes]) -> Iterator[int]:
     """The lengths of a tool's two schemas, whose texts are added; below zero for one that is absent, or too large."""
     for schema in (tool.schema, tool.output):
-        text = b"" if schema is ABSENT else dumps(schema)
-        if schema is ABSENT or len(text) > MAX_SCHEMA:
+        text = b"" if schema is ABSENT or isinstance(schema, Unparsed) else dumps(schema)
+        if isinstance(schema, Unparsed):
+            yield _TWO_READINGS
+        elif schema is ABSENT or len(text) > MAX_SCHEMA:
             yield _NONE if schema is ABSENT else _TOO_LARGE
         else:
             texts.append(text)
@@ -230,4 +247,6 @@ def _unpack_text(texts: bytes, at: int, length: int) -> JsonValue:
         return ABSENT
     if length == _TOO_LARGE:
         return Unparsed(b"", f"it is longer than {MAX_SCHEMA} bytes")
+    if length == _TWO_READINGS:
+        return Unparsed(b"", "a key of its entry equals another one except for case")
     return Unparsed(texts[at : at + length])

@@ -279,9 +279,9 @@ class Exchange:
             return answer_fault(mcp_request.call_route.binding, mcp_request.call_route.raw, reply, record)
         seen = self._watch_reply(rewrite_challenge(reply, mcp_request.call_route), asking)
         if asking.message.method == LIST and not asking.rules.shows_all and reply.status < 300:
-            seen = filter_list(seen, asking.rules, asking.message.id, asking.report_unpinned)
+            seen = filter_list(seen, asking.rules, asking.message.id, asking.report_hidden)
         elif reads_on and reply.status < 300:
-            seen = filter_events(seen, asking.rules, asking.report_unpinned)
+            seen = filter_events(seen, asking.rules, asking.report_hidden)
         seen = await self._guided.add_guidance(seen, asking, mcp_request.texts)
         return await self._answer(mcp_request, Delivered(seen))
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from proxy.call.judging import is_ready
 from proxy.core.contract import toolname
 from proxy.core.contract.container import SEARCH, Dispatch, expand_or_dispatch, make_misuse_failure
-from proxy.core.contract.listed_tool import Hints, refuse_unapproved
+from proxy.core.contract.listed_tool import Hints, Unparsed, refuse_unapproved
 from proxy.core.contract.policy import Mode, ToolPolicy, ToolServer
 from proxy.core.decide import prepare
 from proxy.core.display.preview import clean_text
@@ -267,6 +267,13 @@ class Asking:
         if found is None and find_listed_name(call.tool, catalogue.tools) == call.tool and route.mode is Mode.ENFORCE:
             return self._judge_unknown(call, catalogue)
         return Tools(catalogue.tools, catalogue)
+
+    def report_hidden(self, tool: ListedTool) -> None:
+        """Reports a listed tool, or the list of a tool without a name, that has two readings or is not approved."""
+        if isinstance(tool.schema, Unparsed):
+            self.reports.note_ambiguous(self.call_route.binding.route.name, tool.name, tool.schema.reason)
+        if tool.name:
+            self.report_unpinned(tool)
 
     def report_unpinned(self, tool: ListedTool) -> None:
         """Reports a served tool whose definition is not the approved one."""

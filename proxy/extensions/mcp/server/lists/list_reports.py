@@ -15,7 +15,15 @@ UNGUARDED: Final = MetricRow(
     "Listed schemas that guard less than they say: a misspelt keyword, or limits that exclude each other.",
     ("route", "tool"),
 )
-METRICS: Final = (UNGUARDED,)
+AMBIGUOUS: Final = MetricRow(
+    "toolproxy_ambiguous_tools_total",
+    "counter",
+    "Entries of lists, and with an empty `tool` whole lists, with keys that differ only in case, each time hidden.",
+    ("route", "tool"),
+)
+METRICS: Final = (UNGUARDED, AMBIGUOUS)
+# Entries of servers whose second reading is logged.
+_MOST_TOLD: Final = 1_000
 
 
 class ListReports:
@@ -26,6 +34,8 @@ class ListReports:
         self._log = reports.log
         self._metrics = reports.metrics
         self._unguarded = reports.metrics.add_counter(UNGUARDED).series
+        self._told: set[tuple[str, str]] = set()
+        self._ambiguous = reports.metrics.add_counter(AMBIGUOUS).series
         self.learn_tools = reports.metrics.learn_tools
         self.note_unusable = reports.note_unusable
         self.note_unpinned = reports.unpinned
@@ -35,3 +45,11 @@ class ListReports:
         if remarks := describe_gaps(check):
             self._unguarded[route, tool if self._metrics.knows(route, tool) else OTHER] += 1
             self._log.event("tool schema guards less than it says", "warning", route=route, tool=tool, remarks=remarks)
+
+    def note_ambiguous(self, route: str, tool: str, reason: str) -> None:
+        """Counts an entry, or a list (`tool` is ''), that has two readings, and logs its first time."""
+        known = tool if not tool or self._metrics.knows(route, tool) else OTHER
+        if (route, tool) not in self._told and len(self._told) < _MOST_TOLD:
+            self._told.add((route, tool))
+            self._log.event("tool list has two readings", "warning", route=route, tool=tool, reason=reason)
+        self._ambiguous[route, known] += 1

@@ -21,13 +21,13 @@ from itertools import pairwise
 from typing import Final
 
 from proxy.core.contract.container import SEARCH
-from proxy.core.contract.listed_tool import BadSchemaError, parse_schema
+from proxy.core.contract.listed_tool import BadSchemaError, Unparsed, parse_schema
 from proxy.core.json.contentcoding import is_coded
 from proxy.core.json.jsonspan import replace_values
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.values import HttpReply, JsonValue, Pointer, UpstreamReply
 from proxy.extensions.mcp.adapters.mcp import INTERNAL_ERROR
-from proxy.extensions.mcp.adapters.mcplist import MAX_LIST, read_hints, read_tool
+from proxy.extensions.mcp.adapters.mcplist import MAX_LIST, find_twin, read_hints, read_tool
 from proxy.extensions.mcp.adapters.mcpmessage import Message
 from proxy.extensions.mcp.core.listed_tools import LearnedTools, LearnPolicy, ListedTool, Listing
 from proxy.extensions.mcp.core.tool_search import DESCRIBE, DESCRIBE_TOOL, SEARCH_TOOL
@@ -45,6 +45,9 @@ _EVENT_TOO_LONG: Final = (
 _UNREADABLE: Final = (
     "The server's list of tools cannot be read as strict JSON, so what is not served here cannot be left out."
 )
+_TWO_READINGS: Final = "The server's list of tools has two readings: {reason}."
+# The key of a list, also if case does not count (Go reads a long s as s), and an escape that may hide it.
+_LIST_KEY: Final = re.compile(rb'"tool(?:s|\xc5\xbf)"|\\u0', re.IGNORECASE)
 # The empty line at the end of an event, however lines end (WHATWG HTML, "Parsing an event stream").
 _EVENT_END: Final = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
 # A byte order mark, which clients leave out at the beginning of a stream.
@@ -65,31 +68,31 @@ MOST_SESSIONS: Final = 20_000
 _CHANGED: Final = dumps({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
 
 
-# Receives each tool whose definition is not the approved one.
-Unpinned = Callable[[ListedTool], None]
+# Receives each tool whose definition is not the approved one, or whose entry or list (without a name) is ambiguous.
+Report = Callable[[ListedTool], None]
 
 
 def filter_list(
     reply: UpstreamReply,
     rules: LearnPolicy,
     request_id: JsonValue,
-    unpinned: Unpinned = lambda tool: None,  # noqa: ARG005
+    report: Report = lambda tool: None,  # noqa: ARG005
 ) -> UpstreamReply:
     """Writes an answer to `tools/list` as clients see it. An answer that cannot be read as a list, or is too long for
-    that, is replaced by an error that says so. `unpinned` receives each tool whose definition is not approved."""
+    that, is replaced by an error that says so. `report` receives each tool that is not approved or unusable."""
     headers = tuple(field for field in reply.headers if field[0].lower() not in _DROPPED)
-    reading = _Reading(reply, rules, request_id, unpinned)
+    reading = _Reading(reply, rules, request_id, report)
     if isinstance(reply.body, bytes):
         return replace(reply, headers=headers, body=reading.write(reply.body))
     return replace(reply, headers=headers, body=_Gathered(reply, reading))
 
 
-def filter_events(reply: UpstreamReply, rules: LearnPolicy, unpinned: Unpinned) -> UpstreamReply:
+def filter_events(reply: UpstreamReply, rules: LearnPolicy, report: Report) -> UpstreamReply:
     """Filters each event of a resumed stream (`Last-Event-ID`) as it comes, because the answer to a `tools/list` may be
     among them. An encoded answer, or one that is not a stream of events, is read to its end first."""
-    reading = _Reading(reply, rules, None, unpinned)
+    reading = _Reading(reply, rules, None, report)
     if isinstance(reply.body, bytes) or not reading.is_streamed or is_coded(reply.header("content-encoding")):
-        return filter_list(reply, rules, None, unpinned)
+        return filter_list(reply, rules, None, report)
     headers = tuple(field for field in reply.headers if field[0].lower() not in _DROPPED)
     return replace(reply, headers=headers, body=_FilteredEvents(reply.body, reading))
 
@@ -174,10 +177,10 @@ class _Gathered:
 class _Reading:
     """Filters the text of an answer. An error that replaces the answer has `request_id` as its id."""
 
-    def __init__(self, reply: UpstreamReply, rules: LearnPolicy, request_id: JsonValue, unpinned: Unpinned) -> None:
+    def __init__(self, reply: UpstreamReply, rules: LearnPolicy, request_id: JsonValue, report: Report) -> None:
         self._reply = reply
         self._rules = rules
-        self._unpinned = unpinned
+        self._report = report
         self._request_id = request_id
         kind = reply.header("content-type").partition(";")[0].strip().lower()
         self.is_streamed = kind == "text/event-stream"
@@ -210,14 +213,17 @@ class _Reading:
 
     def _message(self, text: bytes) -> bytes:
         """A message, or a batch of them; a list of tools holds only what the route serves."""
-        if b"tools" not in text and b"\\u" not in text:
+        if not _LIST_KEY.search(text):
             return text
         value = parse(text)
         if not isinstance(value, dict | list):
-            return self._error(_UNREADABLE) if b'"tools"' in text else text  # unreadable text could list hidden tools
+            return self._error(_UNREADABLE)  # unreadable text could list hidden tools
         messages = enumerate(value) if isinstance(value, list) else [(None, value)]
         changes: dict[Pointer, bytes] = {}
         for at, message in messages:
+            if twin := find_twin(message):
+                self._report(ListedTool("", schema=Unparsed(b"", twin)))
+                return self._error(_TWO_READINGS.format(reason=twin))
             if (shown := self._filter(message)) is not None:
                 changes[(*(() if at is None else (at,)), "result", "tools")] = dumps(shown)
         return replace_values(text, changes) if changes else text
@@ -245,13 +251,14 @@ class _Reading:
         return {**tool, "name": name, **({} if described is None else {"description": described})}
 
     def _is_hidden(self, entry: dict[str, JsonValue]) -> bool:
-        """Whether a tool is hidden because its definition is not the approved one."""
-        pinned = self._rules.pinned
-        tool = None if pinned is None else read_tool(entry)
-        if pinned is None or tool is None or self._rules.is_pinned(tool):
+        """Whether a tool is hidden, because its entry has two readings or its definition is not the approved one."""
+        pinned, tool = self._rules.pinned, read_tool(entry)
+        if tool is None:
             return False
-        self._unpinned(tool)
-        return pinned.changed == "hide"
+        has_twin, is_pinned = isinstance(tool.schema, Unparsed), self._rules.is_pinned(tool)
+        if has_twin or not is_pinned:
+            self._report(tool)
+        return has_twin or (not is_pinned and pinned is not None and pinned.changed == "hide")
 
     def _error(self, message: str) -> bytes:
         error: JsonValue = {"code": INTERNAL_ERROR, "message": message}
