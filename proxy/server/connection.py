@@ -65,6 +65,12 @@ MAX_HELD: Final = 64 * 1024
 # A chunked body may spend this many bytes on chunk sizes, extensions and trailers for each byte of content, and
 # MAX_HEAD more. Chunks of a single byte spend five.
 _FRAMING_PER_BYTE: Final = 16
+# A body that is read whole may spend this many bytes on its framing, and a quarter of its content.
+_MAX_WHOLE_FRAMING: Final = 64 * 1024
+# Chunked framing that one connection may have parsed in one turn of the loop, and the piece in which bytes are parsed
+# that may hold some.
+FRAMING_PER_TURN: Final = 16 * 1024
+PIECE: Final = 8 * 1024
 # When to look whether a probe was answered with a reset, in seconds.
 _PROBED_AFTER: Final = 0.1
 _PROBE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -203,6 +209,7 @@ class Connection(RequestHandler, WatchedProtocol):
         "caller",
         "chunked",
         "closing_since",
+        "finely_chunked",
         "half_closed",
         "has_parsed",
         "head_end",
@@ -216,6 +223,8 @@ class Connection(RequestHandler, WatchedProtocol):
         "paused",
         "queued",
         "request",
+        "rest",
+        "resuming",
         "service",
         "side_task",
         "slow_reader",
@@ -233,6 +242,7 @@ class Connection(RequestHandler, WatchedProtocol):
         self.held: Any = None
         self.note_consumed: Callable[[], None]
         self.body: StreamReader | None = None
+        self.finely_chunked: StreamReader | None = None  # the latest body with too many chunks to be read whole
         self.queued = self.head_size = self.body_read = 0
         self.body_open = self.chunked = False
         self.broken = self.half_closed = self.has_parsed = self.paused = False
@@ -240,6 +250,8 @@ class Connection(RequestHandler, WatchedProtocol):
         self.head_since: float | None = None
         self.head_end = b""
         self.closing_since: float | None = None
+        self.rest = b""  # bytes for the next turns of the loop, while the socket is not read
+        self.resuming: asyncio.Handle | None = None
         self.slow_reader: asyncio.TimerHandle | None = None
         self.side_task: asyncio.Task[None] | None = None
         super().__init__(
@@ -280,7 +292,7 @@ class Connection(RequestHandler, WatchedProtocol):
 
     def is_occupied(self) -> bool:
         """Whether a request is under way, queued, or unread in the kernel's buffer."""
-        if self.request is not None or self.queued or self.held is not None:
+        if self.request is not None or self.queued or self.held is not None or self.rest:
             return True
         return self.state in (_IDLE, _LAST) and self.link is not None and _poll(self.link, _UNREAD)
 
@@ -341,15 +353,65 @@ class Connection(RequestHandler, WatchedProtocol):
         if self.broken or self.state is _LINGERING:
             return NOTHING_PARSED
         try:
-            parsed = parse(data)
-            self._note_parsed(data, parsed)
+            parsed = self._parse_turn(data, parse)
         except HttpProcessingError:
-            self.broken = self.has_parsed = True
+            self.broken, self.has_parsed, self.rest = True, True, b""
             self.queued += 1
             if self.body is not None and not self.body.is_eof():
                 self.body.set_exception(RequestPayloadError("the body is not framed as HTTP requires"))
             raise
         return NOTHING_PARSED if parsed[0] and self._begin_call(parsed) else parsed
+
+    def _parse_turn(self, data: bytes, parse: Callable[[bytes], Parsed]) -> Parsed:
+        """Parses no more chunked framing than one turn of the loop may hold, and keeps what follows for the next one.
+        Otherwise a few clients with tiny chunks would delay everybody else. Raises HttpProcessingError."""
+        data, self.rest = self.rest + data, b""
+        if len(data) <= PIECE or not self._may_be_chunked(data):
+            parsed = parse(data)
+            self._note_parsed(data, parsed)
+            return parsed
+        at = framing = 0
+        parsed = NOTHING_PARSED
+        while not parsed[0] and not parsed[1] and at < len(data) and framing + PIECE <= FRAMING_PER_TURN:
+            piece, body = data[at : at + PIECE], self.body
+            content = 0 if body is None else body.total_bytes
+            parsed = parse(piece)
+            self._note_parsed(piece, parsed)
+            at += len(piece)
+            framing += len(piece) - (body.total_bytes - content if body is not None else 0)
+            if self.paused:
+                break
+        if parsed[1]:
+            return parsed[0], True, parsed[2] + data[at:]
+        messages = list(parsed[0])
+        if messages and self.body is not None and self.body_open and not self.chunked:
+            left = int(messages[-1][0].headers.get("Content-Length", 0)) - self.body.total_bytes
+            piece = data[at : at + left]
+            self._note_parsed(piece, parse(piece))
+            at += len(piece)
+        if at < len(data):
+            self._keep_rest(data[at:])
+        return messages, False, b""
+
+    def _may_be_chunked(self, data: bytes) -> bool:
+        if self.body_open:
+            return self.chunked
+        return self.head_since is not None or b"chunked" in data[:MAX_HEAD].lower()
+
+    def _keep_rest(self, rest: bytes) -> None:
+        """Keeps bytes for the next turn, and does not read the socket before they are parsed."""
+        self.rest = rest
+        if self.link is not None:
+            self.link.pause_reading()
+        if self.resuming is None and not self.paused:
+            self.resuming = self.loop.call_soon(self._parse_rest)
+
+    def _parse_rest(self) -> None:
+        self.resuming = None
+        if not self.paused and self.link is not None and not self.link.is_closing():
+            self.data_received(b"")
+            if not self.rest and not self.paused and not self._buffer_paused:
+                self.link.resume_reading()
 
     def _begin_call(self, parsed: Parsed) -> bool:
         """Begins the call in what was parsed; whether it needs no task yet."""
@@ -363,6 +425,7 @@ class Connection(RequestHandler, WatchedProtocol):
             or self.body_open
             or self.head_since is not None
             or self.half_closed
+            or self.rest
             or self.slow_reader is not None
             or upgraded
         ):
@@ -400,6 +463,8 @@ class Connection(RequestHandler, WatchedProtocol):
             self.body_read += len(data)
             self.body_open = not self.body.is_eof()
             framing = self.body_read - self.body.total_bytes
+            if self.chunked and framing > _MAX_WHOLE_FRAMING + self.body.total_bytes // 4:
+                self.finely_chunked = self.body
             if self.body_open and self.chunked and framing > MAX_HEAD + _FRAMING_PER_BYTE * self.body.total_bytes:
                 raise HttpProcessingError(message=FRAMING_TOO_LONG)
         elif not messages and data:
@@ -575,6 +640,8 @@ class Connection(RequestHandler, WatchedProtocol):
         if self.paused:
             self.paused = False
             super().resume_reading(resume_parser)
+            if self.rest and self.link is not None:
+                self.link.pause_reading()
 
     def pause_writing(self) -> None:
         """Starts the timeout of a client that does not read."""

@@ -85,6 +85,7 @@ NOT_HTTP: Final = _unclear("http_protocol_error", "its answer is not valid HTTP"
 SURPLUS: Final = _unclear("http_protocol_error", "it sent more than its answer")
 ENDLESS_INTERIM: Final = _unclear("http_protocol_error", "it sent interim answers without end")
 HEAD_TOO_LARGE: Final = _unclear("http_response_header_section_size", "the headers of its answer are too large")
+FINELY_CHUNKED: Final = _unclear("http_response_transfer_coding", "its answer comes in too many small chunks")
 TRANSFER_CODING: Final = _unclear("http_response_transfer_coding", "its answer has a transfer coding nobody asked for")
 UNASKED_UPGRADE: Final = _unclear("http_protocol_error", "switched protocols without being asked")
 SPOKE_FIRST: Final = replace(SURPLUS, executed=Executed.NO, message="it sent bytes before it was asked")

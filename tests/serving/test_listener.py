@@ -13,14 +13,15 @@ from aiohttp import web
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proxy.server.connection import Connection, Handle, Timeouts, check_aiohttp
-from proxy.server.http.body import read_whole
+from proxy.server.connection import FRAMING_PER_TURN, Connection, Handle, Timeouts, check_aiohttp
+from proxy.server.http.body import read_whole, stream_body
 from proxy.server.http.framing import Response, ResponseStream, make_date_row
 from proxy.server.http.request_head import MAX_HEAD, BadRequest
 from proxy.server.listener import Listener
 from tests.serving.wire import Seen, read_message
 from tests.steady import pass_time, run_others, until
 
+CHUNKED_HEAD = b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
 GET = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
 LAST = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
 TYPED = ("Content-Type", "text/plain")
@@ -199,16 +200,43 @@ async def test_chunk_extensions_and_trailers_have_a_limit(framing: bytes) -> Non
     assert b"The body broke off or is not framed as HTTP wants it." in seen.body
 
 
-async def test_a_body_in_chunks_of_one_byte_is_within_the_limit() -> None:
+@pytest.mark.parametrize(("count", "size"), [(12_000, 1), (100_000, 20), (40, 60_000)])
+async def test_accepts_a_whole_body_in_chunks_of_usual_sizes(count: int, size: int) -> None:
+    count = min(count, (1 << 20) // size)
+    chunk = b"%x\r\n%b\r\n" % (size, b"x" * size)
     async with listening(told) as (_, port), client(port) as (reader, writer):
-        writer.write(b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n")
-        for _turn in range(100):
-            writer.write(b"1\r\nx\r\n" * 500)
+        writer.write(CHUNKED_HEAD + chunk * count + b"0\r\n\r\n")
+        seen = await read_message(reader)
+
+    assert ("HTTP/1.1 200 OK", b"POST / " + b"x" * (count * size)) == (seen.start, seen.body)
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_refuses_a_whole_body_in_too_many_small_chunks(at_once: bool) -> None:
+    async with listening(told) as (_, port), client(port) as (reader, writer):
+        writer.write(CHUNKED_HEAD)
+        for _turn in range(1 if at_once else 40):
+            writer.write(b"1\r\nx\r\n" * (40_000 if at_once else 1_000))
             await asyncio.sleep(0)
         writer.write(b"0\r\n\r\n")
         seen = await read_message(reader)
 
-    assert ("HTTP/1.1 200 OK", b"POST / " + b"x" * 50_000) == (seen.start, seen.body)
+    assert b"POST / The body comes in too many small chunks. Send larger chunks." == seen.body
+
+
+async def test_parses_a_bounded_number_of_chunks_in_each_turn_of_the_loop() -> None:
+    pieces: list[int] = []
+
+    async def streamed(request: web.BaseRequest) -> Response:
+        pieces.extend([len(piece) async for piece in stream_body(request, 5.0)])
+        return Response(200, [TYPED], b"")
+
+    async with listening(streamed) as (_, port), client(port) as (reader, writer):
+        writer.write(CHUNKED_HEAD + b"1\r\nx\r\n" * 40_000 + b"0\r\n\r\n" + GET)
+        first, second = await read_message(reader), await read_message(reader)
+
+    assert (200, 200, 40_000) == (first.status, second.status, sum(pieces))
+    assert FRAMING_PER_TURN // 5 >= max(pieces[1:])  # the task starts two turns later
 
 
 # --- whether the connection goes on -----------------------------------------------------------------------------------

@@ -266,3 +266,11 @@ def test_heads_that_never_come_again_take_no_more_memory() -> None:
 
     assert (True, True) == (kept[-1], sum(kept) <= 64)
     assert heads.get(head("X: " + "y" * 2048, "Content-Length: 4")) is None
+
+
+def test_counts_the_framing_of_an_answer_that_is_read_whole() -> None:
+    chunked = head("Transfer-Encoding: chunked")
+
+    assert not read(chunked + b"1\r\nx\r\n" * 12_000).is_finely_chunked
+    assert not read(chunked + (b"14\r\n" + b"x" * 20 + b"\r\n") * 50_000).is_finely_chunked
+    assert read(chunked + b"1\r\nx\r\n" * 20_000).is_finely_chunked

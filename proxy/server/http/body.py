@@ -43,6 +43,7 @@ BROKEN: Final = (RequestPayloadError, ConnectionError)
 # The longest time for a body in seconds, where the route's calls have no limit.
 _LONGEST_UPLOAD: Final = 300.0
 _LATE: Final = BadRequest(codes.BAD_REQUEST, "The body did not arrive in time.", 408)
+_FINELY_CHUNKED: Final = BadRequest(codes.BAD_REQUEST, "The body comes in too many small chunks. Send larger chunks.")
 _BADLY_FRAMED: Final = BadRequest(codes.BAD_REQUEST, "The body broke off or is not framed as HTTP wants it.")
 
 
@@ -161,6 +162,8 @@ async def read_whole(
         async with asyncio.timeout(_limit(timeout)):
             data = await request.content.readany()
             while len(data) <= limit:
+                if getattr(request.protocol, "finely_chunked", None) is request.content:
+                    return _FINELY_CHUNKED
                 if memory is not None and not memory.reach(len(data)):
                     return FULL
                 chunk = await request.content.readany()

@@ -22,7 +22,15 @@ from enum import Enum, auto
 from typing import Final, cast
 
 from proxy.core.model.values import Executed
-from proxy.upstream.faults import RESPONSE_TIMEOUT, SPOKE_FIRST, SURPLUS, ExchangeError, FaultKind, lost_fault
+from proxy.upstream.faults import (
+    FINELY_CHUNKED,
+    RESPONSE_TIMEOUT,
+    SPOKE_FIRST,
+    SURPLUS,
+    ExchangeError,
+    FaultKind,
+    lost_fault,
+)
 from proxy.upstream.http1.messages import AnswerReader
 
 # Bytes of a streamed body held for a caller that reads slowly.
@@ -279,7 +287,9 @@ class UpstreamConnection(asyncio.Protocol):
         except ExchangeError as broken:
             self.fail(broken.fault)
             return
-        if reader.complete:
+        if self.keep >= 0 and reader.is_finely_chunked and not reader.endless and reader.size <= self.keep:
+            self.fail(FINELY_CHUNKED)
+        elif reader.complete:
             self._wake()
         elif reader.has_head:  # a part of the body says whether the answer streams
             if self.keep >= 0 and (max(reader.length or 0, reader.size) > self.keep or reader.endless):

@@ -124,6 +124,8 @@ _LONGEST_HEAD: Final = 2048
 # Bytes of framing that a chunked answer may spend per byte of body: a one-byte chunk costs five. An upstream that
 # spends more keeps us reading for nothing.
 _CHUNK_OVERHEAD: Final = 8
+# Bytes of framing that an answer may spend if the proxy reads it whole, beside a quarter of its content.
+MAX_FRAMING: Final = 64 * 1024
 
 
 @value_class
@@ -183,7 +185,7 @@ class AnswerReader:
     _again = _chunked = _old = False
     _left: int | None = None
     _coding: bytes | None = None
-    _interim = _overhead = _seen = 0
+    _interim = _overhead = _seen = _framed = _content = 0
 
     def __init__(
         self, method: str, limits: AnswerLimits, upgrade: bool = False, heads: ReadHeads | None = None
@@ -232,6 +234,11 @@ class AnswerReader:
         """Whether the answer is an event stream, which may never end."""
         types = [value for name, value in self.headers if name.lower() == "content-type"]
         return bool(types) and types[-1].lower().startswith("text/event-stream")
+
+    @property
+    def is_finely_chunked(self) -> bool:
+        """Whether the answer spends more on chunks than the proxy parses for an answer that it reads whole."""
+        return self._framed - self._content > MAX_FRAMING + self._content // 4
 
     def take(self) -> bytes:
         """The body bytes that arrived since the last call."""
@@ -348,6 +355,7 @@ class AnswerReader:
             self._parts.append(data)
             self.size += len(data)
             return
+        self._framed += len(data)
         self._overhead += len(data)  # `on_body` subtracts the content again, with an allowance for its framing
         self._parse(data)
         if self._again:
@@ -378,6 +386,7 @@ class AnswerReader:
 
     def on_body(self, data: bytes) -> None:
         """Keeps the content of a chunk, or a part of it."""
+        self._content += len(data)
         self._overhead = max(self._overhead - len(data) * (1 + _CHUNK_OVERHEAD), -self._limits.head)
         self._parts.append(data)
         self.size += len(data)
