@@ -410,8 +410,12 @@ class Connection(RequestHandler, WatchedProtocol):
         self.resuming = None
         if not self.paused and self.link is not None and not self.link.is_closing():
             self.data_received(b"")
-            if not self.rest and not self.paused and not self._buffer_paused:
-                self.link.resume_reading()
+            self._read_on()
+
+    def _read_on(self) -> None:
+        """Reads the socket again, unless bytes of it still wait."""
+        if self.link is not None and not (self.rest or self.paused or self._buffer_paused):
+            self.link.resume_reading()
 
     def _begin_call(self, parsed: Parsed) -> bool:
         """Begins the call in what was parsed; whether it needs no task yet."""
