@@ -121,11 +121,9 @@ _TIMEOUT_HINT: Final = re.compile(rb"(?:^|[,;\s])timeout=(\d{1,9})\b", re.IGNORE
 # Heads that an upstream's `ReadHeads` keeps, and the longest one, in bytes.
 _MOST_HEADS: Final = 64
 _LONGEST_HEAD: Final = 2048
-# Bytes of framing that a chunked answer may spend per byte of body: a one-byte chunk costs five. An upstream that
-# spends more keeps us reading for nothing.
+# Bytes of framing that a chunked answer may spend per byte of body. A one-byte chunk costs five.
 _CHUNK_OVERHEAD: Final = 8
-# Bytes of framing that an answer may spend if the proxy reads it whole, beside a quarter of its content.
-MAX_FRAMING: Final = 64 * 1024
+MAX_FRAMING: Final = 64 * 1024  # of an answer that is read whole, and a quarter of its content
 
 
 @value_class
@@ -237,7 +235,7 @@ class AnswerReader:
 
     @property
     def is_finely_chunked(self) -> bool:
-        """Whether the answer spends more on chunks than the proxy parses for an answer that it reads whole."""
+        """Whether the answer has too many small chunks to be read whole."""
         return self._framed - self._content > MAX_FRAMING + self._content // 4
 
     def take(self) -> bytes:

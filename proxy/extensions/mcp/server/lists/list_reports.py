@@ -23,7 +23,7 @@ AMBIGUOUS: Final = MetricRow(
 )
 METRICS: Final = (UNGUARDED, AMBIGUOUS)
 # Entries of servers whose second reading is logged.
-_MOST_TOLD: Final = 1_000
+_MAX_LOGGED: Final = 1_000
 
 
 class ListReports:
@@ -34,7 +34,7 @@ class ListReports:
         self._log = reports.log
         self._metrics = reports.metrics
         self._unguarded = reports.metrics.add_counter(UNGUARDED).series
-        self._told: set[tuple[str, str]] = set()
+        self._logged: set[tuple[str, str]] = set()
         self._ambiguous = reports.metrics.add_counter(AMBIGUOUS).series
         self.learn_tools = reports.metrics.learn_tools
         self.note_unusable = reports.note_unusable
@@ -49,7 +49,7 @@ class ListReports:
     def note_ambiguous(self, route: str, tool: str, reason: str) -> None:
         """Counts an entry, or a list (`tool` is ''), that has two readings, and logs its first time."""
         known = tool if not tool or self._metrics.knows(route, tool) else OTHER
-        if (route, tool) not in self._told and len(self._told) < _MOST_TOLD:
-            self._told.add((route, tool))
+        if (route, tool) not in self._logged and len(self._logged) < _MAX_LOGGED:
+            self._logged.add((route, tool))
             self._log.event("tool list has two readings", "warning", route=route, tool=tool, reason=reason)
         self._ambiguous[route, known] += 1
