@@ -353,7 +353,7 @@ class Connection(RequestHandler, WatchedProtocol):
         if self.broken or self.state is _LINGERING:
             return NOTHING_PARSED
         try:
-            parsed = self._parse_turn(data, parse)
+            parsed = self._parse_some(data, parse)
         except HttpProcessingError:
             self.broken, self.has_parsed, self.rest = True, True, b""
             self.queued += 1
@@ -362,7 +362,7 @@ class Connection(RequestHandler, WatchedProtocol):
             raise
         return NOTHING_PARSED if parsed[0] and self._begin_call(parsed) else parsed
 
-    def _parse_turn(self, data: bytes, parse: Callable[[bytes], Parsed]) -> Parsed:
+    def _parse_some(self, data: bytes, parse: Callable[[bytes], Parsed]) -> Parsed:
         """Parses no more chunked framing than one turn of the loop may hold, and keeps what follows for the next one.
         Otherwise a few clients with tiny chunks would delay everybody else. Raises HttpProcessingError."""
         data, self.rest = self.rest + data, b""
