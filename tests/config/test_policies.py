@@ -195,8 +195,8 @@ upstreams: {tools: {url: "http://127.0.0.1:9"}}
     }
     assert {
         "/{tool} get_issue": (True, False),
-        "/{tool} update_issue": (False, False),
-        "/{tool} edit_issue": (True, False),
+        "/{tool} update_issue": (True, True),  # the final output of a model is new
+        "/{tool} edit_issue": (True, True),
         "/{tool} put_issue": (True, False),
         "/{tool} read_issue": (False, False),
         "/patch get_issue": (False, False),

@@ -1,4 +1,4 @@
-"""Sixty calls that models really made and that are refused, with the text that each is told: the blind trial.
+"""Calls that models really made and that are refused, with the text that each is told: the blind trial.
 
 The question is whether the text is enough. Somebody who sees the call and the text alone, and never a schema, writes
 down the arguments to send next; `answers.json` holds them. `test_blind_trial.py` sends them, and holds that each name
@@ -28,9 +28,7 @@ from tests.corpora.calls import check_of, rows
 DATA: Final = Path(__file__).parent.parent / "data"
 ANSWERS: Final = DATA / "blind-trial" / "answers.json"
 HARD: Final = DATA / "blind-trial" / "hard.json"
-TRIAL: Final = 60
-# Calls of the two lists of reported failures come first, collected calls fill the rest. Of one tool and one kind of
-# mistake there is one.
+TRIAL: Final = 59
 _LISTS: Final = (
     ("real-failures/cases.jsonl", "schema", "sent"),
     ("real-failures-2026/failures.jsonl", "schema", "sent"),
@@ -59,12 +57,8 @@ def judge(tool: str, schema: JsonValue, sent: str) -> tuple[Decision, ToolCall, 
 
 def trial_calls() -> list[TrialCall]:
     """The calls of the trial, the same ones each time."""
-    found: dict[tuple[str, str], TrialCall] = {}
-    for call in _refused():
-        found.setdefault((call.tool, call.text.split("(VAL-")[1][:3]), call)
-        if len(found) == TRIAL:
-            break
-    return list(found.values())
+    answered = json.loads(ANSWERS.read_text(encoding="utf-8"))
+    return [call for call in _refused() if call.id in answered]
 
 
 def hard_calls() -> list[tuple[TrialCall, JsonValue]]:

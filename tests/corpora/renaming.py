@@ -17,23 +17,7 @@ from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from proxy.core.model.values import JsonValue
-
-READING_VERBS: Final = frozenset(
-    ["get", "list", "search", "find", "read", "fetch", "query", "describe", "count", "show"]
-)
-try:
-    from proxy.core.rules.vocabulary import (  # type: ignore[import-untyped,unused-ignore]
-        PROTOCOL_WORDS as _FOUND,
-    )
-except ModuleNotFoundError:  # the engine's own list is not there yet
-    _FOUND = frozenset(
-        ["action", "action_input", "args", "arguments", "body", "call", "call_id", "data", "function", "functionCall",
-         "function_args", "function_arguments", "function_call", "function_name", "id", "index", "input", "item",
-         "jsonrpc", "kwargs", "method", "name", "parameters", "params", "payload", "recipient_name", "request", "tool",
-         "toolCall", "toolUse", "toolUseId", "tool_args", "tool_arguments", "tool_call", "tool_calls", "tool_input",
-         "tool_name", "tool_use", "tool_uses", "type", "value"]
-    )  # fmt: skip
-PROTOCOL_WORDS: Final[frozenset[str]] = _FOUND
+from proxy.core.rules.vocabulary import PROTOCOL_WORDS, READING_VERBS
 
 Parts = tuple[str, ...]
 Rename = Callable[[str], str]

@@ -1,4 +1,4 @@
-"""The blind trial: sixty answers that were written with the texts alone in sight are accepted.
+"""The blind trial: 59 answers that were written with the texts alone in sight are accepted.
 
 A changed text has to keep the facts that its answer was made of: the names in it. Where one has to go, the trial of
 that call is to be repeated: read what `python -m tests.corpora.blind_trial` writes of it, and nothing else, and answer
@@ -100,7 +100,7 @@ def test_the_texts_have_at_most_600_characters_in_the_median() -> None:
     assert median(len(call.text) for call in calls()) <= 600
 
 
-async def test_all_sixty_reach_their_tools_through_the_proxy(tmp_path: Path) -> None:
+async def test_all_of_them_reach_their_tools_through_the_proxy(tmp_path: Path) -> None:
     routes = [
         {"path": f"/{number}", "upstream": "tools", "tool": f"tool_{number}", "schema": call.schema}
         for number, call in enumerate(calls())

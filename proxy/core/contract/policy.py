@@ -292,4 +292,5 @@ class ToolPolicy:
             return policy.without(LEAVING_OUT)
         if self.reads or (null is NullOptional.READING and begins_reading(self.tool)):
             return policy
-        return replace(policy, keeps_defaults=True) if self.adds else policy.without(LEAVING_OUT)
+        # A final output calls nothing.
+        return replace(policy, keeps_defaults=True) if self.adds or self.finalising else policy.without(LEAVING_OUT)
