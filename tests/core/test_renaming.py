@@ -11,9 +11,8 @@ from typing import Any, Final
 
 import pytest
 
+from proxy.core.rules.vocabulary import PROTOCOL_WORDS, READING_VERBS
 from tests.corpora.renaming import (
-    PROTOCOL_WORDS,
-    READING_VERBS,
     Case,
     UnrenamableError,
     make_renaming,
