@@ -8,7 +8,6 @@ the model read is composed only when somebody opens the call.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -50,8 +49,6 @@ _NO_LEAVES: Final = (bool, Absent)
 _OF_THE_TOOL: Final = frozenset({"tool_error", "upstream_error"})
 # Details of a failure that quote the upstream, which may quote the call.
 _QUOTING: Final = frozenset({"original_error", "answer_errors", "errors", "hint"})
-# What the schema allows, in a line of the history (core/contract/attempts.py).
-_EXPECTED: Final = re.compile(r" \(expected: [^;]*\)(?=;|$)")
 _NO_ARGUMENTS: Final = Document(b"", None)
 _USUAL: Final = FeedbackLimits()
 
@@ -202,21 +199,6 @@ def _list_leaves(value: JsonValue) -> tuple[str, ...]:
     return tuple(sorted([text for text in found if len(text) >= _SHORTEST_LEAF], key=len, reverse=True))
 
 
-def _hide_leaf(text: str, leaf: str, expected: str) -> str:
-    """Masks a leaf in a text, except inside of `expected`: a gap in a list of allowed values would tell the leaf."""
-    if leaf not in expected:
-        return text.replace(leaf, MASK)
-    return expected.join([part.replace(leaf, MASK) for part in text.split(expected)])
-
-
-def _hide_in_history(line: str, leaves: Sequence[str]) -> str:
-    """Masks leaves in a line about an earlier attempt, except in the words of the schema."""
-    expected = [found[0] for found in _EXPECTED.finditer(line)]
-    for leaf in leaves:
-        line = _hide_leaf(line, leaf, next((each for each in expected if leaf in each), ""))
-    return line
-
-
 def _mask_violations(came: Sequence[Violation], limits: FeedbackLimits, leaves: Sequence[str]) -> tuple[Violation, ...]:
     """Violations with everything masked that they quote of the arguments."""
     texts = " ".join([text for each in came for text in (each.message, each.hint)])
@@ -230,7 +212,7 @@ def _mask_violations(came: Sequence[Violation], limits: FeedbackLimits, leaves: 
         if not is_plain(each.message) or not is_plain(each.hint):
             message, hint = mask_credentials(message), mask_credentials(hint)
         for leaf in quoted:
-            message, hint = (_hide_leaf(text, leaf, each.expected) for text in (message, hint))
+            message, hint = message.replace(leaf, MASK), hint.replace(leaf, MASK)
         shown = each.value if each.value is None or isinstance(each.value, Absent | bool) else MASK
         masked.append(Violation(  # `replace` takes several times as long
             each.code, each.path, message, each.expected, hint, each.severity, shown,
@@ -273,7 +255,7 @@ def _mask_result(
         result.attempt,
         result.escalated,
         result.repeated,
-        tuple([MASK if is_quoting else _hide_in_history(line, leaves) for line in result.history]),
+        tuple([MASK if is_quoting else hide(line) for line in result.history]),
         result.accepts,
         example_complete=False,
         limits=result.limits,

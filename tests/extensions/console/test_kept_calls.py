@@ -311,18 +311,6 @@ async def test_a_call_after_the_last_attempt_says_why_and_what_was_wrong_before(
     assert SECRET not in json.dumps(entry)
 
 
-async def test_masking_leaves_the_words_of_the_schema() -> None:
-    """A gap in the list of allowed values would tell which of them was sent at another place."""
-    schema = "{type: object, properties: {from: {enum: [EUR, USD, GBP]}, to: {enum: [EUR, USD, GBP]}}}"
-    route = f"{{path: /c, upstream: tools, tool: currency, schema: {schema}}}"
-    async with tool(replies(OK)) as server, proxied(f"\n  - {route}", server.url) as proxy:
-        for _ in range(3):
-            await proxy.post("/c", b'{"from": "GBP", "to": "Pound"}', "X-Conversation-Id: c1")
-        call = await get(proxy, f"/-/calls/{(await get(proxy, '/-/calls'))['calls'][0]['id']}")
-    assert "Pound" not in json.dumps(call)
-    assert "Attempt 1: Invalid enum value for 'to' (expected: one of 'EUR', 'USD', 'GBP')" in call["model_read"]
-
-
 def test_of_the_trace_of_a_usual_call_the_ids_alone_are_kept() -> None:
     """The state of a trace is as long as the client likes."""
     recent = RecentCalls(lambda: 0.0)
