@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from proxy.core.check.validation import compile_check
@@ -307,3 +309,35 @@ def test_a_wrong_value_under_a_key_like_a_missing_one_is_held_against_the_schema
     assert isinstance(decision, Reject)
     advised = add_advice(ToolResult(asked, decision.failure), policy(schema))
     assert '{"id":"<one of 1, 2.5, [3.5]>","ids":"<integer>"}' == advised.example
+
+
+# --- the example of a refusal ---------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("example", "schema", "sent"),
+    [
+        ('{"user":"<integer>"}', obj(user=INT), '{"user":""}'),
+        ('{"phone":"<string>"}', obj(phone=STR), '{"phone":null}'),
+        ('{"env":"<object>"}', obj(env={"type": "object"}), '{"env":"A=1,B=2"}'),
+        (
+            '{"labels":{"team":"<string>"}}',
+            obj(labels={"type": "object", "additionalProperties": STR}),
+            '{"labels":{"team":null}}',
+        ),
+        (
+            '{"path":"<string>"}',
+            {**obj(path=STR), "required": ["path"], "additionalProperties": False},
+            '{"file_path":"a.txt"}',
+        ),
+        (
+            "",
+            {**obj(action=STR, job=obj(name=STR)), "required": ["action"], "additionalProperties": False},
+            '{"action":"add","name":"x"}',
+        ),
+    ],
+)
+def test_an_example_holds_no_reading_that_a_repair_would_refuse(example: str, schema: JsonValue, sent: str) -> None:
+    under = replace(policy(schema), tool="update_tool")
+    decision = decide(call(sent), under)
+    assert isinstance(decision, Reject)
+    advised = add_advice(ToolResult(call(sent), decision.failure), under)
+    assert (example, False) == (advised.example, advised.example_complete)

@@ -82,7 +82,7 @@ def add_advice(result: ToolResult, policy: ToolPolicy | None) -> ToolResult:
 # Failures by which a tool refuses its arguments without saying which: the answer says all the same what it takes.
 _UNPLACED: Final = (codes.UPSTREAM_REJECTED_ARGUMENTS, codes.INVALID_REQUEST)
 # How the hint begins where it is open which field an unknown key stands for.
-_ASKING: Final = ("There is no such field: if", "Did you", "Name it so")
+_ASKING: Final = ("There is no such field: if", "Did you", "Name it so", "It belongs to", "It may belong to")
 # With more properties than this an answer may have so many characters, where the config leaves `max_chars` as it is.
 _MANY: Final = 25
 _LARGE: Final = 3000
@@ -342,7 +342,7 @@ class _Sketch:
     def object(self, parts: tuple[Node, ...], given: dict[str, JsonValue], depth: int) -> dict[str, JsonValue]:
         """Good members as they came; required members are drawn where they are wrong or missing."""
         wanted, known = list_required(parts), list_declared(parts)
-        named = [key for key in given if key in known or key in wanted]
+        named = [key for key, item in given.items() if key in known or key in wanted or item is WRONG]
         keys = dict.fromkeys((*sorted(wanted & known), *named, *sorted(wanted - known)))
         built: dict[str, JsonValue] = {}
         for key, schemas in list_schemas_by_key(parts, keys.keys(), self.work):
@@ -351,6 +351,8 @@ class _Sketch:
                 built[key] = item
             elif key in wanted or item is WRONG or isinstance(item, dict | list):
                 drawn = self.draw(schemas[0], item, depth + 1) if schemas else "<value>"
+                if item is WRONG and drawn in ({}, []):  # an empty container would leave out what was sent
+                    drawn = f"<{name_json_type(drawn)}>"
                 if drawn is not ABSENT:
                     built[key] = drawn
         return built

@@ -29,6 +29,7 @@ from proxy.core.model import codes
 from proxy.core.model.codes import Severity
 from proxy.core.model.values import ABSENT, JsonValue, Pointer, Violation
 from proxy.core.rules.facts import read_facts
+from proxy.core.rules.style import match_names
 from proxy.core.rules.vocabulary import ARGUMENT_KEYS
 
 # Missing keys that are paired, members searched for a misplaced key, length of a key worth comparing: an answer names
@@ -271,7 +272,7 @@ def keep_good(check: Check, sent: JsonValue, found: Iterable[Violation]) -> tupl
             missing[place] = each.expected
         while place and not isinstance(place[-1], str):  # the last member of an object on the way
             place = place[:-1]
-        if place and each.code not in _OF_KEYS and each.value not in _NOTHING:
+        if place and each.code not in _OF_KEYS and each.value is not ABSENT:
             wrong[place] = each.expected
         if len(place) == 1:
             dropped.add(place[0])
@@ -289,14 +290,15 @@ def keep_good(check: Check, sent: JsonValue, found: Iterable[Violation]) -> tupl
         if len(path) > 1 or not isinstance(kept, dict):
             kept = put_member(kept, path, WRONG)
     for target, source in (find_renames(check, sent, found) | _find_respelt(check, kept, sent)).items():
-        kept = put_member(drop_member(kept, source), target, find_value(sent, source))
+        # A value moves only if both names are one name in two styles: any other rename is for the model to decide.
+        is_same = source[-1] == target[-1] or bool(match_names([str(source[-1])], [str(target[-1])]))
+        kept = put_member(drop_member(kept, source), target, find_value(sent, source) if is_same else WRONG)
         if len(source) > 1 and find_value(kept, source[:-1]) == {} and not find_possible_nodes(check, source[:-1]):
             kept = drop_member(kept, source[:-1])  # a wrapper that holds nothing more
     return kept, missing | wrong
 
 
-# What asks for nothing where it is sent, and what is wrong with a key, not with its value.
-_NOTHING: Final = (None, "", ABSENT)
+# What is wrong with a key, not with its value.
 _OF_KEYS: Final = (codes.REQUIRED_MISSING, codes.UNKNOWN_FIELD)
 
 
