@@ -36,7 +36,6 @@ READ_AT_LENIENT: Final = READ_AT_STANDARD | {
     "n_array_extra_close.json",
     "n_array_extra_comma.json",
     "n_array_number_and_comma.json",
-    "n_number_+1.json",
     "n_object_key_with_single_quotes.json",
     "n_object_single_quote.json",
     "n_object_trailing_comma.json",
