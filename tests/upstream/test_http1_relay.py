@@ -423,3 +423,35 @@ async def test_a_tunnel_that_the_upstream_leaves_cannot_be_sent_to() -> None:
             await reply.body.send(b"hi")
 
     assert UPSTREAM_BAD_ANSWER == broken.value.fault.code
+
+
+async def test_opens_another_connection_while_an_upload_runs_behind_its_early_answer() -> None:
+    seen: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        number = len(seen)
+        seen.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        while piece := await reader.read(4096):
+            seen[number] += piece
+
+    rest = asyncio.Event()
+
+    async def upload() -> AsyncIterator[bytes]:
+        yield b"AAAA"
+        await rest.wait()
+        yield b"BBBB"
+
+    async with before_raw(serve) as upstream:
+        early = await upstream.relay(request(), upload())
+        assert isinstance(early, UpstreamReply)
+        if not isinstance(early.body, bytes):
+            assert b"ok" == b"".join([piece async for piece in early.body])
+        await run_others()
+        other = await upstream.relay(request("POST", target="/checked"), None)
+        rest.set()
+        assert isinstance(other, UpstreamReply)
+
+    assert 2 == len(seen)
+    assert b"/checked" not in seen[0]
+    assert b"/checked" in seen[1]
