@@ -160,11 +160,12 @@ def add_a_repair_rule(copy: Copy) -> None:
     copy.insert(
         "proxy/core/rules/proposals.py",
         "def zero_one(",
-        '''def word_number(value: JsonValue, site: Site) -> JsonValue:
+        '''def word_number(value: JsonValue, site: Site) -> Reading | None:
     """`one`, `two` -> number."""
     if not isinstance(value, str) or "integer" not in site.types:
-        return NONE
-    return {"one": 1, "two": 2}.get(value, NONE)
+        return None
+    number = {"one": 1, "two": 2}.get(value)
+    return None if number is None else (number, value)
 
 
 ''',
@@ -172,8 +173,7 @@ def add_a_repair_rule(copy: Copy) -> None:
     copy.insert(
         "proxy/core/rules/rules.py",
         '    Rule("yes_no"',
-        '    Rule("word_number", "lenient", "value", "`two` -> `2`", "a spelt number", '
-        "proposals.word_number, tier=2),\n",
+        '    Rule("word_number", "lenient", "value", "`two` -> `2`", "a spelt number", proposals.word_number),\n',
     )
     copy.insert(
         "proxy/config/files/config.schema.json",

@@ -274,7 +274,7 @@ def test_acceptance_13_a_page_says_that_the_proxy_drains_or_is_gone_and_goes_on_
         shown.get_by_text("DOES NOT ANSWER", exact=True).wait_for()
         started.start()
         shown.get_by_text("READY", exact=True).wait_for()
-        started.call({"text": 1, "at": "soon"}, "after")
+        started.call({"text": "x", "at": "soon"}, "after")
         shown.locator(".call", has_text="/at").wait_for()
         wait_until(shown, "document.querySelector('[role=alert]') === null")
 
