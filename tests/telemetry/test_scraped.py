@@ -55,7 +55,9 @@ CALLS = [
 
 async def happen(proxy: Proxied, listing: McpServer, conversation: str) -> None:
     """Lets everything happen once."""
-    listing.tools = [{"name": "odd", "inputSchema": {"type": "object", "requird": [conversation]}}]
+    unguarded = {"name": "odd", "inputSchema": {"type": "object", "requird": [conversation]}}
+    ambiguous = {"name": "twin", "Name": conversation, "inputSchema": {"type": "object"}}
+    listing.tools = [unguarded, ambiguous]
     for message in ({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, call("odd", {})):
         await proxy.post("/mcp", json.dumps(message).encode(), "Accept: application/json, text/event-stream")
     for path, body in CALLS:
