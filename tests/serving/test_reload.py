@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 
 from proxy.config.load import load
+from proxy.config.model import Config
 from proxy.config.watch import hash_files
 from proxy.server import start_serving
-from proxy.server.reload import list_restart_sections
+from proxy.server.reload import keep_running_sections, list_restart_sections
 from tests.serving.mounted import Mounted
-from tests.serving.proxied import Proxied, code, told
+from tests.serving.proxied import WEATHER, Proxied, code, proxied, told
 from tests.serving.wire import JSON_TYPE, Seen, answer, exchange, post, read_message, replies, tool
 from tests.steady import until
 
@@ -390,3 +391,39 @@ def test_looking_all_the_time_is_a_mistake(tmp_path: Path, interval: str) -> Non
     path.write_text(config(schema="{type: object}").replace("50ms", interval))
     with pytest.raises(Exception, match="an interval this short"):
         load(path, {})
+
+
+async def test_counts_a_rotated_token_at_once(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("0123456789abcdef\n")
+    admin = f"{{listen: 127.0.0.1:0, token: '${{file:{token}}}'}}"
+
+    async with proxied(WEATHER, admin=admin) as proxy:
+
+        async def asks(secret: str) -> int:
+            return (await proxy.ask_admin("/-/config", f"Authorization: Bearer {secret}")).status
+
+        first = [await asks("0123456789abcdef"), await asks("fedcba9876543210")]
+        token.write_text("fedcba9876543210\n")
+        second = [await asks("0123456789abcdef"), await asks("fedcba9876543210")]
+        token.unlink()
+        gone = [await asks(secret) for secret in ("fedcba9876543210", "0123456789abcdef", "")]
+
+    assert ([200, 401], [401, 200]) == (first, second)
+    assert [401, 200, 401] == gone, "without its file the token is the one of the start"
+
+
+def test_keeps_the_token_whose_reference_has_changed(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+
+    def loaded(token: str, secret: str) -> Config:
+        (tmp_path / "token").write_text(secret)
+        routes = "routes: {/a: {upstream: none, tool: a, schema: {}}}"
+        file.write_text(f"version: 1\nadmin: {{token: '{token}'}}\n{routes}")
+        return load(file, {"TOKEN": "another-long-token"}).config
+
+    before = loaded("${file:token}", "0123456789abcdef")
+    assert () == list_restart_sections(before, loaded("${file:token}", "fedcba9876543210"))
+    other = loaded("${TOKEN}", "fedcba9876543210")
+    assert ("admin",) == list_restart_sections(before, other)
+    assert before.admin == keep_running_sections(before, other).admin

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from pathlib import Path
 
 import pytest
 
-from proxy.config.load import load
-from proxy.config.model import Config
-from proxy.server.reload import list_restart_sections
 from tests.serving.proxied import WEATHER, proxied, told
 from tests.serving.wire import JSON_TYPE, Seen, answer, replies, tool
 from tests.steady import pass_time, run_others, until
@@ -95,37 +91,3 @@ async def test_a_drain_with_tools_elsewhere_takes_its_time() -> None:
         over = draining.done()
 
     assert over is False
-
-
-async def test_a_rotated_token_counts_at_once(tmp_path: Path) -> None:
-    token = tmp_path / "token"
-    token.write_text("0123456789abcdef\n")
-    admin = f"{{listen: 127.0.0.1:0, token: '${{file:{token}}}'}}"
-
-    async with proxied(WEATHER, admin=admin) as proxy:
-
-        async def asks(secret: str) -> int:
-            return (await proxy.ask_admin("/-/config", f"Authorization: Bearer {secret}")).status
-
-        first = [await asks("0123456789abcdef"), await asks("fedcba9876543210")]
-        token.write_text("fedcba9876543210\n")
-        second = [await asks("0123456789abcdef"), await asks("fedcba9876543210")]
-        token.unlink()
-        gone = [await asks(secret) for secret in ("fedcba9876543210", "0123456789abcdef", "")]
-
-    assert ([200, 401], [401, 200]) == (first, second)
-    assert [401, 200, 401] == gone, "without its file the token is the one of the start"
-
-
-def test_a_rotated_token_needs_no_restart_and_another_reference_does(tmp_path: Path) -> None:
-    config = tmp_path / "config.yaml"
-
-    def loaded(token: str, secret: str) -> Config:
-        (tmp_path / "token").write_text(secret)
-        routes = "routes: {/a: {upstream: none, tool: a, schema: {}}}"
-        config.write_text(f"version: 1\nadmin: {{token: '{token}'}}\n{routes}")
-        return load(config, {"TOKEN": "another-long-token"}).config
-
-    before = loaded("${file:token}", "0123456789abcdef")
-    assert () == list_restart_sections(before, loaded("${file:token}", "fedcba9876543210"))
-    assert ("admin",) == list_restart_sections(before, loaded("${TOKEN}", "fedcba9876543210"))
