@@ -42,13 +42,13 @@ from proxy.server.setup.added import (
     make_tracer,
 )
 from proxy.server.setup.memory import find_room
-from proxy.server.setup.services import warn_of_addresses
+from proxy.server.setup.services import warn_of_addresses, warn_of_null
 from proxy.server.setup.upstreams import Pools, await_gone
 from proxy.telemetry.logs import LibraryLog, Log
 from proxy.telemetry.metric_table import OTHER
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.notices import NEEDS_RESTART, NOT_TAKEN_OVER, Notices
-from proxy.telemetry.watches import AddressWatch, LoopLag, UnpinnedWatch
+from proxy.telemetry.watches import AddressWatch, LoopLag, NullWatch, UnpinnedWatch
 
 # How long calls under way may still take once the port is to be closed.
 GRACE: Final = 5.0
@@ -116,6 +116,7 @@ class Serving:
         self._extending = ExtensionServices(base, log, self.metrics)
         self.unpinned = UnpinnedWatch(self._tool_unpinned)
         self.listed = ListedRoutes(base.clock, make_id, Reports(log, self.metrics, self.unpinned))
+        self._nulls = NullWatch(partial(warn_of_null, log))
         self._addresses = AddressWatch(lambda: self.metrics.sources, partial(warn_of_addresses, log))
         self.handler = Handler(
             self._make_snapshot(compiled, self.pools.of(config)[0]),
@@ -285,7 +286,7 @@ class Serving:
         # An observer that is off is left out, so it costs no call anything.
         kept = () if self.console is None else (self.console.observer,)
         traced = () if self._tracer is None else (self._tracer,)
-        self.handler.observers = (self.metrics, self.log, *kept, *added, *traced)
+        self.handler.observers = (self.metrics, self.log, self._nulls, *kept, *added, *traced)
         self.metrics.note_config(list_served(compiled), loaded.digest, self._base.clock.wall(), loaded.files_digest)
         for unpinned in list_unpinned(loaded.config):
             self.unpinned(*unpinned)

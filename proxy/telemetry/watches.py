@@ -1,20 +1,25 @@
-"""What the proxy watches: how late its event loop is, whether its calls name their conversations, and whether tools are
-defined as they were approved.
+"""What the proxy watches: how late its event loop is, whether its calls name their conversations, whether tools are
+defined as they were approved, and whether models send null for "not given".
 
 `LoopLag` measures how late timers fire, which is how long a call waits before the proxy can work on it. `AddressWatch`
 warns once in the life of a process if more than half of the calls of ten minutes carry no conversation id, because
 attempts and caps can do little for them. It reads the counts of the metrics, so a call pays nothing for it.
-`UnpinnedWatch` tells of each other definition once.
+`UnpinnedWatch` tells of each other definition once, `NullWatch` of each tool once.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from proxy.core.model.values import Rung
+from proxy.core.check.validation import Check
+from proxy.core.contract.policy import NullOptional
+from proxy.core.json.jsontext import format_pointer
+from proxy.core.model.values import Pointer, Rung, Violation
+from proxy.core.rules.facts import list_declared, list_required, read_facts, walk_schema
+from proxy.interfaces import CallRecord
 
 # Seconds between two timers: often enough to find every stall that a client could notice, and cheap.
 EVERY: Final = 0.5
@@ -124,3 +129,44 @@ class UnpinnedWatch:
         if len(self._shown) > _MOST_SHOWN:
             self._shown.popitem(last=False)
         self._tell(*seen)
+
+
+class NullWatch:
+    """Passes on the first null of each tool at an optional key that refuses null: route, tool and the key's pointer.
+    It leaves out tools for which the operator has decided what such a null means."""
+
+    def __init__(self, tell: Callable[[str, str, str], None]) -> None:
+        self._tell = tell
+        self._shown: OrderedDict[tuple[str, str], None] = OrderedDict()
+
+    def finished(self, record: CallRecord) -> None:
+        """Looks at one finished record."""
+        policy = record.policy
+        if not record.violations or policy is None or policy.check is None or not policy.repair.rules:
+            return
+        named = (record.route, record.tool)
+        if policy.repair.null_optional in (NullOptional.DROP, NullOptional.REFUSE) or named in self._shown:
+            return
+        path = find_optional_null(policy.check, record.violations)
+        if path is None:
+            return
+        self._shown[named] = None
+        if len(self._shown) > _MOST_SHOWN:
+            self._shown.popitem(last=False)
+        self._tell(*named, format_pointer(path))
+
+
+def find_optional_null(check: Check, violations: Iterable[Violation]) -> Pointer | None:
+    """The place of the first refused null at an optional key whose schema leaves open what such a null means."""
+    for violation in violations:
+        key = violation.path[-1] if violation.path else 0
+        if violation.value is not None or not isinstance(key, str):
+            continue
+        levels = [*walk_schema(check, violation.path)]
+        if len(levels) <= len(violation.path):
+            continue  # deeper than the walk goes
+        around, inside = levels[-2:]
+        is_optional = key in list_declared(around) and key not in list_required(around)
+        if is_optional and not any(read_facts(node).null for node in inside):
+            return violation.path
+    return None

@@ -127,3 +127,9 @@ def warn_of_addresses(log: Log, calls: int, by_address: int) -> None:
     """Most clients send no conversation id: the operator may not know what that costs."""
     remedy = "send a conversation id (docs/contract.md, Conversations); without one, attempts and caps do little"
     log.event("Most calls carry no conversation id", "warning", calls=calls, by_address=by_address, remedy=remedy)
+
+
+def warn_of_null(log: Log, route: str, tool: str, place: str) -> None:
+    """A model has sent null for an optional value. The operator may know that the tool takes it for "not given"."""
+    remedy = "if a null means 'not given' here, set `null_optional: drop` on the tool or route (docs/repair.md)"
+    log.event("null refused at an optional key", "warning", route=route, tool=tool, place=place, remedy=remedy)
