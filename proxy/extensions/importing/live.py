@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import field
 from pathlib import Path
 from typing import Final, Literal
 
+from proxy.core.contract.policy import NullOptional, ToolPolicy
 from proxy.core.json.jsontext import are_equal, dumps, format_pointer
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Headers, JsonValue, Pointer
+from proxy.core.rules.facts import list_required, read_facts
+from proxy.core.rules.rules import LEAVING_OUT
 from proxy.extensions import find_source, load_place
 from proxy.extensions.importing.harvest import (
     FILE,
@@ -22,6 +25,7 @@ from proxy.extensions.importing.harvest import (
 )
 
 _SHOWN: Final = 60  # characters of a value in a line of text
+_MOST_NAMED: Final = 10  # tools in a line of text
 
 
 @value_class
@@ -109,6 +113,30 @@ def describe_drift(found: SourceDrift) -> Iterator[str]:
     yield from (f"  new, served by no route: {flatten_text(origin)}" for origin in found.new)
     for name, remarks in found.unguarded.items():
         yield f"  {flatten_text(name)}: its schema guards less than it says: {flatten_text(remarks)}"
+
+
+def describe_refused_nulls(tools: Iterable[ToolPolicy]) -> Iterator[str]:
+    """One line about the tools that refuse null at optional keys because nothing states what such a null means."""
+    named = [policy.tool for policy in tools if _refuses_null(policy)]
+    if named:
+        shown = ", ".join(flatten_text(name) for name in named[:_MOST_NAMED])
+        more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
+        yield (
+            f"null at an optional key is refused by {shown}{more}: if it means 'not given' there, set "
+            "`null_optional: drop` in `defaults`, on the route or on the tool (docs/repair.md)"
+        )
+
+
+def _refuses_null(policy: ToolPolicy) -> bool:
+    repair, check = policy.repair, policy.check
+    is_decided = (
+        repair.null_optional in (NullOptional.DROP, NullOptional.REFUSE) or policy.repair_in_force.rules >= LEAVING_OUT
+    )
+    if check is None or is_decided or not repair.rules:
+        return False
+    required = list_required(check.root.always)
+    members = [member for part in check.root.always for key, member in part.properties.items() if key not in required]
+    return any(not read_facts(member).null and not check.accepts_at(member, None) for member in members)
 
 
 def _shorten(value: JsonValue) -> str:
