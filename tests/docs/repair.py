@@ -161,11 +161,11 @@ The rules: [repair.md](../repair.md).
 
 Uses of each rule at `lenient` over the sets of `tests/data` whose right arguments are known: reported failures,
 hand-made calls with one meaning and with two, real calls of models. "Other": repaired faithfully, but the model meant
-another call.
+another call. "Two meanings": repaired, although the call has two meanings and `standard` refuses it.
 `make corpora` prints the same over the whole collections.
 
-| rule | right | wrong | other |
-|---|---|---|---|
+| rule | right | wrong | other | two meanings |
+|---|---|---|---|---|
 """
 
 
@@ -173,7 +173,7 @@ def _uses() -> Iterator[str]:
     counted = count_rules(DATA)
     for rule, uses in counted.items():
         if uses.total():
-            yield f"| `{rule}` | {uses['right']} | {uses['wrong']} | {uses['other']} |"
+            yield f"| `{rule}` | {uses['right']} | {uses['wrong']} | {uses['other']} | {uses['likely']} |"
     unused = ", ".join(f"`{rule}`" for rule, uses in counted.items() if not uses.total())
     yield f"\nNot used there: {unused}."
 
