@@ -40,6 +40,10 @@ from proxy.core.schema.nodes import Schemas
         (r"^\p{Lu}$", ["É"], ["é"]),
         (r"^(?<q>['\"]).*\k<q>$", ["'a'", '"a"'], ["'a\""]),
         ("^(?!no)", ["yes"], ["no"]),
+        (r"^(a)\1٣$", ["aa٣"], ["aaa", "a٣"]),  # a digit of another script is a character
+        (r"^\0٣$", ["\0٣"], ["\0"]),
+        ("^a{٣}$", ["a{٣}"], ["aaa"]),
+        ("^[a]{٣٠}$", [], ["a" * 30]),
     ],
 )
 def test_a_pattern_means_what_ecma_262_says(pattern: str, matches: list[str], misses: list[str]) -> None:

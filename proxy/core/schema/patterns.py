@@ -49,11 +49,11 @@ _CATEGORIES: Final = {
 # The categories both engines know by these names.
 _SHORT: Final = frozenset(_CATEGORIES.values()) - {"LC", "Cn", "C"} | {"Cs"}
 
-_QUANTIFIER: Final = re.compile(r"([*+?]|\{(\d{1,9})(,(\d{1,9})?)?\})(\??)")
+_QUANTIFIER: Final = re.compile(r"([*+?]|\{([0-9]{1,9})(,([0-9]{1,9})?)?\})(\??)")
 _PROPERTY: Final = re.compile(r"\\[pP](?:\{(?:(?P<kind>\w+)=)?(?P<name>\w+)\}|(?P<letter>[A-Z]))")
 _FLAGS: Final = re.compile(r"\(\?([ims]*(?:-[ims]+)?)([:)])")
 _NAMED: Final = re.compile(r"\(\?P?<(?P<name>[^\W\d]\w*)>")
-_REFERENCE: Final = re.compile(r"\\k<(?P<name>[^\W\d]\w*)>|\(\?P=(?P<same>[^\W\d]\w*)\)|\\(?P<number>[1-9]\d{0,2})")
+_REFERENCE: Final = re.compile(r"\\k<(?P<name>[^\W\d]\w*)>|\(\?P=(?P<same>[^\W\d]\w*)\)|\\(?P<number>[1-9][0-9]{0,2})")
 _UNICODE: Final = re.compile(
     r"\\u[dD](?P<high>[89abAB][0-9a-fA-F]{2})\\u[dD](?P<low>[c-fC-F][0-9a-fA-F]{2})"
     r"|\\u(?:\{(?P<any>[0-9a-fA-F]{1,6})\}|(?P<four>[0-9a-fA-F]{4}))|\\x(?:(?P<two>[0-9a-fA-F]{2})|\{(?P<hex>[0-9a-fA-F]{1,6})\})"
@@ -61,7 +61,7 @@ _UNICODE: Final = re.compile(
 # A pattern that is one class, repeated a bounded number of times. The text's length is counted instead, because the
 # program of `^[\p{L}]{1,255}$` would take 5 MB.
 _COUNTED: Final = re.compile(
-    r"\^(\[(?:\\.|[^\]\\])+\]|\.|\\[dDwWsS]|\\[pP]\{\w+\})\{(\d{1,9})(,(\d{1,9})?)?\}\$", re.DOTALL
+    r"\^(\[(?:\\.|[^\]\\])+\]|\.|\\[dDwWsS]|\\[pP]\{\w+\})\{([0-9]{1,9})(,([0-9]{1,9})?)?\}\$", re.DOTALL
 )
 _COUNTED_FROM: Final = 20
 _LOOKS: Final = ("(?=", "(?!", "(?<=", "(?<!", "(?>")
@@ -224,7 +224,7 @@ class _Reader:
         if letter == "c" and (control := pattern[at + 2 : at + 3]).isascii() and control.isalpha():
             self._at += 3
             return ord(control) % 32
-        if letter in _CONTROLS and not (letter == "0" and pattern[at + 2 : at + 3].isdigit()):
+        if letter in _CONTROLS and not (letter == "0" and pattern[at + 2 : at + 3] in tuple("0123456789")):
             if letter == "a" and self._strict:
                 self._fail(r"\a is not an escape of ECMA-262")
             self._at += 2
