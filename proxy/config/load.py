@@ -179,8 +179,8 @@ def _list_notes(context: Context, catalogue: ToolReader, routes: tuple[RouteEntr
         if reach := judged.list_reached(path, route.upstream, route.upstream_path, methods):
             consequence = "such requests are refused" if route.lookalikes == "refuse" else "they go on unjudged"
             yield (
-                f"route {route.name!r}: other spellings of {', '.join(map(repr, reach))} (case, ';', '%20', a dot or "
-                f"a slash at the end) fall into it, and some servers read them as that path: {consequence}"
+                f"route {route.name!r}: other spellings of {', '.join(map(repr, reach))} (case, ';', '%20', '.json', "
+                f"a dot or a slash at the end) fall into it, and some servers read them as that path: {consequence}"
             )
     for route in routes:
         for step in route.path.split("/"):

@@ -107,8 +107,9 @@ async def test_an_openapi_operation_brings_its_parameters(tmp_path: Path) -> Non
 
 # --- spellings --------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
-    "path", ["/Weather", "/weather;v=1", "/weather.", "/weather%20", "/weather%e2%80%8b", "/weather%3b"]
-)
+    "path", ["/Weather", "/weather;v=1", "/weather.", "/weather%20", "/weather%e2%80%8b", "/weather%3b",
+             "/weather.json", "/weather::$DATA", "/weather%3fx"]
+)  # fmt: skip
 async def test_another_spelling_of_a_judged_path_is_no_passthrough(path: str) -> None:
     async with tool(replies(OK)) as server, proxied(WEATHER + ANY, server.url) as proxy:
         seen = await exchange(proxy.port, post(path, b'{"lat": "no"}'))
@@ -150,8 +151,8 @@ def test_check_names_unjudged_queries_and_templates_that_reach_judged_paths(tmp_
     )
     notes = [line for line in summarize(load(config, {}), "config.yaml") if line.startswith("note: ")]
     assert [
-        "note: route '/{any}': other spellings of '/weather' (case, ';', '%20', a dot or a slash at the end) fall into "
-        "it, and some servers read them as that path: such requests are refused",
+        "note: route '/{any}': other spellings of '/weather' (case, ';', '%20', '.json', a dot or a slash at the end) "
+        "fall into it, and some servers read them as that path: such requests are refused",
         "note: query strings reach the tool unjudged on '/weather' (`query: refuse` takes none)",
     ] == notes
 

@@ -1,12 +1,14 @@
 """Other spellings of a path, and where they lead on a server that reads paths more leniently than this proxy. Pure.
 
-Servlet containers cut a segment at `;`, Windows drops dots and blanks at its end, many frameworks match without case or
-ignore empty segments, and some decode a path twice. `read_strictly` folds all of that away: two paths that are the
-same may then be one path to a server.
+Servlet containers cut a segment at `;`, Windows drops dots and blanks at its end and reads `t::$DATA` as `t`, many
+frameworks match without case or ignore empty segments, some decode a path twice, and some take the end of a path for
+the format of the answer (`/t.json`). `read_strictly` folds all of that away: two paths that are the same may then be
+one path to a server.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Set
 from typing import Final, Protocol
 from urllib.parse import unquote
@@ -15,6 +17,10 @@ from proxy.core.model.value_class import value_class
 
 # How often an escape inside an escape is undone: no server reads `%2525252e`, escaped four times, as a dot.
 _DECODINGS: Final = 4
+# Where a server may end a segment: at a path parameter, at an escaped `?` or `#`, at the name of a stream (NTFS).
+_END: Final = re.compile(r"[;?#]|::")
+# The format that Rails, Spring and others read at the end of a path.
+_FORMAT: Final = re.compile(r"(?<=.)\.[a-z0-9]+\Z")
 _BLANKS: Final = "".join(map(chr, (*range(33), 127, 0xA0, 0x200B, 0xFEFF)))
 
 
@@ -72,11 +78,14 @@ def read_strictly(segments: Iterable[str]) -> tuple[str, ...]:
     parts: list[str] = []
     for segment in segments:
         parts += [segment] if _is_parameter(segment) else decode_escapes(segment).replace("\\", "/").split("/")
-    folded = (
-        part if _is_parameter(part) else part.partition(";")[0].strip(_BLANKS).rstrip("." + _BLANKS).casefold()
-        for part in parts
-    )
-    return tuple(filter(None, folded))
+    folded = list(filter(None, (part if _is_parameter(part) else _fold(part) for part in parts)))
+    if folded and not _is_parameter(folded[-1]):
+        folded[-1] = _FORMAT.sub("", folded[-1])
+    return tuple(folded)
+
+
+def _fold(part: str) -> str:
+    return _END.split(part, maxsplit=1)[0].strip(_BLANKS).rstrip("." + _BLANKS).casefold()
 
 
 def _is_parameter(segment: str) -> bool:
