@@ -25,7 +25,7 @@ SHARED: Final = 0o666
 # Windows has O_BINARY only.
 _SAFE: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 # O_NONBLOCK: a pipe without a reader is an error at once.
-_APPEND: Final = _SAFE | os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_NONBLOCK", 0)
+_IN_PLACE: Final = _SAFE | os.O_RDWR | getattr(os, "O_NONBLOCK", 0)
 
 
 def replace_file(path: Path, content: bytes, mode: int = PRIVATE) -> None:
@@ -69,8 +69,29 @@ def open_to_append(path: Path) -> int:
     Raises:
         OSError: `path` is a link or no regular file, or cannot be written.
     """
+    return _open_in_place(path, _IN_PLACE | os.O_APPEND | os.O_CREAT)
+
+
+def move_file(path: Path, target: Path) -> None:
+    """Gives a file another name in its folder. A link at either name is moved or replaced, never followed."""
+    path.replace(target)
+
+
+def overwrite_file(path: Path, content: bytes) -> None:
+    """Overwrites an existing file in place.
+
+    Raises:
+        OSError: `path` is a link or no regular file, does not exist, or cannot be written.
+    """
+    with os.fdopen(_open_in_place(path, _IN_PLACE), "wb") as stream:
+        stream.truncate()
+        stream.write(content)
+
+
+def _open_in_place(path: Path, flags: int) -> int:
+    """Opens a regular file. Changes nothing if it is none."""
     try:
-        descriptor = os.open(path, _APPEND, PRIVATE)
+        descriptor = os.open(path, flags, PRIVATE)
     except OSError:
         check_regular(path)  # which may know a clearer reason
         raise
@@ -80,17 +101,6 @@ def open_to_append(path: Path) -> int:
         os.close(descriptor)
         raise
     return descriptor
-
-
-def move_file(path: Path, target: Path) -> None:
-    """Gives a file another name in its folder. A link at either name is moved or replaced, never followed."""
-    path.replace(target)
-
-
-def overwrite_file(path: Path, content: bytes) -> None:
-    """Overwrites an existing file in place. Raises OSError."""
-    with os.fdopen(os.open(path, _SAFE | os.O_WRONLY | os.O_TRUNC), "wb") as stream:
-        stream.write(content)
 
 
 def check_below(path: Path, folder: Path) -> None:

@@ -27,6 +27,10 @@ def replace(path: Path) -> None:
     replace_file(path, b"new\n")
 
 
+def overwrite(path: Path) -> None:
+    overwrite_file(path, b"new\n")
+
+
 WRITERS = pytest.mark.parametrize("write", [replace, append])
 
 
@@ -37,7 +41,7 @@ def test_creates_a_file_that_only_its_owner_reads(tmp_path: Path, write: Callabl
     assert [tmp_path / "file"] == list(tmp_path.iterdir())
 
 
-@WRITERS
+@pytest.mark.parametrize("write", [replace, append, overwrite])
 @pytest.mark.parametrize(
     ("planted", "reason"),
     [("link", "it is a link"), ("dangling", "it is a link"), ("pipe", "it is no regular file")],
@@ -117,16 +121,15 @@ def test_appending_keeps_what_is_there(tmp_path: Path) -> None:
     assert (b"old\nnew\n", 0o644) == (path.read_bytes(), mode_of(path))
 
 
-def test_overwriting_keeps_the_file_and_follows_no_link(tmp_path: Path) -> None:
+def test_overwriting_keeps_the_file_and_creates_none(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("older and longer")
     inode = path.stat().st_ino
     overwrite_file(path, b"new")
     assert (b"new", inode) == (path.read_bytes(), path.stat().st_ino)
-    (tmp_path / "link").symlink_to("file")
-    with pytest.raises(OSError, match="symbolic link"):
-        overwrite_file(tmp_path / "link", b"")
-    assert b"new" == path.read_bytes()
+    with pytest.raises(FileNotFoundError):
+        overwrite_file(tmp_path / "none", b"")
+    assert [path] == list(tmp_path.iterdir())
 
 
 def test_finds_a_path_that_leads_out_of_a_folder(tmp_path: Path) -> None:

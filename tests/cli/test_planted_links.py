@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import argparse
 import gzip
+import io
 import json
+import os
 import stat
+import tempfile
 from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from proxy.__main__ import main
+from proxy.config.load import load
+from proxy.config.mistakes import ConfigError
+from proxy.extensions import EXTENSIONS, load_place
+from proxy.extensions.access.audit_file import AuditFile
 from proxy.extensions.correction.core.settings import DebugStore
 from proxy.extensions.correction.record import DebugLog
+from proxy.extensions.kubernetes.pod_serving import PodWatcher
 from proxy.extensions.recording.record_file import RecordFile
+from proxy.telemetry.logs import Log
 
 CONFIG = """\
 version: 1
@@ -144,3 +157,107 @@ async def test_a_full_debug_store_replaces_a_planted_link_and_does_not_follow_it
     for number in range(20):
         await log.add({"at": number, "text": "x" * 80})
     assert ([], VICTIM, False) == (lost, victim.read_bytes(), (folder / "debug.1").is_symlink())
+
+
+# --- sections ---------------------------------------------------------------------------------------------------------
+async def write_audit(path: Path) -> None:
+    """Writes a line as the thread of the audit does: it prepares the file before each batch."""
+    log = Log(io.StringIO(), "json", "info", lambda: 0.0)
+    file = AuditFile(path, log, defaultdict(float))
+    try:
+        file.prepare()
+        file.write(b"a line\n")
+    finally:
+        file.close()
+        log.close()
+
+
+async def write_record(path: Path) -> None:
+    """Records a call; a failure is counted."""
+    counts = defaultdict[tuple[str, ...], float](float)
+    file = RecordFile(path, 1000, 2, counts)
+    file.add(lambda: b"a line\n", 7)
+    file.close()
+    if counts["failed",]:
+        raise OSError(f"{path.name}: it is a link")
+
+
+async def write_debug_store(path: Path) -> None:
+    """Writes an entry; a failure is reported."""
+    lost = list[OSError]()
+    await DebugLog(DebugStore(str(path), 2000), lost.append).add({"at": 1})
+    if lost:
+        raise lost[0]
+
+
+async def write_termination_message(path: Path) -> None:
+    """Shows a trouble in the pod's status, if that is possible."""
+    PodWatcher(path).show_open(["a trouble"])
+    if path.is_symlink():
+        raise OSError(f"{path.name}: it is a link")
+
+
+WRITERS: dict[str, Callable[[Path], Awaitable[None]]] = {
+    "audit": write_audit,
+    "record": write_record,
+    "debug store": write_debug_store,
+    "termination message": write_termination_message,
+}
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+@pytest.mark.parametrize("is_dangling", [False, True], ids=["link", "dangling"])
+async def test_a_section_writes_through_no_link(folder: Path, writer: str, is_dangling: bool) -> None:
+    path, victim = folder / "file", folder.parent / "victim"
+    if not is_dangling:
+        victim.write_bytes(VICTIM)
+    path.symlink_to("../victim")
+    with pytest.raises(OSError, match="it is a link"):
+        await WRITERS[writer](path)
+    assert (is_dangling, Path("../victim")) == (not victim.exists(), path.readlink())
+    assert is_dangling or VICTIM == victim.read_bytes()
+
+
+def test_the_termination_message_waits_for_no_reader_of_a_pipe(folder: Path) -> None:
+    os.mkfifo(folder / "pipe")
+    PodWatcher(folder / "pipe").show_open(["a trouble"])
+    assert stat.S_ISFIFO((folder / "pipe").stat().st_mode)
+
+
+def test_check_rejects_an_audit_that_is_a_link(folder: Path) -> None:
+    (folder / "audit").symlink_to("../victim")
+    (folder / "c.yaml").write_text(CONFIG % "access: {audit: audit}")
+    with pytest.raises(ConfigError, match="it is no regular file"):
+        load(folder / "c.yaml", {})
+    assert not (folder.parent / "victim").exists()
+
+
+# --- configs that a flag of `serve` makes -----------------------------------------------------------------------------
+MADE: dict[str, dict[str, Any]] = {
+    "model": {"model": "http://127.0.0.1:9", "text_calls": "off"},
+    "mcp": {"mcp": "http://127.0.0.1:9/mcp", "command": [], "header": []},
+    "openapi": {"openapi": "o.json", "relay": False, "serve_as": "http", "upstream": ""},
+}
+USUAL = {"timeout": None, "repair": None, "null_optional": None}
+
+
+def test_each_flag_that_makes_a_config_is_tried_here() -> None:
+    assert MADE.keys() == {flag for row in EXTENSIONS for flag in row.no_config}
+
+
+@pytest.mark.parametrize("flag", MADE)
+def test_a_made_config_is_in_a_new_folder_that_only_its_owner_enters(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, flag: str
+) -> None:
+    shared = folder / "shared"
+    shared.mkdir()
+    (shared / "toolcall-proxy-").symlink_to("../../victim")
+    monkeypatch.setattr(tempfile, "tempdir", str(shared))
+    source = next(row.no_config[flag] for row in EXTENSIONS if flag in row.no_config)
+    before = set(shared.iterdir())
+    with ExitStack() as kept:
+        path: Path = load_place(source.make_file)(argparse.Namespace(**USUAL, **MADE[flag]), kept)
+        (made,) = set(shared.iterdir()) - before
+        assert (made, 0o700) == (path.parent, stat.S_IMODE(made.lstat().st_mode))
+        assert all(stat.S_ISREG(file.lstat().st_mode) for file in made.rglob("*") if not file.is_dir())
+    assert (before, False) == (set(shared.iterdir()), (folder.parent / "victim").exists())
