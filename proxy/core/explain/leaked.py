@@ -9,7 +9,7 @@ is refused where that is certain:
   `...</content>\\n<parameter name="tags">`.
 
 A text that is nothing but such tags is judged by what they mean, however loosely they are spelt: `</ in voke>`,
-`</vendor:parameter>`.
+`</vendor:parameter>`, `</vendor parameter>`.
 
 Any other loose tag or template token is a warning. Text about markup passes: tags that match, and what stands in
 Markdown code.
@@ -42,11 +42,11 @@ _ARG_KEY: Final = re.compile(rf"<{_NAMESPACE}arg_key>\s*([\w.-]+)\s*<")
 # Tokens of chat templates: `<|channel|>`, `<|im_end|>`, `<｜tool▁calls▁end｜>`.
 _TOKEN: Final = re.compile(r"<[|｜][A-Za-z_▁]{1,40}[|｜]>")
 _CLOSING_TOKEN: Final = re.compile(r"<[|｜](?:[\w▁]*[_▁])?(?:end|call|return|eot_id)[|｜]>\Z")
-# A tag of a call with blanks in it or a vendor's prefix, and a text of such tags alone.
+# A tag of a call with separators in it, also behind a vendor's prefix, and a text of such tags alone.
 _LOOSE: Final = (
-    r"<\s*(?P<close>/?)\s*(?:[\w.-]{1,30}\s*:\s*|[|｜]\s*\w{1,30}\s*[|｜]\s*)?"
-    r"(?P<name>[A-Za-z][\w -]{0,30}?)\s*(?P<rest>(?:\bname\s*)?=[^<>]*)?>"
+    r"<\s*(?P<close>/?)\s*(?P<name>[A-Za-z|｜](?:[\w .:/|｜-]{0,60}?\w)?)\s*(?P<rest>(?:\bname\s*)?=[^<>]*)?>"
 )
+_SEPARATORS: Final = re.compile(r"[\W_]+")
 _LOOSE_TAG: Final = re.compile(_LOOSE)
 _TAGS_ALONE: Final = re.compile(rf"(?:\s*{re.sub(r'[(][?]P<[a-z]+>', '(?:', _LOOSE)}\s*)+")
 _BARE_NAMES: Final = {name.replace("_", ""): name for name in _CALL_TAGS}
@@ -95,8 +95,11 @@ def _texts(value: JsonValue) -> Iterator[tuple[Pointer, str]]:
 
 def _spell_strictly(tag: re.Match[str]) -> str:
     """A loosely spelt tag of a call in its strict spelling; any other tag as it is."""
-    name = _BARE_NAMES.get(re.sub(r"[\s_-]", "", tag["name"]).lower())
-    return tag[0] if name is None else f"<{tag['close']}{name}{' ' if tag['rest'] else ''}{tag['rest'] or ''}>"
+    words = _SEPARATORS.split(tag["name"].lower())
+    name = next((_BARE_NAMES[bare] for at in range(len(words)) if (bare := "".join(words[at:])) in _BARE_NAMES), None)
+    rest = tag["rest"] or ""
+    space = " " if rest and not rest.startswith("=") else ""
+    return tag[0] if name is None else f"<{tag['close']}{name}{space}{rest}>"
 
 
 def _find_leak(text: str, known: Set[str], absent: frozenset[str]) -> tuple[str, bool, str] | None:
