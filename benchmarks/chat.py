@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -83,12 +83,16 @@ def list_events(kind: str) -> list[bytes]:
         words += [{"content": f"word {number} "} for number in range(EVENTS - 4 - len(text))]
         words += [{"tool_calls": [begun]}]
         words += [{"tool_calls": [{"index": 0, "function": {"arguments": letter}}]} for letter in text]
-    choices: list[dict[str, Any]] = [{"index": 0, "delta": delta, "finish_reason": None} for delta in words]
-    choices.append({"index": 0, "delta": {}, "finish_reason": "stop" if kind == "text" else "tool_calls"})
+    return write_chunks(words, "stop" if kind == "text" else "tool_calls")
+
+
+def write_chunks(deltas: list[dict[str, Any]], finish: str) -> list[bytes]:
+    """The events of a streamed answer of Chat Completions, as chunks of HTTP."""
+    choices: list[dict[str, Any]] = [{"index": 0, "delta": each, "finish_reason": None} for each in deltas]
+    choices.append({"index": 0, "delta": {}, "finish_reason": finish})
     made = [json.dumps({"id": "c1", "object": "chat.completion.chunk", "choices": [each]}) for each in choices]
-    return [
-        b"%x\r\n%b\r\n" % (len(event), event) for event in (f"data: {each}\n\n".encode() for each in [*made, "[DONE]"])
-    ]
+    events = [f"data: {each}\n\n".encode() for each in [*made, "[DONE]"]]
+    return [b"%x\r\n%b\r\n" % (len(event), event) for event in events]
 
 
 def write_whole() -> bytes:
@@ -101,34 +105,42 @@ def write_whole() -> bytes:
     return b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
 
 
-_HEAD: Final = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+HEAD: Final = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
-async def serve_model() -> None:
-    """Answers for ever; prints the port first."""
-    streams = {kind: list_events(kind) for kind in ("text", "call")}
-    whole = write_whole()
+async def serve_answers(answer: Callable[[str, asyncio.StreamWriter], Awaitable[None]]) -> None:
+    """Writes an answer of the kind that each request names, for ever; prints the port first."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).lower()
                 length = int(head.partition(b"\r\ncontent-length:")[2].partition(b"\r\n")[0])
-                kind = json.loads(await reader.readexactly(length))["user"]
-                if kind == "whole":
-                    writer.write(whole)
-                    continue
-                writer.write(_HEAD)
-                for event in streams[kind]:
-                    writer.write(event)
-                    await asyncio.sleep(PAUSE)
-                writer.write(b"0\r\n\r\n")
+                await answer(json.loads(await reader.readexactly(length))["user"], writer)
         writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     sys.stdout.write(f"serving on :{server.sockets[0].getsockname()[1]}\n")
     sys.stdout.flush()
     await server.serve_forever()
+
+
+async def serve_model() -> None:
+    """Answers with a short stream, or in one piece."""
+    streams = {kind: list_events(kind) for kind in ("text", "call")}
+    whole = write_whole()
+
+    async def answer(kind: str, writer: asyncio.StreamWriter) -> None:
+        if kind == "whole":
+            writer.write(whole)
+            return
+        writer.write(HEAD)
+        for event in streams[kind]:
+            writer.write(event)
+            await asyncio.sleep(PAUSE)
+        writer.write(b"0\r\n\r\n")
+
+    await serve_answers(answer)
 
 
 # --- the client -------------------------------------------------------------------------------------------------------

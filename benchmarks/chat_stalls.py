@@ -12,21 +12,17 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
-import json
 import statistics
-import sys
 import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from benchmarks import machine
-from benchmarks.chat import CONFIG, PLAYERS, Connection, running
+from benchmarks.chat import CONFIG, HEAD, PLAYERS, Connection, running, serve_answers, write_chunks
 
 TEXTS: Final = {"words": "plain words ", "HTML": '<div class="a"><b>x</b></div>\n', "<": "<", "JSON": "[1, 2], "}
-_HEAD: Final = b"HTTP/1.1 200 OK\r\nContent-Type: %b\r\nTransfer-Encoding: chunked\r\n\r\n"
 _RELAYED: Final = PLAYERS["relayed unread"]
 _READ: Final = PLAYERS["read"]
 
@@ -35,34 +31,22 @@ def write_events(text: str, size: int, piece: int) -> list[bytes]:
     """The events of a streamed text of so many characters, each with a piece of it, in chunks of HTTP."""
     whole = (text * (size // len(text) + 1))[:size]
     deltas = [{"content": whole[at : at + piece]} for at in range(0, size, piece)]
-    choices: list[dict[str, Any]] = [{"index": 0, "delta": each, "finish_reason": None} for each in deltas]
-    choices.append({"index": 0, "delta": {}, "finish_reason": "stop"})
-    made = [json.dumps({"id": "c1", "object": "chat.completion.chunk", "choices": [each]}) for each in choices]
-    events = [f"data: {each}\n\n".encode() for each in [*made, "[DONE]"]]
-    return [b"%x\r\n%b\r\n" % (len(event), event) for event in events]
+    return write_chunks(deltas, "stop")
 
 
 async def serve_model(size: int, piece: int) -> None:
-    """Answers for ever with the text that a request names; prints the port first."""
+    """Answers with the text that a request names, or with a small answer."""
     texts = {name: write_events(text, size, piece) for name, text in TEXTS.items()}
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-            while True:
-                head = (await reader.readuntil(b"\r\n\r\n")).lower()
-                length = int(head.partition(b"\r\ncontent-length:")[2].partition(b"\r\n")[0])
-                events = texts.get(json.loads(await reader.readexactly(length))["user"])
-                writer.write(_HEAD % (b"application/json" if events is None else b"text/event-stream"))
-                for event in events or (b"2\r\n{}\r\n",):
-                    writer.write(event)
-                    await writer.drain()
-                writer.write(b"0\r\n\r\n")
-        writer.close()
+    async def answer(kind: str, writer: asyncio.StreamWriter) -> None:
+        events = texts.get(kind)
+        writer.write(HEAD if events is not None else HEAD.replace(b"text/event-stream", b"application/json"))
+        for event in events or (b"2\r\n{}\r\n",):
+            writer.write(event)
+            await writer.drain()
+        writer.write(b"0\r\n\r\n")
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    sys.stdout.write(f"serving on :{server.sockets[0].getsockname()[1]}\n")
-    sys.stdout.flush()
-    await server.serve_forever()
+    await serve_answers(answer)
 
 
 def ask(port: int, pid: int, path: str, kind: str) -> tuple[float, float]:
