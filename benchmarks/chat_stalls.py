@@ -1,7 +1,7 @@
 """What one long streamed answer costs the proxy, and how long it keeps another client waiting.
 
 The model streams 16 MB of text as fast as the proxy takes it: words, HTML, `<` and JSON. The proxy relays the answer
-unread, or reads it with `text_calls: markup`, in turn. `ratio` is the CPU time of reading by that of relaying. A wait
+unread, or reads it with `text_calls: leaked`, in turn. `ratio` is the CPU time of reading by that of relaying. A wait
 is the longest time that another client waits for a small answer meanwhile. On a busy machine it includes the
 machine's own delays, so the wait beside a relayed answer is printed too.
 
@@ -82,7 +82,7 @@ def measure(rounds: int, size: int, piece: int) -> None:
     with tempfile.TemporaryDirectory() as folder, running(model_words, near) as (model, _):
         config = Path(folder) / "config.yaml"
         written = CONFIG.format(port=machine.free_port(), model=model)
-        config.write_text(written.replace("model: {}}", "model: {text_calls: markup}}"))
+        config.write_text(written.replace("model: {}}", "model: {text_calls: leaked}}"))
         with running(["proxy", "serve", str(config)], far) as (port, pid):
             for kind in TEXTS:
                 turns = [[ask(port, pid, path, kind) for path in (_RELAYED, _READ)] for _ in range(rounds)]

@@ -409,7 +409,7 @@ EXTENSIONS: Final = (
                 flags={
                     "--text-calls": {
                         "dest": "text_calls",
-                        "choices": ("off", "markup", "json"),
+                        "choices": ("off", "leaked", "json"),
                         "default": "off",
                         "help": "with --model: turn markup of calls in the model's text into calls (default: off)",
                     }

@@ -56,6 +56,21 @@ WHOLE: Final[dict[str, tuple[str, list[dict[str, object]]]]] = {
         '{"city": "Oslo"}<|tool_call_end|><|tool_calls_section_end|>',
         [{"city": "Oslo"}],
     ),
+    "invoke": (
+        '<invoke name="get_weather">\n<parameter name="city">Oslo</parameter>\n</invoke>\n'
+        '<invoke name="get_weather">\n<parameter name="city">Bergen</parameter>\n</invoke>',
+        [{"city": "Oslo"}, {"city": "Bergen"}],
+    ),
+    "invoke, DSML": (
+        '<｜DSML｜function_calls>\n<｜DSML｜invoke name="get_weather">\n<｜DSML｜parameter name="city" string="true">'
+        'Oslo</｜DSML｜parameter>\n<｜DSML｜parameter name="days" string="false">3</｜DSML｜parameter>\n'
+        "</｜DSML｜invoke>\n</｜DSML｜function_calls>",
+        [{"city": "Oslo", "days": 3}],
+    ),
+    "gpt_oss_role": (
+        '<|start|>assistant to=functions.get_weather<|channel|>commentary json<|message|>{"city": "Oslo"}<|call|>',
+        [{"city": "Oslo"}],
+    ),
     "gpt_oss": (
         "<|start|>assistant<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>"
         '{"city": "Oslo"}<|call|>',
@@ -64,7 +79,18 @@ WHOLE: Final[dict[str, tuple[str, list[dict[str, object]]]]] = {
 }
 # Texts that stay what they are, and why.
 TEXTS: Final = {
-    "a cut end": '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Oslo"}}',
+    "a cut end": '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n</tool_',
+    "a cut object": '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Oslo"}',
+    "broken JSON with a cut end": '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Oslo",}}',
+    "a cut message": '<|start|>assistant to=functions.get_weather<|channel|>commentary json<|message|>{"city": "Oslo"',
+    "a cut invoke": '<function_calls><invoke name="get_weather"><parameter name="city">Oslo</parameter>',
+    "a parameter twice": (
+        '<invoke name="get_weather"><parameter name="city">A</parameter><parameter name="city">B</parameter></invoke>'
+    ),
+    "a value that is no JSON": (
+        '<｜DSML｜invoke name="get_weather"><｜DSML｜parameter name="city" string="false">Oslo</｜DSML｜parameter>'
+        "</｜DSML｜invoke>"
+    ),
     "half a section": (
         '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{"city": "Oslo"}<｜tool▁call▁end｜>'
     ),

@@ -55,7 +55,7 @@ def read_arguments(answer: Any) -> list[Any]:
 
 
 async def ask(*answers: bytes) -> tuple[Seen, list[Any], dict[str, Any]]:
-    routes = "  - {path: /v1, upstream: tools, model: {retries: 1, retry_tokens: 10000000, text_calls: markup}}"
+    routes = "  - {path: /v1, upstream: tools, model: {retries: 1, retry_tokens: 10000000, text_calls: leaked}}"
     async with tool(replies(*map(whole, answers))) as server, proxied(routes, server.url) as proxy:
         seen = await proxy.post(CHAT, chat_request())
         return seen, [json.loads(one.body) for one in server.seen], proxy.lines()[-1]

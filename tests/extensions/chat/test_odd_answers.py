@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from proxy.extensions.chat.core.call_prefix import TextWatch
 from proxy.extensions.chat.core.events import read_event
 from proxy.extensions.chat.core.found_calls import find_calls
 from proxy.extensions.chat.core.model_request import Api, ModelRequest, read_model_request
 from proxy.extensions.chat.core.next_question import count_tokens, sum_usage, write_next_question
 from proxy.extensions.chat.core.streamed_calls import HeldCalls
 from proxy.extensions.chat.core.streamed_text import HeldText
+from proxy.extensions.chat.core.text_watch import TextWatch
 from proxy.extensions.chat.core.written_calls import find_answer_text
 from tests.extensions.chat.answers import (
     chat_answer,
@@ -99,7 +99,7 @@ def test_streams_of_any_shape_are_read_and_unchanged_without_changes(api: Api) -
             value = read_event(event)
             for odd in list_odd(value) if value is not None else ():
                 changed = [*events[:at], data(odd), *events[at + 1 :]]
-                held, text = HeldCalls(api), HeldText(api, TextWatch(["get_weather"], inner_quotes=True))
+                held, text = HeldCalls(api), HeldText(api, TextWatch())
                 passed = [
                     part
                     for each in changed

@@ -108,7 +108,7 @@ def read(request: pytest.FixtureRequest) -> tuple[str, Read]:
         "again": Turn(TOOLS, WRONG, RIGHT),
         "busy": Turn(TOOLS, answer("429 Too Many Requests", BUSY, JSON_TYPE)),
     }
-    return request.param, asyncio.run(ask(request.param, turns, "{retries: 1, text_calls: markup}"))
+    return request.param, asyncio.run(ask(request.param, turns, "{retries: 1, text_calls: leaked}"))
 
 
 def test_calls_that_real_models_broke_arrive_repaired(read: tuple[str, Read]) -> None:

@@ -32,7 +32,7 @@ def test_the_config_has_the_base_path_of_the_url(tmp_path: Path, url: str, upstr
     assert (upstream, [path]) == (config.upstreams["model"].url, [route.path for route in config.routes])
 
 
-@pytest.mark.parametrize("text_calls", ["off", "markup", "json"])
+@pytest.mark.parametrize("text_calls", ["off", "leaked", "json"])
 def test_the_flag_decides_which_texts_become_calls(tmp_path: Path, text_calls: str) -> None:
     file = tmp_path / "c.yaml"
     file.write_text(write_model_config("http://127.0.0.1:1/v1", text_calls))
@@ -43,7 +43,7 @@ def test_the_flag_decides_which_texts_become_calls(tmp_path: Path, text_calls: s
 
 async def test_serve_reports_leaked_markup_once_and_reads_it_with_the_flag() -> None:
     leaked = chat_text(WHOLE["hermes"][0])
-    for flags, reports in ((), 1), (("--text-calls", "markup"), 0):
+    for flags, reports in ((), 1), (("--text-calls", "leaked"), 0):
         async with tool(replies(whole(leaked), whole(leaked))) as server:
             words = ["serve", "--model", f"{server.url}/v1", "--listen", "127.0.0.1:0", "--admin", "off", *flags]
             process = subprocess.Popen(  # noqa: ASYNC220 - returns at once

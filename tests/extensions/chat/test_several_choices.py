@@ -73,7 +73,7 @@ async def test_a_call_behind_a_call_in_text_is_judged() -> None:
     text = '<tool_call>{"name": "get_weather", "arguments": {"city": "A"}}</tool_call>'
     seen, calls, _ = await ask(
         [chunk(0, {"content": text}), end(0, "stop"), begin(1, '{"city": "B", "days": "3"}'), end(1)],
-        "{text_calls: markup}",
+        "{text_calls: leaked}",
     )
     assert ["repaired", "repaired"] == [outcome for _, outcome, _ in calls]
     assert b'"arguments": "{\\"city\\":\\"B\\",\\"days\\":3}"' in seen.body.replace(b'"arguments":"', b'"arguments": "')

@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from proxy.extensions.chat.core.call_markup import MARKUPS
-from proxy.extensions.chat.core.call_prefix import SHAPES, TextWatch
 from proxy.extensions.chat.core.events import EventSplitter, read_event
 from proxy.extensions.chat.core.model_request import Api
 from proxy.extensions.chat.core.streamed_text import HeldText
+from proxy.extensions.chat.core.text_watch import TextWatch
 from tests.extensions.chat.answers import chat_request, messages_request, responses_request
+from tests.extensions.chat.leaks import QUOTED, REPORTS
 from tests.extensions.chat.samples import TEXTS, WHOLE
 from tests.extensions.chat.streams import chat_words, data, messages_words, responses_words, streamed
 from tests.serving.proxied import proxied
 from tests.serving.wire import Seen, replies, tool
 
-ROUTES = "  - {path: /v1, upstream: tools, repair: standard, model: {text_calls: markup}}"
+ROUTES = "  - {path: /v1, upstream: tools, repair: standard, model: {text_calls: leaked}}"
 APIS: dict[str, tuple[str, bytes, Any]] = {
     "chat": ("/v1/chat/completions", chat_request(stream=True), chat_words),
     "messages": ("/v1/messages", messages_request(stream=True), messages_words),
@@ -102,98 +102,105 @@ READ = {
 async def test_whole_markup_becomes_calls_however_it_is_cut(api: str, dialect: str, size: int) -> None:
     path, request, write = APIS[api]
     text, arguments = WHOLE[dialect]
-    seen = await ask(write(cut(f"I look. {text}", size)), path, request)
+    seen = await ask(write(cut(f"<think>I look.</think>\n{text}", size)), path, request)
     read, reason = READ[api]
     said, calls, ended = read(seen.body)
     assert (arguments, reason) == (calls, ended)
-    assert "I look." == said.rstrip()
+    assert "<think>I look.</think>" == said.rstrip()
 
 
 @pytest.mark.parametrize("api", APIS)
-@pytest.mark.parametrize("why", TEXTS)
-async def test_any_other_text_passes_byte_for_byte(api: str, why: str) -> None:
+async def test_reported_leaks_become_calls(api: str) -> None:
     path, request, write = APIS[api]
-    events = write(cut(TEXTS[why], 4))
-    assert b"".join(events) == (await ask(events, path, request)).body
+    read, reason = READ[api]
+    answers = [streamed(write(cut(text, 3))) for text in REPORTS.values()]
+    async with tool(replies(*answers)) as server, proxied(ROUTES, server.url) as proxy:
+        for report in REPORTS:
+            _, calls, ended = read((await proxy.post(path, request)).body)
+            assert ([{"city": "Oslo"}], reason) == (calls, ended), report
 
 
-def watch(*names: str, inner_quotes: bool = True) -> TextWatch:
-    return TextWatch(names or ("get_weather", "get_time"), inner_quotes=inner_quotes)
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("text_calls", ["leaked", "json"])
+async def test_any_other_text_passes_byte_for_byte(api: str, text_calls: str) -> None:
+    path, request, write = APIS[api]
+    texts = QUOTED if text_calls == "json" else {**TEXTS, **QUOTED}
+    answers = [write(cut(text, 4)) for text in texts.values()]
+    routes = ROUTES.replace("leaked", text_calls)
+    async with tool(replies(*map(streamed, answers))) as server, proxied(routes, server.url) as proxy:
+        for why, events in zip(texts, answers, strict=True):
+            assert b"".join(events) == (await proxy.post(path, request)).body, why
+
+
+@pytest.mark.parametrize("api", APIS)
+async def test_a_lone_object_becomes_a_call_if_the_route_says_so(api: str) -> None:
+    path, request, write = APIS[api]
+    events = write(cut("\n" + TEXTS["a lone object"], 4))
+    routes = ROUTES.replace("leaked", "json")
+    async with tool(replies(streamed(events))) as server, proxied(routes, server.url) as proxy:
+        _, calls, _ = READ[api][0]((await proxy.post(path, request)).body)
+    assert [{"city": "Oslo"}] == calls
 
 
 def test_text_waits_only_while_it_may_be_markup() -> None:
-    held = HeldText(Api.CHAT, watch())
-    words = chat_words(["a ", "<", "b", " <tool", "_call", "> get"])
-    assert [1, 1, 0, 2, 0, 0, 0] == [len(held.take(event, read_event(event))) for event in words[:7]]
-    assert held.is_holding
-    last = chat_words([" the tag"])[1]
-    assert 4 == len(held.take(last, read_event(last)))
+    held = HeldText(Api.CHAT, TextWatch())
+    words = chat_words([" ", "<", "b", " <tool", "_call>"])
+    assert [1, 1, 0, 2, 1, 1] == [len(held.take(event, read_event(event))) for event in words[:6]]
     assert not held.is_holding
 
 
-def test_the_shapes_are_those_of_the_dialects() -> None:
-    assert [row.name for row in MARKUPS] == list(SHAPES)
-
-
 @pytest.mark.parametrize("dialect", WHOLE)
-def test_every_beginning_of_a_call_is_held(dialect: str) -> None:
-    watched = watch()
-    text, begins = WHOLE[dialect][0], 0
-    for char in text:
-        watched.feed(char)
-        assert (0, False) == (watched.start, watched.is_over)
-        begins += 1
-    assert begins == len(text)
+@pytest.mark.parametrize("before", ["", " \n  ", "<think><tool_call></think>\n", "[THINK]a[/THINK]\n\n"])
+def test_every_beginning_of_a_call_is_held(dialect: str, before: str) -> None:
+    watch = TextWatch()
+    watch.feed(before)
+    for char in WHOLE[dialect][0]:
+        watch.feed(char)
+        assert (len(before), False) == (watch.start, watch.is_over)
+    assert WHOLE[dialect][0] == watch.text
 
 
 # A text, and how much of it has come when it is let go.
 LET_GO = {
-    "no JSON behind a tag": ("<tool_call> or", "<tool_call> o"),
-    "another tool": ('<tool_call>{"name": "get_whether"', '<tool_call>{"name": "get_wh'),
-    "the beginning of a tool's name": ('<tool_call>{"name": "get_"}', '<tool_call>{"name": "get_"'),
-    "another tool of GLM": ("<tool_call>get_x", "<tool_call>get_x"),
-    "another function": ("<function=now>", "<function=n"),
-    "words in an object": ("<tool_call>{this is", "<tool_call>{this i"),
-    "words behind it": (f"{WHOLE['hermes'][0]} so", f"{WHOLE['hermes'][0]} s"),
-    "an example in quotes": (f"{WHOLE['hermes'][0]}`", f"{WHOLE['hermes'][0]}`"),
-    "a link": ("[TOOL_CALLS](a)", "[TOOL_CALLS]("),
-    "an example in a fence": (f"```\n{WHOLE['hermes'][0]}", "```\n<tool_call>"),
-    "a thought": (f"<think>{WHOLE['hermes'][0]}", "<think><tool_call>"),
+    "words": ("a<tool_call>", "a"),
+    "a word that begins like a sign": ("<tool_cold>", "<tool_co"),
+    "a blank behind a sign's beginning": ("<tool_call >", "<tool_call "),
+    "a link": ("[TOOL](a)", "[TOOL]"),
+    "an example in a fence": ("```\n<tool_call>", "`"),
+    "a quote": ("> <tool_call>", ">"),
+    "code": ("    <tool_call>", "    "),
+    "words behind thinking": ("<think>a</think>b<tool_call>", "<think>a</think>b"),
+    "thinking in thinking": ("<think>a<think>b</think>", "<think>a<think>"),
 }
 
 
 @pytest.mark.parametrize("why", LET_GO)
 def test_text_is_let_go_at_the_first_character_that_differs(why: str) -> None:
     text, wanted = LET_GO[why]
-    watched = watch()
-    came = ""
+    watch, came = TextWatch(), ""
     for char in text:
-        watched.feed(char)
+        watch.feed(char)
         came += char
-        if watched.is_over:
+        if watch.is_over:
             break
     assert wanted == came
 
 
-def test_a_bracket_in_prose_is_held_no_longer_than_it_fits() -> None:
-    watched = watch()
-    starts = []
-    for char in "[T [a <t <|x":
-        watched.feed(char)
-        starts.append(watched.start)
-    assert [0, 0, None, 3, None, None, 6, 6, None, 9, 9, None] == starts
-
-
-def test_a_quote_within_a_text_is_waited_for_only_where_it_is_repaired() -> None:
-    text = '<tool_call>{"name": "get_weather", "arguments": {"city": "a "b'
-    for inner_quotes in (True, False):
-        watched = watch(inner_quotes=inner_quotes)
-        watched.feed(text)
-        assert inner_quotes != watched.is_over
+def test_thinking_is_not_held() -> None:
+    watch, starts = TextWatch(), []
+    for char in "<th<ink></think>\n<t":
+        watch.feed(char)
+        starts.append(watch.start)
+    assert [0, 0, 0, None] == starts[:4]
+    watch, starts = TextWatch(), []
+    for char in "<think>a<b></think>\n<t":
+        watch.feed(char)
+        starts.append(watch.start)
+    assert [*[0] * 6, *[None] * 14, 20, 20] == starts
 
 
 @pytest.mark.parametrize("api", APIS)
-@pytest.mark.parametrize("text", ["a <b> [c] <tool_call> d", WHOLE["hermes"][0]])
+@pytest.mark.parametrize("text", ["<b> [c] <tool_call> d", "<tool_call> d", WHOLE["hermes"][0]])
 async def test_keeps_comments_of_the_server_in_their_places(api: str, text: str) -> None:
     path, request, write = APIS[api]
     plain = write(cut(text, 3))
@@ -218,7 +225,7 @@ async def test_what_stands_beside_the_text_of_a_call_stays() -> None:
     path, request, _ = APIS["chat"]
     markup = WHOLE["hermes"][0]
     deltas = [
-        ({"role": "assistant", "content": f"Hm. {markup[:20]}", "reasoning_content": "I look."}, None),
+        ({"role": "assistant", "content": f"<think>Hm.</think>\n{markup[:20]}", "reasoning_content": "I look."}, None),
         ({"content": markup[20:-4]}, None),
         ({"content": markup[-4:], "reasoning_content": " So."}, "stop"),
     ]
@@ -227,7 +234,7 @@ async def test_what_stands_beside_the_text_of_a_call_stays() -> None:
     events = [data({**values[0], "usage": None}), data(values[1]), data({**values[2], "usage": usage})]
     said = list(list_values((await ask(events, path, request)).body))
     choices = [value["choices"][0] for value in said]
-    assert {"role": "assistant", "content": "Hm.", "reasoning_content": "I look."} == choices[0]["delta"]
+    assert {"role": "assistant", "content": "<think>Hm.</think>", "reasoning_content": "I look."} == choices[0]["delta"]
     assert "I look. So." == "".join(choice["delta"].get("reasoning_content", "") for choice in choices)
     assert [None, None, None, "tool_calls"] == [choice["finish_reason"] for choice in choices]
     assert [usage] == [value["usage"] for value in said if value.get("usage")]

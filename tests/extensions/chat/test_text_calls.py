@@ -9,7 +9,9 @@ import pytest
 
 from proxy.extensions.chat.core.call_markup import MARKUPS, SIGNS
 from tests.extensions.chat.answers import chat_request, chat_text, messages_request, responses_request, whole
+from tests.extensions.chat.leaks import QUOTED, REPORTS
 from tests.extensions.chat.samples import TEXTS, WHOLE
+from tests.extensions.chat.scripted_model import write_turn
 from tests.extensions.chat.streams import chat_words, messages_words, responses_words, streamed
 from tests.serving.proxied import Proxied, proxied
 from tests.serving.wire import Seen, replies, tool
@@ -22,12 +24,12 @@ STREAMS: dict[str, tuple[str, bytes, Any]] = {
 ROUTES = "  - {path: /v1, upstream: tools, repair: standard, model: {text_calls: %s}}"
 
 
-async def ask(answer: bytes, path: str, request: bytes, text_calls: str = "markup") -> Seen:
+async def ask(answer: bytes, path: str, request: bytes, text_calls: str = "leaked") -> Seen:
     async with tool(replies(whole(answer))) as server, proxied(ROUTES % text_calls, server.url) as proxy:
         return await proxy.post(path, request)
 
 
-async def ask_chat(text: str, text_calls: str = "markup", **more: Any) -> Seen:
+async def ask_chat(text: str, text_calls: str = "leaked", **more: Any) -> Seen:
     return await ask(chat_text(text), "/v1/chat/completions", chat_request(**more), text_calls)
 
 
@@ -35,10 +37,11 @@ def test_every_dialect_has_a_sample_and_a_source() -> None:
     assert {row.name for row in MARKUPS} == {name.partition(",")[0] for name in WHOLE}
     assert all(row.source for row in MARKUPS)
     assert all(text.startswith(SIGNS) for text, _ in WHOLE.values())
+    assert all(report.startswith("https://") for report in REPORTS)
 
 
 @pytest.mark.parametrize("dialect", WHOLE)
-@pytest.mark.parametrize("before", ["", "Let me see.\n\n"])
+@pytest.mark.parametrize("before", ["", "\n\n ", "<think>I look, <b>.</think>\n\n", "[THINK]```[/THINK]\n"])
 async def test_whole_markup_becomes_calls(dialect: str, before: str) -> None:
     text, arguments = WHOLE[dialect]
     seen = await ask_chat(before + text)
@@ -47,8 +50,37 @@ async def test_whole_markup_becomes_calls(dialect: str, before: str) -> None:
     assert arguments == [json.loads(call["function"]["arguments"]) for call in calls]
     assert {"get_weather"} == {call["function"]["name"] for call in calls}
     assert len(calls) == len({call["id"] for call in calls})
-    assert (before.strip() or None, "tool_calls") == (choice["message"]["content"], choice["finish_reason"])
+    assert (before.rstrip() or None, "tool_calls") == (choice["message"]["content"], choice["finish_reason"])
     assert (seen.header("tool-repairs") or "").startswith("text_call;path=")
+
+
+async def test_reported_leaks_become_calls() -> None:
+    answers = [whole(chat_text(text)) for text in REPORTS.values()]
+    async with tool(replies(*answers)) as server, proxied(ROUTES % "leaked", server.url) as proxy:
+        for report in REPORTS:
+            seen = await proxy.post("/v1/chat/completions", chat_request())
+            (call,) = json.loads(seen.body)["choices"][0]["message"]["tool_calls"]
+            found = call["function"]["name"], json.loads(call["function"]["arguments"])
+            assert ("get_weather", {"city": "Oslo"}) == found, report
+
+
+@pytest.mark.parametrize("api", STREAMS)
+@pytest.mark.parametrize("text_calls", ["leaked", "json"])
+async def test_a_quotation_never_becomes_a_call(api: str, text_calls: str) -> None:
+    path, _, _ = STREAMS[api]
+    answers = [write_turn(path, text, stream=False) for text in QUOTED.values()]
+    request = {"chat": chat_request, "messages": messages_request, "responses": responses_request}[api]()
+    async with tool(replies(*answers)) as server, proxied(ROUTES % text_calls, server.url) as proxy:
+        for why, answer in zip(QUOTED, answers, strict=True):
+            seen = await proxy.post(path, request)
+            assert (answer.partition(b"\r\n\r\n")[2], None) == (seen.body, seen.header("tool-repairs")), why
+
+
+@pytest.mark.parametrize("before", ["text", "tool_use", "server_tool_use"])
+async def test_markup_behind_another_block_stays_text(before: str) -> None:
+    blocks = [{"type": before, "text": "It says:", "name": "x"}, {"type": "text", "text": WHOLE["hermes"][0]}]
+    answer = json.dumps({"id": "m1", "type": "message", "content": blocks, "stop_reason": "end_turn"}).encode()
+    assert answer == (await ask(answer, "/v1/messages", messages_request())).body
 
 
 @pytest.mark.parametrize("why", TEXTS)
@@ -81,11 +113,11 @@ async def test_the_last_block_of_a_message_becomes_blocks_of_calls() -> None:
         }
 
     text, _ = WHOLE["hermes, twice"]
-    answer = json.dumps(write({"type": "text", "text": f"I look. {text}"}, stop="end_turn")).encode()
+    answer = json.dumps(write({"type": "text", "text": f"<think>I look.</think>\n{text}"}, stop="end_turn")).encode()
     made = json.loads((await ask(answer, "/v1/messages", messages_request())).body)
     ids = [block.pop("id") for block in made["content"] if block["type"] == "tool_use"]
     calls = [{"type": "tool_use", "name": "get_weather", "input": each} for each in WHOLE["hermes, twice"][1]]
-    assert write({"type": "text", "text": "I look."}, *calls, stop="tool_use") == made
+    assert write({"type": "text", "text": "<think>I look.</think>"}, *calls, stop="tool_use") == made
     assert 2 == len(set(ids))
 
 
@@ -106,6 +138,12 @@ async def test_a_text_that_did_not_come_to_its_own_end_stays(reason: str) -> Non
     assert (answer, None) == (seen.body, seen.header("tool-repairs"))
 
 
+def allow(*names: str) -> dict[str, Any]:
+    """The `tool_choice` of Chat Completions that allows these tools."""
+    tools = [{"type": "function", "function": {"name": name}} for name in names]
+    return {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": tools}}
+
+
 @pytest.mark.parametrize(
     ("more", "becomes"),
     [
@@ -113,7 +151,10 @@ async def test_a_text_that_did_not_come_to_its_own_end_stays(reason: str) -> Non
         ({"tool_choice": "required"}, True),
         ({"tool_choice": {"type": "function", "function": {"name": "get_weather"}}}, True),
         ({"tool_choice": {"type": "function", "function": {"name": "other"}}}, False),
-        ({"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}}}, False),
+        ({"tool_choice": allow()}, False),
+        ({"tool_choice": allow("other")}, False),
+        ({"tool_choice": allow("other", "get_weather")}, True),
+        ({"tool_choice": {"type": "allowed_tools", "tools": [{"type": "function", "name": "get_weather"}]}}, True),
         ({"parallel_tool_calls": False}, True),
     ],
 )
@@ -168,7 +209,7 @@ async def test_an_argument_without_a_type_is_text_where_the_schema_takes_text(
 async def test_leaves_markup_in_text_by_default_and_reports_it_once(model: str) -> None:
     text = WHOLE["hermes"][0]
     routes = f"  - {{path: /v1, upstream: tools, model: {model}}}"
-    words = chat_words(["I look. ", text[:9], text[9:40], text[40:]])
+    words = chat_words([" ", text[:9], text[9:40], text[40:]])
     stream = streamed(words)
     answers = [*map(whole, (chat_text(TEXTS["another tool"]), chat_text(text), chat_text(text))), stream, stream]
     async with tool(replies(*answers)) as server, proxied(routes, server.url) as proxy:
@@ -179,7 +220,7 @@ async def test_leaves_markup_in_text_by_default_and_reports_it_once(model: str) 
             counts.append(list_leaks(proxy))
     assert [0, 1, 1, 1, 1] == [*map(len, counts)]
     assert {"level": "warning", "tool": "get_weather"}.items() <= counts[-1][0].items()
-    assert "--text-calls markup" in counts[-1][0]["hint"]
+    assert "--text-calls leaked" in counts[-1][0]["hint"]
     assert "Oslo" not in json.dumps(counts[-1])
 
 

@@ -88,7 +88,7 @@ async def measure_turns(turns: Sequence[EvaluatedAnswer]) -> list[AnswerResult]:
 
 def _make_config(port: int) -> dict[str, Any]:
     routes: list[dict[str, Any]] = [
-        {"path": f"/{level}", "upstream": "model", "model": {"text_calls": "markup"}, "repair": level}
+        {"path": f"/{level}", "upstream": "model", "model": {"text_calls": "leaked"}, "repair": level}
         for level in _LEVELS
     ]
     upstreams = {"model": {"url": f"http://127.0.0.1:{port}"}}

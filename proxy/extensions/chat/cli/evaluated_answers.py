@@ -102,7 +102,7 @@ def _make_turns(name: str, arguments: dict[str, Any]) -> Iterator[Turn]:
     yield "clean", make_text_message(f"I would call {name}, but which one do you mean?"), None
     for markup in _write_markup(name, arguments, text):
         yield "markup", make_text_message(markup), right
-        yield "markup", make_text_message(f"Let me do that.\n{markup}"), right
+        yield "markup", make_text_message(f"<think>Let me do that.</think>\n{markup}"), right
     for broken in _break_json(text):
         yield "broken JSON", make_call_message(name, broken), right
     for wrong in _misspell(name):
@@ -179,4 +179,6 @@ def _list_hopeless(name: str, arguments: dict[str, Any], text: str) -> Iterator[
     yield "missing", make_text_message(f"<function={name}>{json.dumps(lacking)}</function>")
     yield "example", make_text_message(f"A call looks like this:\n```\n{whole}\n```")
     yield "example", make_text_message(f"{whole} is how I would call it.")
+    yield "example", make_text_message(f"The page ends with:\n\n{whole}")
+    yield "example", make_text_message(f"> {whole}")
     yield "example", make_text_message(f'{{"name": "{name}", "arguments": {text}}}')

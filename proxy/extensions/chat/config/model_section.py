@@ -19,7 +19,7 @@ class ModelSettings:
     `retry_deadline` seconds and `retry_tokens` tokens for one request. `mode`: whether an answer whose calls stay wrong
     passes or is refused."""
 
-    text_calls: Literal["off", "markup", "json"] = "off"
+    text_calls: Literal["off", "leaked", "json"] = "off"
     mode: Literal["pass", "refuse"] = "pass"
     retries: int = 0
     retry_deadline: float = 60.0

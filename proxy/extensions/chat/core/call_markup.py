@@ -1,10 +1,11 @@
 """Calls that stand as markup in the text of an answer: one row of `MARKUPS` for each way in which models write them.
 
 The forms come from the models' chat templates, as the tests of the parsers of vLLM (tests/tool_use), SGLang
-(test/srt/test_function_call_parser.py) and llama.cpp (tests/test-chat.cpp) have them; `source` names the place.
+(test/srt/test_function_call_parser.py) and llama.cpp (tests/test-chat.cpp) have them; `source` names the place. Those
+that servers leak without a part of their markup come from public reports, which the samples of the tests name.
 
-Text becomes calls only where it is complete markup from the first sign to the end. An example in a code fence or in
-quotes, and a model's reasoning (`<think>`), is text.
+Text becomes calls only if it is complete markup from the first sign to the end of the answer (`text_watch.py` finds the
+sign). If a mark that ends a call is missing, its arguments have to be JSON without a repair.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from proxy.core.json.jsontext import dumps
+from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.value_class import value_class
-from proxy.core.model.values import Document, JsonProblem
+from proxy.core.model.values import Document, JsonProblem, JsonValue
 
 # Reads a text as the route reads arguments, with the repairs of its level.
 ReadText = Callable[[bytes], Document | JsonProblem]
@@ -32,13 +33,14 @@ class TextCall:
 
 @value_class
 class CallMarkup:
-    """One way to write calls. `sign`: how its markup begins. `opening` and `closing` stand around all calls, `call` is
+    """One way to write calls. `signs`: how its markup begins. `opening` and `closing` stand around all calls, `call` is
     one of them. Its groups: `object` holds name and arguments, or `name` stands beside `json` or `pairs`; without one
-    of these, JSON follows. `pair` is one argument among `pairs`, whose values are text."""
+    of these, JSON follows. `closed` is the mark that ends the call, if that may be missing. `pair` is one argument
+    among `pairs`: its `key`, its `value`, which is text, and maybe `string`, `false` for a value that is JSON."""
 
     name: str
     source: str
-    sign: str
+    signs: tuple[str, ...]
     call: re.Pattern[str]
     opening: re.Pattern[str] = re.compile("")
     closing: re.Pattern[str] = re.compile("")
@@ -54,142 +56,116 @@ class FoundText:
 
 
 def _row(
-    name: str, source: str, sign: str, call: str, around: tuple[str, str] = ("", ""), pair: str = ""
+    name: str, source: str, signs: tuple[str, ...], call: str, around: tuple[str, str] = ("", ""), pair: str = ""
 ) -> CallMarkup:
     opening, closing = (re.compile(text) for text in around)
     made = re.compile(pair, re.DOTALL) if pair else None
-    return CallMarkup(name, source, sign, re.compile(call, re.DOTALL), opening, closing, made)
+    return CallMarkup(name, source, signs, re.compile(call, re.DOTALL), opening, closing, made)
 
 
 _NAME: Final = r"(?P<name>[\w.\-]+)"
 _JSON: Final = r"(?P<json>\{.*?\})"
-_WITHIN_TAG: Final = (r"\s*(?P<tag><tool_call>\s*)?<function=", r"\s*</function>(?(tag)\s*</tool_call>)")
+# Marks that templates put behind a turn.
+_TURN_ENDS: Final = r"(?:\s|<\|(?:eot_id|eom_id|im_end|end|endoftext|call)\|>|</s>)*+\Z"
+_END_OF_TURN: Final = re.compile(_TURN_ENDS)
+_WITHIN_TAG: Final = (r"\s*(?:<tool_call>\s*)?<function=", r"\s*</function>(?:\s*</tool_call>)?")
+_TOOL_CALL: Final = ("<tool_call>",)
+_FUNCTION: Final = ("<tool_call>", "<function=")
+_DEEPSEEK: Final = ("<｜tool▁calls▁begin｜>",)
+_INVOKE: Final = r"(?:antml:|｜DSML｜)?"
+_HARMONY: Final = ("<|channel|>commentary to=", "<|start|>assistant<|channel|>commentary to=", "<|start|>assistant to=")
+_MESSAGE: Final = (
+    rf"\s*(?:<\|constrain\|>)?(?:json)?\s*<\|message\|>{_JSON}\s*+(?:(?P<closed><\|call\|>)|(?={_TURN_ENDS}))"
+)
 
 MARKUPS: Final = (
     _row(
-        "hermes", "vLLM hermes_tool_parser (Hermes, Qwen 2.5)", "<tool_call>",
-        r"\s*<tool_call>\s*(?P<object>\{.*?\})\s*</tool_call>",
+        "hermes", "vLLM hermes_tool_parser (Hermes, Qwen 2.5)", _TOOL_CALL,
+        r"\s*<tool_call>\s*(?P<object>\{(?:(?!<tool_call>).)*?\})\s*+"
+        rf"(?:(?P<closed></tool_call>)|(?={_TURN_ENDS}))",
     ),
     _row(
-        "qwen_coder", "vLLM test_qwen3coder_tool_parser", "<function=",
+        "qwen_coder", "vLLM test_qwen3coder_tool_parser", _FUNCTION,
         rf"{_WITHIN_TAG[0]}{_NAME}>\s*+(?P<pairs>(?:<parameter=[^<>]+>(?:(?!</parameter>).)*</parameter>\s*+)*){_WITHIN_TAG[1]}",
-        pair=r"<parameter=([^<>]+)>\n?(.*?)\n?</parameter>",
+        pair=r"<parameter=(?P<key>[^<>]+)>\n?(?P<value>.*?)\n?</parameter>",
     ),
     _row(
-        "function", "llama.cpp tests/test-chat.cpp (Llama 3.1, Functionary)", "<function=",
+        "function", "llama.cpp tests/test-chat.cpp (Llama 3.1, Functionary)", _FUNCTION,
         rf"{_WITHIN_TAG[0]}{_NAME}>\s*{_JSON}{_WITHIN_TAG[1]}",
     ),
     _row(
-        "glm", "vLLM test_glm4_moe_tool_parser", "<tool_call>",
-        rf"\s*<tool_call>\s*{_NAME}\s*"
-        r"(?P<pairs>(?:<arg_key>[^<]*</arg_key>\s*<arg_value>(?:(?!</arg_value>).)*</arg_value>\s*)*)</tool_call>",
-        pair=r"<arg_key>([^<]*)</arg_key>\s*<arg_value>(.*?)</arg_value>",
+        "invoke", "vLLM deepseekv32_tool_parser, minimax_m2_tool_parser (DSML, MiniMax M2, Claude)",
+        ("<invoke name=", "<｜DSML｜invoke name=", "<function_calls>", "<minimax:tool_call>",
+         "<｜DSML｜function_calls>", "<｜DSML｜tool_calls>"),
+        rf"\s*<(?P<prefix>{_INVOKE})invoke name=\"{_NAME}\">\s*+"
+        r"(?P<pairs>(?:<(?P=prefix)parameter name=\"[^<>\"]+\"(?: string=\"(?:true|false)\")?>"
+        r"(?:(?!</(?P=prefix)parameter>).)*</(?P=prefix)parameter>\s*+)*)</(?P=prefix)invoke>",
+        (rf"\s*(?:<(?:minimax:tool_call|{_INVOKE}function_calls|｜DSML｜tool_calls)>)?",
+         rf"\s*(?:</(?:minimax:tool_call|{_INVOKE}function_calls|｜DSML｜tool_calls)>)?"),
+        pair=rf"<{_INVOKE}parameter name=\"(?P<key>[^<>\"]+)\"(?: string=\"(?P<string>true|false)\")?>"
+        rf"\n?(?P<value>.*?)\n?</{_INVOKE}parameter>",
     ),
     _row(
-        "mistral", "vLLM test_mistral_tool_parser (tokenizers from v11 on)", "[TOOL_CALLS]",
+        "glm", "vLLM test_glm4_moe_tool_parser", _TOOL_CALL,
+        rf"\s*<tool_call>\s*{_NAME}\s*"
+        r"(?P<pairs>(?:<arg_key>[^<]*</arg_key>\s*<arg_value>(?:(?!</arg_value>).)*</arg_value>\s*)*)</tool_call>",
+        pair=r"<arg_key>(?P<key>[^<]*)</arg_key>\s*<arg_value>(?P<value>.*?)</arg_value>",
+    ),
+    _row(
+        "mistral", "vLLM test_mistral_tool_parser (tokenizers from v11 on)", ("[TOOL_CALLS]",),
         rf"\s*\[TOOL_CALLS\]\s*{_NAME}(?:\[CALL_ID\][\w\-]+)?(?:\[ARGS\])?\s*(?=\{{)",
     ),
     _row(
-        "mistral_list", "vLLM test_mistral_tool_parser (older tokenizers)", "[TOOL_CALLS]",
+        "mistral_list", "vLLM test_mistral_tool_parser (older tokenizers)", ("[TOOL_CALLS]",),
         r"(?:\s*,)?\s*(?=\{)", (r"\s*\[TOOL_CALLS\]\s*\[", r"\s*\]"),
     ),
     _row(
-        "llama", "SGLang test_function_call_parser (Llama32Detector)", "<|python_tag|>",
+        "llama", "SGLang test_function_call_parser (Llama32Detector)", ("<|python_tag|>",),
         r"\s*;?\s*(?=\{)", (r"\s*<\|python_tag\|>", ""),
     ),
     _row(
-        "deepseek", "SGLang test_function_call_parser (DeepSeekV3Detector)", "<｜tool▁calls▁begin｜>",
+        "deepseek", "SGLang test_function_call_parser (DeepSeekV3Detector)", _DEEPSEEK,
         r"\s*<｜tool▁call▁begin｜>function<｜tool▁sep｜>(?P<name>[\w.\-]+)\n```json\n(?P<json>\{.*?\})\n```\s*<｜tool▁call▁end｜>",
         (r"\s*<｜tool▁calls▁begin｜>", r"\s*<｜tool▁calls▁end｜>"),
     ),
     _row(
-        "deepseek_31", "vLLM test_deepseekv31_tool_parser", "<｜tool▁calls▁begin｜>",
+        "deepseek_31", "vLLM test_deepseekv31_tool_parser", _DEEPSEEK,
         rf"\s*<｜tool▁call▁begin｜>{_NAME}<｜tool▁sep｜>{_JSON}\s*<｜tool▁call▁end｜>",
         (r"\s*<｜tool▁calls▁begin｜>", r"\s*<｜tool▁calls▁end｜>"),
     ),
     _row(
-        "kimi", "SGLang test_function_call_parser (KimiK2Detector)", "<|tool_calls_section_begin|>",
+        "kimi", "SGLang test_function_call_parser (KimiK2Detector)", ("<|tool_calls_section_begin|>",),
         rf"\s*<\|tool_call_begin\|>\s*(?:functions\.)?{_NAME}:\d+\s*<\|tool_call_argument_begin\|>\s*{_JSON}\s*<\|tool_call_end\|>",
         (r"\s*<\|tool_calls_section_begin\|>", r"\s*<\|tool_calls_section_end\|>"),
     ),
     _row(
-        "gpt_oss", "OpenAI harmony, \"Handling tool calls\"", "<|channel|>",
-        rf"\s*(?:<\|start\|>assistant)?<\|channel\|>commentary to=functions\.{_NAME}\s*(?:<\|constrain\|>json)?"
-        rf"<\|message\|>{_JSON}<\|call\|>",
+        "gpt_oss", "OpenAI harmony, \"Handling tool calls\"", _HARMONY,
+        rf"\s*(?:<\|start\|>assistant)?<\|channel\|>commentary to=functions\.{_NAME}{_MESSAGE}",
+    ),
+    _row(
+        "gpt_oss_role", "OpenAI harmony, \"Handling tool calls\": the recipient in the role section", _HARMONY,
+        rf"\s*<\|start\|>assistant to=functions\.{_NAME}<\|channel\|>commentary{_MESSAGE}",
     ),
 )  # fmt: skip
 
 # How markup begins.
-SIGNS: Final = (*{row.sign for row in MARKUPS}, "<|start|>assistant<|channel|>")
-_SIGN: Final = re.compile("|".join(map(re.escape, sorted(SIGNS, key=len, reverse=True))))
-# Marks that templates put behind a turn.
-_END_OF_TURN: Final = re.compile(r"(?:\s|<\|(?:eot_id|eom_id|im_end|end|endoftext|call)\|>|</s>)*\Z")
+SIGNS: Final = tuple({sign for row in MARKUPS for sign in row.signs})
 # Longer texts are not read.
 LONGEST: Final = 64 * 1024
 
 
-class _Count:
-    """The occurrences of a mark in a text that comes in parts."""
-
-    def __init__(self, mark: str) -> None:
-        self.number = 0
-        self._mark = mark
-        self._begun = ""  # the end of the text, if the mark may have begun there
-
-    def add(self, text: str) -> None:
-        """Takes the next part of the text."""
-        mark = self._mark
-        if not self._begun and (mark[0] not in text or (mark[:2] not in text and not text.endswith(mark[0]))):
-            return
-        *before, rest = (self._begun + text).split(mark)
-        self.number += len(before)
-        self._begun = next((mark[:size] for size in range(len(mark) - 1, 0, -1) if rest.endswith(mark[:size])), "")
-
-
-class PassedText:
-    """The text before a place, of which only counts are kept."""
-
-    def __init__(self) -> None:
-        self.length = 0
-        self._fences, self._thoughts, self._ends = _Count("```"), _Count("<think>"), _Count("</think>")
-
-    def add(self, text: str) -> None:
-        """Takes the next part of the text."""
-        self.length += len(text)
-        for count in (self._fences, self._thoughts, self._ends):
-            count.add(text)
-
-    @property
-    def is_example(self) -> bool:
-        """Whether the place behind the text is in an example or in reasoning."""
-        return self._fences.number % 2 == 1 or self._thoughts.number > self._ends.number
-
-
-def find_text_calls(text: str, read: ReadText) -> FoundText | None:
-    """The calls with which a whole text ends; None where it has none, or they are in doubt."""
-    found = _SIGN.search(text) if len(text) <= LONGEST else None
-    if found is None:
-        return None
-    before, passed = text[: found.start()], PassedText()
-    passed.add(before)
-    if passed.is_example:
-        return None
-    # `<tool_call>` may stand before `<function=`, and both belong to the markup.
-    rows = [row for row in MARKUPS if row.sign == found[0] or found[0].startswith(("<tool_call>", "<|start|>"))]
-    for row in rows:
-        calls = _read_calls(row, text, found.start(), read)
-        if calls:
-            return FoundText(before.rstrip(), tuple(calls))
+def find_text_calls(text: str, start: int, read: ReadText) -> FoundText | None:
+    """The calls that a text is from a place on to its end; None if it is anything else."""
+    for row in MARKUPS:
+        if text.startswith(row.signs, start) and (calls := _read_calls(row, text, start, read)):
+            return FoundText(text[:start].rstrip(), tuple(calls))
     return None
 
 
-def find_lone_call(text: str, read: ReadText) -> FoundText | None:
-    """The call that a whole text is, as a JSON object with `name` and `arguments` and nothing else."""
-    stripped = text.strip()
-    if len(text) > LONGEST or not stripped.startswith("{"):
-        return None
-    call = _read_object(stripped, read)
-    return FoundText("", (call,)) if call is not None else None
+def find_lone_call(text: str, start: int, read: ReadText) -> FoundText | None:
+    """The call that a text is from a place on, as a JSON object with `name` and `arguments` and nothing else."""
+    call = _read_object(text[start:].strip(), read) if text.startswith("{", start) else None
+    return FoundText(text[:start].rstrip(), (call,)) if call is not None else None
 
 
 def _read_calls(row: CallMarkup, text: str, at: int, read: ReadText) -> list[TextCall] | None:
@@ -211,14 +187,33 @@ def _read_calls(row: CallMarkup, text: str, at: int, read: ReadText) -> list[Tex
 
 
 def _make_call(row: CallMarkup, parts: dict[str, Any], read: ReadText) -> TextCall | None:
-    if "object" in parts:
-        return _read_object(parts["object"], read)
-    if row.pair is None or "pairs" not in parts:
-        return TextCall(parts["name"], parts["json"].encode("utf-8", "surrogatepass"))
-    pairs = [(key.strip(), value) for key, value in row.pair.findall(parts["pairs"])]
-    if len(dict(pairs)) != len(pairs):
+    if row.pair is not None:
+        pairs = _read_pairs(row.pair, parts["pairs"])
+        return None if pairs is None else TextCall(parts["name"], dumps(pairs))
+    text = parts.get("object") or parts["json"]
+    is_cut = "closed" in parts and not parts["closed"]
+    if is_cut and not _is_strict(read(text.encode("utf-8", "surrogatepass"))):
         return None
-    return TextCall(parts["name"], dumps(dict(pairs)))
+    if "object" in parts:
+        return _read_object(text, read)
+    return TextCall(parts["name"], text.encode("utf-8", "surrogatepass"))
+
+
+def _read_pairs(pair: re.Pattern[str], text: str) -> dict[str, JsonValue] | None:
+    """The arguments that pairs of a key and a value make; None if a key comes twice."""
+    pairs: dict[str, JsonValue] = {}
+    for found in pair.finditer(text):
+        key, value = found["key"].strip(), found["value"]
+        is_json = found.groupdict().get("string") == "false"
+        if key in pairs or isinstance(read := parse(value.encode()) if is_json else value, JsonProblem):
+            return None
+        pairs[key] = read
+    return pairs
+
+
+def _is_strict(document: Document | JsonProblem) -> bool:
+    """Whether a text is JSON without a repair."""
+    return isinstance(document, Document) and not document.repairs
 
 
 def _read_object(text: str, read: ReadText) -> TextCall | None:

@@ -62,8 +62,8 @@ class ModelRequest:
         return self.body.get("n") in (None, 1)
 
     def may_call(self, names: Sequence[str]) -> bool:
-        """Whether the request lets one answer call these tools: by `tool_choice`, and by whether calls may be parallel.
-        A list of allowed tools counts as one that has none of them."""
+        """Whether the request lets one answer call these tools: by `tool_choice`, and by whether calls may be
+        parallel."""
         choice = self.body.get("tool_choice")
         choice = choice if isinstance(choice, dict) else {}
         alone = self.body.get("parallel_tool_calls") is False or choice.get("disable_parallel_tool_use") is True
@@ -71,9 +71,17 @@ class ModelRequest:
             return False
         if choice.get("type", "auto") in ("auto", "any"):
             return True
-        function = choice.get("function")
-        named = function.get("name") if isinstance(function, dict) else choice.get("name")
-        return all(name == named for name in names)
+        inner = choice.get("allowed_tools")
+        listed = inner.get("tools") if isinstance(inner, dict) else choice.get("tools")
+        allowed = {_find_chosen_name(each) for each in (listed if isinstance(listed, list) else [choice])}
+        return allowed.issuperset(names)
+
+
+def _find_chosen_name(choice: JsonValue) -> JsonValue:
+    """The name of the tool that an entry of `tool_choice` allows."""
+    named = choice.get("function", choice) if isinstance(choice, dict) else None
+    name = named.get("name") if isinstance(named, dict) else None
+    return name if isinstance(name, str) else None
 
 
 def find_api(method: str, path: str) -> Api | None:

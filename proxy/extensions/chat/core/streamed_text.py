@@ -1,6 +1,6 @@
 """Calls that stand as markup in the text of a streamed answer.
 
-Text passes until calls may begin in it (call_prefix.py). From there on events are held: they pass once the text turns
+Text passes until calls may begin in it (text_watch.py). From there on events are held: they pass once the text turns
 out to be no call, and at the end of the answer its calls replace them, if all are complete and valid.
 """
 
@@ -13,7 +13,6 @@ from typing import Any, Final
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
-from proxy.extensions.chat.core.call_prefix import TextWatch
 from proxy.extensions.chat.core.events import change_event, write_event
 from proxy.extensions.chat.core.found_calls import encode_arguments
 from proxy.extensions.chat.core.model_request import Api
@@ -24,7 +23,8 @@ from proxy.extensions.chat.core.streamed_responses import (
     is_last_text,
     write_responses,
 )
-from proxy.extensions.chat.core.written_calls import ENDS, NewCall
+from proxy.extensions.chat.core.text_watch import TextWatch
+from proxy.extensions.chat.core.written_calls import ENDS, SILENT, NewCall
 
 _DELTA: Final[Pointer] = ("choices", 0, "delta")
 _FINISH: Final[Pointer] = ("choices", 0, "finish_reason")
@@ -144,8 +144,10 @@ def _read_chat(raw: bytes, value: Mapping[str, Any]) -> TextEvent | None:
 
 
 def _read_messages(raw: bytes, value: Mapping[str, Any]) -> TextEvent | None:
-    """An event of Messages; None where it ends an incomplete text."""
-    change = value.get("delta")
+    """An event of Messages; None if it ends an incomplete text, or begins a block that is no text or thinking."""
+    change, block = value.get("delta"), value.get("content_block")
+    if isinstance(block, dict) and block.get("type") not in ("text", *SILENT):
+        return None
     if value.get("type") == "message_delta" and isinstance(change, dict) and change.get("stop_reason") not in ENDS:
         return None
     delta = value.get("delta") if value.get("type") == "content_block_delta" else None
@@ -154,14 +156,16 @@ def _read_messages(raw: bytes, value: Mapping[str, Any]) -> TextEvent | None:
 
 
 def _read_responses(raw: bytes, value: Mapping[str, Any]) -> TextEvent | None:
-    """An event of Responses; None where it belongs to no text, or ends an incomplete answer."""
-    kind = value.get("type")
+    """An event of Responses; None if it belongs to no text or thinking, or ends an incomplete answer."""
+    kind, item = value.get("type"), value.get("item")
+    if isinstance(item, dict) and item.get("type") not in ("message", *SILENT):
+        return None
     if kind == "response.completed":
         return TextEvent(raw, value, None, is_end=True) if is_last_text(value) else None
     if kind == "response.output_text.delta":
         text = value.get("delta")
         return TextEvent(raw, value, text if isinstance(text, str) else None, is_end=False)
-    known = isinstance(kind, str) and kind in TEXT_KINDS
+    known = isinstance(kind, str) and (kind in TEXT_KINDS or kind.startswith("response.reasoning"))
     return TextEvent(raw, value, None, is_end=False) if known else None
 
 

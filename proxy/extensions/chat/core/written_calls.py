@@ -16,6 +16,8 @@ from proxy.extensions.chat.core.model_request import Api
 # The values of finish_reason, stop_reason and status for a model that ended by itself; None: the answer has no such
 # member. After any other end, such as `length` or `content_filter`, no text becomes a call.
 ENDS: Final = ("stop", "end_turn", "completed", None)
+# The types of the parts of an answer that may stand before a text with calls.
+SILENT: Final = ("thinking", "redacted_thinking", "reasoning")
 
 
 @value_class
@@ -37,8 +39,8 @@ class NewCall:
 
 
 def find_answer_text(api: Api, answer: JsonValue) -> AnswerText | None:
-    """The text with which an answer without calls ends; None where it has calls, several choices, or no such text, or
-    where the model did not end by itself (`ENDS`)."""
+    """The only text of an answer without calls, behind thinking at most; None if there is no such text, if the answer
+    has several choices, or if the model did not end by itself (`ENDS`)."""
     if not isinstance(answer, dict):
         return None
     return _find_in_chat(answer) if api is Api.CHAT else _find_in_list(api, answer)
@@ -58,13 +60,13 @@ def _find_in_chat(answer: Mapping[str, Any]) -> AnswerText | None:
 
 def _find_in_list(api: Api, answer: Mapping[str, Any]) -> AnswerText | None:
     """The text of the last block (Messages), or of the last item, a message of one part (Responses)."""
-    key, kind, call = ("content", "text", "tool_use") if api is Api.MESSAGES else ("output", "message", "function_call")
+    key, kind = ("content", "text") if api is Api.MESSAGES else ("output", "message")
     items = answer.get(key)
     if answer.get("stop_reason" if api is Api.MESSAGES else "status") not in ENDS:
         return None
     if not isinstance(items, list) or not items or not isinstance(items[-1], dict) or items[-1].get("type") != kind:
         return None
-    if any(isinstance(item, dict) and item.get("type") == call for item in items):
+    if any(not isinstance(item, dict) or item.get("type") not in SILENT for item in items[:-1]):
         return None
     holder = (key, len(items) - 1)
     if api is Api.MESSAGES:

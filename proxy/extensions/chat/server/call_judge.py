@@ -28,9 +28,9 @@ from proxy.core.model.values import (
 )
 from proxy.core.rules.rules import TEXT_RULES
 from proxy.extensions.chat.core.call_markup import FoundText, find_lone_call, find_text_calls
-from proxy.extensions.chat.core.call_prefix import TextWatch
 from proxy.extensions.chat.core.found_calls import CallChange, FoundCall, find_tool_name
 from proxy.extensions.chat.core.model_request import ModelRequest
+from proxy.extensions.chat.core.text_watch import TextWatch
 from proxy.extensions.mcp.core.listed_tools import LearnedTools, LearnPolicy, Policies
 from proxy.interfaces import JudgesElsewhere
 
@@ -124,16 +124,14 @@ class CallJudge:
             return None
         return [replace(each, repairs=(Repair(WRITTEN, ()), *each.repairs)) for each in judged]
 
-    def find_in_text(self, text: str, which: Literal["off", "markup", "json"]) -> FoundText | None:
+    def find_in_text(self, text: str, which: Literal["off", "leaked", "json"]) -> FoundText | None:
         """The calls in a text, of the kinds that `text_calls` names."""
-        if which == "off":
+        watch = TextWatch(takes_objects=which == "json")
+        watch.feed(text)
+        if which == "off" or watch.start is None:
             return None
-        lone = find_lone_call(text, self.read_text) if which == "json" else None
-        return lone or find_text_calls(text, self.read_text)
-
-    def watch_text(self, request: ModelRequest) -> TextWatch:
-        """A watch over a streamed text for calls of the request's tools."""
-        return TextWatch(request.tools.tools, inner_quotes="unescaped_quotes" in self._text_repairs)
+        find = find_lone_call if text.startswith("{", watch.start) else find_text_calls
+        return find(text, watch.start, self.read_text)
 
     def read_text(self, text: bytes) -> Document | JsonProblem:
         """Reads a JSON text with the repairs of the route's level."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Literal
 
 from proxy.adapters.ladder import find_conversation
 from proxy.core.json.jsontext import dumps, parse
@@ -28,6 +27,7 @@ from proxy.extensions.chat.config.model_section import ModelSettings
 from proxy.extensions.chat.core.api_errors import write_error_event
 from proxy.extensions.chat.core.found_calls import FoundCall, list_places
 from proxy.extensions.chat.core.model_request import Api, ModelRequest
+from proxy.extensions.chat.core.text_watch import TextWatch
 from proxy.extensions.chat.core.whole_bodies import ReadAnswer
 from proxy.extensions.chat.core.written_calls import NewCall, make_call_id
 from proxy.extensions.chat.server.answer_bytes import (
@@ -147,7 +147,7 @@ class ModelExchange:
                 body, read, judged, await self.large.change_answer(listed, body, places) if places else body
             )
         text = read.text
-        found = None if text is None else await self._find_in_text(text.text, self.settings.text_calls, body)
+        found = None if text is None else await self._find_in_text(text.text, body)
         if text is None or found is None:
             return JudgedAnswer(body, read, [], body)
         before, written = found
@@ -177,7 +177,9 @@ class ModelExchange:
         steps = StreamSteps(
             self._judge_calls,
             self._find_in_stream,
-            self.judge.watch_text(self.request) if settings.text_calls != "off" or self.note_leak else None,
+            TextWatch(takes_objects=settings.text_calls == "json")
+            if settings.text_calls != "off" or self.note_leak
+            else None,
             settings.text_calls != "off",
             partial(self._note_stream, before),
             partial(self._ask_stream, before, size) if may_ask and self.request.is_single else None,
@@ -222,18 +224,15 @@ class ModelExchange:
 
     async def _find_in_stream(self, text: str) -> list[JudgedCall] | None:
         """The valid calls that the end of a streamed text is."""
-        which: Literal["off", "markup"] = "off" if self.settings.text_calls == "off" else "markup"
-        found = await self._find_in_text(text, which, self.listed.record.request_id.encode())
+        found = await self._find_in_text(text, self.listed.record.request_id.encode())
         return None if found is None else found[1]
 
     # --- both ---------------------------------------------------------------------------------------------------------
-    async def _find_in_text(
-        self, text: str, which: Literal["off", "markup", "json"], seed: bytes
-    ) -> tuple[str, list[JudgedCall]] | None:
-        """The valid calls with which a text ends, and the text before them. `seed` makes their ids."""
-        if which == "off":
+    async def _find_in_text(self, text: str, seed: bytes) -> tuple[str, list[JudgedCall]] | None:
+        """The valid calls that a text is, and the text before them. `seed` makes their ids."""
+        if self.settings.text_calls == "off":
             self._look_for_leak(text)
-        if (found := self.judge.find_in_text(text, which)) is None:
+        if (found := self.judge.find_in_text(text, self.settings.text_calls)) is None:
             return None
         ids = [make_call_id(self.request.api, seed, at) for at in range(len(found.calls))]
         calls = [FoundCall(each, call.name, call.arguments) for each, call in zip(ids, found.calls, strict=True)]
@@ -242,7 +241,7 @@ class ModelExchange:
 
     def _look_for_leak(self, text: str) -> None:
         """Notes a call of a tool of the request that stays in a text."""
-        found = self.judge.find_in_text(text, "markup") if self.note_leak is not None else None
+        found = self.judge.find_in_text(text, "leaked") if self.note_leak is not None else None
         if found is not None and self.note_leak is not None and found.calls[0].name in self.request.tools.tools:
             self.note_leak(found.calls[0].name)
 

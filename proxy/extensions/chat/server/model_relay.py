@@ -35,7 +35,7 @@ from proxy.server.listed_routes import Answer, ListedRequest, Reports
 
 _READ_TEXT = (
     "the model writes tool calls as markup into its text, which stays as it is; "
-    "`model: {text_calls: markup}` or `serve --model URL --text-calls markup` turns them into calls"
+    "`model: {text_calls: leaked}` or `serve --model URL --text-calls leaked` turns them into calls"
 )
 # The most unusable schemas that are remembered, so that each is reported once.
 _MOST_REPORTED = 1_000
