@@ -13,11 +13,13 @@ from typing import Any
 
 import pytest
 
+from proxy.core.model.values import UpstreamReply
 from proxy.extensions.chat.core.events import EventSplitter, read_event
 from proxy.extensions.chat.core.model_request import Api
 from proxy.extensions.chat.core.streamed_calls import HeldCalls
 from proxy.extensions.chat.core.streamed_text import HeldText
 from proxy.extensions.chat.core.text_watch import TextWatch
+from proxy.extensions.chat.server.judged_stream import JudgedStream, StreamSteps
 from tests.extensions.chat.streams import chat_stream, chat_words, responses_stream
 
 EVENTS = 4_000
@@ -112,3 +114,33 @@ def test_a_watch_keeps_nothing_of_the_text_that_has_passed() -> None:
         assert tracemalloc.get_traced_memory()[0] - before < 5_000
     finally:
         tracemalloc.stop()
+
+
+def make_stream() -> tuple[Callable[[bytes], object], list[bytes]]:
+    """A stream as the function that takes its next piece, and the list of what has passed."""
+
+    async def find_none(*_: Any) -> Any:
+        raise AssertionError("there is no call")
+
+    steps = StreamSteps(find_none, find_none, None, False, lambda *_: None, None)
+    stream, passed = JudgedStream(Api.CHAT, UpstreamReply(200, (), b""), steps, 1_000_000_000), list[bytes]()
+
+    def take(piece: bytes) -> None:
+        try:
+            stream._take(piece).send(None)
+        except StopIteration as done:
+            passed.append(done.value)
+
+    return take, passed
+
+
+def test_a_begun_event_is_looked_through_once() -> None:
+    check_linear(make_stream()[0], b"data: ", [b"x" * 100] * EVENTS)
+
+
+def test_text_passes_without_a_look_at_each_event() -> None:
+    take, passed = make_stream()
+    body = b"".join(chat_words(["plain words "] * 1_000)[1:-2])
+    lines, _ = count_work(take, [body])
+    assert [body] * 2 == passed
+    assert lines < 100

@@ -265,3 +265,34 @@ async def test_arguments_that_came_with_the_start_of_their_block_are_repaired_th
     path, request, _ = APIS["messages"]
     seen, _ = await ask(write('{"city": "Oslo", "days": "3"}'), path, request)
     assert b"".join(write('{"city":"Oslo","days":3}')) == seen.body
+
+
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize(
+    "spell",
+    [
+        lambda event: event,
+        lambda event: event.replace(b"_", b"\\u005f"),
+        lambda event: event.replace(b"function", b"f\\u0075nction").replace(b"tool", b"t\\u006Fol"),
+        lambda event: event.replace(b"\n", b"\r\n"),
+    ],
+)
+async def test_a_call_behind_text_is_found_however_it_is_spelt(api: str, spell: Callable[[bytes], bytes]) -> None:
+    path, request, write = APIS[api]
+    events = [spell(event) for event in write(('{"city": "Oslo", "days": "3"}',), text=["It ", "rains. "] * 50)]
+    _, line = await ask(events, path, request)
+    assert ("repaired", "get_weather") == (line["outcome"], line["gen_ai.tool.name"])
+
+
+@pytest.mark.parametrize("size", [1, 7, 100, 10_000])
+def test_events_without_a_mark_are_those_that_are_cut_one_by_one(size: int) -> None:
+    body = b"".join(chat_stream(("{}",), text=["It ", "rains. "] * 5)) + b": ping\n\ndata: {"
+    splitter, passed = EventSplitter(), b""
+    for at in range(0, len(body), size):
+        plain = splitter.feed_plain(body[at : at + size], (b"_call",))
+        passed += b"".join(splitter.feed(body[at : at + size])) if plain is None else plain
+        assert body.startswith(passed)
+        assert passed.endswith(b"\n\n") or not passed
+    assert body == passed + splitter.take_rest()
+    assert splitter.feed_plain(b"data: {_call", (b"_call",)) is None
+    assert 0 == splitter.size

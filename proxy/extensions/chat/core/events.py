@@ -4,7 +4,7 @@ in the JSON of their data. The rest keeps every byte."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Final
 
@@ -16,6 +16,7 @@ from proxy.core.model.values import JsonProblem, JsonValue, Pointer
 _END: Final = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
 _LONGEST_END: Final = len(b"\r\n\r\n")
 _DATA: Final = re.compile(rb"(?:\A|(?<=[\r\n]))data:[ ]?([^\r\n]*)")
+_ESCAPED: Final = re.compile(rb"\\u00[5-7]")
 COMMENT: Final = b": keep-alive\n\n"
 
 
@@ -39,6 +40,17 @@ class EventSplitter:
         if ends:
             del self._rest[: ends[-1]]
         return events
+
+    def feed_plain(self, data: bytes, marks: Iterable[bytes]) -> bytes | None:
+        """The events that end in these bytes, in one piece; None, and nothing is taken, if a mark may be in them. An
+        escaped letter or `_` may belong to a mark."""
+        data = bytes(self._rest) + data if self._rest else data
+        if b"\r" in data or any(mark in data for mark in marks) or (b"\\u00" in data and _ESCAPED.search(data)):
+            return None
+        end = data.rfind(b"\n\n") + 1
+        end += end > 0
+        self._rest[:] = data[end:]
+        return data[:end]
 
     def take_rest(self) -> bytes:
         """Removes the event without an end, and returns it."""

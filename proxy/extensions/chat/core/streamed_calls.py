@@ -66,6 +66,14 @@ class CallReader(Protocol):
         """Takes an event's data; `number` is the event's place among the held ones, if it is held."""
 
 
+# What an event of a call, or one that reports usage, cannot be without.
+MARKS: Final[Mapping[Api, tuple[bytes, ...]]] = {
+    Api.CHAT: (b"_call", b"usage"),
+    Api.RESPONSES: (b"function_call", b"usage"),
+    Api.MESSAGES: (b"tool_use", b"usage"),
+}
+
+
 class HeldCalls:
     """The held part of one answer, from the first event of a call on. The calls never become complete where one of
     their events cannot be read, because it may be a part of them."""

@@ -67,6 +67,11 @@ class HeldText:
         """Whether calls may have begun."""
         return bool(self._held)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether all further events pass."""
+        return self._watch is None and not self._held
+
     def take(self, raw: bytes, value: JsonValue) -> list[bytes]:
         """Takes the next event, whose data has this value, and gives those that pass."""
         watch = self._watch

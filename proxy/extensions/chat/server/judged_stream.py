@@ -25,7 +25,7 @@ from proxy.extensions.chat.core.found_calls import FoundCall
 from proxy.extensions.chat.core.model_request import Api
 from proxy.extensions.chat.core.next_question import sum_usage
 from proxy.extensions.chat.core.stream_usage import add_usage, find_usage, is_error, is_opening
-from proxy.extensions.chat.core.streamed_calls import HeldCalls
+from proxy.extensions.chat.core.streamed_calls import MARKS, HeldCalls
 from proxy.extensions.chat.core.streamed_text import HeldText
 from proxy.extensions.chat.core.text_watch import TextWatch
 from proxy.extensions.chat.core.written_calls import NewCall
@@ -38,6 +38,8 @@ from proxy.upstream.faults import close_body
 _SILENCE: Final = 10.0
 # Events that one stream handles before others get a turn.
 _TURN: Final = 64
+# Bytes of a begun event beyond which further pieces of it are no longer looked through for whole events.
+_SHORT: Final = 1024
 
 JudgeCalls = Callable[[list[FoundCall]], Awaitable[list[JudgedCall]]]
 # Finds the valid calls that a text is, in markup.
@@ -148,6 +150,8 @@ class JudgedStream:
         """Takes these bytes, and gives those that pass."""
         if self._state is _State.PASSING and not self._usage:
             return piece
+        if (plain := self._pass_plain(piece)) is not None:
+            return plain
         out: list[bytes] = []
         async for event in _take_turns(self._splitter.feed(piece)):
             if b'"usage"' in event:
@@ -157,6 +161,18 @@ class JudgedStream:
             opening, self._opening = self._opening or [], None
             return self._join(opening) + self._open([*out, self._give_up("too_long")])
         return self._open(out)
+
+    def _pass_plain(self, piece: bytes) -> bytes | None:
+        """The events of a piece, of which none has to be read; None if one may have to be."""
+        is_idle = self._state is _State.READING and self._opening is None
+        is_begun = self._splitter.size > len(piece) + _SHORT  # a long event is looked through once
+        if not is_idle or is_begun or self._held.is_holding or not self._text.is_over:
+            return None
+        passed = self._splitter.feed_plain(piece, MARKS[self._api])
+        if passed:
+            last = passed[passed.rfind(b"\n\n", 0, -2) + 2 :]
+            self._join(EventSplitter().feed(passed) if last.startswith(b":") else [last])
+        return passed
 
     def _count_held(self) -> int:
         opening = self._opening_size if self._opening else 0
