@@ -240,7 +240,7 @@ def describe_violation(violation: Violation, sent: JsonValue) -> JsonValue:
         shown = ["at"]
     return [
         violation.code.name, list(violation.path), violation.message, violation.expected, violation.hint,
-        violation.severity.value, violation.sensitive, shown, violation.keyword, violation.limit,
+        violation.severity.value, violation.sensitive, shown, violation.keyword, violation.limit, violation.quoted,
     ]  # fmt: skip
 
 
@@ -256,13 +256,23 @@ def _is_short(value: JsonValue) -> bool:
 
 def read_violation(entry: Any, sent: Callable[[], JsonValue]) -> Violation:
     """A violation of the arguments that `sent` gives, which are read only where a violation shows a part of them."""
-    code, steps, message, expected, hint, severity, sensitive, shown, keyword, limit = entry
+    code, steps, message, expected, hint, severity, sensitive, shown, keyword, limit, quoted = entry
     path = tuple(steps)
     value: JsonValue = ABSENT
     if shown:
         value = find_value(sent(), path) if shown[0] == "at" else shown[1]
     return Violation(
-        VIOLATION_CODES[code], path, message, expected, hint, Severity(severity), value, sensitive, keyword, limit
+        VIOLATION_CODES[code],
+        path,
+        message,
+        expected,
+        hint,
+        Severity(severity),
+        value,
+        sensitive,
+        keyword,
+        limit,
+        quoted,
     )
 
 

@@ -63,9 +63,9 @@ def list_violations(check: Check, value: JsonValue, ambiguous: Iterable[Ambiguit
     unclear: dict[Pointer, Violation] = {}
     for entry in islice(ambiguous, MAX_VIOLATIONS):
         read = [f"{cut(write_preview(value, path=entry.path), 40)} ({rule})" for rule, value in entry.options[:2]]
-        hint = f"It could mean {' or '.join(read)}: send the one you mean in its proper type."
-        message = "The value has more than one possible meaning"
-        unclear[entry.path] = Violation(codes.AMBIGUOUS, entry.path, message, hint=hint)
+        quoted, message = " or ".join(read), "The value has more than one possible meaning"
+        hint = f"It could mean {quoted}: send the one you mean in its proper type."
+        unclear[entry.path] = Violation(codes.AMBIGUOUS, entry.path, message, hint=hint, quoted=quoted)
     if unclear:
         found = [violation for violation in found if violation.path not in unclear] + list(unclear.values())
     found = relate_fields(check, value, found)

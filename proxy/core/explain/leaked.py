@@ -69,7 +69,8 @@ def find_leaked_markup(check: Check, value: JsonValue, *, refuse: bool) -> Itera
             found += 1
             markup, is_certain, parameter = leak
             name = clean_text(str(path[-1]), 60) if path else ""
-            message = f"Field '{name}' holds markup of the tool call itself: {clean_text(markup, 60)}"
+            quoted = clean_text(markup, 60)
+            message = f"Field '{name}' holds markup of the tool call itself: {quoted}"
             without = "without the tags of the call"
             hint = f"Send the text of '{name}' alone, {without}, and every parameter as one of its own."
             if parameter:
@@ -77,7 +78,8 @@ def find_leaked_markup(check: Check, value: JsonValue, *, refuse: bool) -> Itera
                     f"Send '{clean_text(parameter, 60)}' as a parameter of its own, and the text of '{name}' {without}."
                 )
             severity = Severity.ERROR if refuse and is_certain else Severity.WARNING
-            yield Violation(codes.LEAKED_MARKUP, path, message, "text without markup of the call", hint, severity)
+            expected = "text without markup of the call"
+            yield Violation(codes.LEAKED_MARKUP, path, message, expected, hint, severity, quoted=quoted)
 
 
 def _texts(value: JsonValue) -> Iterator[tuple[Pointer, str]]:

@@ -173,7 +173,8 @@ def make_choice_violation(path: Pointer, value: JsonValue, node: Node, choices: 
         words, start = split_words(value), value.casefold()[:3]
         near = [text for text in texts if words & split_words(text) or text.casefold().startswith(start)]
         listed = list_choices(choices, near[:_FEW_CHOICES])
-    return Violation(codes.ENUM_MISMATCH, path, f"Invalid enum value {shown}", listed, hint, value=value)
+    message = f"Invalid enum value {shown}"
+    return Violation(codes.ENUM_MISMATCH, path, message, listed, hint, value=value, quoted=shown)
 
 
 def _read_choices(node: Node, choices: tuple[JsonValue, ...]) -> tuple[list[str], str, bool]:

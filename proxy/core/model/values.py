@@ -141,7 +141,8 @@ class Violation:
     `value` is what was sent there (`ABSENT`: nothing); the code that shows it also sanitises it. `expected` and `hint`
     are sentences for the model. `sensitive`: the schema marks the value as secret (`writeOnly`, `format: password`,
     `x-sensitive`), and it is never shown. `keyword` is the broken keyword and `limit` its value, where the code alone
-    does not say it.
+    does not say it. `quoted` is the part of the message (at its end) or of the hint that was written from sent values,
+    '' for none: every other word comes from the schema and from this proxy.
     """
 
     code: ViolationCode
@@ -154,6 +155,7 @@ class Violation:
     sensitive: bool = False
     keyword: str = field(default="", compare=False)
     limit: JsonValue = field(default=None, repr=False, compare=False)
+    quoted: str = field(default="", repr=False, compare=False)
 
 
 @value_class

@@ -1,19 +1,19 @@
 """What is kept of a call that was refused, repaired or failed, so that the operator can open it later; never a value.
 
-Values are removed before anything is kept: each violation is worded as if its value were a secret, so `Actual: "***"`
-replaces the value that the model read, and texts that quote what was sent have the quotes masked. So this masks more
-than the answer does: `core/display/preview.py` hides secrets alone, since the model knows what it sent. The text that
-the model read is composed only when somebody opens the call.
+Values are removed before anything is kept. Each violation is worded as if its value were a secret (`Actual: "***"`),
+and `Violation.quoted` says which part of its texts shows values. The words of the schema are never masked: a gap in them
+would tell which value was sent. The words of a tool or of a hook are masked whole. So this masks more than the answer
+does: `core/display/preview.py` hides only secrets, since the model knows what it sent. The text that the model read is
+composed only when somebody opens the call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from proxy.core.contract.policy import ToolPolicy
-from proxy.core.display.preview import MASK, SHOWN_BEGINNING, make_hider
+from proxy.core.display.preview import MASK
 from proxy.core.display.secrets import is_plain, mask_credentials
 from proxy.core.display.suggestions import is_same_name
 from proxy.core.envelope.feedback import write_feedback
@@ -28,7 +28,6 @@ from proxy.core.model.values import (
     Conversation,
     Document,
     Failure,
-    FeedbackLimits,
     JsonValue,
     Pointer,
     ToolCall,
@@ -41,16 +40,13 @@ from proxy.interfaces import CallRecord
 # The most errors and repairs kept of one call, as many as the log's line lists.
 MOST_LISTED: Final = 20
 _LONGEST: Final = 200
-# The most texts and numbers of the sent arguments that are masked in kept texts.
-_MOST_LEAVES: Final = 256
-_SHORTEST_LEAF: Final = 3
-_NO_LEAVES: Final = (bool, Absent)
+_LOOKED_AT: Final = 4096
+_LONGEST_DETAIL: Final = 1024
 # The outcomes of calls whose failure is worded by the tool.
 _OF_THE_TOOL: Final = frozenset({"tool_error", "upstream_error"})
 # Details of a failure that quote the upstream, which may quote the call.
 _QUOTING: Final = frozenset({"original_error", "answer_errors", "errors", "hint"})
 _NO_ARGUMENTS: Final = Document(b"", None)
-_USUAL: Final = FeedbackLimits()
 
 Row = dict[str, Any]
 
@@ -118,16 +114,15 @@ def keep_failure(record: CallRecord) -> KeptFailure:
     )  # fmt: skip
     if not came and record.result is None:  # a repaired call
         return KeptFailure((), (), repairs, None, record.policy, replaced)
-    leaves = _list_leaves(sent)
     if record.outcome in _OF_THE_TOOL:  # the tool's words may quote what was sent in any form, and are masked whole
         violations = tuple([
             Violation(each.code, each.path, MASK, each.expected and MASK, each.hint and MASK, each.severity, MASK, True)
             for each in came
         ])  # fmt: skip
     else:
-        violations = _mask_violations(came, _USUAL if record.policy is None else record.policy.feedback, leaves)
+        violations = tuple(map(_mask_violation, came))
     got = tuple([describe_value(each.value) for each in came])
-    answer = None if record.result is None else _mask_result(record, record.result, violations, leaves)
+    answer = None if record.result is None else _mask_result(record, record.result, violations)
     return KeptFailure(violations, got, repairs, answer, record.policy, replaced)
 
 
@@ -180,69 +175,41 @@ def _describe_repair(rule: str, path: Pointer, sent: JsonValue, went: JsonValue)
 
 
 # --- without values ---------------------------------------------------------------------------------------------------
-def _list_leaves(value: JsonValue) -> tuple[str, ...]:
-    """Texts and numbers inside the arguments that a sentence may quote, longest first."""
-    found: set[str] = set()
-    stack = [value]
-    looked_at = 0
-    while stack and looked_at < _MOST_LEAVES:
-        item = stack.pop()
-        looked_at += 1
-        if isinstance(item, str):
-            found.add(item)
-        elif isinstance(item, dict):
-            stack += item.values()
-        elif isinstance(item, list):
-            stack += item[:_MOST_LEAVES]
-        elif item is not None and not isinstance(item, _NO_LEAVES):
-            found.add(str(item))
-    return tuple(sorted([text for text in found if len(text) >= _SHORTEST_LEAF], key=len, reverse=True))
+def _mask_violation(violation: Violation) -> Violation:
+    """A violation without what it shows of the sent values. The words of the schema and of this proxy stay whole, also
+    if a value is the same word: a gap in them would give the value away."""
+    message, hint, quoted = violation.message, violation.hint, violation.quoted
+    if quoted and message.endswith(quoted):
+        message = message.removesuffix(quoted) + MASK
+    elif quoted:
+        before, found, after = hint.rpartition(quoted)
+        message, hint = (message, f"{before}{MASK}{after}") if found else (MASK, MASK)
+    message, hint = message[:_LOOKED_AT], hint[:_LOOKED_AT]
+    if not is_plain(message) or not is_plain(hint):
+        message, hint = mask_credentials(message), mask_credentials(hint)
+    shown = violation.value if violation.value is None or isinstance(violation.value, Absent) else MASK
+    return Violation(  # `replace` takes several times as long
+        violation.code, violation.path, message, violation.expected, hint, violation.severity, shown,
+        sensitive=True, keyword=violation.keyword, limit=violation.limit,
+    )  # fmt: skip
 
 
-def _mask_violations(came: Sequence[Violation], limits: FeedbackLimits, leaves: Sequence[str]) -> tuple[Violation, ...]:
-    """Violations with everything masked that they quote of the arguments."""
-    texts = " ".join([text for each in came for text in (each.message, each.hint)])
-    quoted = [leaf for leaf in leaves if leaf in texts or "*" in leaf]  # a mask may complete one that holds a star
-    masked: list[Violation] = []
-    for each in came:
-        message, hint = each.message[:4096], each.hint[:4096]
-        if not isinstance(each.value, str) or each.value[:SHOWN_BEGINNING] in texts:
-            hider = make_hider(each.value, limits, path=each.path, sensitive=True)
-            message, hint = hider.hide_value(message), hider.hide_value(hint)
-        if not is_plain(each.message) or not is_plain(each.hint):
-            message, hint = mask_credentials(message), mask_credentials(hint)
-        for leaf in quoted:
-            message, hint = message.replace(leaf, MASK), hint.replace(leaf, MASK)
-        shown = each.value if each.value is None or isinstance(each.value, Absent | bool) else MASK
-        masked.append(Violation(  # `replace` takes several times as long
-            each.code, each.path, message, each.expected, hint, each.severity, shown,
-            sensitive=True, keyword=each.keyword, limit=each.limit,
-        ))  # fmt: skip
-    return tuple(masked)
-
-
-def _mask_result(
-    record: CallRecord, result: ToolResult, violations: tuple[Violation, ...], leaves: Sequence[str]
-) -> ToolResult:
-    """The answer with nothing in it that was sent."""
-
-    def hide(text: str) -> str:
-        for leaf in leaves if text else ():
-            text = text.replace(leaf, MASK)
-        return text
-
+def _mask_result(record: CallRecord, result: ToolResult, violations: tuple[Violation, ...]) -> ToolResult:
+    """The answer without what it shows of the sent values."""
     failure, came, misuse = result.failure, result.call, result.failure.container
     # The words of a hook or of the tool may quote what was sent in any form, and are masked whole.
     by_hook = record.code == CALL_NOT_ALLOWED.name
     is_quoting = by_hook or record.outcome in _OF_THE_TOOL or not _QUOTING.isdisjoint(failure.details)
     details = {
-        name: MASK if by_hook or name in _QUOTING else hide(str(text)[:1024]) for name, text in failure.details.items()
+        name: MASK if by_hook or name in _QUOTING else str(text)[:_LONGEST_DETAIL]
+        for name, text in failure.details.items()
     }
+    is_hint_quoting = is_quoting or misuse is not None  # the hint about a container repeats the arguments
     kept = Failure(
         replace(failure.code, name=MASK) if record.code == MASK else failure.code,  # the tool named it after a value
-        MASK if is_quoting else hide(failure.message[:4096]),
+        MASK if is_quoting else failure.message[:_LOOKED_AT],
         violations,
-        (MASK if failure.hint else "") if is_quoting else hide(failure.hint[:4096]),
+        failure.hint and MASK if is_hint_quoting else failure.hint[:_LOOKED_AT],
         details,
         failure.status,
         failure.retryable,
@@ -255,7 +222,7 @@ def _mask_result(
         result.attempt,
         result.escalated,
         result.repeated,
-        tuple([MASK if is_quoting else hide(line) for line in result.history]),
+        tuple([MASK] * len(result.history)) if is_quoting else result.history,
         result.accepts,
         example_complete=False,
         limits=result.limits,

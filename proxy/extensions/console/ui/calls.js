@@ -173,7 +173,7 @@ function Open({ id, at: stamp = "" }) {
     ]} />
     ${call.came !== undefined && html`<div class="two"><div><h2>Came</h2><pre tabindex="0">${json(call.came)}</pre></div>${call.went !== undefined && html`<div><h2>Went</h2><pre tabindex="0">${json(call.went)}</pre></div>`}</div>`}
     ${call.reason && html`<h2>Why</h2><p>${clean(call.reason)}</p>${(call.earlier || []).map((line) => html`<p class="refused">${clean(line)}</p>`)}`}
-    ${call.model_read && html`<h2>What the model read</h2><pre tabindex="0">${clean(call.model_read)}</pre>`}
+    ${call.model_read && html`<h2>What the model read, values masked</h2><pre tabindex="0">${clean(call.model_read)}</pre>`}
     ${(call.replaced || []).map((answer, index) => html`<${Replaced} answer=${answer} number=${index + 1} />`)}
     <p class="dim">${times.map(([stage, took]) => `${stage}${STAGE_WORDS[stage] || ""} ${ms(took)}`).join(" · ")} · ${call["server.address"] ? `upstream ${clean(call["server.address"])}${call["upstream.status_code"] ? ` answered ${call["upstream.status_code"]}` : ""}` : "upstream not asked"}</p>
     ${model(call) && html`<p><a href=${link("calls", { model: model(call) })}>the calls of this model</a>${call["chat.attempts"] ? html` <span class="dim">answered ${call["chat.attempts"] === "1" ? "once" : `${call["chat.attempts"]} times`}, ${call["chat.tokens_again"]} tokens for asking again</span>` : ""}</p>`}
@@ -185,7 +185,7 @@ function Open({ id, at: stamp = "" }) {
 function Replaced({ answer, number }) {
   return html`<h2>Answer ${number}, after which the model was asked again <span class="dim">(${answer.tokens.toLocaleString()} tokens)</span></h2>
     ${answer.calls.map((each) => html`<p>${clean(each["gen_ai.tool.name"])} <span class=${each["error.type"] ? "refused" : "dim"}>${each["error.type"] ? clean(reason(each)) : "valid"}</span></p>
-      <div class=${each.came === undefined ? "" : "two"}>${each.came !== undefined && html`<div><p class="dim">came</p><pre tabindex="0">${json(each.came)}</pre></div>`}<div><p class="dim">what the model read</p><pre tabindex="0">${clean(each.model_read)}</pre></div></div>`)}`;
+      <div class=${each.came === undefined ? "" : "two"}>${each.came !== undefined && html`<div><p class="dim">came</p><pre tabindex="0">${json(each.came)}</pre></div>`}<div><p class="dim">what the model read, values masked</p><pre tabindex="0">${clean(each.model_read)}</pre></div></div>`)}`;
 }
 
 const STAGE_WORDS = { gather: " (waits for parallel calls, so that they count as one attempt)", total: " (this proxy's own)" };
