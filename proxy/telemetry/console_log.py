@@ -56,18 +56,20 @@ def format_call(entry: Entry, *, colors: bool = False) -> str:
 
 
 def _format_reason(entry: Entry) -> str:
-    """The first error or repair with its place, and how many more there are; else the error code."""
-    errors, repairs = entry.get("errors", ()), entry.get("repairs", ())
+    """The first error with its place and how many more there are, else the failure, else the first repair."""
+    errors, repairs, failure = entry.get("errors", ()), entry.get("repairs", ()), str(entry.get("error.type", ""))
     if errors:
         first, more = errors[0], max(len(errors), int(entry.get("error_count", 0))) - 1
         wants = f" wants {cut(first['expected'], _NAME)}," if first.get("expected") else ""
         got = f"{wants} got {first['got']}" if first.get("got") else ""
         return _format_line(f"{first['path'] or 'arguments'} {first['code']}{got}", more)
+    if failure:
+        return escape(failure)
     if repairs:
         first = repairs[0]
         change = f" ({first['got']} -> {first['became']})" if "became" in first else ""
         return _format_line(f"{first['path'] or 'arguments'} {first['rule']}{change}", len(repairs) - 1)
-    return escape(str(entry.get("error.type", "")))
+    return ""
 
 
 def _format_line(text: str, more: int) -> str:

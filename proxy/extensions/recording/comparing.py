@@ -36,12 +36,11 @@ ServedTools = Mapping[tuple[str, str], tuple[CallShape, ToolPolicy]]
 
 @value_class
 class LineComparison:
-    """The change of a line's fate: `path` and `code` of an error or repair, and `before` and `after`, each forward or
-    refuse."""
+    """The change of a line's fate: `before` and `after`, each forward or refuse, and the `places` of the errors or
+    repairs behind it, each (code, path)."""
 
     change: LineChange
-    path: str = ""
-    code: str = ""
+    places: tuple[tuple[str, str], ...] = ()
     before: str = ""
     after: str = ""
 
@@ -85,10 +84,10 @@ class ComparisonCounts:
         return self.counts.total()
 
     def add(self, number: int, tool: str, found: LineComparison) -> None:
-        """Counts one call, which stands in line `number`."""
+        """Counts one call of line `number`, once at each of its places."""
         self.counts[found.change] += 1
-        if found.path or found.code:
-            place = (tool, found.path, found.code, found.before, found.after)
+        for code, path in found.places:
+            place = (tool, path, code, found.before, found.after)
             self.places[place] += 1
             self.first.setdefault(place, number)
 
@@ -111,14 +110,20 @@ class ComparisonCounts:
 
 
 def _describe(before: Fate, after: Fate) -> LineComparison:
-    """The change of a fate, and its place: an error or a repair that only one of the two has."""
+    """The change of a fate, and its places: the new errors of a call that is refused now, the old errors of one that is
+    forwarded now, else the repairs that only one of the two has."""
     change = compare_fates(before, after)
     if change == "same":
         return LineComparison(change)
     first, second = (set(fate.errors or fate.repairs) for fate in (before, after))
-    code, path = next(iter(sorted(first - second) or sorted(second - first) or sorted(first)), (after.code, ""))
+    if after.forwarded and before.forwarded:
+        places = first ^ second or first
+    elif after.forwarded:
+        places = first
+    else:
+        places = set(after.errors) - set(before.errors) or first - second or second
     words = ["forward" if fate.forwarded else "refuse" for fate in (before, after)]
-    return LineComparison(change, path, code, *words)
+    return LineComparison(change, tuple(sorted(places)) or ((after.code or before.code, ""),), *words)
 
 
 def _list_unkept(policy: ToolPolicy, path: Pointer) -> list[dict[str, JsonValue]]:

@@ -1,10 +1,10 @@
 """What is kept of a call that was refused, repaired or failed, so that the operator can open it later; never a value.
 
 Values are removed before anything is kept. Each violation is worded as if its value were a secret (`Actual: "***"`),
-and `Violation.quoted` says which part of its texts shows values. The words of the schema are never masked: a gap in them
-would tell which value was sent. The words of a tool or of a hook are masked whole. So this masks more than the answer
-does: `core/display/preview.py` hides only secrets, since the model knows what it sent. The text that the model read is
-composed only when somebody opens the call.
+and `Violation.quoted` says which part of its texts shows values. The words of the schema are never masked, because a gap
+in them would tell which value was sent. The words of a tool or of a hook are masked whole. So this masks more than the
+answer does: `core/display/preview.py` hides only secrets, since the model knows what it sent. The text that the model
+read is composed only when somebody opens the call.
 """
 
 from __future__ import annotations

@@ -45,6 +45,15 @@ async def test_a_call_is_found_by_a_text_that_it_shows(capsys: pytest.CaptureFix
     assert [["r-2"], ["r-1"], ["r-1", "r-2"], []] == found
 
 
+async def test_shows_the_failure_of_a_repaired_call(capsys: pytest.CaptureFixture[str]) -> None:
+    async with proxied(WEATHER, "http://127.0.0.1:9") as proxy:
+        await proxy.post("/weather", b'{"lat": "1"}')
+        assert 0 == await run_calls(proxy)
+    line = capsys.readouterr().out
+    assert "weather upstream_error  connection_refused  " in line
+    assert "string_to_number" not in line
+
+
 async def test_a_tool_that_no_route_names_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     async with proxied(WEATHER) as proxy:
         assert 0 == await run_calls(proxy, "--tool", "weathr", "--tool", "weather")

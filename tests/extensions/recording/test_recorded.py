@@ -254,6 +254,21 @@ def test_what_a_new_config_refuses_and_accepts_is_told_with_its_place(
     assert "| order | `/kind` | VAL-008 | 1 | forward → refuse |" in capsys.readouterr().out
 
 
+def test_diff_names_each_new_error_and_no_repair(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    new = json.loads(json.dumps(SCHEMA))
+    new["properties"]["kind"] = {"type": "integer"}
+    new["properties"]["text"] = {"type": "boolean"}
+    words = configs(tmp_path, new)
+    sent = dumps({"text": "tea", "kind": "tea", "count": "1"})
+    line = write_line({"route": "/a", "tool": "order"}, sent, SHAPE, policy(), whole=True, longest=9999)
+    (tmp_path / "calls.jsonl").write_bytes(line)
+    assert 1 == main(["diff", *words])
+    assert [
+        "order  /kind  VAL-002  1 x  forward -> refuse  e.g. line 1",
+        "order  /text  VAL-002  1 x  forward -> refuse  e.g. line 1",
+    ] == capsys.readouterr().out.splitlines()[1:]
+
+
 def test_where_a_standin_keeps_too_little_nobody_can_tell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     new = json.loads(json.dumps(SCHEMA))
     new["properties"]["text"]["enum"] = ["tea", "milk"]

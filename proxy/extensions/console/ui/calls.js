@@ -135,8 +135,8 @@ const short = (text) => (text.length > 60 ? `${text.slice(0, 60)}…` : text);
 export const reason = (call) => {
   const [error] = call.errors || [], [repair] = call.repairs || [];
   if (error) return `${error.path || "arguments"} ${error.code}${error.expected ? ` wants ${short(error.expected)},` : ""} got ${error.got}`;
-  if (repair) return `${repair.path || "arguments"} ${repair.rule}${repair.renamed ? ` renamed to ${repair.renamed}` : repair.became ? ` (${repair.got} → ${repair.became})` : ""}`;
-  return [call["error.type"], (call.earlier || []).at(-1) || call.reason].filter(Boolean).join(": ");
+  if (call["error.type"] || !repair) return [call["error.type"], (call.earlier || []).at(-1) || call.reason].filter(Boolean).join(": ");
+  return `${repair.path || "arguments"} ${repair.rule}${repair.renamed ? ` renamed to ${repair.renamed}` : repair.became ? ` (${repair.got} → ${repair.became})` : ""}`;
 };
 const outcome = (call) => words(call.outcome) + (call.would_refuse ? " (would refuse)" : "") + (call.retry_attempt ? ` ${Math.min(call.retry_attempt, call.max_retries)}/${call.max_retries}` : "");
 const model = (call) => call["gen_ai.tool.name"] && call["gen_ai.request.model"];

@@ -48,11 +48,13 @@ function Verdict({ verdict }) {
     ${verdict.content && html`<h2>The model would read</h2><pre tabindex="0">${clean(verdict.content)}</pre>`}</div>`;
 }
 
+// The names of repair rules are written small, codes of errors in capitals. A call that was forwarded is kept without errors.
+const isRule = (code) => /^[a-z]/.test(code);
 function Compared({ value, route, tool }) {
   return html`<div class="card" role="status"><p><b>${value.calls}</b> calls: same ${value.same}, newly accepted <b class="good">${value.newly_accepted}</b>, newly refused <b class=${value.newly_refused ? "bad" : ""}>${value.newly_refused}</b>, other arguments ${value.other_arguments}, other answer ${value.other_answer}, cannot tell ${value.cannot_tell}</p>
     <${Rows} label="what changes" rows=${value.changes} empty="No call changes." columns=${[
       ["place", (row) => html`<code>${clean(row.path || "arguments")}</code>`], ["code", (row) => row.code], ["calls", (row) => row.calls, true],
       ["fate", (row) => `${row.before} → ${row.after}`],
-      ["calls of it", (row) => html`<a href=${link("calls", { route, tool, path: row.path, code: row.code })}>see them</a>`],
+      ["calls of it", (row) => isRule(row.code) || row.before === "refuse" ? html`<a href=${link("calls", { route, tool, path: row.path, [isRule(row.code) ? "rule" : "code"]: row.code })}>see them</a>` : ""],
     ]} /></div>`;
 }
