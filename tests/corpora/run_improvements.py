@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from proxy.adapters.base import CallShape
-from proxy.core.contract.policy import ToolPolicy
+from proxy.core.contract.policy import RepairPolicy, ToolPolicy
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.values import Conversation, Document, Reject, Rung, ToolCall
 from proxy.extensions.console.core.improvements import Improvement, list_improvements
@@ -29,14 +29,14 @@ SHAPE: Final = CallShape(tool="t")
 TIMES: Final = 10
 
 
-def policy_of(schema: Any) -> ToolPolicy:
-    """The policy of a tool with this schema."""
-    return ToolPolicy("t", check_of(schema), "f")
+def policy_of(schema: Any, rules: frozenset[str] = frozenset()) -> ToolPolicy:
+    """The policy of a tool with this schema and these repair rules."""
+    return ToolPolicy("t", check_of(schema), "f", repair=RepairPolicy(rules))
 
 
-def count_mistakes(schema: Any, calls: Sequence[bytes]) -> ToolMistakes:
-    """What is counted of a tool to which these calls came, each of another conversation."""
-    counts, policy = MistakeCounts(lambda: 0.0, values=True), policy_of(schema)
+def count_mistakes(schema: Any, calls: Sequence[bytes], rules: frozenset[str] = frozenset()) -> ToolMistakes:
+    """The counts of a tool to which these calls came, each of another conversation."""
+    counts, policy = MistakeCounts(lambda: 0.0, values=True), policy_of(schema, rules)
     for number, sent in enumerate(calls):
         decision = decide_sent(sent, SHAPE, policy)
         call = ToolCall("t", Document(sent, parse(sent)), "", Conversation(str(number), Rung.HEADER))
@@ -44,7 +44,7 @@ def count_mistakes(schema: Any, calls: Sequence[bytes]) -> ToolMistakes:
         if isinstance(decision, Reject):
             record.outcome, record.violations = "refused", decision.failure.violations
         else:
-            record.repairs = decision.checked.repairs
+            record.repairs, record.checked = decision.checked.repairs, decision.checked
         counts.count_call(record)
     return counts.mistakes_of("r", "t", len(calls), "enforce")
 

@@ -103,8 +103,8 @@ _words: WeakKeyDictionary[RecentCalls, _NewestTexts[str]] = WeakKeyDictionary()
 
 
 class KeptFigures(NamedTuple):
-    """The figures of a kept request for summaries: its durations in ms (`own`: this proxy's; None where there was none)
-    and how its conversation is known ('' without one)."""
+    """The figures of a kept request for summaries: its durations in ms (`own`: this proxy's; None for none), how its
+    conversation is known ('' without one), and the failure of its upstream ('' without one)."""
 
     route: str
     tool: str
@@ -113,6 +113,7 @@ class KeptFigures(NamedTuple):
     source: str
     upstream: str
     upstream_took: float
+    failure: str = ""
 
 
 def read_figures(kept: KeptCall) -> KeptFigures:
@@ -122,13 +123,15 @@ def read_figures(kept: KeptCall) -> KeptFigures:
         upstream, tool = content.get("server.address", ""), content.get("gen_ai.tool.name", "")
         route, source = content["http.route"], content.get("conversation.source", "")
         took, upstream_took = content["duration_ms"], content.get("upstream.duration_ms", 0.0)
+        failure = content.get("error.type", "") if content["outcome"] == "upstream_error" else ""
     else:
+        failure = ""
         upstream, is_call = content[PLACES["upstream"]], content[PLACES["call_id"]]
         tool, source = (read_value(kept, "tool"), content[PLACES["conversation_rung"]]) if is_call else ("", "")
         route, took = content[PLACES["route"]], round_milliseconds(read_duration(kept))
         upstream_took = round_milliseconds(content[PLACES["upstream_seconds"]])
     own = round_milliseconds(total or 0.0) if total is not None or upstream else None
-    return KeptFigures(route, tool, took, own, source, upstream, upstream_took)
+    return KeptFigures(route, tool, took, own, source, upstream, upstream_took, failure)
 
 
 def read_duration(kept: KeptCall) -> float:
@@ -209,7 +212,7 @@ def _fits_places(kept: KeptCall, call_filter: CallFilter) -> bool:
         return False
     if call_filter.rule and not any(_matches(each["rule"], call_filter.rule) for each in repairs):
         return False
-    paths = [str(each["path"]) for each in (*errors, *repairs)]
+    paths = [str(each[name]) for each in (*errors, *repairs) for name in ("path", "renamed") if name in each]
     if call_filter.path.startswith("~"):
         return any(_matches(path, call_filter.path) for path in paths)
     return not call_filter.path or any(is_below(path, call_filter.path) for path in paths)

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 from proxy.core.check.validation import Check
 from proxy.core.contract.attempts import hash_conversation
-from proxy.core.contract.policy import ToolPolicy
+from proxy.core.contract.policy import RepairPolicy, ToolPolicy
 from proxy.core.display.preview import is_secret_path
 from proxy.core.display.secrets import may_hold_secret
 from proxy.core.explain.misplaced import find_renames
@@ -23,10 +23,10 @@ from proxy.core.json.jsontext import name_json_type
 from proxy.core.model import codes
 from proxy.core.model.values import Absent, Document, JsonValue, Pointer, ToolCall, Violation
 from proxy.core.rules.facts import nodes_at, walk_schema
-from proxy.extensions.console.core.tool_mistakes import CountedMistake, InventedKey, ToolMistakes
+from proxy.extensions.console.core.tool_mistakes import INVENTED, CountedMistake, InventedKey, ToolMistakes
 from proxy.interfaces import CallRecord
 from proxy.telemetry.metric_table import OTHER
-from proxy.telemetry.recent.failures import list_errors
+from proxy.telemetry.recent.failures import find_renamed, list_errors
 
 # The most mistakes with counts of their own; further ones are counted together under `_other`.
 MOST_MISTAKES: Final = 4000
@@ -48,6 +48,10 @@ _LONGEST_SHAPE: Final = 40
 _TIME_SIGNS: Final = frozenset("TZtz")
 
 Key = tuple[str, str, Pointer, str]
+# In `totals` in the place of a code, as `INVENTED`: refused calls that were tried again, and those of them that were
+# right then.
+RETRIED: Final = "retried"
+RIGHT: Final = "right"
 _OTHER_KEY: Final[Key] = (OTHER, OTHER, (), OTHER)
 
 
@@ -64,6 +68,8 @@ class MistakeCounts:
         self._tried: dict[Key, dict[str, set[str]]] = {}
         self._pending: OrderedDict[tuple[str, str], tuple[Key, ...]] = OrderedDict()
         self._would: dict[tuple[str, str], tuple[int, float]] = {}
+        # (route, tool, place, code or rule) -> the number of calls, as a counter that only grows.
+        self.totals: dict[tuple[Any, ...], int] = {}
 
     def count_call(self, record: CallRecord) -> None:
         """Counts the mistakes of one call, or that a call after a refused one was right."""
@@ -73,8 +79,10 @@ class MistakeCounts:
         elif record.corrected_after and record.call is not None:
             self._settle(record, record.call, ())
 
-    def mistakes_of(self, route: str, tool: str, calls: int, mode: str) -> ToolMistakes:
-        """The counts of one tool; `calls` is the number of all its calls."""
+    def mistakes_of(
+        self, route: str, tool: str, calls: int, mode: str, repair: RepairPolicy | None = None
+    ) -> ToolMistakes:
+        """The counts of one tool; `calls` is the number of all its calls, `repair` the policy of its config."""
         refused, last = self._would.get((route, tool), (0, self._since))
         return ToolMistakes(
             calls,
@@ -83,6 +91,8 @@ class MistakeCounts:
             mode,
             refused,
             self._wall() - last,
+            repair,
+            self._values,
         )
 
     def rows(self, route: str, tool: str) -> Iterator[CountedMistake]:
@@ -92,22 +102,9 @@ class MistakeCounts:
         ]
         return iter(sorted(found, key=lambda each: -each.calls))
 
-    def worst(self) -> Mapping[tuple[str, str], CountedMistake]:
-        """The most frequent mistake of each route and tool."""
-        found: dict[tuple[str, str], CountedMistake] = {}
-        for (route, tool, _, _), each in self._mistakes.items():
-            known = found.get((route, tool))
-            if known is None or (each.repaired, -each.calls) < (known.repaired, -known.calls):
-                found[route, tool] = each
-        return found
-
-    def retries(self) -> Mapping[tuple[str, str], tuple[int, int]]:
-        """For each route and tool: the number of calls that were tried again, and of those that were right then."""
-        found: dict[tuple[str, str], tuple[int, int]] = {}
-        for (route, tool, _, _), each in self._mistakes.items():
-            retried, right = found.get((route, tool), (0, 0))
-            found[route, tool] = (retried + each.retried, right + each.right)
-        return found
+    def find(self, key: Key) -> CountedMistake | None:
+        """The counts of one mistake."""
+        return self._mistakes.get(key)
 
     # --- counting -----------------------------------------------------------------------------------------------------
     def _count(self, record: CallRecord, call: ToolCall) -> None:
@@ -122,31 +119,46 @@ class MistakeCounts:
         kinds = {(place, each.code.name) for each, place in places}
         for violation, place in places:
             key = (route, tool, place, violation.code.name)
-            mistake = self._find_mistake(key, repaired=False)
+            mistake = self._find_mistake(key, repaired=False, now=None if key in seen else now)
             if key not in seen:
-                mistake.calls, mistake.last = mistake.calls + 1, now
                 mistake.alone += len(kinds) == 1
                 mistake.expected, mistake.keyword = violation.expected[:200], violation.keyword
             seen.add(key)
             self._describe(key, mistake, violation, record, call, alone=len(places) == 1)
-        self._count_repairs(record, route, tool, now)
+        self._count_repairs(record, call, (route, tool), now)
         if policy is not None and record.violations:
             self._count_invented(record, call, policy, errors, now)
         if refused or record.corrected_after:
             self._settle(record, call, tuple(seen) if refused else ())
 
-    def _find_mistake(self, key: Key, *, repaired: bool) -> CountedMistake:
+    def _find_mistake(self, key: Key, *, repaired: bool, now: float | None = None) -> CountedMistake:
+        """The counts of one mistake; with `now` one more call is counted."""
         found = self._mistakes.get(key)
         if found is None:
             if len(self._mistakes) >= self._most:
                 key = _OTHER_KEY
             found = self._mistakes.setdefault(key, CountedMistake(key[2], key[3], repaired))
+        if now is not None:
+            found.calls, found.last = found.calls + 1, now
+            self._count_total(key)
         return found
 
-    def _count_repairs(self, record: CallRecord, route: str, tool: str, now: float) -> None:
-        for rule, place in {(each.rule, _normalise_place(record.policy, each.path)) for each in record.repairs}:
-            mistake = self._find_mistake((route, tool, place, rule), repaired=True)
-            mistake.calls, mistake.last = mistake.calls + 1, now
+    def _count_total(self, key: tuple[Any, ...]) -> None:
+        self.totals[key] = self.totals.get(key, 0) + 1
+
+    def _count_repairs(self, record: CallRecord, call: ToolCall, key: tuple[str, str], now: float) -> None:
+        sent = call.arguments.value if isinstance(call.arguments, Document) else None
+        went = record.checked.value if record.checked is not None else None
+        seen: dict[tuple[str, Pointer], str] = {}
+        for each in record.repairs:
+            renamed = find_renamed(each.path, sent, went)
+            seen[each.rule, _normalise_place(record.policy, renamed or each.path)] = (
+                str(each.path[-1]) if renamed else ""
+            )
+        for (rule, place), name in seen.items():
+            mistake = self._find_mistake((*key, place, rule), repaired=True, now=now)
+            if name and len(name) <= _LONGEST_KEY and name.isprintable():
+                _add(mistake.names, name, MOST_SHAPES)
 
     def _describe(
         self,
@@ -202,8 +214,9 @@ class MistakeCounts:
             open_names = [name for name in missing if name not in renamed.values()]
             for name in [key for key in holder if key not in declared][:MOST_INVENTED]:
                 if len(name) <= _LONGEST_KEY and name.isprintable():
-                    key = _count_key(table, _normalise_place(policy, parent), name)
+                    key = self._find_invented(record, table, _normalise_place(policy, parent), name)
                     key.calls, key.last = key.calls + 1, now
+                    self._count_total((record.route, record.tool, (*key.parent, name), INVENTED))
                     key.refused += all(each.path == (*parent, name) for each in errors)
                     for lacking in [renamed[name]] if name in renamed else open_names:
                         key.beside[lacking] += 1
@@ -212,10 +225,27 @@ class MistakeCounts:
                         if together in key.instead or len(key.instead) < MOST_RENAMES:
                             key.instead[together] += _fits(policy, call.arguments.value, parent, tried)
 
+    def _find_invented(
+        self, record: CallRecord, table: dict[tuple[Pointer, str], InventedKey], parent: Pointer, name: str
+    ) -> InventedKey:
+        found = table.get((parent, name))
+        if found is None:
+            if len(table) >= MOST_INVENTED:
+                gone, named = min(table, key=lambda known: table[known].calls)
+                del table[gone, named]
+                self.totals.pop((record.route, record.tool, (*gone, named), INVENTED), None)
+            found = table[parent, name] = InventedKey(parent, name)
+        return found
+
     def _settle(self, record: CallRecord, call: ToolCall, keys: tuple[Key, ...]) -> None:
         """Counts whether the try after a refusal was right, and remembers this refusal for the next try."""
         who = (hash_conversation(call.conversation), record.tool)
-        for key in self._pending.pop(who, ()):
+        before = self._pending.pop(who, ())
+        if before:
+            self._count_total((*before[0][:2], (), RETRIED))
+            if not keys:
+                self._count_total((*before[0][:2], (), RIGHT))
+        for key in before:
             mistake = self._mistakes.get(key)
             if mistake is not None:
                 mistake.retried += 1
@@ -250,15 +280,6 @@ def find_place(check: Check, path: Pointer) -> Pointer:
     if place == path and len(memo) < _MOST_KNOWN:  # every step is declared: others are the client's own
         memo[path] = place
     return place
-
-
-def _count_key(table: dict[tuple[Pointer, str], InventedKey], parent: Pointer, name: str) -> InventedKey:
-    found = table.get((parent, name))
-    if found is None:
-        if len(table) >= MOST_INVENTED:
-            del table[min(table, key=lambda known: table[known].calls)]
-        found = table[parent, name] = InventedKey(parent, name)
-    return found
 
 
 def _fits(policy: ToolPolicy, value: JsonValue, parent: Pointer, names: Mapping[str, str]) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from proxy import __version__
@@ -19,21 +19,23 @@ from proxy.config.model import UpstreamConfig
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.json.jsontext import dumps, format_pointer
 from proxy.core.model.codes import VIOLATION_CODES
-from proxy.core.model.values import JsonValue
+from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.rules.rules import LEVEL_MEANINGS
-from proxy.extensions.console.core.tool_mistakes import CountedMistake
+from proxy.extensions.console.attention import list_needs
+from proxy.extensions.console.core.tool_mistakes import CountedMistake, ToolMistakes
 from proxy.extensions.console.kept_calls import CallFilter, read_figures, select_calls
+from proxy.extensions.console.mistake_counts import RETRIED, RIGHT, MistakeCounts
 from proxy.extensions.console.page_counts import ConsoleCounts, find_counts, make_stamp
 from proxy.server.admin.console_data import ConsoleData
 from proxy.server.admin.page import Page, PageRequest, make_json_page, refuse_question
 from proxy.telemetry.metrics import Metrics
 
+if TYPE_CHECKING:
+    from proxy.extensions.console.core.improvements import Improvement
+
 WINDOWS: Final = {"1m": 60.0, "5m": 300.0, "15m": 900.0, "1h": 3600.0}
 _P95: Final = 0.95
 _MEDIAN: Final = 0.5
-# Above this share of calls whose conversation is known by the client's address only, the overview asks for an id.
-_MANY_BY_ADDRESS: Final = 0.30
-_FEW: Final = 20
 # The most changes of a circuit breaker that are shown for an upstream.
 MOST_CHANGES: Final = 20
 _REPORT: Final = "report"
@@ -71,18 +73,21 @@ def show_overview(data: ConsoleData, question: PageRequest, tools: Tools, state:
         "totals": _by_outcome(calls),
         "own_p95_ms": _percentile(times.own),
         "bars": [{"at": make_stamp(bar.at), "outcomes": _by_outcome(bar.counts)} for bar in bars],
-        "tools": list(_rows(counted, tools, calls, times.by_tool)),
+        "tools": list(_rows(counted, tools, calls, times, seconds)),
         "by_address": times.by_address,
     }
-    shown["needs"] = [*_needs(shown)]
+    shown["needs"] = list_needs(shown)
     return make_json_page(shown)
 
 
 class _Times:
     """Figures of the kept calls of a window: durations by tool and the proxy's own time (both in ms), and how many
-    conversations (`of`) are known by their address (`calls`)."""
+    conversations (`of`) are known by their address (`calls`). By tool, `failures` counts the failures of its upstream,
+    whose name `upstreams` holds."""
 
     def __init__(self) -> None:
+        self.failures: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+        self.upstreams: dict[tuple[str, str], str] = {}
         self.by_tool: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
         self.own: list[float] = []
         self.by_address = {"calls": 0, "of": 0}
@@ -91,7 +96,11 @@ class _Times:
 def _read_times(data: ConsoleData, seconds: float) -> _Times:
     times = _Times()
     for figures in map(read_figures, select_calls(data.recent, CallFilter(since=data.wall() - seconds))):
-        times.by_tool[figures.route, figures.tool].append(figures.took)
+        key = figures.route, figures.tool
+        times.by_tool[key].append(figures.took)
+        if figures.failure:
+            times.failures[key][figures.failure] += 1
+            times.upstreams[key] = figures.upstream
         if figures.own is not None:
             times.own.append(figures.own)
         if figures.source:
@@ -100,12 +109,16 @@ def _read_times(data: ConsoleData, seconds: float) -> _Times:
     return times
 
 
+Key = tuple[str, str]
+
+
 def _rows(
-    counted: ConsoleCounts, tools: Tools, calls: Counter[tuple[str, ...]], times: Mapping[tuple[str, str], list[float]]
+    counted: ConsoleCounts, tools: Tools, calls: Counter[tuple[str, ...]], times: _Times, seconds: float
 ) -> Iterable[dict[str, JsonValue]]:
-    """Yields one row for each tool that is served or was called; the tools with the most calls stand first."""
-    worst, retries = counted.mistakes.worst(), counted.mistakes.retries()
-    by_tool: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    """Yields one row for each tool that is served or was called, the tools with the most calls first. Every number is
+    that of the window."""
+    mistakes = _Mistakes(counted.mistakes, counted.mistake_bars.sum_within(seconds))
+    by_tool: defaultdict[Key, Counter[str]] = defaultdict(Counter)
     for (route, tool, outcome), number in calls.items():
         by_tool[route, tool][outcome] += number
     keys = sorted({*by_tool, *tools}, key=lambda key: (-by_tool[key].total(), key))
@@ -114,20 +127,64 @@ def _rows(
         policy, outcomes = tools.get(key), by_tool[key]
         if policy is None and set(outcomes) <= {"passthrough"}:
             continue
-        retried, right = retries.get(key, (0, 0))
+        retried, right = mistakes.retries[key]
         row: dict[str, JsonValue] = {
             "route": key[0], "tool": key[1], "calls": outcomes.total(), "outcomes": dict(outcomes),
             "mode": policy.mode.value if policy is not None else "enforce", "retried": retried, "right": right,
-            "p95_ms": _percentile(times.get(key, [])), "served": policy is not None,
+            "p95_ms": _percentile(times.by_tool.get(key, [])), "served": policy is not None,
+            "upstream": times.upstreams.get(key, ""), "failures": dict(times.failures[key]),
         }  # fmt: skip
-        if key in worst:
-            row["worst"] = show_mistake(worst[key])
+        if (worst := mistakes.find_worst(key)) is not None:
+            row["worst"] = worst
+        if policy is not None and mistakes.seen[key]:
+            row["summary"] = mistakes.sum_up(key, policy, outcomes.total())
         if policy is not None and policy.mode.value == _REPORT:
             seen = counted.mistakes.mistakes_of(
                 *key, sum(n for (r, t, _), n in total.items() if (r, t) == key), _REPORT
             )
             row |= {"would_refuse": seen.would_refuse, "safe_to_enforce": seen.since_refusal >= _SAFE_AFTER}
         yield row
+
+
+class _Mistakes:
+    """The mistakes of a window: by tool, their numbers of calls by place and code, and (retried, right)."""
+
+    def __init__(self, counts: MistakeCounts, window: Counter[tuple[Any, ...]]) -> None:
+        self._counts = counts
+        self.seen: defaultdict[Key, dict[tuple[Pointer, str], int]] = defaultdict(dict)
+        self.retries: defaultdict[Key, tuple[int, int]] = defaultdict(lambda: (0, 0))
+        for (route, tool, place, code), number in window.items():
+            if code in (RETRIED, RIGHT):
+                retried, right = self.retries[route, tool]
+                more = (number, 0) if code == RETRIED else (0, number)
+                self.retries[route, tool] = (retried + more[0], right + more[1])
+            else:
+                self.seen[route, tool][place, code] = number
+
+    def find_worst(self, key: Key) -> dict[str, JsonValue] | None:
+        """Returns the most frequent mistake of a tool, a refusal before any repair."""
+        found = [
+            (mistake, number)
+            for (place, code), number in self.seen[key].items()
+            if (mistake := self._counts.find((*key, place, code))) is not None
+        ]
+        worst, calls = min(found, key=lambda each: (each[0].repaired, -each[1]), default=(None, 0))
+        return None if worst is None else show_mistake(worst) | {"calls": calls}
+
+    def sum_up(self, key: Key, policy: ToolPolicy, calls: int) -> str:
+        """Returns one sentence about a tool: the share of its calls with the mistake of the first proposed change."""
+        seen = self._counts.mistakes_of(*key, calls, policy.mode.value, policy.repair)
+        changes = ((self.seen[key].get(each.counted, 0), each) for each in _list_improvements(policy, seen))
+        number, first = next(((number, each) for number, each in changes if number and each.summary), (0, None))
+        return (
+            "" if first is None or not calls else f"{min(100, round(100 * number / calls))} % of calls {first.summary}"
+        )
+
+
+def _list_improvements(policy: ToolPolicy, seen: ToolMistakes) -> list[Improvement]:
+    from proxy.extensions.console.core.improvements import list_improvements
+
+    return list_improvements(policy.check, seen)
 
 
 def show_mistake(mistake: CountedMistake) -> dict[str, JsonValue]:
@@ -158,51 +215,25 @@ def _percentile(times: list[float], share: float = _P95) -> float | None:
     return sorted(times)[min(len(times) - 1, int(len(times) * share))] if times else None
 
 
-# --- what needs attention ---------------------------------------------------------------------------------------------
-def _needs(shown: Mapping[str, Any]) -> Iterable[dict[str, JsonValue]]:
-    """Yields the matters that need an operator's attention. `page` is the console's page about one."""
-    if shown.get("status") == "draining":
-        yield {"what": "draining", "text": "the proxy is draining", "page": "#/overview"}
-    for mistake in shown.get("config_mistakes", ())[:1]:
-        text = f"a changed config was not taken over: {mistake}"
-        yield {"what": "config", "text": text, "page": "#/config"}
-    for section in shown.get("restart_needed", ()):
-        yield {"what": "restart", "text": f"`{section}` needs a restart", "page": "#/config"}
-    for name, state in shown.get("breakers", {}).items():
-        if state != "closed":
-            yield {"what": "breaker", "text": f"the breaker of `{name}` is {state.upper()}", "page": "#/upstreams"}
-    for each in shown.get("unpinned", ()):
-        name, change = f"tool `{each['tool']}` of `{each['route']}`", each["change"]
-        text = f"{name} is not defined as pinned: {change}. To approve it: {each['approve']}"
-        yield {"what": "pins", "text": text, "page": "#/overview"}
-    waiting = shown.get("conversations_waiting", 0)
-    if waiting:
-        text = f"{waiting} conversation{'s wait' if waiting > 1 else ' waits'} for a human"
-        yield {"what": "waiting", "text": text, "page": "#/conversations?waiting=true"}
-    calls, of = shown["by_address"]["calls"], shown["by_address"]["of"]
-    if of >= _FEW and calls > of * _MANY_BY_ADDRESS:
-        text = f"{100 * calls // of} % of calls are known by their address alone: send X-Conversation-Id"
-        yield {"what": "address", "text": text, "page": "#/conversations"}
-
-
 # --- one tool ---------------------------------------------------------------------------------------------------------
 def show_tool(data: ConsoleData, question: PageRequest, tools: Tools) -> Page:
     """Answers `/-/tools/ROUTE/TOOL`: the schema, counts, invented keys, and proposed changes of the schema. A schema is
     given as a value and as `schema_text`, its JSON text, which a reader copies without touching its numbers."""
-    from proxy.extensions.console.core.improvements import list_improvements
-
     route, _, tool = map(unquote, question.rest.partition("/"))
     policy, counted = tools.get((route, tool)), find_counts(data)
     if policy is None or counted is None:
         return refuse_question(f"no tool {tool[:128]!r} is served on the route {route[:128]!r}", 404)
     total = {key[2]: number for key, number in counted.bars.total().items() if key[:2] == (route, tool)}
-    seen = counted.mistakes.mistakes_of(route, tool, sum(total.values()), policy.mode.value)
+    seen = counted.mistakes.mistakes_of(route, tool, sum(total.values()), policy.mode.value, policy.repair)
     with_values = question.role == "operator" and data.values != "off"
     schema = policy.check.root.raw if policy.check is not None else None
     shown = [
         {"rule": each.rule, "path": each.place, "text": each.text, "calls": each.calls, "passes": each.passes,
+         **({"config": each.config} if each.config else {}),
+         **({"summary": f"{min(100, round(100 * each.calls / seen.calls))} % of calls {each.summary}"}
+            if each.summary and seen.calls else {}),
          **({"schema": each.schema, "schema_text": dumps(each.schema).decode()} if each.schema is not None else {})}
-        for each in list_improvements(policy.check, seen)
+        for each in _list_improvements(policy, seen)
         if with_values or each.rule != "value_tried" or not each.passes
     ]  # fmt: skip
     return make_json_page(

@@ -1,9 +1,9 @@
 """The counts of the console's pages, from the start of the process on: requests over time, faults of upstreams,
 mistakes.
 
-`RequestBars` reads the counters of the metrics four times a minute, so a call costs nothing here. Intervals without a
-call are not kept; the last interval holds the counts since the last reading. Mistakes are counted in
-`mistake_counts.py`. Of each upstream the last 50 faults are kept.
+`CountBars` reads counters four times a minute: those of the metrics, so that a call costs nothing here, and those of
+mistakes (`mistake_counts.py`). Intervals without a call are not kept; the last interval holds the counts since the last
+reading. Of each upstream the last 50 faults are kept.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from proxy.extensions.console.mistake_counts import MistakeCounts
 from proxy.interfaces import CallRecord
@@ -23,22 +23,27 @@ EVERY: Final = 15.0
 KEPT: Final = 240
 
 
+# The most numbers of all kept intervals together (about 3 MB); beyond it the oldest intervals go.
+MOST_NUMBERS: Final = 20_000
+
+
 class Bar(NamedTuple):
-    """One interval: when it ended (seconds since the epoch), and the requests in it by route, tool and outcome."""
+    """One interval: when it ended (seconds since the epoch), and its counts: of requests by route, tool and outcome, of
+    mistakes by `mistake_counts.Key`."""
 
     at: float
-    counts: dict[tuple[str, ...], int]
+    counts: dict[tuple[Any, ...], int]
 
 
-class RequestBars:
-    """Calls `read`, which gives the counts of all requests so far, every `EVERY` seconds. `wall` gives seconds since
-    the epoch."""
+class CountBars:
+    """Calls `read`, which gives all counts so far, every `EVERY` seconds. `wall` gives seconds since the epoch."""
 
-    def __init__(self, read: Callable[[], Counts], wall: Callable[[], float]) -> None:
+    def __init__(self, read: Callable[[], Counts], wall: Callable[[], float], most: int = MOST_NUMBERS) -> None:
         self._read = read
         self._wall = wall
+        self._most = most
         self._bars: deque[Bar] = deque(maxlen=KEPT)
-        self._before: dict[tuple[str, ...], float] = dict(read())
+        self._before: dict[tuple[Any, ...], float] = dict(read())
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
@@ -57,6 +62,8 @@ class RequestBars:
         if counts:
             self._bars.append(Bar(self._wall(), counts))
             self._before = dict(self._read())
+            while sum(len(bar.counts) for bar in self._bars) > self._most:
+                self._bars.popleft()
 
     def within(self, seconds: float) -> Iterator[Bar]:
         """The intervals of the last `seconds`, oldest first, with the current one."""
@@ -65,11 +72,18 @@ class RequestBars:
         if counts := self._count_since():
             yield Bar(now, counts)
 
-    def total(self) -> Counter[tuple[str, ...]]:
-        """All requests so far."""
+    def sum_within(self, seconds: float) -> Counter[tuple[Any, ...]]:
+        """The counts of the last `seconds`."""
+        found: Counter[tuple[Any, ...]] = Counter()
+        for bar in self.within(seconds):
+            found.update(bar.counts)
+        return found
+
+    def total(self) -> Counter[tuple[Any, ...]]:
+        """All counts so far."""
         return Counter({key: int(number) for key, number in self._read().items()})
 
-    def _count_since(self) -> dict[tuple[str, ...], int]:
+    def _count_since(self) -> dict[tuple[Any, ...], int]:
         before = self._before
         return {
             key: int(number - before.get(key, 0)) for key, number in self._read().items() if number > before.get(key, 0)
@@ -91,17 +105,20 @@ class ConsoleCounts:
 
     def __init__(self, read: Callable[[], Counts], wall: Callable[[], float], values: bool) -> None:
         self.mistakes = MistakeCounts(wall, values=values)
-        self.bars = RequestBars(read, wall)
+        self.bars = CountBars(read, wall)
+        self.mistake_bars = CountBars(lambda: self.mistakes.totals, wall)
         self._wall = wall
         self._faults: dict[str, deque[tuple[float, str]]] = {}
 
     def begin(self) -> None:
         """Starts reading the counters."""
         self.bars.begin()
+        self.mistake_bars.begin()
 
     def end(self) -> None:
         """Ends reading them."""
         self.bars.end()
+        self.mistake_bars.end()
 
     def finished(self, record: CallRecord) -> None:
         """Counts one finished request."""

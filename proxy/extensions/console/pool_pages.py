@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, urlencode
 
 from proxy.core.json.jsontext import parse
 from proxy.core.model.values import JsonValue
+from proxy.extensions.console.attention import COUNTED, count_needs
 from proxy.extensions.console.calls_page import MOST_ENTRIES, USUAL_SORT
 from proxy.extensions.console.event_stream import follow_workers
 from proxy.extensions.console.kept_calls import SORTS
@@ -100,8 +101,9 @@ def _merge_overviews(answers: Sequence[Answer]) -> JsonValue:
         whole[name] = sum(answer[name] for answer in answers)
     rows = group_rows((row for answer in answers for row in answer["tools"]), lambda row: (row["route"], row["tool"]))
     whole["tools"] = sorted((_merge_row(same) for same in rows), key=lambda row: -row["calls"])
-    needs = {need["what"] + need["text"]: need for answer in answers for need in answer["needs"]}
-    whole["needs"] = list(needs.values())
+    needs = {need["what"] + need["text"]: need for answer in answers for need in answer["needs"]
+             if need["what"] not in COUNTED}  # fmt: skip
+    whole["needs"] = [*count_needs(whole), *needs.values()]
     return whole
 
 
@@ -154,6 +156,9 @@ def _merge_row(rows: Sequence[Answer]) -> Answer:
     if worst:
         whole["worst"] = max(worst, key=lambda each: each["calls"])
     whole["p95_ms"] = _worst(row["p95_ms"] for row in rows)
+    whole["upstream"] = max(row["upstream"] for row in rows)
+    if summary := max((row.get("summary", "") for row in rows), key=_read_share):
+        whole["summary"] = summary
     if "safe_to_enforce" in whole:
         whole["safe_to_enforce"] = all(row.get("safe_to_enforce") for row in rows)
     return whole
@@ -192,6 +197,12 @@ def _merge_breakers(answers: Sequence[Answer]) -> dict[str, str]:
     return {
         name: max((answer["breakers"].get(name, "none") for answer in answers), key=_BREAKERS.index) for name in names
     }
+
+
+def _read_share(summary: str) -> int:
+    """The share at the beginning of a tool's sentence, such as `30 % of calls ...`."""
+    share = summary.partition(" ")[0]
+    return int(share) if share.isdecimal() else 0
 
 
 def _sum(counts: Iterable[dict[str, int]]) -> dict[str, int]:

@@ -18,8 +18,8 @@ from proxy.extensions import find_page_counts, load_place
 from proxy.interfaces import CallRecord, Observer
 from proxy.telemetry.recent.ring import KEPT_WRONG, KeptValues, RecentCalls
 
-# (route, tool, outcome) -> how many
-Counts = Mapping[tuple[str, ...], float]
+# (route, tool, outcome) -> how many; an extension's own counters have keys of their own
+Counts = Mapping[tuple[Any, ...], float]
 ChangeEvent = Literal["reload", "breaker", "drain"]
 
 

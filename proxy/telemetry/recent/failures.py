@@ -1,10 +1,10 @@
 """What is kept of a call that was refused, repaired or failed, so that the operator can open it later; never a value.
 
 Values are removed before anything is kept. Each violation is worded as if its value were a secret (`Actual: "***"`),
-and `Violation.quoted` says which part of its texts shows values. The words of the schema are never masked, because a gap
-in them would tell which value was sent. The words of a tool or of a hook are masked whole. So this masks more than the
-answer does: `core/display/preview.py` hides only secrets, since the model knows what it sent. The text that the model
-read is composed only when somebody opens the call.
+and `Violation.quoted` says which part of its texts shows values. The words of the schema are never masked, because a
+gap in them would tell which value was sent. The words of a tool or of a hook are masked whole. So this masks more than
+the answer does: `core/display/preview.py` hides only secrets, since the model knows what it sent. The text that the
+model read is composed only when somebody opens the call.
 """
 
 from __future__ import annotations
@@ -164,14 +164,20 @@ def describe_value(value: JsonValue) -> str:
 def _describe_repair(rule: str, path: Pointer, sent: JsonValue, went: JsonValue) -> Row:
     found = {"rule": rule, "path": show_path(path)}
     before, after = find_value(sent, path), find_value(went, path)
-    held, holds = find_value(sent, path[:-1]), find_value(went, path[:-1])
-    if after is ABSENT and path and isinstance(path[-1], str) and isinstance(held, dict) and isinstance(holds, dict):
-        renamed = [key for key in holds if key not in held and is_same_name(key, path[-1])]
-        if len(renamed) == 1:  # the repair gave the key another name
-            found["renamed"], after = show_path((*path[:-1], renamed[0])), holds[renamed[0]]
+    if renamed := find_renamed(path, sent, went):
+        found["renamed"], after = show_path(renamed), find_value(went, renamed)
     if before is not ABSENT or after is not ABSENT:
         found["got"], found["became"] = describe_value(before), describe_value(after)
     return found
+
+
+def find_renamed(path: Pointer, sent: JsonValue, went: JsonValue) -> Pointer:
+    """The place of a key of the sent arguments under its new name, if a repair renamed it; () for none."""
+    held, holds = find_value(sent, path[:-1]), find_value(went, path[:-1])
+    if not path or not isinstance(held, dict) or not isinstance(holds, dict) or path[-1] in holds:
+        return ()
+    named = [key for key in holds if key not in held and is_same_name(key, str(path[-1]))]
+    return (*path[:-1], named[0]) if len(named) == 1 else ()
 
 
 # --- without values ---------------------------------------------------------------------------------------------------

@@ -54,6 +54,7 @@ async def test_the_figures_of_summaries_are_those_that_the_entries_show() -> Non
             entry["http.route"], entry.get("gen_ai.tool.name", ""), entry["duration_ms"], entry.get("overhead_ms"),
             entry.get("conversation.source", ""), entry.get("server.address", ""),
             entry.get("upstream.duration_ms", 0.0),
+            entry.get("error.type", "") if entry["outcome"] == "upstream_error" else "",
         )  # fmt: skip
 
     async with tool(replies(OK)) as server, proxied(WEATHER, server.url) as proxy:

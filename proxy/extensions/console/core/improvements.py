@@ -15,26 +15,33 @@ from dataclasses import field
 from typing import Final
 
 from proxy.core.check.validation import Check
+from proxy.core.contract.aliases import list_alias_mistakes, list_root_properties
+from proxy.core.contract.policy import NullOptional
 from proxy.core.display.graphemes import cut, escape
-from proxy.core.json.jsontext import format_pointer
+from proxy.core.json.jsontext import dumps, format_pointer
 from proxy.core.model import codes
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.rules.facts import nodes_at
 from proxy.core.schema.nodes import Node
-from proxy.extensions.console.core.tool_mistakes import CountedMistake, InventedKey, Renames, ToolMistakes
+from proxy.extensions.console.core.repair_advice import advise
+from proxy.extensions.console.core.tool_mistakes import INVENTED, CountedMistake, InventedKey, Renames, ToolMistakes
 
 # Report-only routes are safe to enforce after this long without a call that would be refused.
 SAFE_AFTER: Final = 24 * 3600.0
 _MANY: Final = 0.30
 _HALF: Final = 0.50
 _REPORT: Final = "report"
+# The most places that one text names.
+_NAMED: Final = 5
 
 
 @value_class
 class Improvement:
-    """One useful change: the rule that found it, the place, the reason in words, the calls behind it, and for a change
-    of the schema the whole changed schema with the number of counted calls that it lets pass."""
+    """One useful change: the rule that found it, the place, the reason in words, and the calls behind it. For a change
+    of the schema, `schema` is the whole changed schema and `passes` the number of counted calls that it lets pass.
+    `config` is a line of YAML for the tool's config. `summary` ends the sentence "30 % of calls ..."; `counted` is the
+    place and the code (or `INVENTED`) whose calls it speaks of."""
 
     rule: str
     place: str
@@ -42,6 +49,9 @@ class Improvement:
     calls: int
     passes: int = 0
     schema: JsonValue = field(default=None, repr=False)
+    config: str = ""
+    summary: str = ""
+    counted: tuple[Pointer, str] = ((), "")
 
 
 @value_class
@@ -75,7 +85,11 @@ def _format_missed(check: Check, seen: ToolMistakes, least: int) -> Iterator[Imp
             "that, drop the format; if not, give an example in the description."
         )
         changed = drop_keyword(check.root.raw, node.path, "format")
-        yield Improvement("format_missed", _show_place(each.place), text, each.calls, each.alone, changed)
+        summary = f"miss the format of {_name(each.place)}: drop the format, or give an example"
+        yield Improvement(
+            "format_missed", _show_place(each.place), text, each.calls, each.alone, changed,
+            summary=summary, counted=(each.place, each.code),
+        )  # fmt: skip
 
 
 def _key_invented(check: Check, seen: ToolMistakes, least: int) -> Iterator[Improvement]:
@@ -92,14 +106,73 @@ def _key_invented(check: Check, seen: ToolMistakes, least: int) -> Iterator[Impr
         proposed.add((key.parent, renames))
         shown = _quote(key.name)
         others = "".join(f" {_quote(sent)} came for {_quote(own)}." for sent, own in renames if sent != key.name)
+        config = _write_aliases(check, seen, key.parent, renames)
         what = "the parameters" if others else "the parameter"
         text = (
-            f"{shown} came {key.calls} times, and {_quote(name)} was missing in {times} of them.{others} Name {what} "
-            "so, or say in the description which names are meant."
+            f"{shown} came {key.calls} times, and {_quote(name)} was missing in {times} of them.{others} "
+            f"{'Add the line below to the tool, rename' if config else 'Rename'} {what}, or say in the description "
+            "which names are meant."
         )
         changed = _rename_properties(check, key.parent, renames)
         place = _show_place((*key.parent, name))
-        yield Improvement("key_invented", place, text, times, passes if changed is not None else 0, changed)
+        yield Improvement(
+            "key_invented", place, text, times, passes if changed is not None else 0, changed, config,
+            f"name {shown} for {_quote(name)}: {'add an alias' if config else 'rename the parameter'}",
+            ((*key.parent, key.name), INVENTED),
+        )  # fmt: skip
+
+
+def _write_aliases(check: Check, seen: ToolMistakes, parent: Pointer, renames: Renames) -> str:
+    """The line of the config that gives parameters further names, with the aliases that it has; '' if it cannot."""
+    repair = seen.repair
+    if parent or (repair is not None and "aliases" not in repair.rules):
+        return ""  # only arguments of the root have aliases
+    aliases = {**({} if repair is None else repair.aliases), **dict(renames)}
+    if any(list_alias_mistakes(aliases, list_root_properties(check))):
+        return ""
+    return f"aliases: {{{', '.join(f'{_write_word(sent)}: {_write_word(own)}' for sent, own in aliases.items())}}}"
+
+
+# Words that YAML 1.1 or 1.2 reads as another type.
+_NO_WORDS: Final = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
+
+
+def _write_word(word: str) -> str:
+    """A word as YAML: as it is, or in quotes."""
+    is_plain = word.isascii() and word.isidentifier() and word.lower() not in _NO_WORDS
+    return word if is_plain else dumps(word).decode()
+
+
+# What an operator has already said of nulls, which the proposed line would only repeat or contradict.
+_DECIDED: Final = (NullOptional.DROP, NullOptional.REFUSE)
+
+
+def _null_refused(check: Check, seen: ToolMistakes, least: int) -> Iterator[Improvement]:
+    found = [each for each in seen.mistakes if not each.repaired and _is_null_of_optional(check, each, least)]
+    if not found or (seen.repair is not None and (not seen.repair.rules or seen.repair.null_optional in _DECIDED)):
+        return
+    worst, nulls = max(((each, each.got["null"]) for each in found), key=lambda pair: pair[1])
+    others = ", ".join(_name(each.place) for each in found[:_NAMED] if each is not worst)
+    more = f" So did {others}." if others else ""
+    text = (
+        f"{_name(worst.place)} is optional and came as null in {_calls(nulls)}.{more} If a null means that there is no "
+        "value, add the line below to the tool: the null is then left out. If not, say in the description what to send."
+    )
+    passes = max(0, worst.alone - (worst.calls - nulls))
+    summary = f"send null for {_name(worst.place)}: set `null_optional: drop`"
+    yield Improvement(
+        "null_refused", _show_place(worst.place), text, nulls, passes, None, "null_optional: drop", summary,
+        (worst.place, worst.code),
+    )  # fmt: skip
+
+
+def _is_null_of_optional(check: Check, mistake: CountedMistake, least: int) -> bool:
+    """Whether enough calls sent null for a declared key that may be left out and has no `x-null` of its own."""
+    if mistake.got["null"] < least or not mistake.place or mistake.place[-1] == "*":
+        return False
+    holders, parts = nodes_at(check, mistake.place[:-1]), nodes_at(check, mistake.place)
+    is_required = any(mistake.place[-1] in part.required for part in holders)
+    return not is_required and not any(part.has("x-null") for part in parts)
 
 
 def _rename_properties(check: Check, parent: Pointer, renames: Renames) -> JsonValue | None:
@@ -121,7 +194,11 @@ def _key_refused(check: Check, seen: ToolMistakes, least: int) -> Iterator[Impro
         )
         node = next((part for part in nodes_at(check, key.parent) if part.properties), None)
         changed = None if node is None else declare_property(check.root.raw, node.path, key.name)
-        yield Improvement("key_refused", _show_place(key.parent), text, key.calls, key.refused, changed)
+        summary = f"send {_quote(key.name)}, which is not declared: declare it, or say what to send instead"
+        yield Improvement(
+            "key_refused", _show_place(key.parent), text, key.calls, key.refused, changed,
+            summary=summary, counted=((*key.parent, key.name), INVENTED),
+        )  # fmt: skip
 
 
 def _is_renamed(key: InventedKey, least: int) -> bool:
@@ -132,31 +209,44 @@ def _value_tried(check: Check, seen: ToolMistakes, least: int) -> Iterator[Impro
     for each in _of_code(seen, codes.ENUM_MISMATCH.name, least):
         node = _node_with(check, each.place, "enum")
         tried, times = next(iter(each.tried.most_common(1)), ("", 0))
+        summary = f"send a value for {_name(each.place)} that is not in its list: say what each value means"
+        counted = (each.place, each.code)
         if node is None or times < least:
+            hidden = "" if seen.values else " Set `admin.values` to see what models send."
             text = (
-                f"{_name(each.place)} was none of its values in {_calls(each.calls)}. List the values in its "
-                "description, with what each means."
+                f"{_name(each.place)} was none of its values in {_calls(each.calls)}. The schema lists them already, "
+                f"so say in the description what each one means.{hidden}"
             )
-            yield Improvement("value_tried", _show_place(each.place), text, each.calls)
+            yield Improvement(
+                "value_tried", _show_place(each.place), text, each.calls, summary=summary, counted=counted
+            )
             continue
         text = (
             f"{_quote(tried)} was sent for {_name(each.place)} {times} times and is none of its values. If your "
             "service takes it, add it; if not, say in the description which value is meant."
         )
         changed = allow_value(check.root.raw, node.path, tried)
-        yield Improvement("value_tried", _show_place(each.place), text, each.calls, times, changed)
+        yield Improvement(
+            "value_tried", _show_place(each.place), text, each.calls, times, changed, summary=summary, counted=counted
+        )
 
 
 def _often_repaired(check: Check, seen: ToolMistakes, least: int) -> Iterator[Improvement]:
-    del check
     for each in seen.mistakes:
-        if each.repaired and each.calls >= least and each.calls > seen.calls * _MANY:
-            share = round(100 * each.calls / seen.calls)
+        is_often = each.calls >= least and each.calls > seen.calls * _MANY
+        if each.repaired and is_often and each.code != "aliases":  # the operator's own fact
+            share, advice = round(100 * each.calls / seen.calls), advise(check, each)
             text = (
-                f"{_name(each.place)} is repaired by {each.code} in {share} % of all calls ({each.calls} of "
-                f"{seen.calls}). Say its type in the description, with an example."
+                f"{_name(each.place)} is repaired by `{each.code}` in {share} % of all calls ({each.calls} of "
+                f"{seen.calls}). {advice}"
             )
-            yield Improvement("often_repaired", _show_place(each.place), text, each.calls)
+            summary = (
+                f"need the repair `{each.code}` at {_name(each.place)}: {advice[:1].lower()}{advice[1:].rstrip('.')}"
+            )
+            yield Improvement(
+                "often_repaired", _show_place(each.place), text, each.calls,
+                summary=summary, counted=(each.place, each.code),
+            )  # fmt: skip
 
 
 def _not_described(check: Check, seen: ToolMistakes, least: int) -> Iterator[Improvement]:
@@ -195,6 +285,7 @@ IMPROVEMENT_RULES: Final = (
     ImprovementRule("format_missed", 5, _format_missed),
     ImprovementRule("key_invented", 5, _key_invented),
     ImprovementRule("key_refused", 5, _key_refused),
+    ImprovementRule("null_refused", 5, _null_refused),
     ImprovementRule("value_tried", 5, _value_tried),
     ImprovementRule("often_repaired", 10, _often_repaired),
     ImprovementRule("not_described", 5, _not_described),

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Final
 
+from proxy.core.contract.policy import RepairPolicy
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Pointer
 
 # Renames of one object's keys, sorted: (name that came, name in the schema).
 Renames = tuple[tuple[str, str], ...]
+# The code of keys that models invented, where mistakes are counted by place and code.
+INVENTED: Final = "invented"
 
 
 @dataclass(slots=True)
@@ -21,7 +25,8 @@ class CountedMistake:
     """One kind of mistake at one place: broken keywords of one code, or repairs by one rule (`code` is its name).
 
     `calls` had it, `alone` of them no other mistake. `right` of the `retried` calls were right at the next try. `last`
-    in seconds since the epoch. `got` are the types of sent values; `shapes` and `tried` are those of texts.
+    in seconds since the epoch. `got` are the types of sent values; `shapes` and `tried` are those of texts. `names` are
+    the names under which a key came that a repair renamed.
     """
 
     place: Pointer
@@ -37,6 +42,7 @@ class CountedMistake:
     got: Counter[str] = field(default_factory=Counter)
     shapes: Counter[str] = field(default_factory=Counter)
     tried: Counter[str] = field(default_factory=Counter)
+    names: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(slots=True)
@@ -61,7 +67,8 @@ class InventedKey:
 class ToolMistakes:
     """All counts of one tool. `calls` are all its calls, `would_refuse` those that a report-only route would have
     refused; `watched` is the number of seconds since counting began, `since_refusal` the number of seconds without a
-    call that would have been refused. `mode`: enforce or report."""
+    call that would have been refused. `mode`: enforce or report. `repair` is the policy of the config. `values`: the
+    operator may see values."""
 
     calls: int
     mistakes: tuple[CountedMistake, ...] = ()
@@ -69,3 +76,5 @@ class ToolMistakes:
     mode: str = "enforce"
     would_refuse: int = 0
     since_refusal: float = 0.0
+    repair: RepairPolicy | None = None
+    values: bool = False
