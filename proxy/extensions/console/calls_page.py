@@ -102,13 +102,16 @@ def open_call(data: ConsoleData, kept: KeptCall, *, with_values: bool) -> dict[s
     shown: dict[str, JsonValue] = {"id": f"{data.recent.boot}.{kept.seq}", **make_entry(kept)}
     shown["stages_ms"] = {name: round(kept.stages[name] * 1000, 3) for name in STAGES if name in kept.stages}
     if kept.failure is not None and (text := kept.failure.compose_answer()):
-        shown["model_read"] = text
+        shown |= {"model_read": text, "masked": True}
     shown["values"] = data.values if with_values else "off"
     values = data.recent.values.read(kept.seq) if data.recent.values is not None and with_values else None
     if values is not None:
-        shown |= {name: _read_value(text) for name, text in zip(("came", "went"), values, strict=False) if text}
+        names = ("came", "went", "model_read")
+        shown |= {name: _read_value(text) for name, text in zip(names, values, strict=False) if text}
+        if values[2]:
+            shown.pop("masked", None)
         if kept.failure is not None and kept.failure.replaced:
-            shown["replaced"] = _add_values(kept.failure.replaced, iter(values[2:]))
+            shown["replaced"] = _add_values(kept.failure.replaced, iter(values[3:]))
     return shown
 
 

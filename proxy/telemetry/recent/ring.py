@@ -20,7 +20,9 @@ from typing import Any, Final, Literal, NamedTuple
 
 from proxy.core.contract.attempts import hash_conversation
 from proxy.core.display.preview import MASK, sanitise_value
+from proxy.core.envelope.feedback import write_feedback
 from proxy.core.envelope.view import show_name
+from proxy.core.explain.advice import add_advice
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import Document, FeedbackLimits, JsonValue
 from proxy.interfaces import CallRecord
@@ -169,13 +171,15 @@ def read_value(kept: KeptCall, name: str) -> str:
 # The longest arguments kept of one call, in bytes.
 LONGEST_ARGUMENTS: Final = 16 * 1024
 _OVERHEAD: Final = 200
+# The place of the text that the model read among the kept texts of a call.
+_READ: Final = 2
 
 ShownValues = Literal["off", "preview", "full"]
 
 
 class KeptValues:
     """The arguments of the last calls by the call's number: as received, if repaired as sent, and those of each call
-    in `replaced` answers. The oldest are dropped first.
+    in `replaced` answers; and the text that the model read of a failed call. The oldest are dropped first.
 
     `preview` keeps what a model would be shown: secret names and credentials masked, paths shortened, long texts cut.
     `full` keeps the arguments whole. What the schema marks secret is `***` in both.
@@ -191,10 +195,14 @@ class KeptValues:
         earlier = [each for answer in record.replaced for each in answer.calls]
         if record.call is None and not earlier:
             return
-        texts = [self._came(record), self._went(record)]
+        texts = [self._came(record), self._went(record), b""]
         left = LONGEST_ARGUMENTS - sum(map(len, texts))
         if left < 0:
             return
+        if record.result is not None:
+            text = dumps(write_feedback(add_advice(record.result, record.policy)))
+            texts[_READ] = text if len(text) <= left else b""
+            left -= len(texts[_READ])
         for each in earlier:
             text = self._came(each)
             texts.append(text if len(text) <= left else b"")
@@ -206,7 +214,8 @@ class KeptValues:
             self._left += sum(map(len, gone)) + _OVERHEAD
 
     def read(self, seq: int) -> tuple[bytes, ...] | None:
-        """Arguments as received, as sent, and of each call in answers before, as JSON texts; b'' for none."""
+        """Arguments as received and as sent, the text that the model read, and arguments of each call in answers
+        before, as JSON texts; b'' for none."""
         return self._kept.get(seq)
 
     def _came(self, record: CallRecord) -> bytes:

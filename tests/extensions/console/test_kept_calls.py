@@ -140,6 +140,24 @@ async def test_values_are_shown_to_the_operator_alone_and_only_where_the_config_
     assert SECRET not in json.dumps([mine, theirs])
 
 
+async def test_shows_the_operator_what_the_model_read_and_readers_a_masked_text() -> None:
+    admin = f"{{listen: 127.0.0.1:0, token: {TOKEN}, readers: {READER}, values: preview}}"
+    refusal = answer("422 Unprocessable Entity", b'{"error": "no room for mocha"}', JSON_TYPE)
+    async with tool(replies(refusal)) as server, proxied(REMINDERS, server.url, admin=admin) as proxy:
+        await remind(proxy, text="mocha", at="tomorrow", password=SECRET)
+        await remind(proxy, "c2", text="mocha", at="2026-12-01T09:00:00Z")
+        said, refused = (await get(proxy, "/-/calls", TOKEN))["calls"]
+        mine = [await get(proxy, f"/-/calls/{entry['id']}", TOKEN) for entry in (refused, said)]
+        theirs = [await get(proxy, f"/-/calls/{entry['id']}", READER) for entry in (refused, said)]
+
+    assert 'Actual: "tomorrow"' in mine[0]["model_read"]
+    assert "no room for mocha" in mine[1]["model_read"]
+    assert [False, False, True, True] == [each.get("masked", False) for each in (*mine, *theirs)]
+    assert "mocha" not in json.dumps(theirs)
+    assert "tomorrow" not in json.dumps(theirs)
+    assert SECRET not in json.dumps([mine, theirs])
+
+
 async def test_readers_change_nothing_and_wrong_tokens_have_to_wait_while_the_right_one_is_taken() -> None:
     admin = f"{{listen: 127.0.0.1:0, token: {TOKEN}, readers: {READER}}}"
     async with proxied(REMINDERS, admin=admin) as proxy:
@@ -333,5 +351,5 @@ def test_answers_that_others_took_the_place_of_push_the_oldest_out_before_they_f
         recent.finished(CallRecord(f"r-{number}", "/v1", outcome="passthrough", replaced=[answer]))
 
     assert (20, 6) == (recent.last, recent.size)
-    assert (9_002, 0) == tuple(len(text) for text in (values.read(20) or ())[2:])
+    assert (9_002, 0) == tuple(len(text) for text in (values.read(20) or ())[3:])
     assert [*range(11, 21)] == [seq for seq in range(21) if values.read(seq) is not None]
