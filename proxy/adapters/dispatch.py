@@ -14,9 +14,8 @@ from __future__ import annotations
 
 from proxy.adapters.base import Adapter, CallShape
 from proxy.adapters.ladder import find_call_id, find_conversation
-from proxy.adapters.plain import NO_ARGUMENTS
 from proxy.core.json.jsonspan import find_span, replace_value
-from proxy.core.json.jsontext import dumps, find_at_pointer, find_case_duplicate, parse, read_document
+from proxy.core.json.jsontext import NO_ARGUMENTS, dumps, find_at_pointer, find_case_duplicate, parse, read_document
 from proxy.core.model.values import (
     ABSENT,
     Absent,

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from proxy.adapters.base import Adapter, CallShape
 from proxy.adapters.ladder import find_call_id, find_conversation
-from proxy.core.json.jsontext import read_document
+from proxy.core.json.jsontext import NO_ARGUMENTS, read_document
 from proxy.core.json.strictreader import UnreadDocument
 from proxy.core.model.values import (
     ABSENT,
     CheckedCall,
-    Document,
     Failure,
     JsonProblem,
     Passthrough,
     RawRequest,
     ToolCall,
 )
-
-# The arguments of a request without a body; `decide` knows whether they count as `{}` (docs/repair.md).
-NO_ARGUMENTS = Document(b"", None)
 
 
 class PlainAdapter(Adapter):

@@ -42,6 +42,8 @@ _EXACT: Final = Context(prec=MAX_PREC)
 _LENGTH: Final = Struct(">I")
 # The data was made by this program, or was already read within the limits of its own source.
 TRUSTED: Final = TextLimits(depth=1000, nodes=20_000_000)
+# A call without any text for its arguments; `decide` knows whether they count as `{}` (docs/repair.md).
+NO_ARGUMENTS: Final = Document(b"", None)
 
 
 def parse(text: bytes, limits: TextLimits = DEFAULT_LIMITS) -> JsonValue | JsonProblem:

@@ -20,7 +20,7 @@ from proxy.core.envelope.feedback import write_feedback
 from proxy.core.envelope.view import show_name, show_path
 from proxy.core.explain.advice import add_advice
 from proxy.core.explain.places import find_value
-from proxy.core.json.jsontext import dumps, name_json_type
+from proxy.core.json.jsontext import NO_ARGUMENTS, dumps, name_json_type
 from proxy.core.model.codes import CALL_NOT_ALLOWED, Severity
 from proxy.core.model.values import (
     ABSENT,
@@ -46,7 +46,6 @@ _LONGEST_DETAIL: Final = 1024
 _OF_THE_TOOL: Final = frozenset({"tool_error", "upstream_error"})
 # Details of a failure that quote the upstream, which may quote the call.
 _QUOTING: Final = frozenset({"original_error", "answer_errors", "errors", "hint"})
-_NO_ARGUMENTS: Final = Document(b"", None)
 
 Row = dict[str, Any]
 
@@ -223,7 +222,7 @@ def _mask_result(record: CallRecord, result: ToolResult, violations: tuple[Viola
         type_related=failure.type_related,
     )
     return ToolResult(
-        ToolCall(came.tool[:_LONGEST], _NO_ARGUMENTS, came.call_id, Conversation("", came.conversation.rung)),
+        ToolCall(came.tool[:_LONGEST], NO_ARGUMENTS, came.call_id, Conversation("", came.conversation.rung)),
         kept,
         result.attempt,
         result.escalated,

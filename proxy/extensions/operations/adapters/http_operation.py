@@ -12,10 +12,9 @@ from typing import Final
 
 from proxy.adapters.base import Adapter, CallShape
 from proxy.adapters.ladder import find_call_id, find_conversation
-from proxy.adapters.plain import NO_ARGUMENTS
 from proxy.core.contract.request_rules import QueryPolicy
 from proxy.core.display.preview import clean_text
-from proxy.core.json.jsontext import dumps, read_document
+from proxy.core.json.jsontext import NO_ARGUMENTS, dumps, read_document
 from proxy.core.model import codes
 from proxy.core.model.fields import fold_header
 from proxy.core.model.values import (
