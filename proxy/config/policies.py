@@ -32,7 +32,6 @@ from proxy.core.contract.policy import (
 )
 from proxy.core.json.jsontext import TextLimits
 from proxy.core.model.values import FeedbackLimits, JsonValue, Pointer
-from proxy.core.rules.rules import select_rules
 from proxy.core.schema.formats import NONE, USUAL, Formats
 from proxy.extensions import LIMIT_PLACES, POLICY_PLACES, load_place
 
@@ -119,9 +118,14 @@ def _read_resend(written: Written) -> ResendPolicy:
 def make_repair_policy(policy: Policy, *, listed: bool = False) -> RepairPolicy:
     """What a policy says of repairs. `listed`: the tool is listed by its server."""
     settings = policy.repair
-    by_hand = frozenset(name for name, on in settings.rules.items() if on)
-    rules = select_rules(settings.level, settings.rules, listed=listed)
-    return RepairPolicy(rules, settings.drop_keys, by_hand, policy.null_optional, policy.aliases, level=settings.level)
+    return RepairPolicy.of(
+        settings.level,
+        settings.rules,
+        drop_keys=settings.drop_keys,
+        null_optional=policy.null_optional,
+        aliases=policy.aliases,
+        listed=listed,
+    )
 
 
 def select_fingerprint(written: Written) -> dict[str, JsonValue]:

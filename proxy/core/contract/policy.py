@@ -17,7 +17,7 @@ from proxy.core.contract.request_rules import ChannelJudge, OperationRule
 from proxy.core.json.jsontext import TextLimits
 from proxy.core.model.values import Container, JsonValue, value_class
 from proxy.core.model.values import FeedbackLimits as FeedbackLimits
-from proxy.core.rules.rules import ASSUMING, LEAVING_OUT
+from proxy.core.rules.rules import ASSUMING, LEAVING_OUT, select_rules
 from proxy.core.rules.style import begins_reading
 from proxy.core.schema.formats import Formats
 
@@ -78,6 +78,23 @@ class RepairPolicy:
     aliases: Mapping[str, str] = field(default_factory=dict, hash=False)
     keeps_defaults: bool = False
     level: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        level: str,
+        switches: Mapping[str, bool],
+        *,
+        drop_keys: frozenset[str],
+        null_optional: NullOptional,
+        aliases: Mapping[str, str],
+        listed: bool = False,
+    ) -> RepairPolicy:
+        """Returns the policy of a level with single rules switched on or off. `listed`: the tool is listed by its
+        server. Raises KeyError for an unknown level or rule."""
+        rules = select_rules(level, switches, listed=listed)
+        by_hand = frozenset(name for name, is_on in switches.items() if is_on)
+        return cls(rules, drop_keys, by_hand, null_optional, aliases, level=level)
 
     def without(self, rules: frozenset[str]) -> RepairPolicy:
         """The policy without these rules, but for those that were switched on by hand."""
