@@ -56,7 +56,7 @@ USES: Final = {row.name: row.uses for row in EXTENSIONS}
 # The rows of the core, from the bottom up: a row imports rows above it in this list, and itself.
 ROWS: Final = (
     "model", "json", "schema", "check", "display", "rules", "contract", "explain", "repair",
-    "envelope", "tool_errors", "decide",
+    "envelope", "tool_errors", "decide", "library",
 )  # fmt: skip
 
 # Public class names that two rooms still share. This list only shrinks.
