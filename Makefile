@@ -4,6 +4,7 @@
 #
 # make fmt          formats the code, and mends what the linter can
 # make lint types   parts of `make test`
+# make hooks        checks each commit before git makes it: format, lint, types, message
 # make locks        takes each extension away from a copy of the code: the rest still works
 # make docs         writes the pages that are made from the code
 # make bench        this proxy beside its peers (docs/performance.md)
@@ -33,7 +34,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all wheel locks fmt checks lint types bench corpora differential evaluate reliability soak attack docs cluster pictures vendor release lock clean
+.PHONY: help run test test-all wheel locks fmt hooks checks lint types bench corpora differential evaluate reliability soak attack docs cluster pictures vendor release lock clean
 
 help:
 	@sed -n '/^#/!q;s/^# \{0,1\}//p' Makefile
@@ -92,6 +93,10 @@ types: $(VENV)/test.stamp
 fmt: $(VENV)/test.stamp
 	$(BIN)/ruff check --fix --exit-zero --quiet .
 	$(BIN)/ruff format .
+
+hooks: $(VENV)/test.stamp
+	@$(PIP) install 'pre-commit~=4.7'
+	@$(BIN)/pre-commit install
 
 # This proxy beside its peers, side by side in one run (docs/performance.md). More options: make bench BENCH='--install'
 bench: $(VENV)/test.stamp
