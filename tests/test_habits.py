@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -103,3 +104,37 @@ def test_the_hooks_run_the_tools_that_the_lock_pins() -> None:
         assert [] == [word for word in words[1:] if word.startswith(".") and not (ROOT / word).is_file()]
     assert {"ruff-format", "ruff-check", "mypy", "commit-message"} == set(entries)
     assert {"pre-commit", "commit-msg"} == set(config["default_install_hook_types"])
+
+
+# --- records of decisions ---------------------------------------------------------------------------------------------
+FOLDER: Final = ROOT / "docs" / "adr"
+RECORDS: Final = sorted(FOLDER.glob("0*.md"))
+SECTIONS: Final = ["Status", "Context", "Decision", "Consequences"]
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.stem)
+def test_a_record_has_its_sections_and_fits_one_page(record: Path) -> None:
+    text = record.read_text(encoding="utf-8")
+    assert SECTIONS == re.findall(r"^## (.*)$", text, re.MULTILINE)
+    assert text.startswith(f"# {int(record.name[:4])}. ")
+    assert 150 <= len(re.sub(r"\]\([^)]*\)", "", text).split()) <= 300
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.stem)
+def test_a_record_names_files_that_exist(record: Path) -> None:
+    named = re.findall(r"`((?:proxy|tests)/[\w./]+|(?:call|server)/[\w./]+)`", record.read_text(encoding="utf-8"))
+    planned = {"proxy/plugin.py"} if record.name.startswith("0005") else set[str]()
+    found = [name for name in named if (ROOT / name).exists() or (ROOT / "proxy" / name).exists()]
+    assert [] == sorted(set(named) - set(found) - planned)
+
+
+def test_the_index_lists_each_record_with_its_status() -> None:
+    rows = re.findall(
+        r"^\| \[(\d+)\]\((0\S+)\) \| (.+) \| (.+) \|$", (FOLDER / "README.md").read_text("utf-8"), re.MULTILINE
+    )
+    assert [record.name for record in RECORDS] == [name for _, name, _, _ in rows]
+    for number, name, title, status in rows:
+        text = (FOLDER / name).read_text(encoding="utf-8")
+        assert text.startswith(f"# {number}. {title}\n")
+        (said,) = re.findall(r"^## Status\n\n(.*?)\.", text, re.MULTILINE)
+        assert status == ("accepted, not built" if "Not built" in text else said.lower())
