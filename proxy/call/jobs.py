@@ -127,6 +127,7 @@ def describe_policy(policy: ToolPolicy) -> bytes:
         "changes": policy.changes,
         "adds": policy.adds,
         "reads": policy.reads,
+        "finalising": policy.finalising,
         "max_body": policy.max_body,
         "leaked_markup": policy.leaked_markup.value,
         "rules": sorted(policy.repair.rules),
@@ -178,6 +179,7 @@ def read_shared_policy(text: bytes) -> ToolPolicy:
         changes=policy_values["changes"],
         adds=policy_values["adds"],
         reads=policy_values["reads"],
+        finalising=policy_values["finalising"],
         max_body=policy_values["max_body"],
         leaked_markup=LeakedMarkup(policy_values["leaked_markup"]),
     )

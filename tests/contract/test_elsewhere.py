@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,15 +16,34 @@ from proxy.call.jobs import (
     decide_call,
     describe_policy,
     read_decision,
+    read_shared_policy,
 )
 from proxy.call.judging import LIGHT, MODEST, Elsewhere, is_light
-from proxy.core.contract.policy import ListedSchema, Mode, ToolPolicy, UnknownKeys
+from proxy.core.contract.policy import (
+    LeakedMarkup,
+    ListedSchema,
+    Mode,
+    NullOptional,
+    RepairPolicy,
+    ToolPolicy,
+    UnknownKeys,
+)
 from proxy.core.decide import complete_decision, decide
 from proxy.core.explain.advice import add_advice
 from proxy.core.json.jsontext import DEFAULT_LIMITS, dumps, read_document
 from proxy.core.json.strictreader import KnownText, UnreadDocument
 from proxy.core.model import codes
-from proxy.core.model.values import Decision, Document, Failure, Forward, Reject, Repair, ToolCall, ToolResult
+from proxy.core.model.values import (
+    Decision,
+    Document,
+    Failure,
+    FeedbackLimits,
+    Forward,
+    Reject,
+    Repair,
+    ToolCall,
+    ToolResult,
+)
 from proxy.core.schema.formats import STRICT
 from proxy.extensions.operations.core.channels import JudgedChannels
 from proxy.offload.pool import GaveUp, Limit, OffloadPool
@@ -77,6 +96,7 @@ POLICIES = {
         changes=True,
         repair=replace(policy(ROWS).repair, by_hand=frozenset({"drop_null_optional"})),
     ),
+    "final output": replace(policy(ROWS), finalising=True),
 }
 
 
@@ -85,6 +105,37 @@ def made_there(sent: ToolCall, judged: ToolPolicy) -> Decision:
     assert isinstance(sent.arguments, Document)
     result = decide_call(sent.arguments.text, describe_policy(judged))
     return complete_decision(sent, judged, read_decision(result, sent, sent.arguments))
+
+
+# What does not decide about arguments, or is added to a child's decision by `complete_decision`.
+STAYS = {
+    "fingerprint", "schema_id", "description", "mode", "text", "attempts", "cap", "limits", "container", "member_of",
+    "resend", "upstream_errors", "wrap_success", "added", "answer", "channels", "operation", "check", "listed",
+    "answers_here", "repair.keeps_defaults", "repair.level", "repair",
+}  # fmt: skip
+# Another value for each field of a policy that decides about arguments.
+OTHERS: dict[str, Any] = {
+    "tool": "other", "unknown_keys": UnknownKeys.WARN, "changes": True, "adds": True, "reads": True, "max_body": 7,
+    "leaked_markup": LeakedMarkup.OFF, "feedback": FeedbackLimits(max_errors=3), "finalising": True,
+    "repair.rules": frozenset({"yes_no"}), "repair.drop_keys": frozenset({"a"}), "repair.by_hand": frozenset({"b"}),
+    "repair.null_optional": NullOptional.DROP, "repair.aliases": {"a": "rows"},
+}  # fmt: skip
+
+
+def test_every_field_of_a_policy_is_known_to_cross_or_to_stay() -> None:
+    found = {each.name for each in fields(ToolPolicy) if each.init}
+    found |= {f"repair.{each.name}" for each in fields(RepairPolicy)}
+    assert found == STAYS | OTHERS.keys()
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_policy_crosses_with_what_decides(name: str) -> None:
+    whole, _, inner = name.partition(".")
+    judged = policy(ROWS)
+    other = replace(judged.repair, **{inner: OTHERS[name]}) if inner else OTHERS[name]
+    crossed = read_shared_policy(describe_policy(replace(judged, **{whole: other})))
+    found = getattr(crossed, whole)
+    assert OTHERS[name] == (getattr(found, inner) if inner else found)
 
 
 def without_advice(decision: Decision) -> Decision:
