@@ -4,9 +4,10 @@ Its tools: `echo` gives back its arguments; `pid`, which is annotated as read-on
 environment; `progress` reports three steps, `seconds` apart; `ask` asks the client (sampling) and gives back what it
 said; `hang` never answers and notes cancellations in its answer to `cancelled`; `die` ends the process with a word on
 stderr; `noise` writes to stdout what is not a message, and to stderr; `log` writes `lines` log messages; `half` answers
-with half an emoji; `seen` gives back the lines that it has read, as they came. Arguments of the process: `modern` (it
-knows revision 2026-07-28 and no sessions), `linger` (it ignores SIGTERM and a closed stdin, and so does a process that
-it starts), `roots` (it asks the client for its roots before it lists its tools), `late=FILE` and `late-list=FILE` (it
+with half an emoji; `seen` gives back the lines that it has read, as they came; `routed` is `echo` with a parameter that
+a header repeats. Arguments of the process: `modern` (it knows revision 2026-07-28 and no sessions), `one-era` (it knows
+both, and its first request decides), `linger` (it ignores SIGTERM and a closed stdin, and so does a process that it
+starts), `roots` (it asks the client for its roots before it lists its tools), `late=FILE` and `late-list=FILE` (it
 answers `initialize`, or lists its tools, once there is that file).
 """
 
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 MODERN = "modern" in sys.argv
+ONE_ERA = "one-era" in sys.argv
 CANCELLED: list[Any] = []
 SEEN: list[str] = []
 
@@ -41,7 +43,7 @@ def call(message: dict[str, Any]) -> dict[str, Any] | None:
     params = message["params"]
     token = params.get("_meta", {}).get("progressToken")
     match params["name"]:
-        case "echo":
+        case "echo" | "routed":
             return text(params.get("arguments"))
         case "pid":
             return text(str(os.getpid()))
@@ -87,9 +89,11 @@ def call(message: dict[str, Any]) -> dict[str, Any] | None:
 
 NAMES = (
     "echo", "pid", "env", "progress", "ask", "hang", "cancelled", "die", "noise", "change", "log", "half", "seen",
+    "routed",
 )  # fmt: skip
 SCHEMAS: dict[str, Any] = {
     "echo": {"type": "object", "properties": {"a": {"type": "integer"}, "b": {}}, "additionalProperties": False},
+    "routed": {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}},
 }
 
 
@@ -115,7 +119,7 @@ def answer(message: dict[str, Any]) -> dict[str, Any] | None:
                 "capabilities": {"tools": {}, "logging": {}},
                 "serverInfo": {"name": "s", "version": "1"},
             }
-        case "server/discover" if MODERN:
+        case "server/discover" if MODERN and "wrong" not in message["params"]:
             return {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, "resultType": "complete"}
         case "tools/list":
             wait_for("late-list")
@@ -133,7 +137,20 @@ def answer(message: dict[str, Any]) -> dict[str, Any] | None:
             raise LookupError(message["method"])
 
 
+def refuse_era(message: dict[str, Any], *, is_first: bool) -> dict[str, Any] | None:
+    """The error of a server whose first request decides the era of all."""
+    global MODERN  # noqa: PLW0603
+    is_modern = "io.modelcontextprotocol/protocolVersion" in message.get("params", {}).get("_meta", {})
+    if is_first:
+        MODERN = is_modern
+    if is_modern == MODERN:
+        return None
+    code, era = (-32600, "sessions") if is_modern else (-32022, "2026-07-28")
+    return {"code": code, "message": f"this process serves {era}"}
+
+
 def main() -> None:
+    asked = 0
     if "linger" in sys.argv:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         subprocess.Popen([sys.executable, "-c", "import signal, time\nsignal.signal(15, 1)\ntime.sleep(600)"])
@@ -146,10 +163,14 @@ def main() -> None:
             CANCELLED.append(message["params"]["requestId"])
         if "id" not in message:
             continue
+        asked += 1
+        if ONE_ERA and (error := refuse_era(message, is_first=asked == 1)) is not None:
+            write({"id": message["id"], "error": error})
+            continue
         try:
             result = answer(message)
-        except LookupError as error:
-            write({"id": message["id"], "error": {"code": -32601, "message": f"Method not found: {error}"}})
+        except LookupError as unknown:
+            write({"id": message["id"], "error": {"code": -32601, "message": f"Method not found: {unknown}"}})
             continue
         if result is not None:
             write({"id": message["id"], "result": result})

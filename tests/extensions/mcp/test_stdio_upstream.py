@@ -19,10 +19,10 @@ from proxy.core.model.values import Executed, Headers, UpstreamFault, UpstreamRe
 from proxy.extensions.mcp.upstream.stdio import StdioSettings, StdioUpstream
 from proxy.interfaces import UpstreamRequest
 from proxy.upstream import ReplyBroken
+from tests.extensions.mcp.server import modern
 from tests.steady import until
 
 SERVER = Path(__file__).parent / "stdio_server.py"
-MODERN: Headers = (("mcp-protocol-version", "2026-07-28"),)
 
 
 def settings(*arguments: str, **changes: Any) -> StdioSettings:
@@ -273,7 +273,7 @@ async def test_what_is_said_during_the_only_request_comes_on_its_stream_before_i
 
 @with_settings("modern", single_client=True)
 async def test_a_single_client_without_sessions_hears_all_that_is_said(upstream: StdioUpstream) -> None:
-    *logs, answer = await messages(await post(upstream, call("log", 4, arguments={"lines": 2_000}), MODERN))
+    *logs, answer = await messages(await post(upstream, modern(call("log", 4, arguments={"lines": 2_000}))))
     assert (list(range(2_000)), 4) == ([log["params"]["data"] for log in logs], answer["id"])
 
 
@@ -514,9 +514,9 @@ async def test_a_process_gets_the_environment_it_was_given_and_nothing_else(
 # --- revisions without sessions ---------------------------------------------------------------------------------------
 @with_settings("modern")
 async def test_requests_without_sessions_share_one_process(upstream: StdioUpstream) -> None:
-    discovered = await messages(await post(upstream, asked("server/discover", 1), MODERN))
+    discovered = await messages(await post(upstream, modern(asked("server/discover", 1))))
     assert ["2026-07-28"] == discovered[0]["result"]["supportedVersions"]
-    one, other = await asyncio.gather(post(upstream, call("pid"), MODERN), post(upstream, call("pid"), MODERN))
+    one, other = await asyncio.gather(post(upstream, modern(call("pid"))), post(upstream, modern(call("pid"))))
     assert await result(one) == await result(other)
     assert 1 == upstream.sessions.children
 
@@ -524,7 +524,7 @@ async def test_requests_without_sessions_share_one_process(upstream: StdioUpstre
 async def test_an_old_server_is_known_by_its_404_and_the_process_serves_the_session_that_follows(
     upstream: StdioUpstream,
 ) -> None:
-    reply = await post(upstream, asked("server/discover", 1), MODERN)
+    reply = await post(upstream, modern(asked("server/discover", 1)))
     assert isinstance(reply, UpstreamReply)
     assert 404 == reply.status
     assert 1 == upstream.sessions.children
@@ -535,10 +535,67 @@ async def test_an_old_server_is_known_by_its_404_and_the_process_serves_the_sess
 @with_settings("modern", restarts=2, restart_window=3600.0)
 async def test_a_process_that_keeps_dying_is_not_started_for_ever(upstream: StdioUpstream) -> None:
     for _ in range(2):
-        assert isinstance(await post(upstream, call("die"), MODERN), UpstreamFault)
-    fault = await post(upstream, call("echo"), MODERN)
+        assert isinstance(await post(upstream, modern(call("die"))), UpstreamFault)
+    fault = await post(upstream, modern(call("echo")))
     assert isinstance(fault, UpstreamFault)
     assert (UPSTREAM_UNAVAILABLE, Executed.NO) == (fault.code, fault.executed)
     assert "upstream 'tools': its process ended 2 times within 3600 s" == fault.message
     assert fault.retry_after is not None
     assert 3590 <= fault.retry_after <= 3601
+
+
+async def test_a_header_alone_brings_nothing_to_the_process_that_clients_share(upstream: StdioUpstream) -> None:
+    header: Headers = (("mcp-protocol-version", "2026-07-28"),)
+    refused = await post(upstream, asked("tools/list"), header)
+    assert isinstance(refused, UpstreamReply)
+    assert 400 == refused.status
+    notice = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    assert UpstreamReply(202, (), b"") == await post(upstream, notice, header)
+    assert 0 == upstream.sessions.children
+
+
+@with_settings("one-era", shared=True)
+async def test_uses_one_process_per_era_if_a_process_serves_only_one(upstream: StdioUpstream) -> None:
+    session = await begin(upstream)
+    old = await result(await post(upstream, call("pid"), session))
+    new = await result(await post(upstream, modern(call("pid"))))
+    assert old != new
+    assert 2 == upstream.sessions.children
+    assert old == await result(await post(upstream, call("pid"), await begin(upstream)))
+    assert new == await result(await post(upstream, modern(call("pid"))))
+
+
+@with_settings("one-era", shared=True)
+async def test_a_session_gets_a_process_beside_that_of_requests_without_sessions(upstream: StdioUpstream) -> None:
+    new = await result(await post(upstream, modern(call("pid"))))
+    old = await result(await post(upstream, call("pid"), await begin(upstream)))
+    assert old != new
+    assert new == await result(await post(upstream, modern(call("pid"))))
+
+
+@with_settings("one-era", shared=True)
+async def test_replaces_a_process_once_if_the_server_knows_no_other_era(upstream: StdioUpstream) -> None:
+    await begin(upstream)
+    upstream.sessions.leave_stateless(await upstream.sessions.stateless())
+    refused = await post(upstream, modern(asked("server/discover")), (("accept", "application/json"),))
+    assert isinstance(refused, UpstreamReply)
+    assert 2 == upstream.sessions.children
+
+
+@with_settings("one-era")
+async def test_a_process_that_serves_requests_without_sessions_is_given_to_no_session(upstream: StdioUpstream) -> None:
+    pid = await result(await post(upstream, modern(call("pid"))))
+    failed = await post(upstream, modern(asked("server/discover", wrong=True)))
+    assert isinstance(failed, UpstreamReply)
+    assert pid != await result(await post(upstream, call("pid"), await begin(upstream)))
+    assert pid == await result(await post(upstream, modern(call("pid"))))
+
+
+@with_settings("one-era")
+async def test_a_retired_process_ends_once_it_has_answered(upstream: StdioUpstream) -> None:
+    channel = await upstream.sessions.stateless()
+    slow = asyncio.ensure_future(post(upstream, modern(call("progress", arguments={"seconds": 0.1}))))
+    await until(lambda: channel.sent_requests == 1)
+    assert upstream.sessions.leave_stateless(channel)
+    assert "done" == await result(await slow)
+    await gone(channel.pid)

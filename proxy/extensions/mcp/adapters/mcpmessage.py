@@ -37,6 +37,7 @@ CALL: Final = "tools/call"
 LIST: Final = "tools/list"
 VERSION_HEADER: Final = "mcp-protocol-version"
 VERSION_META: Final = "io.modelcontextprotocol/protocolVersion"
+CAPABILITIES_META: Final = "io.modelcontextprotocol/clientCapabilities"
 SESSION_HEADER: Final = "mcp-session-id"
 
 # The members that define a message and a call; they must not have a second reading.
@@ -45,7 +46,7 @@ _CALLED: Final[tuple[Pointer, ...]] = (("params", "name"), ("params", "arguments
 
 # The first revision without sessions (specification 2026-07-28, changelog). Revisions are dates, so they can be
 # compared.
-_MODERN: Final = "2026-07-28"
+MODERN: Final = "2026-07-28"
 _REVISION: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
@@ -65,7 +66,7 @@ class Message:
     @property
     def modern(self) -> bool:
         """Whether the message belongs to the revisions without sessions."""
-        return self.revision >= _MODERN
+        return self.revision >= MODERN
 
     @property
     def is_call(self) -> bool:
@@ -81,6 +82,12 @@ class Message:
         """The message's `_meta`."""
         found = self.param("_meta")
         return found if isinstance(found, dict) else {}
+
+    @property
+    def is_enveloped(self) -> bool:
+        """Whether the message itself names a revision, as every request since 2026-07-28 does. A header does not
+        count: servers over stdio never see it."""
+        return VERSION_META in self.meta
 
 
 @value_class
@@ -195,16 +202,20 @@ _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
 # "Value Encoding": these values are sent plainly; all others, and any that look encoded, are sent as base64.
 _PLAIN: Final = re.compile(r"[!-~](?:[ -~\t]*[!-~])?")
 _CODED: Final = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL)
+# "Schema Extension": the types of parameters that headers repeat.
+_MIRRORED_TYPES: Final = ("string", "integer", "boolean")
 # Deeper chains of properties are ignored, because load balancers do not route by them.
 _DEEPEST: Final = 8
 
 
 @value_class
 class Mirror:
-    """A parameter that a header repeats: its place in the arguments, and the header's name in lower case."""
+    """A parameter that a header repeats: its place in the arguments, and the header's name in lower case. `must` is
+    False for a type that the specification does not allow here, so that clients may ignore it."""
 
     path: Pointer
     header: str
+    must: bool = True
 
 
 def find_mirrors(schema: JsonValue) -> tuple[Mirror, ...]:
@@ -221,27 +232,39 @@ def _list_mirrors(schema: JsonValue, path: Pointer) -> Iterator[Mirror]:
         if isinstance(inner, dict):
             header = inner.get("x-mcp-header")
             if isinstance(header, str) and _TOKEN.fullmatch(header):
-                yield Mirror((*path, name), PARAM_PREFIX + header.lower())
+                must = inner.get("type") in _MIRRORED_TYPES
+                yield Mirror((*path, name), PARAM_PREFIX + header.lower(), must)
             yield from _list_mirrors(inner, (*path, name))
 
 
 def find_disagreement(request: RawRequest, message: Message) -> str:
     """A message about the first header that contradicts the body; '' where none does.
 
-    A missing header is left to the upstream, which refuses the request and names the header.
+    A missing header is left to the server, which refuses the request and names the header (`find_missing_header`).
     """
     if not message.modern:
         return ""
-    named = message.param(_NAMED.get(message.method, ""))
-    pairs = (
-        ("MCP-Protocol-Version", request.header(VERSION_HEADER), message.meta.get(VERSION_META)),
-        ("Mcp-Method", request.header(METHOD_HEADER), message.method),
-        ("Mcp-Name", decode_value(request.header(NAME_HEADER)), named),
-    )
-    for name, header, body in pairs:
+    for name, header, body in _pair_headers(request, message):
         if header is not None and isinstance(body, str) and header != body:
             return f"Header mismatch: {name} does not match the body"
     return _find_repeated_header(request)
+
+
+def find_missing_header(request: RawRequest, message: Message) -> str:
+    """A message about the first header that a request lacks; '' if it has all of them."""
+    for name, header, body in _pair_headers(request, message):
+        if header is None and isinstance(body, str):
+            return f"Header mismatch: {name} is missing"
+    return ""
+
+
+def _pair_headers(request: RawRequest, message: Message) -> tuple[tuple[str, str | None, JsonValue], ...]:
+    """The headers that repeat a message: name, value, and the value in the body."""
+    return (
+        ("MCP-Protocol-Version", request.header(VERSION_HEADER), message.meta.get(VERSION_META)),
+        ("Mcp-Method", request.header(METHOD_HEADER), message.method),
+        ("Mcp-Name", decode_value(request.header(NAME_HEADER)), message.param(_NAMED.get(message.method, ""))),
+    )
 
 
 def _find_repeated_header(request: RawRequest) -> str:
@@ -255,12 +278,16 @@ def _find_repeated_header(request: RawRequest) -> str:
     return ""
 
 
-def find_wrong_mirror(request: RawRequest, mirrors: tuple[Mirror, ...], arguments: JsonValue) -> str:
+def find_wrong_mirror(
+    request: RawRequest, mirrors: tuple[Mirror, ...], arguments: JsonValue, *, complete: bool = False
+) -> str:
     """A message about the first `Mcp-Param-*` header that contradicts the arguments as they were sent; '' where none
-    does."""
+    does. With `complete` also about one that is missing."""
     arguments = _open_arguments(arguments)
     for mirror in mirrors:
         sent = request.header(mirror.header)
+        if complete and mirror.must and sent is None and _write_text(_find_at(arguments, mirror.path)) is not None:
+            return f"Header mismatch: {mirror.header} is missing"
         if sent is not None and not _is_spelling_of(decode_value(sent), _find_at(arguments, mirror.path)):
             return f"Header mismatch: {mirror.header} does not match the body"
     return ""

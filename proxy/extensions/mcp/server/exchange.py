@@ -48,6 +48,7 @@ from proxy.extensions.mcp.adapters.mcpmessage import (
 )
 from proxy.extensions.mcp.server.bound_mcp_route import McpRouteRequest, make_result, read_whole
 from proxy.extensions.mcp.server.detached_calls import DetachedCalls
+from proxy.extensions.mcp.server.envelope import is_own_server, refuse_unfit
 from proxy.extensions.mcp.server.guided_answers import GuidedAnswers
 from proxy.extensions.mcp.server.lists.asking import Asking, Tools
 from proxy.extensions.mcp.server.lists.learner import Learner, Unlearned
@@ -125,9 +126,13 @@ class Exchange:
         judged = binding.route.mode is Mode.ENFORCE or call_route.calls is not None
         if isinstance(found, JsonProblem) and binding.route.mode is Mode.REPORT and judged:
             decoded = Failure(codes.BAD_REQUEST, f"The message cannot be judged: {found.reason}.")
-        if isinstance(decoded, Failure) and judged:  # otherwise a forbidden call could hide in it
-            return mcp_request.make_refusal(make_refusal(decoded.code, decoded.message, record))
         upstream, elsewhere = mcp_request.services.upstreams[binding.route.upstream], mcp_request.services.elsewhere
+        is_own = is_own_server(upstream)
+        if isinstance(decoded, Failure) and (judged or is_own):  # otherwise a forbidden call could hide in it
+            return mcp_request.make_refusal(make_refusal(decoded.code, decoded.message, record))
+        if is_own and isinstance(found, Message) and (unfit := refuse_unfit(found, raw)) is not None:
+            record_passthrough(record)
+            return await self._answer(mcp_request, Delivered(unfit))
         if elsewhere is None:
             raise AssertionError("a proxy that serves judges in child processes too")
         token = record.notes.get("client.token", "")
@@ -151,7 +156,7 @@ class Exchange:
             record_no_call(record, tools.code.name, call.call_id)
             return mcp_request.make_refusal(ToolResult(call, tools))
         tools = Tools({}) if isinstance(tools, Failure) else tools
-        if wrong := _wrong_mirror(call, tools, asking):
+        if wrong := self._wrong_mirror(call, tools, asking):
             return mcp_request.make_refusal(make_refusal(codes.HEADER_MISMATCH, wrong, record))
         call_route = McpRouteRequest(
             mcp_request.call_route,
@@ -299,6 +304,15 @@ class Exchange:
             return None
         return partial(self._passed_on, message.id)
 
+    def _wrong_mirror(self, call: ToolCall, tools: Tools, asking: Asking) -> str:
+        """A text about an `Mcp-Param-*` header that contradicts the body, or that is missing and no server behind the
+        proxy could miss; '' otherwise. Older revisions have no such headers, and clients over stdio send none."""
+        if not asking.message.modern or tools.catalogue is None or not isinstance(call.arguments, Document):
+            return ""
+        raw, mirrors = asking.call_route.raw, tools.catalogue.mirrors(call.tool)
+        complete = self._passed_on is None and is_own_server(asking.upstream)
+        return find_wrong_mirror(raw, mirrors, call.arguments.value, complete=complete)
+
     # --- watching answers ---------------------------------------------------------------------------------------------
     def _watch_reply(self, reply: UpstreamReply, asking: Asking) -> UpstreamReply:
         """Learns from an answer while it passes: whether its session is valid, a list of tools, and that a list has
@@ -338,11 +352,3 @@ def _place(mcp_request: ListedRequest, message: Message) -> None:
     parent, state = message.meta.get("traceparent"), message.meta.get("tracestate")
     if isinstance(parent, str) and mcp_request.call_route.raw.header("traceparent") is None:
         mcp_request.place(mcp_request.record, parent, state if isinstance(state, str) else None)
-
-
-def _wrong_mirror(call: ToolCall, tools: Tools, asking: Asking) -> str:
-    """Returns a text about an `Mcp-Param-*` header that contradicts the body, or '' where none does. Older revisions
-    have no such headers."""
-    if not asking.message.modern or tools.catalogue is None or not isinstance(call.arguments, Document):
-        return ""
-    return find_wrong_mirror(asking.call_route.raw, tools.catalogue.mirrors(call.tool), call.arguments.value)

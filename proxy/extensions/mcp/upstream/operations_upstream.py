@@ -33,6 +33,7 @@ from proxy.extensions.mcp.upstream.own_answers import (
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
+    OwnServer,
     choose_revision,
     describe_self,
     header_of,
@@ -60,7 +61,7 @@ _CAPABILITIES: Final[dict[str, JsonValue]] = {"capabilities": {"tools": {}}}
 _LIMITS: Final = TextLimits()
 
 
-class OperationsUpstream:
+class OperationsUpstream(OwnServer):
     """Implements `Upstream`. `upstream` leads to the service."""
 
     def __init__(self, settings: OperationsSettings, upstream: GuardedUpstream) -> None:

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Final
 
 from proxy.core.json.jsontext import dumps
-from proxy.core.model.values import Headers, JsonValue, UpstreamReply
-from proxy.extensions.mcp.adapters.mcpmessage import Message
+from proxy.core.model.values import ABSENT, Headers, JsonValue, UpstreamReply
+from proxy.extensions.mcp.adapters.mcpmessage import MODERN, Message
 from proxy.interfaces import UpstreamRequest
 
 INVALID_REQUEST: Final = -32600
@@ -18,10 +18,13 @@ NO_SESSION: Final = -32001
 NOT_INITIALIZED: Final = -32000
 JSON: Final[Headers] = (("content-type", "application/json"),)
 
-MODERN: Final = "2026-07-28"
 LATEST_WITH_SESSIONS: Final = "2025-11-25"
 _OLD_REVISIONS: Final = frozenset({"2024-11-05", "2025-03-26", "2025-06-18", LATEST_WITH_SESSIONS})
 _SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
+
+
+class OwnServer:
+    """Marks an upstream that is the HTTP server of its clients: no server behind it sees their headers."""
 
 
 def choose_revision(message: Message) -> str:
@@ -59,11 +62,12 @@ def write_result(message: Message, result: Mapping[str, JsonValue]) -> UpstreamR
     return UpstreamReply(200, JSON, dumps({"jsonrpc": "2.0", "id": message.id, "result": content}))
 
 
-def write_error(message: Message, code: int, text: str) -> UpstreamReply:
+def write_error(message: Message, code: int, text: str, status: int = 0, data: JsonValue = ABSENT) -> UpstreamReply:
     """The answer with an error; an unknown method has a status of its own since 2026-07-28."""
-    status = 404 if message.modern and code == METHOD_NOT_FOUND else 200
-    error: JsonValue = {"jsonrpc": "2.0", "id": message.id, "error": {"code": code, "message": text}}
-    return UpstreamReply(status, JSON, dumps(error))
+    status = status or (404 if message.modern and code == METHOD_NOT_FOUND else 200)
+    error: dict[str, JsonValue] = {"code": code, "message": text, **({} if data is ABSENT else {"data": data})}
+    request_id = None if message.id is ABSENT else message.id
+    return UpstreamReply(status, JSON, dumps({"jsonrpc": "2.0", "id": request_id, "error": error}))
 
 
 def write_refusal(status: int, code: int, text: str) -> UpstreamReply:

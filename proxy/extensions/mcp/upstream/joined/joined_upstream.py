@@ -52,6 +52,7 @@ from proxy.extensions.mcp.upstream.own_answers import (
     METHOD_NOT_FOUND,
     NO_SESSION,
     NOT_INITIALIZED,
+    OwnServer,
     choose_revision,
     describe_self,
     header_of,
@@ -74,7 +75,7 @@ _OF_RESOURCES: Final = frozenset({"resources/read", "resources/subscribe", "reso
 _FILTERS: Final = {"toolsListChanged": "tools", "promptsListChanged": "prompts", "resourcesListChanged": "resources"}
 
 
-class JoinedUpstream:
+class JoinedUpstream(OwnServer):
     """Implements `Upstream`. `upstreams` are the connections to the servers, by the names that the settings give them.
     Made inside a running event loop."""
 

@@ -34,6 +34,8 @@ from proxy.core.model.values import (
     UpstreamReply,
 )
 from proxy.extensions.mcp.adapters.mcpmessage import (
+    CAPABILITIES_META,
+    MODERN,
     SESSION_HEADER,
     VERSION_HEADER,
     VERSION_META,
@@ -59,14 +61,13 @@ from proxy.extensions.mcp.upstream.joined.introduction import (
     repeating_headers,
     with_params,
 )
-from proxy.extensions.mcp.upstream.own_answers import LATEST_WITH_SESSIONS, MODERN
+from proxy.extensions.mcp.upstream.own_answers import LATEST_WITH_SESSIONS
 from proxy.interfaces import GuardedUpstream, UpstreamRequest
 from proxy.upstream.faults import close_body
 
 Answer = UpstreamReply | UpstreamFault
 
 _CLIENT_INFO: Final = "io.modelcontextprotocol/clientInfo"
-_CLIENT_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
 _ID: Final[Pointer] = ("id",)
 _META: Final[Pointer] = ("params", "_meta")
 
@@ -379,7 +380,7 @@ class ServerLink:
 
     def _meta(self) -> dict[str, JsonValue]:
         """The `_meta` by which a request of the new revisions introduces its client."""
-        return {VERSION_META: MODERN, _CLIENT_INFO: self._who.client, _CLIENT_CAPABILITIES: {}}
+        return {VERSION_META: MODERN, _CLIENT_INFO: self._who.client, CAPABILITIES_META: {}}
 
     def _fault(self, why: str) -> UpstreamFault:
         message = f"server '{self.server.name}' is out of reach: {why}"

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections import deque
 from collections.abc import Callable, Container
 from typing import Final
 
@@ -34,7 +33,8 @@ from proxy.core.json.jsontext import TextLimits, dumps, parse
 from proxy.core.model.values import JsonProblem, JsonValue, Pointer
 from proxy.extensions.mcp.adapters.mcpmessage import find_missing_capability, read_lenient, write_id
 from proxy.extensions.mcp.upstream.stdio.child import Child
-from proxy.extensions.mcp.upstream.stdio.mailbox import MOST_WAITING, ChildEnded, Mailbox
+from proxy.extensions.mcp.upstream.stdio.child_client import ChildClient, ChildRequest
+from proxy.extensions.mcp.upstream.stdio.mailbox import MOST_WAITING, ChildEnded
 
 # Limits of what a server may send; servers are not trusted.
 _LIMITS: Final = TextLimits(depth=128, nodes=2_000_000)
@@ -50,75 +50,6 @@ _AFTER_CANCELLING: Final = 5.0
 # Integers beyond it are other numbers to programs that read numbers as doubles (RFC 8259 section 6).
 _EXACT: Final = 2**53 - 1
 _METHOD_NOT_FOUND: Final = -32601
-
-
-class ChildClient:
-    """One session of a child: its open requests, and its GET stream. A stateless client has no GET stream."""
-
-    def __init__(self) -> None:
-        self.open: dict[str, ChildRequest] = {}
-        self.stream: Mailbox | None = None
-        self.questions: set[str] = set()
-        """Ids (as JSON) of the server's requests that this client has received and not answered yet."""
-        self.capabilities: JsonValue = None
-        """The capabilities that the client has declared; not an object where it has declared nothing."""
-        self.last_mailbox: Mailbox | None = None
-        """The mailbox of the last message that was not an answer."""
-        self._waiting: deque[bytes] = deque(maxlen=MOST_WAITING)
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether a request or a stream is open."""
-        return bool(self.open) or self.stream is not None
-
-    def listen(self) -> Mailbox:
-        """Opens the GET stream. A stream that is still open ends, because the client may have lost it."""
-        if self.stream is not None:
-            self.stream.close()
-        self.stream = Mailbox()
-        self._tell_waiting(self.stream)
-        return self.stream
-
-    def begin(self, request: ChildRequest) -> None:
-        """Notes an open request. Messages that wait for a stream go to its stream."""
-        self.open[request.number] = request
-        if request.streams and self.stream is None:
-            self._tell_waiting(request.mailbox)
-
-    def tell(self, message: bytes, *, question: bool = False, change: bool = False) -> None:
-        """Passes on a message that answers no request: a question, the news of a change, or another notification."""
-        streaming = [request for request in self.open.values() if request.streams]
-        if streaming and (question or self.stream is None or (len(streaming) == 1 and not change)):
-            self.put(streaming[-1].mailbox, message)
-        elif self.stream is not None:
-            self.put(self.stream, message)
-        else:
-            self._waiting.append(message)
-
-    def _tell_waiting(self, mailbox: Mailbox) -> None:
-        while self._waiting:
-            self.put(mailbox, self._waiting.popleft())
-
-    def put(self, mailbox: Mailbox, message: bytes) -> None:
-        """Adds a message that is not an answer."""
-        self.last_mailbox = mailbox
-        mailbox.put(message)
-
-
-class ChildRequest:
-    """One request under way. `number` is its id on the child's side, as JSON, and `own_id` the client's; `sent_token`
-    and `token` are the same of its progress token, if it has one. `progressed` is called with each progress."""
-
-    def __init__(self, client: ChildClient, number: str, own_id: bytes, *, streams: bool) -> None:
-        self.client = client
-        self.number = number
-        self.own_id = own_id
-        self.sent_token = ""
-        self.token: bytes | None = None
-        self.streams = streams
-        self.is_cancelled = False
-        self.progressed: Callable[[], None] = lambda: None
-        self.mailbox = Mailbox()
 
 
 class Channel:
@@ -139,6 +70,12 @@ class Channel:
         """Ids of requests that were given up, whose answers may still come: no other request takes one."""
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._reading = asyncio.ensure_future(self._read())
+        self._is_retired = False
+        self._closing: asyncio.Future[None] | None = None
+        self.sent_requests = 0
+        """The number of requests that the child has received."""
+        self.is_modern = False
+        """Whether it has answered a request of the revisions without sessions."""
         self.exit: ChildEnded | None = None
 
     @property
@@ -194,6 +131,7 @@ class Channel:
             request.sent_token, sent = self._choose_id(token, sent, _REQUEST_PROGRESS, self._tokens)
             self._tokens[request.sent_token] = request
         self._requests[number] = request
+        self.sent_requests += 1
         client.begin(request)
         try:
             await self._write(sent)
@@ -247,6 +185,16 @@ class Channel:
             return
         params: dict[str, JsonValue] = {"requestId": parse(number.encode()), "reason": "the client has gone"}
         self._send_soon({"jsonrpc": "2.0", "method": _CANCELLATION, "params": params})
+
+    def retire(self) -> None:
+        """Ends the child once it has answered its open requests; it gets no further ones."""
+        self._is_retired = True
+        self._end_if_retired()
+
+    def _end_if_retired(self) -> None:
+        if self._is_retired and not self._requests and self.exit is None:
+            self._is_retired = False
+            self._closing = asyncio.ensure_future(self.close())
 
     async def close(self) -> None:
         """Ends the child."""
@@ -372,6 +320,7 @@ class Channel:
                 del self._tokens[request.sent_token]
             if (timer := self._timers.pop(number, None)) is not None:
                 timer.cancel()
+            self._end_if_retired()
         return request
 
 

@@ -16,8 +16,9 @@ from typing import Final
 
 from proxy.core.model.codes import OVERLOADED, RESTARTING, UPSTREAM_TIMEOUT, UPSTREAM_UNAVAILABLE, ErrorCode
 from proxy.core.model.values import Executed, UpstreamFault
-from proxy.extensions.mcp.upstream.stdio.channel import Channel, ChildClient
+from proxy.extensions.mcp.upstream.stdio.channel import Channel
 from proxy.extensions.mcp.upstream.stdio.child import Child, StdioSettings
+from proxy.extensions.mcp.upstream.stdio.child_client import ChildClient
 from proxy.extensions.mcp.upstream.stdio.reaper import Reaper
 
 # Retry hint in seconds: when a child is likely to be free again.
@@ -54,6 +55,10 @@ class Sessions:
         self._starting = 0
         self._spare: Channel | None = None
         self._stateless: Channel | None = None
+        self._common: Channel | None = None
+        self._has_replaced = False
+        self._eras_part = False
+        """Whether each of the server's processes serves one era of the protocol."""
         self._shared_lock = asyncio.Lock()
         self._starts: deque[float] = deque()
         self._ending: set[asyncio.Future[None]] = set()
@@ -71,7 +76,7 @@ class Sessions:
         Raises:
                 NoChild: `max_children` are running, or the child does not start.
         """
-        channel = await self.stateless() if self._settings.shared else self._take_spare() or await self._start()
+        channel = await self._join() if self._settings.shared else self._take_spare() or await self._start()
         session = Session(secrets.token_hex(16), channel, channel.client(), self._now())
         self._sessions[session.id] = session
         self._sweep_later()
@@ -88,7 +93,7 @@ class Sessions:
         """Ends a session, and its child where no other session uses it."""
         self._sessions.pop(session.id, None)
         session.channel.forget(session.client)
-        if session.channel is not self._stateless:
+        if session.channel not in (self._stateless, self._common):
             await session.channel.close()
 
     async def stateless(self) -> Channel:
@@ -99,13 +104,50 @@ class Sessions:
         """
         async with self._shared_lock:
             if self._stateless is None or self._stateless.exit is not None:
-                self._check_restarts()
-                self._stateless = await self._start(shared=not self._settings.single_client)
-        return self._stateless
+                self._stateless = self._find_shared(self._common) or await self._start_shared()
+            return self._stateless
+
+    async def _join(self) -> Channel:
+        """The child that all sessions share: that for requests without sessions, unless it serves one era only."""
+        async with self._shared_lock:
+            if self._common is None or self._common.exit is not None:
+                self._common = self._find_shared(self._stateless) or await self._start_shared()
+            return self._common
+
+    def _find_shared(self, other: Channel | None) -> Channel | None:
+        return other if other is not None and other.exit is None and not self._eras_part else None
+
+    async def _start_shared(self) -> Channel:
+        self._check_restarts()
+        return await self._start(shared=not self._settings.single_client)
+
+    def leave_stateless(self, channel: Channel) -> bool:
+        """Lets requests without sessions use another child than `channel`, which serves the era of sessions. False if
+        the last such change was of no use."""
+        if channel is self._stateless:
+            if self._has_replaced or channel.is_modern:
+                return False
+            self._stateless, self._has_replaced = None, True
+            if channel is self._common:
+                self._eras_part = True
+            else:
+                channel.retire()
+        return True
+
+    def leave_common(self, channel: Channel) -> None:
+        """Lets new sessions use another child than `channel`, which serves the era without sessions."""
+        if channel is self._common:
+            self._common, self._eras_part = None, True
+
+    def note_modern(self, channel: Channel) -> None:
+        """Notes that a child has answered a request without a session."""
+        channel.is_modern, self._has_replaced = True, False
 
     def keep_for_a_session(self, channel: Channel) -> None:
         """Keeps a child that only knows revisions with sessions for the `initialize` that follows."""
-        if channel is self._stateless and not self._settings.shared and self._spare is None:
+        if channel.is_modern or self._settings.shared or self._spare is not None:
+            return
+        if channel is self._stateless:
             self._stateless, self._spare = None, channel
             channel.shared = False
             channel.forget_only()

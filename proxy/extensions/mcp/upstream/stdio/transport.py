@@ -31,10 +31,17 @@ from proxy.core.model.values import (
     UpstreamFault,
     UpstreamReply,
 )
-from proxy.extensions.mcp.adapters.mcpmessage import SESSION_HEADER, Message, MessageBatch, read_message
-from proxy.extensions.mcp.upstream.own_answers import header_of
-from proxy.extensions.mcp.upstream.stdio.channel import Channel, ChildClient, ChildRequest, format_event
+from proxy.extensions.mcp.adapters.mcpmessage import (
+    CAPABILITIES_META,
+    SESSION_HEADER,
+    Message,
+    MessageBatch,
+    read_message,
+)
+from proxy.extensions.mcp.upstream.own_answers import OwnServer, header_of
+from proxy.extensions.mcp.upstream.stdio.channel import Channel, format_event
 from proxy.extensions.mcp.upstream.stdio.child import StdioSettings
+from proxy.extensions.mcp.upstream.stdio.child_client import ChildClient, ChildRequest
 from proxy.extensions.mcp.upstream.stdio.mailbox import ChildEnded, Mailbox
 from proxy.extensions.mcp.upstream.stdio.session import NoChild, Session, Sessions
 from proxy.interfaces import UpstreamRequest
@@ -44,10 +51,13 @@ INITIALIZE: Final = "initialize"
 DISCOVER: Final = "server/discover"
 # Seconds for the first answer of a process, whatever the limit of a tool: some commands fetch a package first.
 _READY: Final = 300.0
-_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
 _LIMITS: Final = TextLimits(depth=128, nodes=2_000_000)
 _METHOD_NOT_FOUND: Final = -32601
 _INVALID_REQUEST: Final = -32600
+# The codes by which 2026-07-28 refuses a request before it runs ("Error Codes").
+_REFUSED: Final = (-32020, -32021, -32022)
+# The codes with which a process that serves one era refuses requests of the other.
+_OTHER_ERA: Final = (_INVALID_REQUEST, -32022)
 _NO_SESSION: Final = -32001
 _NOT_INITIALIZED: Final = -32000
 _JSON: Final[Headers] = (("content-type", "application/json"),)
@@ -56,7 +66,7 @@ _EVENTS: Final[Headers] = (("content-type", "text/event-stream"), ("cache-contro
 Answer = UpstreamReply | UpstreamFault
 
 
-class StdioUpstream:
+class StdioUpstream(OwnServer):
     """Implements `Upstream`. Made inside a running event loop; `close` ends every child."""
 
     def __init__(self, settings: StdioSettings) -> None:
@@ -99,9 +109,10 @@ class StdioUpstream:
             return _refusal(400, _INVALID_REQUEST, "Invalid Request: one JSON-RPC message is expected")
         if message.method in (INITIALIZE, DISCOVER):
             request = replace(request, timeout=max(request.timeout, _READY))
-        if message.modern:
-            channel = await self.sessions.stateless()
-            return await self._ask_stateless(channel, request, message, body)
+        if message.is_enveloped:
+            return await self._post_stateless(request, message, body)
+        if message.modern and (message.id is ABSENT or not message.method):  # its revision defines no such message
+            return await self._tell_single(body)
         session_id = raw.header(SESSION_HEADER)
         if message.method == INITIALIZE:
             return await self._initialize(request, message, body)
@@ -119,6 +130,15 @@ class StdioUpstream:
         if message.id is ABSENT:
             return _refusal(400, _INVALID_REQUEST, "Invalid Request: `initialize` has an id")
         session = await self.sessions.begin()
+        was_used = session.channel.sent_requests > 0
+        reply = await self._introduce(session, request, message, body)
+        if was_used and _find_error_code(reply) in _OTHER_ERA:  # requests without sessions have set its era
+            await self.sessions.end(session)
+            self.sessions.leave_common(session.channel)
+            return await self._introduce(await self.sessions.begin(), request, message, body)
+        return reply
+
+    async def _introduce(self, session: Session, request: UpstreamRequest, message: Message, body: bytes) -> Answer:
         session.client.capabilities = message.param("capabilities")
         try:
             reply = await self._ask(session.channel, session.client, request, body)
@@ -130,38 +150,48 @@ class StdioUpstream:
             return reply
         return UpstreamReply(reply.status, (*reply.headers, (SESSION_HEADER, session.id)), reply.body)
 
+    async def _tell_single(self, body: bytes) -> Answer:
+        """Passes a message that is no request to a process that only its sender uses. Clients that share one have
+        nothing to say to it: each of their requests ends with its exchange."""
+        if self._settings.single_client:
+            channel = await self.sessions.stateless()
+            await channel.tell(channel.only_client(), _value(body), body)
+        return UpstreamReply(202, (), b"")
+
+    async def _post_stateless(self, request: UpstreamRequest, message: Message, body: bytes) -> Answer:
+        """Sends a message of the revisions without sessions. A process that serves the other era is replaced."""
+        if message.id is ABSENT or not message.method:
+            return await self._tell_single(body)
+        channel = await self.sessions.stateless()
+        was_used = channel.sent_requests > 0
+        reply = await self._ask_stateless(channel, request, message, body)
+        code = _find_error_code(reply)
+        if code == _INVALID_REQUEST and was_used and self.sessions.leave_stateless(channel):
+            channel = await self.sessions.stateless()
+            reply = await self._ask_stateless(channel, request, message, body)
+            code = _find_error_code(reply)
+        if isinstance(reply, UpstreamFault) or code is None:
+            if isinstance(reply, UpstreamReply):
+                self.sessions.note_modern(channel)
+            return reply
+        if message.method == DISCOVER and code not in _REFUSED:
+            self.sessions.keep_for_a_session(channel)
+        status = 404 if code == _METHOD_NOT_FOUND else 400 if message.method == DISCOVER or code in _REFUSED else 200
+        return replace(reply, status=status)
+
     async def _ask_stateless(self, channel: Channel, request: UpstreamRequest, message: Message, body: bytes) -> Answer:
         single = self._settings.single_client
         client = channel.only_client() if single else channel.client()
-        if message.id is ABSENT or not message.method:
-            await channel.tell(client, _value(body), body)
-            if not single:
-                channel.forget(client)
-            return UpstreamReply(202, (), b"")
-        client.capabilities = message.meta.get(_CAPABILITIES)
+        client.capabilities = message.meta.get(CAPABILITIES_META)
         try:
             reply = await self._ask(channel, client, request, body, forget=not single)
         except BaseException:
             if not single:
                 channel.forget(client)
             raise
-        if isinstance(reply, UpstreamReply) and isinstance(reply.body, bytes):
-            if not single:
-                channel.forget(client)
-            return self._with_status(reply, reply.body, message, channel)
+        if not single and (isinstance(reply, UpstreamFault) or isinstance(reply.body, bytes)):
+            channel.forget(client)
         return reply
-
-    def _with_status(self, reply: UpstreamReply, body: bytes, message: Message, channel: Channel) -> UpstreamReply:
-        """Adds the status of an error in the new revisions; clients of both eras recognise an old server by it."""
-        answer = parse(body, _LIMITS)
-        error = answer.get("error") if isinstance(answer, dict) else None
-        if not isinstance(error, dict):
-            return reply
-        if message.method == DISCOVER:
-            self.sessions.keep_for_a_session(channel)
-        if error.get("code") == _METHOD_NOT_FOUND:
-            return UpstreamReply(404, reply.headers, body)
-        return UpstreamReply(400, reply.headers, body) if message.method == DISCOVER else reply
 
     async def _ask(
         self, channel: Channel, client: ChildClient, request: UpstreamRequest, body: bytes, *, forget: bool = False
@@ -285,6 +315,16 @@ class EventStream:
 
 def _ignore() -> None:
     """Ignores progress, because the answer has begun."""
+
+
+def _find_error_code(reply: Answer) -> int | None:
+    """The code of a JSON-RPC error; None for every other answer."""
+    if isinstance(reply, UpstreamFault) or not isinstance(reply.body, bytes) or b'"error"' not in reply.body:
+        return None
+    answer = parse(reply.body, _LIMITS)
+    error = answer.get("error") if isinstance(answer, dict) else None
+    code = error.get("code") if isinstance(error, dict) else None
+    return code if isinstance(code, int) else None
 
 
 def _value(body: bytes) -> dict[str, JsonValue]:
