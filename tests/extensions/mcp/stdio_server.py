@@ -5,10 +5,11 @@ environment; `progress` reports three steps, `seconds` apart; `ask` asks the cli
 said; `hang` never answers and notes cancellations in its answer to `cancelled`; `die` ends the process with a word on
 stderr; `noise` writes to stdout what is not a message, and to stderr; `log` writes `lines` log messages; `half` answers
 with half an emoji; `seen` gives back the lines that it has read, as they came; `routed` is `echo` with a parameter that
-a header repeats. Arguments of the process: `modern` (it knows revision 2026-07-28 and no sessions), `one-era` (it knows
-both, and its first request decides), `linger` (it ignores SIGTERM and a closed stdin, and so does a process that it
-starts), `roots` (it asks the client for its roots before it lists its tools), `late=FILE` and `late-list=FILE` (it
-answers `initialize`, or lists its tools, once there is that file).
+a header repeats. Arguments of the process: `book` (it has a prompt, resources and a template of them), `modern` (it
+knows revision 2026-07-28 and no sessions), `one-era` (it knows both, and its first request decides), `linger` (it
+ignores SIGTERM and a closed stdin, and so does a process that it starts), `roots` (it asks the client for its roots
+before it lists its tools), `late=FILE` and `late-list=FILE` (it answers `initialize`, or lists its tools, once there is
+that file).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import Any
 
 MODERN = "modern" in sys.argv
 ONE_ERA = "one-era" in sys.argv
+BOOK: dict[str, Any] = {"prompts": {}, "resources": {"subscribe": True}} if "book" in sys.argv else {}
 CANCELLED: list[Any] = []
 SEEN: list[str] = []
 
@@ -97,6 +99,28 @@ SCHEMAS: dict[str, Any] = {
 }
 
 
+def read_book(message: dict[str, Any]) -> dict[str, Any]:
+    """The answer of a server with prompts and resources."""
+    params = message.get("params", {})
+    match message["method"]:
+        case "prompts/list":
+            return {"prompts": [{"name": "greet"}]}
+        case "prompts/get":
+            return {"messages": [{"role": "user", "content": {"type": "text", "text": f"hello {params['name']}"}}]}
+        case "completion/complete":
+            return {"completion": {"values": [json.dumps(params["ref"])]}}
+        case "resources/list":
+            return {"resources": [{"uri": "book://1", "name": "one"}]}
+        case "resources/templates/list":
+            return {"resourceTemplates": [{"uriTemplate": "book://{page}", "name": "pages"}]}
+        case "resources/read" if params["uri"].startswith("book://"):
+            return {"contents": [{"uri": params["uri"], "text": "..."}]}
+        case "resources/subscribe":
+            return {}
+        case method:
+            raise LookupError(method)
+
+
 def list_tool(name: str) -> dict[str, Any]:
     hints = {"annotations": {"readOnlyHint": True}} if name == "pid" else {}
     return {"name": name, "inputSchema": SCHEMAS.get(name, {"type": "object"}), **hints}
@@ -116,11 +140,12 @@ def answer(message: dict[str, Any]) -> dict[str, Any] | None:
             version = message["params"].get("protocolVersion", "2025-06-18")
             return {
                 "protocolVersion": version,
-                "capabilities": {"tools": {}, "logging": {}},
+                "capabilities": {"tools": {}, "logging": {}, **BOOK},
                 "serverInfo": {"name": "s", "version": "1"},
             }
         case "server/discover" if MODERN and "wrong" not in message["params"]:
-            return {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, "resultType": "complete"}
+            capabilities = {"tools": {}, **BOOK}
+            return {"supportedVersions": ["2026-07-28"], "capabilities": capabilities, "resultType": "complete"}
         case "tools/list":
             wait_for("late-list")
             if "roots" in sys.argv:
@@ -133,6 +158,8 @@ def answer(message: dict[str, Any]) -> dict[str, Any] | None:
             return call(message)
         case "ping" | "logging/setLevel":
             return {}
+        case _ if BOOK:
+            return read_book(message)
         case _:
             raise LookupError(message["method"])
 
@@ -170,7 +197,8 @@ def main() -> None:
         try:
             result = answer(message)
         except LookupError as unknown:
-            write({"id": message["id"], "error": {"code": -32601, "message": f"Method not found: {unknown}"}})
+            data = {"data": message["params"]} if BOOK else {}
+            write({"id": message["id"], "error": {"code": -32601, "message": f"Method not found: {unknown}", **data}})
             continue
         if result is not None:
             write({"id": message["id"], "result": result})

@@ -104,9 +104,14 @@ def text_of(answer: Any) -> str:
 
 
 async def make(*names: str, always: bool = True, late: str = "", wait: float = 30.0) -> Joined:
-    """Servers with these names; `new` speaks the new revisions alone, `gone` does not start, and `slow` is late as the
-    argument `late` says."""
-    commands = {"new": settings("modern"), "gone": StdioSettings("gone", ("no-such-program",)), "slow": settings(late)}
+    """Servers with these names; `new` speaks the new revisions alone, `gone` does not start, `slow` is late as the
+    argument `late` says, and `book` has prompts and resources."""
+    commands = {
+        "new": settings("modern"),
+        "gone": StdioSettings("gone", ("no-such-program",)),
+        "slow": settings(late),
+        "book": settings("book"),
+    }
     servers = {name: StdioUpstream(commands.get(name, settings())) for name in names}
     now = asyncio.get_running_loop().time
     reports: list[tuple[str, str]] = []

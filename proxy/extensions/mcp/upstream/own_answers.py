@@ -24,7 +24,11 @@ _SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
 
 
 class OwnServer:
-    """Marks an upstream that is the HTTP server of its clients: no server behind it sees their headers."""
+    """An upstream that is the HTTP server of its clients: no server behind it sees their headers."""
+
+    def is_starting(self, session: str) -> bool:  # noqa: ARG002 - for those that start processes
+        """Whether a client, in a session or '', has to wait for a process that has answered nothing yet."""
+        return False
 
 
 def choose_revision(message: Message) -> str:

@@ -46,6 +46,7 @@ from proxy.extensions.mcp.core.tool_search import DESCRIBE
 from proxy.extensions.mcp.server.lists.catalogue import Catalogue, get_catalogues
 from proxy.extensions.mcp.server.lists.learner import Key, Known, Learner, ListRefused, ListReply, Unlearned
 from proxy.extensions.mcp.server.lists.list_reports import ListReports
+from proxy.extensions.mcp.upstream.own_answers import OwnServer
 from proxy.interfaces import GuardedUpstream, JudgesElsewhere
 from proxy.server.bound_route import RouteRequest
 
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
 CREDENTIALS: Final = frozenset({"authorization", "cookie", "x-api-key", "api-key", "x-auth-token"})
 # The longest time for one page of a list, in seconds. The route's `timeout` is for its calls; a list has `mcp.wait`.
 _LONGEST: Final = 300.0
+# When a server that is starting is likely to be there, in seconds.
+_SOON: Final = 5
 
 
 @value_class
@@ -119,6 +122,13 @@ class Asking:
         return "" if self.message.modern else self.call_route.raw.header(SESSION_HEADER) or ""
 
     @property
+    def wait(self) -> float:
+        """How long to wait for a list, in seconds. A process that is starting may have to fetch a package first."""
+        inner = getattr(self.upstream, "unguarded", None)
+        is_starting = isinstance(inner, OwnServer) and inner.is_starting(self.session)
+        return _LONGEST if is_starting else self.rules.wait
+
+    @property
     def shows_all(self) -> bool:
         """Whether this client sees the list as the server writes it."""
         return self.rules.shows_all and self.rules.collapse is None
@@ -139,7 +149,7 @@ class Asking:
             return self._without(call, listed)
         await self._prepare_call(call, listed)
         if await self._doubts(call, listed):
-            learned = await self.learner.learn(self.key, self._ask, self.rules.wait)
+            learned = await self.learner.learn(self.key, self._ask, self.wait)
             listed = learned if isinstance(learned, Known) else listed
             await self._prepare_call(call, listed)
         return self._judged_by(call, listed)
@@ -186,14 +196,14 @@ class Asking:
         known = self.learner.find_known(self.key, self.rules.ttl, believes=self.rules.pinned is None)
         if known is not None:
             return known
-        learned = await self.learner.learn(self.key, self._ask, self.rules.wait)
+        learned = await self.learner.learn(self.key, self._ask, self.wait)
         return self.refusal(learned) if isinstance(learned, ListRefused) else learned
 
     async def check_session(self) -> UpstreamReply | None:
         """Returns the upstream's own answer where it refuses the client's session, and None otherwise."""
         if self.message.modern or self.learner.accepts(self.key, self.session):
             return None
-        learned = await self.learner.ask(self.key, self._ask, self.rules.wait)
+        learned = await self.learner.ask(self.key, self._ask, self.wait)
         return self.refusal(learned) if isinstance(learned, ListRefused) else None
 
     def refusal(self, refused: ListRefused) -> UpstreamReply:
@@ -295,8 +305,15 @@ class Asking:
         """The tools that explain an unknown name: those of its own server, where several are joined, because a near
         name of another server would be another tool. The failure where that server is out of reach."""
         joined, names = find_joined(self.upstream), self.rules.names
-        server = joined.find_server(names.find(call.tool) or "") if joined is not None else ""
-        if joined is None or not server:
+        if joined is None:
+            return Tools(catalogue.tools, catalogue)
+        listed = names.find(call.tool) or ""
+        if starting := joined.find_starting(listed, self.session):
+            why = f"Server '{starting}' is still starting."
+            fault = UpstreamFault(codes.UPSTREAM_UNAVAILABLE, "destination_unavailable", Executed.NO, why, _SOON)
+            return replace(make_fault_failure(fault), message=why)
+        server = joined.find_server(listed)
+        if not server:
             return Tools(catalogue.tools, catalogue)
         if server in joined.down:
             why = f"server '{server}' is out of reach: {joined.down[server]}"

@@ -65,6 +65,12 @@ class ClientGroups:
             self._sessions.move_to_end(session_id)
         return group
 
+    def is_starting(self, server: str, session_id: str) -> bool:
+        """Whether a server is only starting for the clients of a session, or for those without one."""
+        group = self._sessions.get(session_id)
+        groups = self._shared.values() if group is None else (group,)
+        return any(each.is_starting(server) for each in groups)
+
     def end(self, session_id: str, request: UpstreamRequest) -> bool:
         """Ends a session; False where there is none with this id."""
         group = self._sessions.pop(session_id, None)

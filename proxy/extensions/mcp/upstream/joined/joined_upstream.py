@@ -112,6 +112,12 @@ class JoinedUpstream(OwnServer):
         found = self._names["tools/list"].find(tool)
         return found[0] if found is not None else ""
 
+    def find_starting(self, tool: str, session: str) -> str:
+        """The server that may have a tool of this name and is only starting for these clients; '' without one."""
+        own = self.find_server(tool)
+        servers = [own] if own else [] if self._settings.always else [each.name for each in self._settings.servers]
+        return next((name for name in servers if self._clients.is_starting(name, session)), "")
+
     def can_change(self, settings: JoinedSettings) -> bool:
         """Whether open sessions can go on with other servers: no name that clients know would mean another tool."""
         return all(names.keeps_meaning(_prefixes(settings)) for names in self._names.values())
@@ -234,20 +240,46 @@ class JoinedUpstream(OwnServer):
     async def _list(self, group: ServerGroup, message: Message, request: UpstreamRequest) -> Answer:
         if isinstance(message.param("cursor"), str):
             return write_error(message, INVALID_PARAMS, "Invalid cursor: the list has one page")
-        listed, is_whole = await group.lists(message.method, plain_request(request))
-        entries = self._lists.merge(message.method, listed)
+        entries, lifetime = await self._fetch(group, message.method, request)
+        return write_list(message, LISTS[message.method], entries, lifetime)
+
+    async def _fetch(self, group: ServerGroup, method: str, request: UpstreamRequest) -> tuple[bytes, int]:
+        """The entries of a list of all servers, and for how many milliseconds it may be kept."""
+        listed, is_whole = await group.lists(method, plain_request(request))
         lifetimes = [page.ttl or 0 for pages in listed.values() for page in pages] if is_whole else []
-        return write_list(message, LISTS[message.method], entries, min(lifetimes, default=0))
+        return self._lists.merge(method, listed), min(lifetimes, default=0)
+
+    async def _find_prompt(self, group: ServerGroup, shown: str, request: UpstreamRequest) -> tuple[str, str] | None:
+        """The server and the own name of a prompt. Clients may know it from a list before this process started."""
+        names = self._names["prompts/list"]
+        found = names.find(shown)
+        if found is None and "prompts/list" not in group.listed:
+            await self._fetch(group, "prompts/list", request)
+            found = names.find(shown)
+        return found
+
+    async def _find_owner(self, group: ServerGroup, uri: JsonValue, request: UpstreamRequest) -> str | None:
+        """The server that lists a resource or a template."""
+        if not isinstance(uri, str):
+            return None
+        for method in ("resources/list", "resources/templates/list"):
+            owner = group.resources.find(uri)
+            if owner is None and method not in group.listed:
+                await self._fetch(group, method, request)
+        return group.resources.find(uri)
 
     async def _carry_named(
         self, group: ServerGroup, message: Message, body: bytes, request: UpstreamRequest, checked: CheckedCall | None
     ) -> Answer:
-        kind = "Unknown tool" if message.method == "tools/call" else "Unknown prompt"
-        names = self._names["tools/list" if message.method == "tools/call" else "prompts/list"]
+        kind = "tool" if message.method == "tools/call" else "prompt"
         shown = message.param("name")
-        found = names.find(shown) if isinstance(shown, str) else None
+        shown = shown if isinstance(shown, str) else ""
+        if kind == "tool":
+            found = self._names["tools/list"].find(shown)
+        else:
+            found = await self._find_prompt(group, shown, request)
         if found is None:
-            return write_error(message, INVALID_PARAMS, f"{kind}: {shown if isinstance(shown, str) else ''}")
+            return self._write_unknown(message, kind, shown)
         server, name = found
         params = message.params if isinstance(message.params, dict) else {}
         inner = replace(message, params={**params, "name": name})
@@ -257,7 +289,7 @@ class JoinedUpstream(OwnServer):
     async def _carry_resource(
         self, group: ServerGroup, message: Message, uri: JsonValue, body: bytes, request: UpstreamRequest
     ) -> Answer:
-        owner = group.resources.find(uri) if isinstance(uri, str) else None
+        owner = await self._find_owner(group, uri, request)
         if owner is not None and owner in group.links:
             return await group.carry(group.links[owner], message, body, request, None)
         return await self._carry_to_any(group, "resources", message, body, request)
@@ -276,11 +308,15 @@ class JoinedUpstream(OwnServer):
         shown = ref.get("name")
         if not isinstance(shown, str):
             return await self._carry_resource(group, message, ref.get("uri"), body, request)
-        found = self._names["prompts/list"].find(shown)
+        found = await self._find_prompt(group, shown, request)
         if found is None:
-            return write_error(message, INVALID_PARAMS, f"Unknown prompt: {shown}")
+            return self._write_unknown(message, "prompt", shown)
         body = replace_value(body, ("params", "ref", "name"), dumps(found[1]))
         return await group.carry(group.links[found[0]], message, body, request, None)
+
+    def _write_unknown(self, message: Message, kind: str, name: str) -> UpstreamReply:
+        lacking = f" (out of reach: {', '.join(self.down)})" if self.down else ""
+        return write_error(message, INVALID_PARAMS, f"Unknown {kind}: {name}{lacking}")
 
     # --- the joined server --------------------------------------------------------------------------------------------
     async def _discover(self, group: ServerGroup, message: Message, request: UpstreamRequest) -> Answer:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Awaitable, Iterable
 from contextlib import suppress
 from dataclasses import replace
+from operator import itemgetter
 from typing import Final
 
 from proxy.core.json.jsontext import dumps, parse
@@ -50,6 +51,8 @@ class ServerGroup:
         again: float,
     ) -> None:
         self.links = {link.server.name: link for link in links}
+        self.listed: set[str] = set()
+        """The methods whose lists all servers have answered to this group."""
         self.who = who
         self.resources = ResourceOwners()
         self.feed = ChangeFeed(self.links.values(), again)
@@ -62,6 +65,7 @@ class ServerGroup:
         """The parameters of the client's last `logging/setLevel`."""
         self._late: dict[tuple[ServerLink, str], tuple[ListedPage, ...]] = {}
         """The last list of each server, by link and method, that came after the wait for it."""
+        self._listing: Counter[ServerLink] = Counter()
         self._under_way: Counter[ServerLink] = Counter()
         self._ended = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -70,6 +74,14 @@ class ServerGroup:
     def is_busy(self) -> bool:
         """Whether a request or a stream is open."""
         return bool(self._open) or self.feed.is_read
+
+    def is_starting(self, server: str) -> bool:
+        """Whether a server has not listed anything yet, because it is only starting."""
+        link = self.links.get(server)
+        return link is not None and (link.is_opening or (self._listing[link] > 0 and not self._has_listed(link)))
+
+    def _has_listed(self, link: ServerLink) -> bool:
+        return any(known is link for known, _ in self._late)
 
     # --- beginning and ending -----------------------------------------------------------------------------------------
     async def open(self, request: UpstreamRequest, wait: float) -> None:
@@ -86,6 +98,7 @@ class ServerGroup:
         """Takes other links. Gives the tasks that end the sessions of the former ones, each once its requests under way
         are answered."""
         before, self.links = self.links, {link.server.name: link for link in links}
+        self.listed.clear()
         self.feed.change_links(self.links.values())
         leaving = [link for name, link in before.items() if self.links.get(name) is not link]
         self._late = {at: pages for at, pages in self._late.items() if at[0] not in leaving}
@@ -113,7 +126,10 @@ class ServerGroup:
         listed = {link.server.name: pages for link, pages in zip(links, found, strict=True) if pages is not None}
         if method.startswith("resources/"):
             self.resources.note(method, listed)
-        return listed, all(pages is not None for pages in found)
+        is_whole = all(pages is not None for pages in found)
+        if is_whole:
+            self.listed.add(method)
+        return listed, is_whole
 
     async def _list_in_time(
         self, link: ServerLink, method: str, request: UpstreamRequest
@@ -123,6 +139,8 @@ class ServerGroup:
         self._begin(_wait_ended(task))
         done, _ = await asyncio.wait({task}, timeout=self._wait)
         if not done:  # the request goes on, because the server may just be starting
+            self._listing[link] += 1
+            task.add_done_callback(lambda _: self._listing.subtract([link]))
             self._begin(self._keep_late(link, method, task))
             return self._late.get((link, method))
         try:
@@ -193,13 +211,16 @@ class ServerGroup:
     async def carry_to_any(
         self, links: Iterable[ServerLink], message: Message, body: bytes, request: UpstreamRequest
     ) -> UpstreamReply | UpstreamFault | None:
-        """Sends a request to one server after the other, until one does not answer with an error."""
-        last: UpstreamReply | UpstreamFault | None = None
+        """Sends a request to one server after the other, until one does not answer with an error. Of errors the first
+        one with `data` counts, since it says more."""
+        errors: list[tuple[int, UpstreamReply | UpstreamFault]] = []
         for link in links:
-            last = await self.carry(link, message, body, request, None)
-            if isinstance(last, UpstreamReply) and not _is_error(last):
-                return last
-        return last
+            reply = await self.carry(link, message, body, request, None)
+            error = _read_error(reply)
+            if error is None:
+                return reply
+            errors.append((len(error) and 1 + ("data" in error), reply))
+        return max(errors, key=itemgetter(0))[1] if errors else None
 
     def find_asking(self, server: str) -> ServerLink | None:
         """The link to a server that has sent the client a request; it may be leaving, with requests under way."""
@@ -250,8 +271,14 @@ def _note_mirrors(link: ServerLink, pages: Iterable[ListedPage]) -> None:
             link.mirrors[name] = found
 
 
-def _is_error(reply: UpstreamReply) -> bool:
+def _read_error(reply: UpstreamReply | UpstreamFault) -> dict[str, JsonValue] | None:
+    """The error in an answer, an empty one for a failure without a message; None for every other answer."""
+    if isinstance(reply, UpstreamFault):
+        return {}
     if not isinstance(reply.body, bytes):
-        return False
+        return None
     value = parse(reply.body, LIMITS)
-    return reply.status >= 400 or (isinstance(value, dict) and "error" in value)
+    error = value.get("error") if isinstance(value, dict) else None
+    if isinstance(error, dict):
+        return error
+    return {} if reply.status >= 400 else None

@@ -74,6 +74,7 @@ class Channel:
         self._closing: asyncio.Future[None] | None = None
         self.sent_requests = 0
         """The number of requests that the child has received."""
+        self.has_answered = False
         self.is_modern = False
         """Whether it has answered a request of the revisions without sessions."""
         self.exit: ChildEnded | None = None
@@ -253,6 +254,7 @@ class Channel:
         if "method" not in value:
             number = _key(value.get("id"))
             self._late.pop(number, None)
+            self.has_answered = True
             request = self._finish(number)
             if request is not None:
                 self._answer(request, _replace_own(line, _ID, request.number, request.own_id))

@@ -70,6 +70,14 @@ class Sessions:
         """The number of running children."""
         return len(self._channels)
 
+    def is_starting(self, session_id: str) -> bool:
+        """Whether the child of a session, or of requests without one, has answered nothing yet."""
+        if session_id:
+            session = self._sessions.get(session_id)
+            return session is not None and not session.channel.has_answered
+        channel = self._stateless
+        return channel is None or channel.exit is not None or not channel.has_answered
+
     async def begin(self) -> Session:
         """Begins a session, with a child of its own unless the settings share one.
 

@@ -82,6 +82,10 @@ class StdioUpstream(OwnServer):
         whole = request.body if body is None else b"".join([piece async for piece in body])
         return await self._exchange(request, whole)
 
+    def is_starting(self, session: str) -> bool:
+        """Implements `OwnServer`."""
+        return self.sessions.is_starting(session)
+
     async def close(self) -> None:
         """Ends every child."""
         await self.sessions.close()
