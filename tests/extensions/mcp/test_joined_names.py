@@ -13,8 +13,8 @@ from tests.extensions.mcp import test_joined_upstream
 from tests.extensions.mcp.conversation import BOTH, feedback, refusal, text
 from tests.extensions.mcp.server import call, modern, modern_headers
 from tests.extensions.mcp.test_joined import Client
-from tests.extensions.mcp.test_joined_upstream import Joined, asked, make, of
-from tests.extensions.mcp.test_stdio_upstream import SERVER
+from tests.extensions.mcp.test_joined_upstream import Joined, make, of
+from tests.extensions.mcp.test_stdio_upstream import SERVER, asked
 from tests.serving.proxied import proxied
 from tests.serving.wire import exchange, post
 
@@ -85,6 +85,7 @@ async def test_says_that_a_server_is_starting_and_counts_no_attempt(
     async with proxied(route, upstreams=f"{{slow: {{command: {command}}}}}") as proxy:
         client = Client(proxy)
         await client.begin()
+        answer: Any = None
         for _ in range(4):
             answer = await client.ask(call(name, {"a": 1}))
             assert (True, "UPSTREAM_UNAVAILABLE") == refusal(answer)

@@ -31,7 +31,8 @@ _REMOVED: Final = frozenset(
 
 def is_own_server(upstream: GuardedUpstream) -> bool:
     """Whether the proxy is the HTTP server of this upstream's clients."""
-    return isinstance(getattr(upstream, "unguarded", None), OwnServer)
+    inner = getattr(upstream, "unguarded", None)
+    return isinstance(inner, OwnServer) and inner.is_http_server
 
 
 def refuse_unfit(message: Message, request: RawRequest) -> UpstreamReply | None:

@@ -26,6 +26,11 @@ _SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
 class OwnServer:
     """An upstream that is the HTTP server of its clients: no server behind it sees their headers."""
 
+    @property
+    def is_http_server(self) -> bool:
+        """Whether it has clients over HTTP. A single client over stdio is answered by its own server."""
+        return True
+
     def is_starting(self, session: str) -> bool:  # noqa: ARG002 - for those that start processes
         """Whether a client, in a session or '', has to wait for a process that has answered nothing yet."""
         return False

@@ -82,6 +82,11 @@ class StdioUpstream(OwnServer):
         whole = request.body if body is None else b"".join([piece async for piece in body])
         return await self._exchange(request, whole)
 
+    @property
+    def is_http_server(self) -> bool:
+        """Implements `OwnServer`."""
+        return not self._settings.single_client
+
     def is_starting(self, session: str) -> bool:
         """Implements `OwnServer`."""
         return self.sessions.is_starting(session)
