@@ -24,14 +24,14 @@ from proxy.config.model import ToolSchema, UnknownKeywords
 from proxy.core.check.validation import Check, SchemaError, compile_check
 from proxy.core.contract.request_rules import RequestForm
 from proxy.core.json.jsontext import dumps, find_at_pointer, format_pointer, parse_pointer
+from proxy.core.lint.contradictions import list_refused_defaults, list_unsatisfiable
+from proxy.core.lint.keywords import Finding, lint, list_entry_findings
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
-from proxy.core.rules.contradictions import list_refused_defaults, list_unsatisfiable
 from proxy.core.rules.facts import list_mistaken_null_switches, list_mistaken_switches
 from proxy.core.schema.dialects import find_definition, find_definitions, is_parameter_list, normalise, suggest_remedy
 from proxy.core.schema.drafts import is_conditional
 from proxy.core.schema.formats import Formats
-from proxy.core.schema.lint import Finding, lint, list_entry_findings
 from proxy.extensions import find_schema_source, load_place
 
 # The most remarks about one schema that are shown.

@@ -10,8 +10,8 @@ import pytest
 from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
 from proxy.core.check.validation import compile_check
-from proxy.core.rules.contradictions import describe_gaps
-from proxy.core.schema.lint import find_nearest_keyword
+from proxy.core.lint.contradictions import describe_gaps
+from proxy.core.lint.keywords import find_nearest_keyword
 
 LAT = {"lat": {"type": "number"}}
 

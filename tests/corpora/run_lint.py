@@ -18,10 +18,10 @@ from jsonschema import Draft202012Validator
 
 from proxy.core.check.metaschema import make_exact
 from proxy.core.check.validation import Check, SchemaError
+from proxy.core.lint.contradictions import list_unsatisfiable
+from proxy.core.lint.keywords import lint
 from proxy.core.model.values import JsonValue
-from proxy.core.rules.contradictions import list_unsatisfiable
 from proxy.core.schema.drafts import Draft, is_conditional
-from proxy.core.schema.lint import lint
 from proxy.core.schema.nodes import Node
 from tests.corpora.calls import check_of, rows
 from tests.corpora.run_schemas import Found, openapi_bodies

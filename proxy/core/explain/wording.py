@@ -28,10 +28,10 @@ from proxy.core.explain.expectation import (
 )
 from proxy.core.explain.undeclared import LOOKED_AT, make_unknown_violation
 from proxy.core.json.jsontext import name_json_type
+from proxy.core.lint.contradictions import list_refused_keys
 from proxy.core.model import codes
 from proxy.core.model.codes import Severity, ViolationCode
 from proxy.core.model.values import JsonValue, Pointer, Violation
-from proxy.core.rules.contradictions import list_refused_keys
 from proxy.core.rules.facts import read_facts
 from proxy.core.schema.nodes import Node
 

@@ -1,1 +1,1 @@
-"""JSON Schema as data: drafts, dialects, the node graph, OpenAPI operations."""
+"""JSON Schema as data: drafts, dialects, formats, patterns and the node graph."""

@@ -14,9 +14,9 @@ from typing import Final, Literal
 from proxy.core.check.validation import SchemaError, compile_check
 from proxy.core.contract.request_rules import RequestForm
 from proxy.core.json.jsontext import TextLimits, dumps, parse
+from proxy.core.lint.contradictions import describe_gaps
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonProblem, JsonValue
-from proxy.core.rules.contradictions import describe_gaps
 from proxy.core.schema.dialects import normalise
 
 

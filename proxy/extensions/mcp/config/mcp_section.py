@@ -23,9 +23,9 @@ from proxy.config.schemas import BASE, ReadSchema, SchemaPlace, describe_finding
 from proxy.config.sections.units import read_seconds, read_switch
 from proxy.config.tools import ToolReader, check_policy
 from proxy.core.check.validation import SchemaError
+from proxy.core.lint.keywords import lint
 from proxy.core.model.values import Container, JsonValue, Pointer
 from proxy.core.schema.dialects import normalise
-from proxy.core.schema.lint import lint
 from proxy.core.schema.nodes import Schemas
 from proxy.extensions.mcp.config.model import McpConfig, find_mcp
 from proxy.extensions.mcp.core.served_tools import ServedTools, ShownNames

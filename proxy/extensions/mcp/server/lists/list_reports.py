@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from proxy.core.check.validation import Check
-from proxy.core.rules.contradictions import describe_gaps
+from proxy.core.lint.contradictions import describe_gaps
 from proxy.server.listed_routes import Reports
 from proxy.telemetry.metric_table import OTHER, MetricRow
 

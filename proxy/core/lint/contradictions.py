@@ -10,10 +10,10 @@ from typing import Final
 
 from proxy.core.check.validation import Check
 from proxy.core.json.jsontext import FRACTIONS, format_pointer, is_integral, make_decimal, name_json_type
+from proxy.core.lint.keywords import lint, show
 from proxy.core.model.value_class import value_class
 from proxy.core.rules.facts import read_facts
 from proxy.core.schema.drafts import REFERENCES, is_conditional, list_subschemas
-from proxy.core.schema.lint import lint, show
 from proxy.core.schema.matching import SearchGivenUp, make_matcher
 from proxy.core.schema.nodes import Node, Schemas
 

@@ -1,0 +1,1 @@
+"""Findings about a schema that its author should know: keywords that guard nothing, and values that cannot exist."""
