@@ -29,7 +29,8 @@ from proxy.core.lint.keywords import Finding, lint, list_entry_findings
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.rules.facts import list_mistaken_null_switches, list_mistaken_switches
-from proxy.core.schema.dialects import find_definition, find_definitions, is_parameter_list, normalise, suggest_remedy
+from proxy.core.schema.definitions import find_definition, find_definitions, is_parameter_list, list_entries
+from proxy.core.schema.dialects import normalise, suggest_remedy
 from proxy.core.schema.drafts import is_conditional
 from proxy.core.schema.formats import Formats
 from proxy.extensions import find_schema_source, load_place
@@ -303,9 +304,7 @@ def _check_entries(written: JsonValue, place: SchemaPlace) -> None:
         name = format_pointer(listed[0])
         hint = f"name one of them: the file and `#{name}`, or write what stands at {name} in its place"
         raise ConfigError([place.mistake("this is a list of tools, and one tool takes one schema", hint)])
-    if not isinstance(written, list):
-        return
-    if not written and find_at_pointer(place.source.value, place.path):
+    if written == [] and find_at_pointer(place.source.value, place.path):
         raise ConfigError([])  # its entries are no mappings, which is reported already
     if found := list(list_entry_findings(written)):
         raise ConfigError([place.mistake(each.message, each.hint, each.path) for each in found])
@@ -317,11 +316,17 @@ def describe_finding(finding: Finding, read: ReadSchema) -> Mistake:
     if finding.document in read.documents:
         place = SchemaPlace(read.documents[finding.document].source, (), read.place.where)
     else:
-        entries = find_at_pointer(place.source.value, place.path)
-        if is_parameter_list(entries) and inside[:1] == ("properties",):
-            names: list[JsonValue] = [reveal(entry["name"]) for entry in entries]
-            inside = (names.index(inside[1]), *inside[2:])
+        inside = _find_written(place, inside)
     return place.mistake(finding.message, finding.hint, inside, key=finding.is_keyword)
+
+
+def _find_written(place: SchemaPlace, inside: Pointer) -> Pointer:
+    """The place in the text of a place in the schema: a property of a list of parameters is one of its entries."""
+    written = find_at_pointer(place.source.value, place.path)
+    if len(inside) < 2 or not is_parameter_list(written):
+        return inside
+    named = (at for at, entry in list_entries(written) if reveal(entry["name"]) == inside[1])
+    return (*next(named, ()), *inside[2:])
 
 
 def describe_unusable(error: SchemaError, value: JsonValue, place: SchemaPlace) -> Mistake:

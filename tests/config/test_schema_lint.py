@@ -352,7 +352,7 @@ def test_a_path_that_is_spelt_as_other_routers_spell_templates_is_a_note(tmp_pat
             "unknown key 'requird' of a parameter  (did you mean 'required'?)",
         ),
         ([{"name": "a", "minumum": 1}], 11, "unknown key 'minumum' of a parameter  (did you mean 'minimum'?)"),
-        ([{"Name": "a"}], 9, "'name' is missing  ()"),
+        ([{"Nmae": "a"}], 10, "unknown key 'Nmae' of a parameter  (did you mean 'name'?)"),
         (["lat"], 9, 'expects a mapping; this is "lat"  ()'),
         ([{"name": "a", "required": "yes"}], 11, '`required` of a parameter is true or false, not "yes"  ()'),
     ],
@@ -364,9 +364,9 @@ def test_a_mistake_in_a_flat_list_is_told_at_its_entry(
 
 
 def test_a_flat_list_in_a_file_is_judged_entry_by_entry(tmp_path: Path) -> None:
-    (tmp_path / "t.yaml").write_text("- {Name: a}\n- lat\n- {name: b, required: 1}\n- {type: string}\n")
+    (tmp_path / "t.yaml").write_text("- {nam: a}\n- lat\n- {name: b, required: 1}\n- {type: string}\n")
     assert [
-        "1: unknown key 'Name' of a parameter  (did you mean 'name'?)",
+        "1: unknown key 'nam' of a parameter  (did you mean 'name'?)",
         '2: a parameter is a mapping, and this is "lat"  (write `- {name: lat, type: number, required: true}`)',
         "3: `required` of a parameter is true or false, not 1  ()",
         "4: this parameter has no `name`  (write `- {name: lat, type: number, required: true}`)",
@@ -402,6 +402,48 @@ def test_a_tools_definition_is_read_as_the_schema_in_it(
     schema = made.routes[0].tools["x"].schema
     assert schema is not None
     assert [True, False] == [schema.check.accepts(value) for value in ({"lat": 1}, {"lat": "x"})]
+
+
+FIELDS = [{"name": "lat", "type": "number", "required": True}]
+GO_FIELDS = [{"Name": "lat", "Type": "float64", "Required": True, "Example": "35.6", "Description": "Latitude"}]
+GOMIND = [
+    {"name": "t", "description": "d", "parameters": FIELDS},
+    {"name": "t", "arguments": FIELDS, "endpoint": "/t"},
+    {"function": {"name": "t", "parameters": FIELDS}},
+    {"name": "t", "input_summary": {"required_fields": FIELDS, "optional_fields": [{"name": "unit"}]}},
+    {"name": "t", "input_summary": {"description": "d", "optional_fields": [{"name": "lat", "type": "number"}]}},
+    {"Name": "t", "Description": "d", "InputSummary": {"RequiredFields": GO_FIELDS, "OptionalFields": []}},
+    {"Name": "t", "Parameters": GO_FIELDS},
+    {"RequiredFields": GO_FIELDS},
+    {"requiredFields": [{"name": "lat", "type": "number"}]},
+    GO_FIELDS,
+]
+
+
+@pytest.mark.parametrize("written", GOMIND, ids=[json.dumps(each)[:60] for each in GOMIND])
+def test_rejects_calls_by_the_definitions_of_gomind(tmp_path: Path, written: object) -> None:
+    config = {"version": 1, "routes": [{"path": "/x", "upstream": "none", "tool": "x", "schema": written}]}
+    (tmp_path / "c.yaml").write_text(json.dumps(config))
+    schema = load(tmp_path / "c.yaml", {}).config.routes[0].tools["x"].schema
+    assert schema is not None
+    assert [True, False] == [schema.check.accepts(value) for value in ({"lat": 1}, {"lat": "banana"})]
+    assert ("optional_fields" in json.dumps(written) and "required_fields" not in json.dumps(written)) == (
+        schema.check.accepts({})
+    )
+
+
+def test_finds_a_list_of_capabilities(tmp_path: Path) -> None:
+    (line,) = said(tmp_path, {"capabilities": [{"name": "t", "parameters": FIELDS}]})
+    assert "this is a list of tools, and one tool takes one schema" in line
+
+
+def test_places_a_mistake_in_a_field_of_gomind_at_its_entry(tmp_path: Path) -> None:
+    (tmp_path / "t.yaml").write_text(
+        "Name: t\nInputSummary:\n  RequiredFields:\n    - {Name: a, Type: int}\n"
+        "    - {Name: b,\n       Requierd: true}\n    - Name: c\n      Properties: {d: {typ: int}}\n"
+    )
+    (mistake,) = said(tmp_path, "t.yaml")
+    assert mistake.startswith("5: unknown key 'requierd' of a parameter")
 
 
 def test_a_definition_without_a_name_is_read_too(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from typing import Final
 from proxy.core.json.jsontext import dumps, format_pointer
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
-from proxy.core.schema.dialects import ENTRY_WORDS, TYPE_NAMES, is_parameter_list, normalise
+from proxy.core.schema.definitions import ENTRY_WORDS, TYPE_NAMES, is_parameter_list, list_entries
+from proxy.core.schema.dialects import normalise
 from proxy.core.schema.drafts import KNOWN_BY, Draft, knows, list_subschemas
 from proxy.core.schema.nodes import Node, Schemas
 
@@ -264,19 +265,28 @@ def _list_undeclared(node: Node, raw: Mapping[str, JsonValue]) -> Iterator[Findi
 
 
 # --- flat lists of parameters -----------------------------------------------------------------------------------------
-def list_entry_findings(entries: list[JsonValue]) -> Iterator[Finding]:
-    """What is wrong with a list that stands in place of a schema; nothing for a flat list of parameters."""
-    findings = [finding for index, entry in enumerate(entries) for finding in _judge_entry(entry, index)]
+_SAMPLE: Final = "`- {name: lat, type: number, required: true}`"
+
+
+def list_entry_findings(written: JsonValue) -> Iterator[Finding]:
+    """The mistakes in a list of parameters, or in GoMind's lists of fields; none for another value."""
+    entries = list_entries(written)
+    findings = [finding for place, entry in entries for finding in _judge_entry(entry, place)]
     yield from findings
-    if not findings and not is_parameter_list(entries):
+    if (
+        not findings
+        and isinstance(written, list | dict)
+        and (entries or written == [])
+        and not is_parameter_list(written)
+    ):
         message = "a list of parameters needs an entry for each, and every name once"
-        yield Finding("", (), message, "write `- {name: lat, type: number, required: true}`", is_grave=True)
+        yield Finding("", (), message, f"write {_SAMPLE}", is_grave=True)
 
 
-def _judge_entry(entry: JsonValue, index: int) -> Iterator[Finding]:
-    sample = "write `- {name: lat, type: number, required: true}`"
+def _judge_entry(entry: JsonValue, place: Pointer) -> Iterator[Finding]:
     if not isinstance(entry, dict):
-        yield Finding("", (index,), f"a parameter is a mapping, and this is {show(entry)}", sample, is_grave=True)
+        message = f"a parameter is a mapping, and this is {show(entry)}"
+        yield Finding("", place, message, f"write {_SAMPLE}", is_grave=True)
         return
     for key in entry:
         if key in _KNOWN or key in ENTRY_WORDS or key.startswith("x-"):
@@ -284,10 +294,10 @@ def _judge_entry(entry: JsonValue, index: int) -> Iterator[Finding]:
         near = next((word for word in sorted(ENTRY_WORDS) if _count_edits(_fold(key), word) <= 1), None)
         near = near or find_nearest_keyword(key)
         hint = f"did you mean {near!r}?" if near else "an entry takes `name`, `required` and the keywords of a schema"
-        yield Finding("", (index, key), f"unknown key {key!r} of a parameter", hint, is_grave=True)
+        yield Finding("", (*place, key), f"unknown key {key!r} of a parameter", hint, is_grave=True)
     for key, kind, wanted in (("name", str, "a text"), ("required", bool, "true or false")):
         if key in entry and not isinstance(entry[key], kind):
             message = f"`{key}` of a parameter is {wanted}, not {show(entry[key])}"
-            yield Finding("", (index, key), message, is_grave=True)
+            yield Finding("", (*place, key), message, is_grave=True)
     if "name" not in entry and not any(_count_edits(_fold(key), "name") <= 1 for key in entry):
-        yield Finding("", (index,), "this parameter has no `name`", sample, is_grave=True)
+        yield Finding("", place, "this parameter has no `name`", f"write {_SAMPLE}", is_grave=True)

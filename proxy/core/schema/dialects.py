@@ -14,42 +14,15 @@ that only this proxy reads (`x-...`) are left out.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import chain, count
 from typing import Final
 
 from proxy.core.json.jsontext import JSON_TYPES, dumps, find_at_pointer, format_pointer, make_decimal
 from proxy.core.model.values import JsonValue, Pointer
+from proxy.core.schema.definitions import TYPE_NAMES, is_parameter_list, make_object_schema
 from proxy.core.schema.drafts import META_SCHEMA, REFERENCES, Draft, list_subschemas
 from proxy.core.schema.nodes import NUMERIC, Node, Schemas
-
-# Lower-case spelling -> JSON Schema type; None where any type may stand. GoMind lower-cases before it compares.
-TYPE_NAMES: Final[Mapping[str, str | None]] = {
-    **{name: name for name in JSON_TYPES},
-    **dict.fromkeys(("float", "float32", "float64", "double", "decimal"), "number"),
-    **dict.fromkeys(("int", "int8", "int16", "int32", "int64", "uint", "long", "short", "byte"), "integer"),
-    **dict.fromkeys(("str", "char", "text"), "string"),
-    **dict.fromkeys(("dict", "map", "hashmap"), "object"),
-    **dict.fromkeys(("list", "tuple", "arraylist"), "array"),
-    "bool": "boolean", "none": "null", "any": None,
-}  # fmt: skip
-
-# Keys that an entry of a flat parameter list may have besides the schema keywords.
-ENTRY_WORDS: Final = frozenset({"name", "required", "example"})
-# The keys of GoMind's InputSummary.
-_FIELD_LISTS: Final = ("required_fields", "optional_fields")
-# The keys of a tool's definition that hold the schema of its arguments, and those that hold a whole definition.
-_SCHEMA_KEYS: Final = ("parameters", "inputSchema", "input_schema", "parametersJsonSchema", "schema")
-_WRAPPERS: Final = ("function", "toolSpec")
-# Keys that hold a list of definitions.
-_LISTS: Final = ("tools", "functionDeclarations", "function_declarations", "functions")
-# The keywords that nobody writes beside a definition: what has one of them is a schema.
-_SCHEMATIC: Final = frozenset(
-    ["properties", "required", "additionalProperties", "patternProperties", "items", "enum", "const", "allOf", "anyOf",
-     "oneOf", "not", "if", "$ref"]
-)  # fmt: skip
-_TOOL_TYPES: Final = ("function", "custom")
-_SUMMARY: Final = frozenset({*_FIELD_LISTS, "description"})
 
 
 def normalise(schema: JsonValue) -> tuple[JsonValue, tuple[str, ...]]:
@@ -57,86 +30,12 @@ def normalise(schema: JsonValue) -> tuple[JsonValue, tuple[str, ...]]:
     description}]`; gives the schema and one note for each change, such as `/properties/lat: type 'float' read as
     'number'`. Never raises."""
     notes: list[str] = []
-    fields = _list_summary(schema) or schema
-    if is_parameter_list(fields):
-        is_summary = fields is not schema
+    if is_parameter_list(schema):
+        is_summary = isinstance(schema, dict)
         written = "`required_fields` and `optional_fields` (GoMind)" if is_summary else "a flat list of parameters"
         notes.append(f"{written} read as an object schema")
-        properties: dict[str, JsonValue] = {}
-        for entry in fields:  # an `example` (GoMind's FieldHint) becomes one of `examples`
-            made = {key: value for key, value in entry.items() if key not in ENTRY_WORDS}
-            shown = {"examples": [entry["example"]]} if "example" in entry and "examples" not in made else {}
-            properties[entry["name"]] = made | shown
-        schema = {"type": "object", "properties": properties}
-        if required := [entry["name"] for entry in fields if entry.get("required")]:
-            schema["required"] = required
+        schema = make_object_schema(schema)
     return _normalise_node(schema, (), notes), tuple(notes)
-
-
-def find_definition(written: JsonValue) -> tuple[Pointer, tuple[str, ...]]:
-    """Where the schema stands in a tool's definition, as vendors write it, with a note; () for a schema. OpenAI writes
-    `{type: function, function: {name, parameters}}` and `{type: function, name, parameters}`, Gemini `{name,
-    parameters}` or `{name, parametersJsonSchema}`, Anthropic `{name, input_schema}`, MCP `{name, inputSchema}`, Bedrock
-    `{toolSpec: {name, inputSchema: {json}}}`. One without a name needs the schema of an object."""
-    path: Pointer = ()
-    if isinstance(written, dict):
-        inner = [key for key in _WRAPPERS if isinstance(written.get(key), dict)]
-        if len(inner) == 1 and written.keys() <= {"type", inner[0]} and written.get("type", "function") in _TOOL_TYPES:
-            written, path = written[inner[0]], (inner[0],)
-    is_definition = isinstance(written, dict) and not written.keys() & _SCHEMATIC
-    if not is_definition or written.get("type", "function") not in _TOOL_TYPES:
-        return (), ()
-    places = [key for key in _SCHEMA_KEYS if isinstance(written.get(key), dict)]
-    name = written.get("name", "")
-    if len(places) != 1 or not isinstance(name, str):
-        return (), ()
-    path, schema = (*path, places[0]), written[places[0]]
-    if schema.keys() == {"json"} and isinstance(schema["json"], dict):
-        path, schema = (*path, "json"), schema["json"]
-    if not name and not isinstance(schema.get("properties"), dict):
-        return (), ()
-    named = f"the definition of tool {name!r}" if name else "a tool's definition"
-    return path, (f"{named} read as the schema under `{format_pointer(path)}`",)
-
-
-def find_definitions(written: JsonValue) -> tuple[Pointer, ...]:
-    """Where the definitions stand in a list of tools, which is no schema of one tool: a list, or `{tools: [...]}`."""
-    lists: list[tuple[Pointer, JsonValue]] = [((), written)]
-    if isinstance(written, dict) and not written.keys() & _SCHEMATIC:
-        lists = [((key,), written.get(key)) for key in _LISTS]
-    return tuple(
-        (*path, index)
-        for path, entries in lists
-        if isinstance(entries, list)
-        for index, entry in enumerate(entries)
-        if find_definition(entry)[0]
-    )
-
-
-def _list_summary(schema: JsonValue) -> list[JsonValue]:
-    """The two lists of fields of GoMind's InputSummary as a flat list of parameters; nothing for another schema."""
-    is_summary = isinstance(schema, dict) and schema.keys() <= _SUMMARY
-    if not is_summary or not all(isinstance(schema.get(key, []), list) for key in _FIELD_LISTS):
-        return []
-    return [
-        {**field, "required": key == "required_fields"} if isinstance(field, dict) else field
-        for key in _FIELD_LISTS
-        for field in schema.get(key, ())
-    ]
-
-
-def is_parameter_list(schema: JsonValue) -> bool:
-    """Whether a value is a flat list of parameters, `[{name, type, required, description}]`."""
-    if not isinstance(schema, list) or not schema:
-        return False
-    entries_fit = all(
-        isinstance(entry, dict)
-        and isinstance(entry.get("name"), str)
-        and isinstance(entry.get("type", ""), str | list)
-        and isinstance(entry.get("required", False), bool)
-        for entry in schema
-    )
-    return entries_fit and len({entry["name"] for entry in schema}) == len(schema)
 
 
 def _normalise_node(schema: JsonValue, path: Pointer, notes: list[str]) -> JsonValue:
