@@ -277,12 +277,6 @@ def test_an_argument_called_like_a_prefix_is_that_argument() -> None:
     assert [("VAL-002", "/body")] == found(complaint)
 
 
-def test_an_index_that_go_leaves_out_is_found_by_the_type_it_reports() -> None:
-    text = "json: cannot unmarshal string into Go struct field Stop.stops.lat of type float64"
-    assert [("VAL-002", "/stops/1/lat")] == found(told(text, {"stops": [{"lat": 1}, {"lat": "x"}]}))
-    assert [("VAL-002", "/stops")] == found(told(text, {"stops": [{"lat": "y"}, {"lat": "x"}]}))
-
-
 def test_a_value_that_could_be_one_of_several_gets_no_path() -> None:
     complaint = told('invalid type: string "abc", expected f64 at line 1 column 9', {"a": "abc", "b": "abc"})
     assert complaint is not None

@@ -311,7 +311,8 @@ GO = answer("400 Bad Request", b"json: cannot unmarshal string into Go struct fi
 
 
 async def test_a_tools_complaint_is_an_attempt_with_a_path() -> None:
-    async with tool(in_turn(GO, GO, OK)) as server, proxied(WEATHER, server.url) as proxy:
+    routes = WEATHER.replace("note: {type: string", "note: {type: [string, number]")
+    async with tool(in_turn(GO, GO, OK)) as server, proxied(routes, server.url) as proxy:
         said = "X-Conversation-Id: c"
         first = await proxy.post("/weather", b'{"lat": 1, "note": "a"}', said)
         second = await proxy.post("/weather", b'{"lat": 1, "note": "b"}', said)

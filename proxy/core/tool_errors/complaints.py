@@ -20,7 +20,6 @@ from typing import Final
 from proxy.core.check.validation import Check
 from proxy.core.display.secrets import find_sensitive_names
 from proxy.core.explain.places import find_value
-from proxy.core.model.codes import TYPE_MISMATCH
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import FeedbackLimits, JsonValue, Violation
 from proxy.core.tool_errors.dialects import DIALECTS
@@ -95,8 +94,7 @@ def read_complaints(
     tool = Tool(Arguments(sent, check), limits, list_secrets(sent, limits), status in _DOUBTFUL)
     for dialect in DIALECTS:
         if (read := list_findings(dialect, answer, tool)) is not None:
-            found, words = read
-            return Complaint(dialect.name, found, words, any(one.code is TYPE_MISMATCH for one in found))
+            return Complaint(dialect.name, *read)
     if (sentence := read_sentence(answer)) is not None:
         return Complaint("gomind", (), tool.show(sentence[0]), sentence[1])
     # MCP also answers -32602 for an unknown tool.

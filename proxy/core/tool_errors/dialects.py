@@ -238,8 +238,8 @@ _LOOSE: Final = (
     # A sentence whose subject is an argument: class-validator, yup, Rails' full messages, Laravel, and handlers written
     # by hand ("Amount must be greater than 0").
     Dialect("sentence", make_phrase_reader(
-        (r"(?:^|[.:;,] )(?P<sentence>(?:each value in |nested property |property |[Ff]ield |[Pp]arameter |[Aa]rgument "
-         r"|[Tt]he |[Vv]alue (?:of|for) ){0,3}"
+        (r"(?:^|[.:;,] )(?P<sentence>(?:(?P<items>each value in )|nested property |property |[Ff]ield |[Pp]arameter "
+         r"|[Aa]rgument |[Tt]he |[Vv]alue (?:of|for) ){0,3}"
          r"[\"'`]?(?P<path>[A-Za-z_$][\w$.\[\]-]{0,120}|[A-Z][a-z]{1,40}(?: [a-z]{1,40}){1,2})[\"'`]? "
          rf"(?:{_NOUNS} )?(?P<words>{_VERBS}[^\n]{{1,300}}?)){_END}", None),
         (rf"(?:^|[:.;] )(?P<words>(?:[Mm]issing|[Rr]equired)(?: required)? {_NOUNS}s?:? "

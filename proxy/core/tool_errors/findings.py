@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import islice
 from typing import Final
 
@@ -91,22 +92,23 @@ def list_secrets(sent: JsonValue, limits: FeedbackLimits) -> tuple[str, ...] | N
 class _Finding:
     claim: Claim
     code: ViolationCode | None
-    located: Located | None
+    located: tuple[Located, ...]
 
     @property
     def is_whole(self) -> bool:
         """Whether it is about the arguments as a whole."""
-        return self.located is None or self.located.path == ()
+        return all(one.path == () for one in self.located)
 
     @property
     def names_one(self) -> bool:
-        """Whether it points at one known argument."""
-        return self.located is not None and self.located.known and not self.is_whole
+        """Whether it points at known arguments."""
+        return not self.is_whole and all(one.known for one in self.located)
 
 
-def list_findings(dialect: Dialect, answer: ErrorBody, tool: Tool) -> tuple[tuple[Violation, ...], str] | None:
-    """The violations that a dialect reads from an answer, one for each place, and the tool's words as they may be
-    shown. None where the body does not use this dialect, or its words may not be about the arguments."""
+def list_findings(dialect: Dialect, answer: ErrorBody, tool: Tool) -> tuple[tuple[Violation, ...], str, bool] | None:
+    """The violations that a dialect reads from an answer, one for each place, the tool's words as they may be shown,
+    and whether it is about a type. None if the body does not use this dialect, or its words may not be about the
+    arguments."""
     claims = list(dict.fromkeys(islice(dialect.read(answer), MOST_CLAIMS)))
     found = [finding for claim in claims if _is_believed(finding := _find(claim, tool), dialect, tool)]
     if not dialect.sure and any(finding.names_one for finding in found):
@@ -116,11 +118,13 @@ def list_findings(dialect: Dialect, answer: ErrorBody, tool: Tool) -> tuple[tupl
         return None
     violations: dict[tuple[str, Pointer], Violation] = {}
     for finding in found:
-        if finding.located is not None:
-            violation = _violation(finding, _path(finding.located, tool), tool)
-            violations.setdefault((violation.code.name, violation.path), violation)
+        for located in finding.located[:_MOST_VIOLATIONS]:
+            violation = _violation(finding, located, tool)
+            if _may_follow(violation, finding.claim, tool.arguments):
+                violations.setdefault((violation.code.name, violation.path), violation)
     words = "; ".join(dict.fromkeys((finding.claim.sentence or finding.claim.words).strip(" ;") for finding in found))
-    return tuple(violations.values())[:_MOST_VIOLATIONS], tool.show(words)
+    kinds = {*(finding.code for finding in found), *(violation.code for violation in violations.values())}
+    return tuple(violations.values())[:_MOST_VIOLATIONS], tool.show(words), codes.TYPE_MISMATCH in kinds
 
 
 # The type that a tool says it was given.
@@ -130,16 +134,16 @@ _GIVEN: Final = re.compile(r"(?:received|but got|, got) (?:an? )?(\w{1,20})")
 def _find(claim: Claim, tool: Tool) -> _Finding:
     words = claim.words[:1000]
     code = claim.code or find_code_of_kind(claim.kind) or find_code_of_words(words)
-    missing, unknown = code is codes.REQUIRED_MISSING, code is codes.UNKNOWN_FIELD
-    located = tool.arguments.locate(claim, missing, unknown)
-    if located is not None and not located.known and claim.got and code is codes.TYPE_MISMATCH:
-        located = None  # what the tool was given stands somewhere, but not there
-    if missing and located is not None:
-        located = _one_below(claim, located, tool)
-    if code is codes.TYPE_MISMATCH and located is not None and located.path and (given := _GIVEN.search(claim.words)):
-        # The only value of that type below a place that has another one itself (zod's `flatten`).
-        path = tool.arguments.only_below(located.path, find_json_type(given[1]))
-        located = located if path is None else Located(path, True)
+    located = tool.arguments.locate(claim, code)
+    if claim.got and code is codes.TYPE_MISMATCH and not all(one.known and not one.around for one in located):
+        located = ()  # what the tool was given stands somewhere, but not there
+    if code is codes.REQUIRED_MISSING:
+        located = tuple(one if one.around else _one_below(claim, one, tool) for one in located)
+    if code is codes.TYPE_MISMATCH and len(located) == 1 and located[0].path and (given := _GIVEN.search(claim.words)):
+        # The value of that type below a place that has another one itself (zod's `flatten`).
+        below = tool.arguments.list_below(located[0].path, find_json_type(given[1]))
+        if below:
+            located = (Located(below[0], True) if len(below) == 1 else replace(located[0], around=True),)
     return _Finding(claim, code, located)
 
 
@@ -174,10 +178,10 @@ _ENVELOPE: Final = frozenset(
 
 def _is_believed(finding: _Finding, dialect: Dialect, tool: Tool) -> bool:
     located, worded = finding.located, finding.code is not None
-    if located is not None and not located.known and str(located.path[0]) in _ENVELOPE:
+    if any(not one.known and str(one.path[0]) in _ENVELOPE for one in located):
         return False
     if dialect.strict:
-        is_whole = located is not None and finding.is_whole
+        is_whole = located != () and finding.is_whole
         return worded and (finding.names_one or (is_whole and not isinstance(tool.arguments.sent, dict)))
     return worded or (not tool.doubtful and (dialect.sure or finding.names_one))
 
@@ -187,17 +191,38 @@ _LENGTHS: Final = {"string": codes.STRING_LENGTH, "array": codes.ARRAY_LENGTH}
 _INSTEAD_OF_MISSING: Final = {**_LENGTHS, "null": codes.TYPE_MISMATCH}
 
 
-def _violation(finding: _Finding, path: Pointer, tool: Tool) -> Violation:
+def _may_follow(violation: Violation, claim: Claim, arguments: Arguments) -> bool:
+    """Whether the schema would accept what a violation advises. If not, the tool's own words are all that helps."""
+    path = violation.path
+    if violation.code is codes.TYPE_MISMATCH:
+        kind = find_json_type(claim.expected) or find_expected_type(claim.words)
+        return not kind or arguments.may_hold(path, kind)
+    if not path or not isinstance(path[-1], str):
+        return True
+    around = arguments.nodes_at(path[:-1])
+    if violation.code is codes.REQUIRED_MISSING:
+        is_closed = any(node.additional is not None and node.additional.never for node in around)
+        return not is_closed or arguments.nodes_at(path) != []
+    return violation.code is not codes.UNKNOWN_FIELD or not any(path[-1] in node.required for node in around)
+
+
+def _violation(finding: _Finding, located: Located, tool: Tool) -> Violation:
+    path = _path(located, tool)
     claim, value = finding.claim, find_value(tool.arguments.sent, path)
     nodes = tool.arguments.nodes_at(path)
-    code = _settle_code(finding, value)
+    # What is said of a part says nothing about the value around it.
+    code = codes.CONSTRAINT if located.around else _settle_code(finding, value)
     expected_type = find_json_type(claim.expected) or find_expected_type(claim.words)
-    expected = _describe_expected(code, expected_type, nodes, value)
+    expected = "" if located.around else _describe_expected(code, expected_type, nodes, value)
     sensitive = is_secret_path(path, tool.limits) or any(
         node.get("writeOnly") is True or node.get("format") == "password" or node.get("x-sensitive") is True
         for node in nodes
     )
-    words = tool.show(claim.sentence or claim.words.strip())
+    sentence, place = claim.sentence or claim.words.strip(), claim.place
+    if located.around and place is not None:
+        inside = place if isinstance(place, str) else ".".join(map(str, place))
+        sentence = sentence if inside in sentence else f"{inside}: {sentence}"
+    words = tool.show(sentence)
     hint = f"The tool says: {words}" if words else ""
     name = cut(escape(clean_text(str(path[-1]), _LONGEST_NAME)), _LONGEST_NAME) if path else ""
     actual = "nothing" if value is ABSENT else name_json_type(value)
@@ -223,7 +248,7 @@ def _settle_code(finding: _Finding, value: JsonValue) -> ViolationCode:
         return codes.REQUIRED_MISSING if asks and not isinstance(claim.quoted, str) else code or codes.CONSTRAINT
     kind = name_json_type(value)
     if code is codes.REQUIRED_MISSING:
-        if finding.located is not None and finding.is_whole:
+        if finding.located and finding.is_whole:
             return code
         return _INSTEAD_OF_MISSING[kind] if value in ("", [], None) else codes.CONSTRAINT
     if code in (codes.STRING_LENGTH, codes.ARRAY_LENGTH) or (code is codes.CONSTRAINT and is_size(claim.kind)):

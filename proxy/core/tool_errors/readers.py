@@ -18,7 +18,8 @@ from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue
 from proxy.core.tool_errors.error_body import ErrorBody, find_code_of_kind
 
-# One place in a framework's spelling: `WeatherRequest.lat`, `/lat`, `$.stops[1].lat`, or a list of steps.
+# One place in a framework's spelling: `WeatherRequest.lat`, `/lat`, `$.stops[1].lat`, or a list of steps. A step `*` is
+# any item of a list.
 Place = str | tuple[str | int, ...]
 
 # The most claims of one body; further ones add nothing.
@@ -114,9 +115,9 @@ _ITSELF: Final = frozenset(
     ["non_field_errors", "nonFieldErrors", "_schema", "_errors", "formErrors", "base", "__all__", "$", "", "root",
      "_error"]
 )  # fmt: skip
-_GROUPS: Final = frozenset(
-    ["fieldErrors", "field_errors", "properties", "items", "nested", "json", "body", "json_or_form"]
-)
+_GROUPS: Final = frozenset(["fieldErrors", "field_errors", "nested", "json", "body", "json_or_form"])
+# The keys that group in zod's trees, which keep their own errors beside them.
+_BRANCHES: Final = frozenset(["properties", "items"])
 # Keys beside an error under which a body repeats the request; the words in there are the caller's own.
 _ECHOED: Final = frozenset(
     ["input", "request", "received", "params", "arguments", "sent", "data", "meta", "context", "headers"]
@@ -141,12 +142,11 @@ def make_map_reader(*, at: tuple[str, ...] = (), marks: tuple[str, ...] = (), lo
 def _read_map(value: JsonValue, path: tuple[str | int, ...], loose: bool, depth: int) -> Iterator[Claim]:
     """The claims of one map, its place so far being `path`."""
     pairs = value.items() if isinstance(value, dict) else ((index, one) for index, one in enumerate(value) if one)
+    is_tree = isinstance(value, dict) and "errors" in value and not _BRANCHES.isdisjoint(value)
     for key, entry in islice(pairs, MOST_CLAIMS if depth <= _DEEPEST_MAP else 0):
-        if key in _GROUPS and isinstance(entry, dict | list):
+        if (key in _GROUPS or (is_tree and key in _BRANCHES)) and isinstance(entry, dict | list):
             yield from _read_map(entry, path, loose, depth + 1)
             continue
-        # zod's trees keep their own errors beside `properties` or `items`.
-        is_tree = isinstance(value, dict) and not {"properties", "items"}.isdisjoint(value)
         itself = key in _ITSELF or (key == "errors" and (path != () or is_tree))
         below = path if itself else (*path, key)
         claims = _read_words(entry, loose)
@@ -181,9 +181,10 @@ def _read_words(entry: JsonValue, loose: bool) -> list[tuple[str, str]] | None:
 def make_phrase_reader(*rows: tuple[str, ViolationCode | None], prose: bool = False) -> Reader:
     """A reader of texts: each row is a regular expression and the code it means (None: the words decide). Named groups:
     `path` (a place), `name` (a key whose object is not named), `chain` (Jackson's reference chain), `kind`, `expected`,
-    `got`, `quoted`, `words` (default: the whole match), `sentence` (default: the words) and `root`: the arguments as a
-    whole are meant. `prose`: not for HTML pages, which may contain any sentence. The expressions are compiled on first
-    use, or by `complaints.compile_dialects`, so that the start does not wait for them."""
+    `got`, `quoted`, `words` (default: the whole match), `sentence` (default: the words), `root` (the arguments as a
+    whole are meant) and `items` (the items of the list at `path` are meant). `prose`: not for HTML pages, which may
+    contain any sentence. The expressions are compiled on first use, or by `complaints.compile_dialects`, so that the
+    start does not wait for them."""
 
     @cache
     def compile_phrases() -> list[tuple[re.Pattern[str], ViolationCode | None]]:
@@ -212,6 +213,8 @@ def _claim(match: re.Match[str], code: ViolationCode | None) -> Claim:
         place = tuple(name or int(index) for name, index in _CHAIN.findall(found["chain"]))
     elif found.get("root") is not None:
         place = ()
+    elif found.get("items"):
+        place = f"{place}.*"
     words, sentence = (" ".join(text.split()) for text in (found.get("words") or match[0], found.get("sentence") or ""))
     name, expected, got = (found.get(group) or "" for group in ("name", "expected", "got"))
     return Claim(
