@@ -10,11 +10,10 @@ longer be recognised: mask secrets, shorten file paths, cut, escape. Neither fun
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import field
 from decimal import Decimal
 from functools import lru_cache
-from itertools import islice
+from itertools import islice, repeat
 from math import isfinite
 from typing import Final
 
@@ -56,10 +55,14 @@ _LISTS: Final = (list, tuple)
 
 def is_secret_path(path: Pointer, limits: FeedbackLimits = _DEFAULT) -> bool:
     """Whether any step of a path names a secret, by its own name or because the schema marks it."""
-    for step in path:
-        if isinstance(step, str) and (step in limits.secret_names or is_short_name_secret(step[:LONGEST_NAME])):
+    for step in path:  # noqa: SIM110 - any() takes twice as long, and this runs for every error
+        if isinstance(step, str) and _is_secret_key(step, limits):
             return True
     return False
+
+
+def _is_secret_key(key: str, limits: FeedbackLimits) -> bool:
+    return key in limits.secret_names or is_short_name_secret(key[:LONGEST_NAME])
 
 
 # --- text -----------------------------------------------------------------------------------------------------------
@@ -92,16 +95,16 @@ def _fits(value: JsonValue, depth: int, entries: int, width: int, most: int) -> 
     length, stack = 2, [(value, depth)]
     while stack:
         item, left = stack.pop()
-        members: Iterable[JsonValue] = ()
-        if left and isinstance(item, dict):
-            members = islice(item.values(), entries)
-            for key in islice(item, entries):
+        length += 2 * min(len(item), entries)  # each member takes at least this, so most containers end here
+        if length > most:
+            return False
+        members = islice(item.items(), entries) if isinstance(item, dict) else zip(repeat(""), item[:entries])
+        for key, inner in members:
+            if key:
                 length += min(len(key if isinstance(key, str) else type(key).__name__), width) + 4
-        elif left and isinstance(item, _LISTS):
-            members = item[:entries]
-        for inner in members:
-            length += min(len(inner), width) + 4 if isinstance(inner, str) else 2
-            if isinstance(inner, _CONTAINERS):
+            if isinstance(inner, str):
+                length += min(len(inner), width) + 2
+            elif left > 1 and isinstance(inner, _CONTAINERS):
                 stack.append((inner, left - 1))
         if length > most:
             return False
@@ -121,7 +124,7 @@ def _show(value: JsonValue, depth: int, entries: int, width: int, limits: Feedba
     if isinstance(value, dict):
         parts, left_out, tail = [], max(len(value) - entries, 0), list[JsonValue]()
         for key, item in _first(value, entries):
-            hidden = item is not None and is_secret_path((key,), limits)
+            hidden = item is not None and _is_secret_key(key, limits)
             shown = f'"{MASK}"' if hidden else _show(item, depth - 1, entries, width, limits)
             parts.append(f"{_quote_text(key, width, limits)}: {shown}")
     else:
@@ -307,9 +310,12 @@ class Hider:
 _NOTHING: Final = Hider((), ())
 
 
-def may_be_quoted(value: JsonValue) -> bool:
-    """Whether a text without a credential may quote a value that is no secret as it stands: no path, no container."""
-    return "/" not in value and "\\" not in value if isinstance(value, str) else not isinstance(value, _CONTAINERS)
+def may_be_quoted(value: JsonValue, longest: int) -> bool:
+    """Whether a text of at most `longest` code points and without a credential may quote a value that is no secret as
+    it stands: no path, no container."""
+    if isinstance(value, str):
+        return len(value) > longest or ("/" not in value and "\\" not in value)
+    return not isinstance(value, _CONTAINERS)
 
 
 def make_hider(
@@ -330,18 +336,19 @@ def make_hider(
 
 def _leaves(value: JsonValue, secret: bool, limits: FeedbackLimits) -> list[tuple[str, bool]]:
     """Texts inside a container and whether each is a secret; the longest first, so that no part of one survives."""
-    found: list[tuple[str, bool]] = []
+    found: set[tuple[str, bool]] = set()
     stack: list[tuple[JsonValue, bool]] = [(value, secret)]
-    looked_at = 0
-    while stack and looked_at < _HIDDEN_VALUES:
+    for _ in range(_HIDDEN_VALUES):
+        if not stack:
+            break
         item, hidden = stack.pop()
-        looked_at += 1
         if isinstance(item, dict):
-            stack += [(inner, hidden or is_secret_path((key,), limits)) for key, inner in _first(item, _HIDDEN_ENTRIES)]
+            for key, inner in islice(item.items(), _HIDDEN_ENTRIES):
+                stack.append((inner, hidden or (isinstance(key, str) and _is_secret_key(key, limits))))
         elif isinstance(item, list | tuple):
             stack += [(inner, hidden) for inner in item[:_HIDDEN_ENTRIES]]
         elif isinstance(item, str):
-            found.append((item, hidden))
+            found.add((item, hidden))
         elif hidden and item is not None and not isinstance(item, bool):
-            found.append((_show_number(item), True))
-    return sorted([leaf for leaf in found if len(leaf[0]) >= _TOO_SHORT], key=lambda leaf: -len(leaf[0]))
+            found.add((_show_number(item), True))
+    return sorted((leaf for leaf in found if len(leaf[0]) >= _TOO_SHORT), key=lambda leaf: (-len(leaf[0]), leaf))

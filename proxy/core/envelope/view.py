@@ -75,7 +75,7 @@ def show_violations(violations: Sequence[Violation], limits: FeedbackLimits) -> 
         message, expected, hint = each.message[:_LOOKED_AT], each.expected[:_LOOKED_AT], each.hint[:_LOOKED_AT]
         # Nothing has to be masked or escaped, one value's own parts left aside.
         is_clean = is_plain(each.message) and is_plain(each.expected) and is_plain(each.hint)
-        if not is_clean or secret or not may_be_quoted(each.value):
+        if not is_clean or secret or not may_be_quoted(each.value, _LOOKED_AT):
             is_clean, hider = False, make_hider(each.value, limits, sensitive=secret)
             message, expected, hint = [escape(hider.hide(text)) for text in (message, expected, hint)]
         if not hint and each.code is REQUIRED_MISSING and each.path:  # nothing better is known
