@@ -9,6 +9,7 @@ import pytest
 from proxy.core.check.validation import compile_check
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.decide import decide
+from proxy.core.envelope.feedback import write_feedback
 from proxy.core.explain.advice import add_advice, make_example
 from proxy.core.explain.expectation import describe_expectation, list_choices, write_literal
 from proxy.core.explain.explain import list_violations
@@ -247,11 +248,19 @@ def test_the_schema_stands_where_it_is_shorter_than_what_is_said_of_it() -> None
     assert len(accepts[0]) < len(accepts[-1])
 
 
-def test_an_answer_about_many_properties_may_be_longer_unless_the_config_says_how_long() -> None:
+@pytest.mark.parametrize("limit", [2000, 1500])
+def test_keeps_the_configured_length_if_a_tool_has_many_properties(limit: int) -> None:
+    words = "what the caller writes here " * 8
+    properties: dict[str, JsonValue] = {
+        f"property_{number}": {"type": "integer", "minimum": number, "description": words} for number in range(60)
+    }
+    check = compile_check({"type": "object", "properties": properties, "required": list(properties)})
+    sent: JsonValue = dict.fromkeys(list(properties)[:40], "x" * 200)
     call = ToolCall("tool", Document(b"", None), "call", Conversation("c", Rung.HEADER))
-    for schema, limit, size in ((MANY, 2000, 3000), (ADDRESS, 2000, 2000), (MANY, 1500, 1500)):
-        result = ToolResult(call, Failure(codes.INVALID_ARGUMENTS, ""), limits=FeedbackLimits(max_chars=limit))
-        assert size == add_advice(result, ToolPolicy("tool", compile_check(schema), "t")).limits.max_chars
+    failure = Failure(codes.INVALID_ARGUMENTS, "", list_violations(check, sent, ()), sent=sent)
+    result = ToolResult(call, failure, limits=FeedbackLimits(max_chars=limit))
+    text = write_feedback(add_advice(result, ToolPolicy("tool", check, "t")))
+    assert limit - 200 < len(text) <= limit
 
 
 def test_what_is_remembered_of_accepts_is_what_would_be_written_anew_and_bounded() -> None:

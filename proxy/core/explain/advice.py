@@ -25,7 +25,7 @@ from proxy.core.explain.undeclared import list_candidates
 from proxy.core.json.jsontext import are_equal, dumps_known, name_json_type
 from proxy.core.model import codes
 from proxy.core.model.codes import REQUIRED_MISSING
-from proxy.core.model.values import ABSENT, Absent, FeedbackLimits, JsonValue, Pointer, ToolResult, Violation
+from proxy.core.model.values import ABSENT, Absent, JsonValue, Pointer, ToolResult, Violation
 from proxy.core.model.work import SKETCHING, TooMuchWorkError, Work
 from proxy.core.rules.branches import list_shared_choices, select_branches
 from proxy.core.rules.facts import (
@@ -43,23 +43,21 @@ def add_advice(result: ToolResult, policy: ToolPolicy | None) -> ToolResult:
     """The result with `accepts` and `example`, where arguments broke a schema; any other result comes back unchanged.
 
     The example keeps what the caller sent well, never what was just refused, by us or by the tool; it is sanitised like
-    every other echo of arguments. One that holds a placeholder is not complete: it shows the shape. An answer about a
-    tool with many properties may be longer, unless the config says how long.
+    every other echo of arguments. One that holds a placeholder is not complete: it shows the shape.
     """
     check = None if policy is None else policy.check
-    limits = _fit_limits(result.limits, check)
     if result.failure.advice is not None:
         accepts, text, complete = result.failure.advice
-        return replace(result, limits=limits, accepts=accepts, example=text, example_complete=complete)
+        return replace(result, accepts=accepts, example=text, example_complete=complete)
     sent, found = result.failure.sent, result.failure.violations
     if check is None or (not found and result.failure.code not in _UNPLACED):
-        return result if limits is result.limits else replace(result, limits=limits)
+        return result
     base = sent if result.failure.mended is ABSENT else result.failure.mended
     accepts = _write_accepts(check, base, found)
     if not found:
-        return replace(result, limits=limits, accepts=accepts)
+        return replace(result, accepts=accepts)
     value, is_valid = make_example(check, *keep_good(check, base, found))
-    safe = sanitise_value(value, limits)
+    safe = sanitise_value(value, result.limits)
     text = dumps_known(safe).decode()
     if f'"{MASK}"' in text:  # the type stands in the place of each value that is hidden
         safe = _show_types(safe, value)
@@ -75,7 +73,7 @@ def add_advice(result: ToolResult, policy: ToolPolicy | None) -> ToolResult:
         text, complete = "", False
     return ToolResult(  # `replace` takes several times as long
         result.call, result.failure, result.attempt, result.escalated, result.repeated, result.history, accepts, text,
-        complete, result.extra, result.repairs, limits, result.finalising,
+        complete, result.extra, result.repairs, result.limits, result.finalising,
     )  # fmt: skip
 
 
@@ -83,33 +81,6 @@ def add_advice(result: ToolResult, policy: ToolPolicy | None) -> ToolResult:
 _UNPLACED: Final = (codes.UPSTREAM_REJECTED_ARGUMENTS, codes.INVALID_REQUEST)
 # How the hint begins where it is open which field an unknown key stands for.
 _ASKING: Final = ("There is no such field: if", "Did you", "Name it so", "It belongs to", "It may belong to")
-# With more properties than this an answer may have so many characters, where the config leaves `max_chars` as it is.
-_MANY: Final = 25
-_LARGE: Final = 3000
-_USUAL: Final = FeedbackLimits().max_chars
-_LOOKED_AT: Final = 200
-
-
-def _fit_limits(limits: FeedbackLimits, check: Check | None) -> FeedbackLimits:
-    """The limits of an answer about a tool, by how many properties it declares, those of nested objects among them."""
-    if check is None or limits.max_chars != _USUAL:
-        return limits
-    memo: dict[str, bool] = check.schemas.memos.setdefault("many properties", {})
-    known = memo.get("")
-    if known is None:
-        count, seen = 0, {id(check.root)}
-        queue = [check.root]
-        for node in queue:
-            for part in node.always:
-                inner = [*part.properties.values(), *part.any_of, *part.one_of]
-                inner += [part.items] if part.items is not None else []
-                count += len(part.properties)
-                queue += [each for each in inner if id(each) not in seen]
-                seen.update(map(id, inner))
-            if count > _MANY or len(queue) > _LOOKED_AT:
-                break
-        known = memo[""] = count > _MANY
-    return replace(limits, max_chars=_LARGE) if known else limits
 
 
 def _write_accepts(check: Check, sent: JsonValue, found: Iterable[Violation]) -> tuple[str, ...]:

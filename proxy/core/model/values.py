@@ -359,8 +359,7 @@ class Attempt:
 class FeedbackLimits:
     """Bounds of the sentence that a model reads (Acode FR-025, FR-035, FR-052), and the roots for showing file paths.
 
-    `max_chars` and `max_preview` count code points; for a tool with more than 25 properties the usual `max_chars` is
-    3,000. `secret_names` are property names that the schema marks as secret,
+    `max_chars` and `max_preview` count code points. `secret_names` are property names that the schema marks as secret,
     in addition to the names in `secrets.py`. `marks`: the sent arguments are shown with the errors written into them.
     """
 
