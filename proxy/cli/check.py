@@ -178,6 +178,12 @@ def _list_notes(loaded: Loaded, table: RouteTable) -> list[str]:
     notes = list(loaded.config.notes)
     if unjudged := [f"'{route.name}'" for route in table.routes if route.forwards_unjudged_query]:
         notes.append(f"query strings reach the tool unjudged on {', '.join(unjudged)} (`query: refuse` takes none)")
+    relayed = [f"'{route.name}'" for route in table.routes if route.relayed_by is not None]
+    if relayed and loaded.config.hooks:
+        notes.append(
+            f"hooks are not asked on {', '.join(relayed)}: no tool is called there; they are asked when the agent "
+            "sends the call through a route of a tool"
+        )
     return notes
 
 

@@ -90,6 +90,22 @@ def test_the_check_on_the_command_line_says_the_same(tmp_path: Path) -> None:
         )
 
 
+def test_the_check_names_routes_on_which_no_hook_is_asked(tmp_path: Path) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text(
+        "version: 1\nupstreams: {m: {url: 'http://127.0.0.1:9'}}\n"
+        "routes:\n  /a: {upstream: none, tool: x, schema: {}}\n"
+        "  /v1/chat/completions: {upstream: m, model: {}}\n"
+        "hooks: [{use: 'tests.hooks.samples:Witness'}]\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "proxy", "check", str(config)],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert ("", 0) == (done.stderr, done.returncode)
+    assert "note: hooks are not asked on '/v1/chat/completions': no tool is called there" in done.stdout
+
+
 def test_several_workers_are_not_started_with_a_hook_that_cannot_be_found(tmp_path: Path) -> None:
     config = tmp_path / "c.yaml"
     config.write_text(
