@@ -32,6 +32,8 @@ from proxy.core.json.jsontext import (
     parse,
     read_document,
 )
+from proxy.core.lint.contradictions import list_unsatisfiable
+from proxy.core.lint.keywords import lint
 from proxy.core.model import codes
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import (
@@ -48,13 +50,12 @@ from proxy.core.model.values import (
     ToolResult,
     Violation,
 )
-from proxy.core.rules.contradictions import list_unsatisfiable
 from proxy.core.rules.facts import list_mistaken_null_switches, list_mistaken_switches
 from proxy.core.rules.rules import LEVELS, RULES, TEXT_RULES
-from proxy.core.schema.dialects import find_definition, normalise
+from proxy.core.schema.definitions import find_definition
+from proxy.core.schema.dialects import normalise
 from proxy.core.schema.drafts import is_conditional
 from proxy.core.schema.formats import NONE, USUAL, Formats
-from proxy.core.schema.lint import lint
 
 __all__ = [
     "AcceptedCall", "AppliedRepair", "CallError", "CallPolicy", "CompiledTool", "RejectedCall", "SchemaError",

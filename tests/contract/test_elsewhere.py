@@ -132,7 +132,7 @@ def test_every_field_of_a_policy_is_known_to_cross_or_to_stay() -> None:
 def test_a_policy_crosses_with_what_decides(name: str) -> None:
     whole, _, inner = name.partition(".")
     judged = policy(ROWS)
-    other = replace(judged.repair, **{inner: OTHERS[name]}) if inner else OTHERS[name]
+    other: Any = replace(judged.repair, **{inner: OTHERS[name]}) if inner else OTHERS[name]
     crossed = read_shared_policy(describe_policy(replace(judged, **{whole: other})))
     found = getattr(crossed, whole)
     assert OTHERS[name] == (getattr(found, inner) if inner else found)
