@@ -32,12 +32,12 @@ import argparse
 import os
 from collections.abc import Sequence
 from importlib import import_module
-from keyword import iskeyword
-from typing import Any, Final
+from typing import Final
 
 from proxy import __version__
 from proxy.cli.options import CommandParser
-from proxy.extensions import find_verb, list_installed, load_place
+from proxy.plugin import AddsVerbs, Verb
+from proxy.plugins import PluginError, find_foreign_verb, find_plugins
 
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130  # 128 + SIGINT, as in shells
@@ -46,7 +46,7 @@ EXIT_INTERRUPTED: Final = 130  # 128 + SIGINT, as in shells
 OWN_VERBS: Final = ("check", "serve", "drain", "validate", "explain", "schema", "completion")
 # Verbs that a newcomer needs first, where what they belong to is installed.
 FIRST_STEPS: Final = ("demo", "import")
-_ADDED: Final = tuple(verb for row in list_installed() for verb in row.verbs)
+_ADDED: Final = {verb: plugin for plugin in find_plugins(AddsVerbs) for verb in plugin.verbs}
 VERBS: Final = tuple(dict.fromkeys((*filter(_ADDED.__contains__, FIRST_STEPS), *OWN_VERBS, *_ADDED)))
 
 # Verbs that take the command of an MCP server after `--` alone. `stdio` takes one as its last arguments.
@@ -75,23 +75,32 @@ def make_parser(verbs: Sequence[str] = VERBS) -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     subparsers = top.add_subparsers(dest="verb", metavar="VERB", required=True)
     for verb in verbs:
-        _file(verb).register(subparsers)
+        load_verb(verb).register(subparsers)
         own = subparsers.choices[verb]
         own.set_defaults(verb_parser=own)
     return top
 
 
-def _file(verb: str) -> Any:
-    """The module of a verb. A verb that is a Python keyword has an underscore after it (PEP 8)."""
-    if (row := find_verb(verb)) is not None:
-        return load_place(row.verbs[verb])
-    return import_module(f"proxy.cli.{verb}{'_' * iskeyword(verb)}")
+def load_verb(verb: str) -> Verb:
+    """The module of a verb."""
+    if verb in _ADDED:
+        return _ADDED[verb].load_verb(verb)
+    made: Verb = import_module(f"proxy.cli.{verb}")
+    return made
+
+
+def _add_foreign_verb(verb: str) -> None:
+    """Adds a verb of another package. Raises SystemExit if its plugin does not load."""
+    try:
+        plugin = find_foreign_verb(verb)
+    except PluginError as error:
+        make_parser(()).error(str(error))
+    if plugin is not None:
+        _ADDED[verb] = plugin
 
 
 def _suggest_verb(word: str) -> str:
     """What to write instead of a word that is not a verb."""
-    if (row := find_verb(word)) is not None:
-        return f"the verb {word!r} {row.absence}"
     from proxy.config.mistakes import suggest_remark
 
     return f"there is no verb {word!r}{suggest_remark(word, VERBS)}\nverbs: {', '.join(VERBS)}"
@@ -104,7 +113,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Other verbs end at once. An exception would wait for the thread that reads the standard input of `stdio`.
         has_handler = words[:1] in (["serve"], ["demo"])
         signal.signal(signal.SIGTERM, _end_process if has_handler else signal.SIG_DFL)
-    declared = words[:1] if words[:1] and words[0] in VERBS else VERBS
+    if words[:1] and words[0] not in VERBS and not words[0].startswith("-"):
+        _add_foreign_verb(words[0])
+    declared = words[:1] if words[:1] and words[0] in (*VERBS, *_ADDED) else VERBS
     top = make_parser(declared)
     if not words:
         top.print_help(sys.stderr)
@@ -119,7 +130,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if unknown:
         args.verb_parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     try:
-        return int(_file(args.verb).run(args))
+        return load_verb(args.verb).run(args)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:  # the reader of our output, such as head, has closed it

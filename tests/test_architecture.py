@@ -21,8 +21,8 @@ from typing import Final
 import pytest
 
 from proxy.core.rules.vocabulary import READING_VERBS
-from proxy.extensions import EXTENSIONS
 from proxy.interfaces import CallRecord
+from proxy.plugins import list_plugins
 
 ROOT: Final = Path(__file__).parent.parent
 
@@ -41,17 +41,21 @@ FLOORS: Final = {
     "call": 4,
     "routing": 4,
     "server": 5,
-    "extensions": 1,  # the table; what it names is imported by name, and stands on the floors of its own folders
-    "extension": 6,  # files of an extension that stand in none of these rooms
+    "plugin": 1,  # the interface, which names types of every floor and imports none
+    "plugins": 1,
+    "extensions": 0,  # a docstring alone
+    "extension": 6,  # files of a plugin that stand in none of these rooms
     "cli": 7,
     "__main__": 7,
+    "plugin file": 8,  # the `plugin.py` of a plugin, which leads to all of its files
     "": 0,  # proxy/__init__.py: the version alone
 }
 ONE_ROOM: Final = {
     frozenset({"cli", "__main__"}),  # the command line and its verbs
+    frozenset({"plugin", "plugins"}),  # the interface of plugins, and those of this process
 }
-# Extension -> the others that it uses, as its row says.
-USES: Final = {row.name: row.uses for row in EXTENSIONS}
+# Plugin -> the others that it uses, as it says.
+USES: Final = {plugin.name: plugin.uses for plugin in list_plugins()}
 
 # The rows of the core, from the bottom up: a row imports rows above it in this list, and itself.
 ROWS: Final = (
@@ -65,7 +69,7 @@ SHARED_CLASS_NAMES: Final[frozenset[str]] = frozenset()
 # File names that three rooms still share. This list only shrinks.
 SHARED_FILE_NAMES: Final[frozenset[str]] = frozenset()
 # Names that many rooms may use.
-EVERYWHERE: Final = frozenset(["__init__", "settings", "model"])
+EVERYWHERE: Final = frozenset(["__init__", "settings", "model", "plugin"])
 
 # Words that say nothing to a stranger, and the files and classes that still use them. The second list only shrinks.
 PRETTY: Final = frozenset(
@@ -128,7 +132,6 @@ LONG_FILES: Final[dict[str, str]] = {
     "proxy/interfaces.py": "the seams of the story, all on one page",
     "proxy/core/schema/nodes.py": "one view over five drafts: what a node is and where a reference leads",
     "proxy/core/schema/patterns.py": "one pass over a pattern, and how two engines spell what it finds",
-    "proxy/extensions/__init__.py": "one table of what joins the main job, and what a row may hold",
 }
 
 
@@ -155,6 +158,8 @@ def room_of(steps: Sequence[str]) -> str:
     """The room of a module, whose steps follow `proxy`."""
     if steps[0] != "extensions" or len(steps) == 1 or steps[1] not in USES:
         return steps[0].replace("__init__", "")
+    if steps[2:] == ("plugin",):
+        return "plugin file"
     return steps[2] if len(steps) > 2 and steps[2] in FLOORS else "extension"
 
 
@@ -177,9 +182,18 @@ def sources() -> tuple[Source, ...]:
 Rule = Callable[[Source], Iterator[str]]
 
 
+def _names_types(file: Source) -> bool:
+    return PurePosixPath(file.path).name in ("plugin.py", "plugins.py")
+
+
 def imports(file: Source) -> Iterator[tuple[int, str]]:
-    """Every module a file imports, with its line; `from a import b` counts as `a` and as `a.b`."""
+    """Every module a file imports, with its line; `from a import b` counts as `a` and as `a.b`. The types that the
+    interface of plugins names are no imports."""
+    named = [node for node in file.nodes if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    types = {id(inner) for node in named for inner in ast.walk(node)} if _names_types(file) else set[int]()
     for node in file.nodes:
+        if id(node) in types:
+            continue
         if isinstance(node, ast.Import):
             yield from ((node.lineno, name.name) for name in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -215,7 +229,7 @@ def rooms_of_a_floor_keep_apart(file: Source) -> Iterator[str]:
 
 
 def extensions_are_reached_by_their_row(file: Source) -> Iterator[str]:
-    """Only an extension itself names its modules, and another one whose row says that it uses it."""
+    """Only a plugin itself names its modules, and another one that says that it uses it."""
     own = extension_of(PurePosixPath(file.path).with_suffix("").parts[1:])
     texts = [(node.lineno, node.value) for node in file.nodes
              if isinstance(node, ast.Constant) and isinstance(node.value, str)]  # fmt: skip
@@ -224,7 +238,7 @@ def extensions_are_reached_by_their_row(file: Source) -> Iterator[str]:
              if module.startswith("proxy.")}  # fmt: skip
     for line, name in sorted(found):
         if name and name != own and name not in USES.get(own, ()):
-            yield f"{file.path}:{line} {own or 'the main job'} names a module of the extension {name}: use its row"
+            yield f"{file.path}:{line} {own or 'the main job'} names a module of the plugin {name}: use a seam"
 
 
 def imports_are_absolute(file: Source) -> Iterator[str]:
@@ -581,7 +595,9 @@ def test_a_file_name_stands_in_at_most_two_rooms() -> None:
 
 def test_a_folder_is_small_enough_to_be_looked_through() -> None:
     folders = shared(
-        (str(PurePosixPath(file.path).parent), file.path) for file in sources() if "__init__" not in file.path
+        (str(PurePosixPath(file.path).parent), file.path)
+        for file in sources()
+        if not file.path.endswith(("__init__.py", "/plugin.py"))
     )
     large = {folder for folder, paths in folders.items() if len(paths) > MAX_FILES_OF_FOLDER} - {"proxy/cli"}
     assert [] == sorted(large)

@@ -349,7 +349,7 @@ print(load(Path("config.yaml"), {}).config.admin.greeting)
     assert "hello\n" == copy.run("-c", program)
 
 
-def add_an_extension(copy: Copy) -> None:
+def add_a_plugin(copy: Copy) -> None:
     folder = "proxy/extensions/greeting"
     (copy.folder / folder).mkdir()
     copy.write(f"{folder}/__init__.py", '"""Greets: a verb, a page, and a section of the config."""\n')
@@ -394,12 +394,37 @@ def run(args):
     return 0
 ''',
     )
-    copy.insert(
-        "proxy/extensions/__init__.py",
-        '    Extension(\n        "kubernetes",',
-        '    Extension("greeting", adds="greets", verbs={"greet": "greeting.greet"},\n'
-        '              sections={"greeting": "greeting.section:read_greeting"},\n'
-        '              pages={"/-/greeting": PageRow("greeting.page:make_page")}),\n',
+    copy.write(
+        f"{folder}/plugin.py",
+        '''"""The plugin `greeting`."""
+
+from proxy.plugin import AddedPage, AddsKeys, AddsPages, AddsVerbs
+
+
+class GreetingPlugin(AddsVerbs, AddsKeys, AddsPages):
+    """Greets."""
+
+    name = "greeting"
+    adds = "greets"
+    verbs = ("greet",)
+    sections = ("greeting",)
+    pages = {"/-/greeting": AddedPage()}
+
+    def load_verb(self, verb):
+        from proxy.extensions.greeting import greet
+
+        return greet
+
+    def read_section(self, key, context, files, upstreams):
+        from proxy.extensions.greeting.section import read_greeting
+
+        return read_greeting(context, files, upstreams)
+
+    async def answer_page(self, path, serving, question):
+        from proxy.extensions.greeting.page import make_page
+
+        return await make_page(serving, question)
+''',
     )
     assert "hello\n" == copy.run("-m", "proxy", "greet")
     (copy.folder / "config.yaml").write_text(
@@ -446,7 +471,7 @@ ROWS: Final = (
     Row("a CLI verb", add_a_verb),
     Row("a console page", add_a_console_page),
     Row("a config key", add_a_config_key),
-    Row("an extension", add_an_extension),
+    Row("a plugin", add_a_plugin),
 )
 
 

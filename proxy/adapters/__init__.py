@@ -2,7 +2,7 @@
 line.
 
 All adapters are pure: they see a whole request, never a socket. `base.py` defines the interface, `ladder.py` finds the
-conversation of a request. Extensions add adapters of their own (`find_adapter`).
+conversation of a request. Plugins add adapters of their own (`find_adapter`).
 """
 
 from __future__ import annotations
@@ -13,15 +13,13 @@ from typing import Final
 from proxy.adapters.base import Adapter
 from proxy.adapters.dispatch import DispatchAdapter
 from proxy.adapters.plain import PlainAdapter
-from proxy.extensions import find_adapter_place, load_place
+from proxy.plugin import AddsAdapters
+from proxy.plugins import find_plugins
 
 ADAPTERS: Final[Mapping[str, Adapter]] = {adapter.name: adapter for adapter in (PlainAdapter(), DispatchAdapter())}
 
 
 def find_adapter(name: str) -> Adapter:
-    """The adapter of this name, an extension's too. Raises KeyError for any other name."""
-    place = find_adapter_place(name)
-    if name in ADAPTERS or not place:
-        return ADAPTERS[name]
-    made: Adapter = load_place(place)
-    return made
+    """The adapter of this name, a plugin's too. Raises KeyError for any other name."""
+    plugin = next((each for each in find_plugins(AddsAdapters) if name in each.adapters), None)
+    return ADAPTERS[name] if plugin is None else plugin.load_adapter(name)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from proxy.cli.check_formats import WRITERS, CheckReport
 from proxy.cli.options import add_header_option
-from proxy.extensions import CHECK_FLAGS, list_summaries, load_place
+from proxy.plugin import ExtendsVerbs
+from proxy.plugins import find_plugins, list_used
 
 if TYPE_CHECKING:
     from proxy.config.load import Loaded
@@ -84,13 +85,9 @@ def run(args: argparse.Namespace) -> int:
         return EXIT_MISTAKES
     report = CheckReport(args.path or args.config)
     loaded = _read(report, args)
-    for flag, (row, place) in CHECK_FLAGS.items():
-        if loaded is None or not getattr(args, flag.replace("-", "_")):
-            continue
-        if row.is_installed:
-            report.exit_code = max(report.exit_code, load_place(place)(report, loaded, args))
-        else:
-            report.problem, report.exit_code = f"check: --{flag} {row.absence}", EXIT_MISTAKES
+    for flag, look in [each for plugin in find_plugins(ExtendsVerbs) for each in plugin.list_check_flags().items()]:
+        if loaded is not None and getattr(args, flag.replace("-", "_")):
+            report.exit_code = max(report.exit_code, look(report, loaded, args))
     if args.format == "text":
         _print_text(report, loaded, args)
     elif text := WRITERS[args.format](replace(report, notes=[]) if args.quiet else report):
@@ -168,8 +165,7 @@ def summarize(loaded: Loaded, name: str) -> list[str]:
         f"  {','.join(left.methods):<6} {left.path:<{width}}  {'refused':<11}  {left.why}"
         for left in loaded.config.left_out
     ]
-    keys = {key for route in loaded.config.routes for key in route.policy.added} | loaded.config.sections.keys()
-    lines += [line for place in list_summaries(keys) for line in load_place(place)(loaded.config)]
+    lines += [line for plugin in list_used(loaded.config) for line in plugin.summarize(loaded.config)]
     return lines + [f"note: {note}" for note in _list_notes(loaded, table)]
 
 

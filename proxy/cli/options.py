@@ -9,6 +9,8 @@ import sys
 from contextlib import suppress
 from typing import Any, Final
 
+from proxy.plugin import Flag
+
 # argparse's own width where the terminal's is unknown.
 _USUAL: Final = 80
 # The column of the longest verb's end: argparse forgets that verbs are indented when it makes room for them.
@@ -73,3 +75,10 @@ def read_header(text: str) -> tuple[str, str]:
     if not colon or not name.strip().isascii() or not name.strip() or set(text) & set("\r\n\0"):
         raise argparse.ArgumentTypeError("a header is 'Name: value'")
     return name.strip().lower(), value.strip()
+
+
+def add_flag(parser: argparse.ArgumentParser | argparse._ArgumentGroup, flag: Flag) -> None:
+    """Adds a flag of a plugin."""
+    words = ("help", "metavar", "dest", "default", "choices", "action", "nargs", "const", "type")
+    given = {word: value for word in words if (value := getattr(flag, word)) is not None}
+    parser.add_argument(flag.name, **given)

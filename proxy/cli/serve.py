@@ -17,11 +17,11 @@ import secrets
 import signal
 import sys
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.cli.options import add_header_option, add_null_option, add_timeout_option
-from proxy.extensions import NO_CONFIG, Extension, find_workers, list_serve_flags, load_place
+from proxy.cli.options import add_flag, add_header_option, add_null_option, add_timeout_option
+from proxy.plugin import ExtendsVerbs, NoConfig, PlacesProcess, RunsWorkers
+from proxy.plugins import find_plugin, find_plugins
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,10 +72,9 @@ def register(subparsers: Any) -> None:
     parser.add_argument(
         "--listen", metavar="HOST:PORT", type=read_listen_address, help="listen here instead of where the config says"
     )
-    for flag, (_, source) in NO_CONFIG.items():
-        parser.add_argument(f"--{flag}", **source.option)
-        for name, keywords in source.flags.items():
-            parser.add_argument(name, **keywords)
+    for source in list_no_config():
+        for flag in (source.flag, *source.flags):
+            add_flag(parser, flag)
     add_header_option(parser, "with --mcp URL: send this header with every request, may be repeated")
     add_timeout_option(parser, "with --mcp: how long a tool may take (default: off for a command, 5m for a URL)")
     add_null_option(parser, "with --mcp and --openapi: on whose word a null is left out (default: reading)")
@@ -84,21 +83,19 @@ def register(subparsers: Any) -> None:
         help="with --mcp, --openapi and --model: the operator's port (default 127.0.0.1:9090, or a free one)",
     )  # fmt: skip
     parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), help="instead of the config's")
-    for row, group in list_serve_flags():
-        described = parser.add_argument_group(group.title, group.text)
-        for flag, keywords in group.flags.items():
-            placed = {"type": partial(_read_placed, row, keywords["type"])} if "type" in keywords else {}
-            described.add_argument(flag, **{**keywords, **placed})
+    for place in find_plugins(PlacesProcess):
+        group = parser.add_argument_group(place.title, place.text)
+        for flag in place.list_flags():
+            add_flag(group, flag)
     parser.set_defaults(no_config=False, guarded=None)
     # One of several processes behind a port (`workers`); started by `proxy/extensions/workers/supervisor.py` alone.
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
 
 
-def _read_placed(row: Extension, place: str, text: str) -> Any:
-    """The value of an extension's flag, read by the extension."""
-    if not row.is_installed:
-        raise argparse.ArgumentTypeError(row.absence)
-    return load_place(place)(text)
+def list_no_config() -> list[NoConfig]:
+    """The flags of `serve` in place of a config, in the order of their names."""
+    found = [source for plugin in find_plugins(ExtendsVerbs) for source in plugin.list_no_config()]
+    return sorted(found, key=lambda source: source.flag.name)
 
 
 def read_listen_address(text: str) -> Address:
@@ -121,7 +118,7 @@ def run(args: argparse.Namespace) -> int:
         if unfit := _find_contradiction(args):
             print(f"serve: {unfit}", file=sys.stderr)
             return EXIT_CONFIG
-        if source := next((flag for flag in NO_CONFIG if getattr(args, flag) is not None), ""):
+        if source := next((each for each in list_no_config() if getattr(args, each.flag.key) is not None), None):
             return _run_without_config(source, args)
         return _serve_file(args.path or args.config, args)
     finally:  # the process may go on with other work
@@ -142,10 +139,8 @@ def _serve_file(path: Path | str, args: argparse.Namespace) -> int:
     if args.no_config:
         closed = replace(loaded, config=replace(loaded.config, admin=None))
         loaded = closed if args.admin == "off" else open_console(loaded, args.admin)
-    # The extension whose flags say where this process runs.
-    places = [group.module for _, group in list_serve_flags() if getattr(args, group.first)]
-    watching = load_place(places[0]) if places else None
-    if watching is not None and (mistakes := watching.list_mistakes(loaded.config, args)):
+    place = next((each for each in find_plugins(PlacesProcess) if getattr(args, each.list_flags()[0].key)), None)
+    if place is not None and (mistakes := place.list_mistakes(loaded.config, args)):
         print(*[f"{path}: {each}" for each in mistakes], sep="\n", file=sys.stderr)
         return EXIT_CONFIG
     loop_factory = None
@@ -155,7 +150,7 @@ def _serve_file(path: Path | str, args: argparse.Namespace) -> int:
         loop_factory = uvloop.new_event_loop
     try:
         with asyncio.Runner(loop_factory=loop_factory) as runner:
-            return runner.run(_serve(loaded, args, watching))
+            return runner.run(_serve(loaded, args, place))
     except ConfigError as error:  # a hook that cannot be loaded
         print(error, file=sys.stderr)
     except ImportError as error:  # a library of another version
@@ -168,7 +163,7 @@ def _serve_file(path: Path | str, args: argparse.Namespace) -> int:
 
 def _find_contradiction(args: argparse.Namespace) -> str:
     """The contradiction among the arguments, or ''."""
-    flags = {f"--{flag}": getattr(args, flag) for flag in NO_CONFIG}
+    flags = {source.flag.name: getattr(args, source.flag.key) for source in list_no_config()}
     sources = {"CONFIG": args.path, "--config": args.config, **flags}
     given = [word for word, value in sources.items() if value is not None]
     if not given:
@@ -187,37 +182,32 @@ def _find_contradiction(args: argparse.Namespace) -> str:
         return "--timeout goes with --mcp alone; a config says `timeout`"
     if args.null_optional and args.mcp is None and args.openapi is None:
         return "--null-optional goes with --mcp and --openapi alone; a config says `null_optional`"
-    for flag, (_, source) in NO_CONFIG.items():
-        for name, keywords in source.flags.items():
-            is_given = getattr(args, keywords["dest"]) not in (None, False, keywords.get("default"))
-            if is_given and flags[f"--{flag}"] is None:
-                return f"{name} goes with --{flag} alone"
+    for source in list_no_config():
+        for flag in source.flags:
+            if getattr(args, flag.key) not in (None, False, flag.default) and flags[source.flag.name] is None:
+                return f"{flag.name} goes with {source.flag.name} alone"
     return ""
 
 
-def _run_without_config(flag: str, args: argparse.Namespace) -> int:
+def _run_without_config(source: NoConfig, args: argparse.Namespace) -> int:
     """Serves what stands in place of a config from a temporary one."""
-    row, source = NO_CONFIG[flag]
-    if not row.is_installed:
-        print(f"serve: --{flag} {row.absence}", file=sys.stderr)
-        return EXIT_CONFIG
     with contextlib.ExitStack() as kept:
-        path: Path | None = load_place(source.make_file)(args, kept)
+        path = source.make_file(args, kept)
         args.no_config = True
-        if flag != "openapi" or args.serve_as == "mcp":  # all clients use one path
+        if source.flag.key != "openapi" or args.serve_as == "mcp":  # all clients use one path
             args.guarded = args.mcp or "", tuple(args.header)
         return EXIT_CONFIG if path is None else _serve_file(path, args)
 
 
-async def _serve(loaded: Loaded, args: argparse.Namespace, watching: Any) -> int:
-    if loaded.config.workers > 1 and not args.worker:
-        signals = queue_signals()
-        return int(await load_place(find_workers().workers)(loaded, args, watching, signals))
+async def _serve(loaded: Loaded, args: argparse.Namespace, place: PlacesProcess | None) -> int:
+    workers = find_plugin(RunsWorkers)
+    if workers is not None and loaded.config.workers > 1 and not args.worker:
+        return await workers.run_workers(loaded, args, place, queue_signals())
     from proxy.server import start_serving
 
     signals = queue_signals()
-    entry = load_place(find_workers().worker_entry)(signals, loaded.config.admin) if args.worker else None
-    watcher = watching.make_watcher(args) if watching is not None else None
+    entry = workers.read_worker_entry(signals, loaded.config.admin) if workers is not None and args.worker else None
+    watcher = place.make_watcher(args) if place is not None else None
     serving = await start_serving(loaded, listen=args.listen, watch=True, worker=entry, watcher=watcher, held=args.held)
     serving.log.level = args.log_level or serving.log.level
     takes_calls = not is_ended(signals)
@@ -242,8 +232,9 @@ async def _serve(loaded: Loaded, args: argparse.Namespace, watching: Any) -> int
 
 async def _look_at(url: str, headers: tuple[tuple[str, str], ...]) -> None:
     """Warns on stderr if no MCP server answers at the URL. Serving goes on, because the server may start later."""
-    for line in await load_place(NO_CONFIG["mcp"][1].find_trouble)(url, headers):
-        print(f"serve --mcp: {line}", file=sys.stderr, flush=True)
+    for source in list_no_config():
+        for line in await source.find_trouble(url, headers) if source.find_trouble is not None else ():
+            print(f"serve {source.flag.name}: {line}", file=sys.stderr, flush=True)
 
 
 async def _settle_when_idle(serving: Serving) -> None:

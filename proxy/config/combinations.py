@@ -16,7 +16,8 @@ from proxy.config.mistakes import join_words, suggest_word
 from proxy.config.policies import Written
 from proxy.config.sections.top_level import NO_UPSTREAM
 from proxy.core.model.values import Pointer
-from proxy.extensions import RELAY_KEYS, find_relay, find_route_kind, list_route_checks, load_place
+from proxy.plugin import AddsKeys, RelaysRequests, SpeaksProtocol
+from proxy.plugins import find_plugins
 
 # A parameter is a whole segment: `/tools/{tool}`, but not `/tools/get-{tool}`.
 PARAMETER: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -43,10 +44,10 @@ _JUDGING: Final = (
 class WrittenRoute:
     """One route as written: its place in the config (`at`), its valid parts (`entry`) and its `path`.
 
-    `name` is shown in logs and metrics. `protocol` is what its clients and its upstream speak; where `is_listed`, an
-    extension speaks it, and the server lists the tools. `relay_key` is the key by which an extension answers its
-    requests, '' without one; where it `passes`, everything is relayed. `upstream` is a name, `none`, or ''. `path_at`
-    is where the path is written; `parameters` are the names in braces in it, and `upstream_path` may have them.
+    `name` is shown in logs and metrics. `protocol` is what its clients and its upstream speak; if it `is_listed`, a
+    plugin speaks it, and the server lists the tools. `relay` is the plugin that answers its requests, and `relay_key`
+    the key by which it does. If it `passes`, everything is relayed. `upstream` is a name, `none`, or ''. `path_at` is
+    where the path is written; `parameters` are the names in braces in it, and `upstream_path` may have them.
     """
 
     def __init__(self, at: Pointer, entry: Written, path: str) -> None:
@@ -57,12 +58,18 @@ class WrittenRoute:
         self.protocol = reveal(entry.get("protocol", "http"))
         self.upstream = reveal(entry.get("upstream", ""))
         self.upstream_path = reveal(entry.get("upstream_path", path))
-        self.relay_key = next((key for key in RELAY_KEYS if key in entry), "")
+        self.relay = next((each for each in find_plugins(RelaysRequests) if each.relay_key in entry), None)
+        self.relay_key = self.relay.relay_key if self.relay is not None else ""
         self.passes = bool(entry.get("passthrough") or entry.get("relay") or self.relay_key)
-        kind = find_route_kind(self.protocol)
+        kind = find_protocol(self.protocol)
         self.is_listed = kind is not None
         usual = _RELAYED_METHODS if self.relay_key else ("POST",)
         self.methods: tuple[str, ...] = kind.methods if kind else tuple(map(reveal, entry.get("methods", usual)))
+
+
+def find_protocol(protocol: str) -> SpeaksProtocol | None:
+    """The plugin that speaks a protocol; None for the main job's own."""
+    return next((each for each in find_plugins(SpeaksProtocol) if each.protocol == protocol), None)
 
 
 def find_parameters(path: str) -> tuple[str, ...]:
@@ -73,7 +80,13 @@ def find_parameters(path: str) -> tuple[str, ...]:
 def check_route(context: Context, route: WrittenRoute) -> None:
     """Reports every contradiction among one route's keys."""
     upstream = context.mapping("upstreams", route.upstream)
-    added: list[Check] = [load_place(place) for place in list_route_checks(route.protocol, route.entry, upstream)]
+    written = route.entry.keys() | upstream.keys()
+    added = [
+        plugin.check_route
+        for plugin in find_plugins(AddsKeys)
+        if not written.isdisjoint(plugin.list_keys())
+        or (isinstance(plugin, SpeaksProtocol) and plugin.protocol == route.protocol)
+    ]
     for check in (*CHECKS, *added):
         for path, message, hint in check(context, route):
             context.mistake(path, message, hint, key=path != (*route.at, "path") and "methods" not in path)
@@ -114,7 +127,7 @@ def _check_passthrough(_context: Context, route: WrittenRoute) -> Iterator[Findi
         if "lookalikes" in route.entry:
             yield (*route.at, "lookalikes"), "only a passthrough route has lookalikes of judged paths", DROP_ONE
         return
-    usable = find_relay(route.relay_key)[1].other_keys if route.relay_key else ()
+    usable = route.relay.relay_policy_keys if route.relay is not None else ()
     for key in _JUDGING:
         if key in route.entry and key not in usable:
             yield (*route.at, key), f"`{key}` has no effect on a passthrough route", DROP_ONE

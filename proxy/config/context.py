@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from proxy.config.files.secrets import restore_written, reveal
 from proxy.config.files.source import ConfigSource, Files, describe_failure
@@ -14,7 +13,8 @@ from proxy.config.files.structure import Structure, describe_section
 from proxy.config.mistakes import Mistake
 from proxy.config.model import RouteEntry, UpstreamConfig
 from proxy.core.model.values import JsonValue, Pointer
-from proxy.extensions import EXTENSIONS, list_installed, load_place
+from proxy.plugin import AddsKeys
+from proxy.plugins import find_plugins
 
 
 @dataclass(slots=True)
@@ -77,14 +77,13 @@ def read_named_text(
         return None
 
 
-def read_sections(context: Context, files: Files, upstreams: Mapping[str, UpstreamConfig]) -> dict[str, Any]:
-    """What the sections of extensions say, by key. An extension is imported for a config that has a section of it, and
-    records the section's mistakes in `context`."""
+def read_sections(context: Context, files: Files, upstreams: Mapping[str, UpstreamConfig]) -> dict[str, object]:
+    """The values of the plugins' sections, by key. Mistakes are recorded in `context`."""
     structure = context.structure
     return {
-        key: load_place(place)(context, files, upstreams)
-        for row in EXTENSIONS
-        for key, place in row.sections.items()
+        key: plugin.read_section(key, context, files, upstreams)
+        for plugin in find_plugins(AddsKeys)
+        for key in plugin.sections
         if key in structure.value and (key,) not in structure.bad
     }
 
@@ -96,7 +95,7 @@ def list_mappings(value: JsonValue) -> Iterator[Mapping[str, JsonValue]]:
 
 
 def check_added_keys(context: Context, routes: tuple[RouteEntry, ...]) -> None:
-    """Has each extension of which a key is written check its own keys together with the rest of the config."""
+    """Has each plugin of which a key is written check its own keys together with the rest of the config."""
     # The keys of sections, those that `defaults`, tools and routes have, and those of their `limits`.
     value = context.structure.value
     used = set(value)
@@ -105,6 +104,6 @@ def check_added_keys(context: Context, routes: tuple[RouteEntry, ...]) -> None:
             mcp = layer.get("mcp")
             for each in (layer, *list_mappings(mcp.get("tools") if isinstance(mcp, dict) else None)):
                 used.update(each, each["limits"] if isinstance(each.get("limits"), dict) else ())
-    for row in list_installed():
-        if row.check and not used.isdisjoint(row.keys):
-            load_place(row.check)(context, routes)
+    for plugin in find_plugins(AddsKeys):
+        if not used.isdisjoint(plugin.list_keys()):
+            plugin.check_keys(context, routes)

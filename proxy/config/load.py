@@ -15,7 +15,7 @@ from typing import Final
 from proxy.config.context import Context, check_added_keys, read_sections
 from proxy.config.files.masking import is_schema_place, may_hold_secret, redact_config
 from proxy.config.files.secrets import Substitution, Unresolved
-from proxy.config.files.source import Files, describe_failure
+from proxy.config.files.source import ConfigSource, Files, describe_failure
 from proxy.config.files.structure import check_structure, describe_section
 from proxy.config.mistakes import ConfigError, Mistake
 from proxy.config.model import Config, Policy, RouteEntry, ToolSchema
@@ -36,6 +36,7 @@ from proxy.core.contract.policy import Block, ByAddress, Mode
 from proxy.core.contract.spellings import JudgedPaths
 from proxy.core.json.jsontext import format_pointer
 from proxy.core.model.value_class import value_class
+from proxy.plugins import PluginError, load_named
 
 # A segment of a path as other routers write templates: `:id`, `*`, `*rest`, `<id>`, `<int:id>`.
 _FOREIGN_TEMPLATE: Final = re.compile(r"(?::|\*\*?|<(?:\w+:)?)(?P<name>[^:>]*)>?")
@@ -85,6 +86,7 @@ def _read_file(path: Path, environ: Mapping[str, str], files: Files, config_only
     except (OSError, ValueError) as error:
         message = f"cannot read the config: {describe_failure(error)}"
         raise ConfigError([Mistake(str(path), 1, 1, "", message)]) from None
+    unloaded = [*_load_plugins(source)]
     problems: list[Unresolved] = []
     substitution = Substitution(environ, files.secret, path.parent, is_schema_place, may_hold_secret)
     value = substitution.apply(source.value, problems)
@@ -93,7 +95,17 @@ def _read_file(path: Path, environ: Mapping[str, str], files: Files, config_only
         if not (problem.missing and config_only):
             where = describe_section(source.value, problem.path)
             mistakes.append(source.mistake(problem.path, where, problem.message, problem.hint))
-    return Context(source, structure, path.parent, mistakes, config_only=config_only)
+    return Context(source, structure, path.parent, [*unloaded, *mistakes], config_only=config_only)
+
+
+def _load_plugins(source: ConfigSource) -> Iterator[Mistake]:
+    """Loads the plugins that the config names, whose keys the rest of it may use; yields those that do not load."""
+    names = source.value.get("plugins") if isinstance(source.value, dict) else None
+    for index, name in enumerate(names if isinstance(names, list) else ()):
+        try:
+            load_named([str(name)])
+        except PluginError as error:
+            yield source.mistake(("plugins", index), "plugins", str(error), "install the package, or drop the name")
 
 
 def _read_config(context: Context, files: Files) -> Config:

@@ -33,47 +33,58 @@ from proxy.core.contract.policy import (
 from proxy.core.json.jsontext import TextLimits
 from proxy.core.model.values import FeedbackLimits, JsonValue, Pointer
 from proxy.core.schema.formats import NONE, USUAL, Formats
-from proxy.extensions import LIMIT_PLACES, POLICY_PLACES, load_place
+from proxy.plugin import AddsKeys
+from proxy.plugins import find_plugins
 
-# Policy keys that apply to one tool; the others are decided before the tool is known.
-TOOL_KEYS: Final = frozenset(
+_TOOL_KEYS: Final = frozenset(
     ["mode", "repair", "null_optional", "aliases", "unknown_keys", "leaked_markup", "attempts", "caps",
      "feedback", "formats", "timeout",
-     "validation", "upstream_errors", "wrap_success", "response_mode", "finalize_output_retries", "correct",
+     "validation", "upstream_errors", "wrap_success", "response_mode", "finalize_output_retries",
      "resend", "idempotent", "idempotency"]
 )  # fmt: skip
-POLICY_KEYS: Final = TOOL_KEYS | frozenset(
-    ["envelope", "error_status", "detail", "limits", "conversation", "headers", "auth", "cors", "jwt", "allow"]
+_ROUTE_KEYS: Final = frozenset(
+    ["envelope", "error_status", "detail", "limits", "conversation", "headers", "auth", "cors"]
 )
 # Keys that are replaced as a whole: a route with tokens of its own does not accept those of `defaults` too.
-_WHOLE: Final = frozenset({"auth", "cors", "jwt"})
+_WHOLE: Final = frozenset({"auth", "cors"})
 
 Written = Mapping[str, JsonValue]
+
+
+def list_tool_keys() -> frozenset[str]:
+    """The policy keys that apply to one tool; the others are decided before the tool is known."""
+    return _TOOL_KEYS.union(*(plugin.tool_keys for plugin in find_plugins(AddsKeys)))
+
+
+def list_policy_keys() -> frozenset[str]:
+    """All keys of a policy."""
+    return (_TOOL_KEYS | _ROUTE_KEYS).union(*(plugin.policy_keys for plugin in find_plugins(AddsKeys)))
 
 
 def merge_layers(*layers: Written) -> dict[str, JsonValue]:
     """The policy keys of the layers, merged. Outer layers come first; later ones win."""
     merged: dict[str, JsonValue] = {}
+    known, whole = list_policy_keys(), _WHOLE.union(*(plugin.whole_keys for plugin in find_plugins(AddsKeys)))
     for layer in layers:
-        for key in filter(POLICY_KEYS.__contains__, layer):
+        for key in filter(known.__contains__, layer):
             value = layer[key]
             # A short form takes its long one, so that both can be merged.
             if key == "repair" and isinstance(value, str):
                 value = {"level": reveal(value)}
             elif key == "headers" and isinstance(value, dict) and "set" in value:
                 value = {**value, "set": {name.lower(): text for name, text in value["set"].items()}}
-            merged[key] = _merge(None if key in _WHOLE else merged.get(key), value)
+            merged[key] = _merge(None if key in whole else merged.get(key), value)
     return merged
 
 
 def name_scope(layer: Written, scope: str) -> Written:
     """A layer whose limits on calls say where they are written: those of one place are counted together. A single limit
     becomes a list, so that an inner layer's replaces an outer one as a whole."""
-    limits = layer.get("limits")
-    if not isinstance(limits, dict) or limits.keys().isdisjoint(LIMIT_PLACES):
+    limits, counting = layer.get("limits"), {key for plugin in find_plugins(AddsKeys) for key in plugin.limit_keys}
+    if not isinstance(limits, dict) or limits.keys().isdisjoint(counting):
         return layer
     scoped: dict[str, JsonValue] = {}
-    for key in LIMIT_PLACES.keys() & limits.keys():
+    for key in counting & limits.keys():
         listed = limits[key] if isinstance(limits[key], list) else [limits[key]]  # `off` is an empty list
         scoped[key] = [{**each, "scope": scope} for each in listed if isinstance(each, dict)]
     return {**layer, "limits": limits | scoped}
@@ -89,7 +100,9 @@ def read_policy(written: Written) -> Policy:
     """The policy of a merged mapping; missing keys have their defaults."""
     known = {key: item for key, item in written.items() if key in _READERS}
     made = read_fields(known, _READERS, conversation="ladder")
-    added = {key: load_place(place)(written[key]) for key, place in POLICY_PLACES.items() if key in written}
+    readers = {key: plugin for plugin in find_plugins(AddsKeys) for key in (*plugin.policy_keys, *plugin.limit_keys)}
+    policy_keys = [key for plugin in find_plugins(AddsKeys) for key in plugin.policy_keys if key in written]
+    added = {key: readers[key].read_policy_key(key, written[key]) for key in policy_keys}
     made["added"] = {key: value for key, value in added.items() if value is not None}
     made["resend"] = _read_resend(written)
     if "limits" in written:
@@ -97,7 +110,8 @@ def read_policy(written: Written) -> Policy:
         made["text"] = TextLimits(**{key: limits[key] for key in ("depth", "nodes") if key in limits})
         if "body" in limits:
             made["max_body"] = read_size(limits["body"])
-        read = {key: load_place(place)(limits[key]) for key, place in LIMIT_PLACES.items() if limits.get(key)}
+        limit_keys = [key for plugin in find_plugins(AddsKeys) for key in plugin.limit_keys if limits.get(key)]
+        read: dict[str, Any] = {key: readers[key].read_policy_key(key, limits[key]) for key in limit_keys}
         made["limits"] = CallLimits(read.get("rate", ()), read.get("concurrent", ())) if read else None
     return Policy(**made)
 
@@ -130,7 +144,8 @@ def make_repair_policy(policy: Policy, *, listed: bool = False) -> RepairPolicy:
 
 def select_fingerprint(written: Written) -> dict[str, JsonValue]:
     """The keys of a policy that decide how a call is judged and answered, without header values."""
-    return {key: value for key, value in written.items() if key in TOOL_KEYS}
+    known = list_tool_keys()
+    return {key: value for key, value in written.items() if key in known}
 
 
 def _read_repair(value: Written) -> RepairSettings:

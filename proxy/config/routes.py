@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Protocol
 
 from proxy.adapters.base import CallShape
-from proxy.config.combinations import DROP_ONE, PARAMETER, WrittenRoute, check_route
+from proxy.config.combinations import DROP_ONE, PARAMETER, WrittenRoute, check_route, find_protocol
 from proxy.config.context import Context
 from proxy.config.files.secrets import reveal
 from proxy.config.mistakes import join_words, suggest_word
@@ -19,7 +19,8 @@ from proxy.core.contract.request_rules import ChannelJudge, QueryPolicy, Request
 from proxy.core.json.jsontext import parse_pointer
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.rules.rules import TEXT_RULES
-from proxy.extensions import find_protocol, find_relay, find_route_key, load_place
+from proxy.plugin import AddsRequests
+from proxy.plugins import find_plugin
 
 # The rule by which an absent body is `{}`; for an HTTP operation it is applied while the request is read.
 _EMPTY: Final = "empty_arguments"
@@ -133,28 +134,20 @@ class Routes:
 
     def _read_listed(self, route: WrittenRoute) -> ListedRoute | None:
         """What a route of an extension's protocol does with its tools; None for other routes."""
-        row = find_protocol(route.protocol)
-        if row is None:
-            return None
-        if not row.is_installed:
-            self._context.mistake((*route.at, "protocol"), f"the protocol {route.protocol!r} {row.absence}")
+        plugin = find_protocol(route.protocol)
+        if plugin is None:
             return None
         if route.protocol not in self.kinds:
-            kind = row.route_kinds[route.protocol]
-            self.kinds[route.protocol] = load_place(kind.reader)(self._context, self._catalogue)
+            self.kinds[route.protocol] = plugin.make_reader(self._context, self._catalogue)
         listed = self.kinds[route.protocol].read(route, self._read_tools)
         self._context.used_upstreams.update(listed.parts)
         return listed
 
     def _read_relay(self, route: WrittenRoute) -> RelayedBy | None:
         """What an extension does with the requests of a relayed route; None for other routes."""
-        if not (key := route.relay_key):
+        if route.relay is None:
             return None
-        row, kind = find_relay(key)
-        if not row.is_installed:
-            self._context.mistake((*route.at, key), f"`{key}` {row.absence}", key=True)
-            return None
-        return RelayedBy(key, load_place(kind.reader)(self._context, route))
+        return RelayedBy(route.relay_key, route.relay.read_relay(self._context, route))
 
     def _read_channels(
         self, route: WrittenRoute, name: str, tools: Mapping[str, ToolConfig]
@@ -172,7 +165,8 @@ class Routes:
         chosen = QueryPolicy(reveal(route.entry["query"])) if "query" in route.entry else None
         if route.entry.get("parameters"):
             policy, formats = chosen or QueryPolicy.JUDGE, tools[name].written.get("formats", True)
-            made: ChannelJudge = load_place(find_route_key("parameters"))(self._catalogue, route, formats, policy)
+            plugin = find_plugin(AddsRequests)
+            made = None if plugin is None else plugin.read_channels(self._catalogue, route, formats, policy)
             return made, policy
         if chosen in (QueryPolicy.JUDGE, QueryPolicy.STRICT):
             hint = "declare them under `parameters`, or say `query: refuse`"

@@ -33,7 +33,8 @@ from proxy.core.schema.definitions import find_definition, find_definitions, is_
 from proxy.core.schema.dialects import normalise, suggest_remedy
 from proxy.core.schema.drafts import is_conditional
 from proxy.core.schema.formats import Formats
-from proxy.extensions import find_schema_source, load_place
+from proxy.plugin import AddsRequests
+from proxy.plugins import find_plugin
 
 # The most remarks about one schema that are shown.
 _MOST_NOTES: Final = 10
@@ -190,12 +191,11 @@ class SchemaLoader:
 
     def _import_operation(self, written: JsonValue, place: SchemaPlace, provided: frozenset[str]) -> FoundSchema:
         name = reveal(written["openapi"])
-        row = find_schema_source("openapi")
-        if not row.is_installed:
-            raise ConfigError([place.mistake(f"a schema out of an OpenAPI description {row.absence}")])
+        plugin = find_plugin(AddsRequests)
+        if plugin is None:
+            raise ConfigError([place.mistake("no plugin that reads OpenAPI descriptions is installed")])
         source = self._read_source(self._folder / name, name, place)
-        read: ReadSource = load_place(row.schema_sources["openapi"])
-        found = read(source.value, reveal(written["operation"]), provided)
+        found = plugin.read_operation(source.value, reveal(written["operation"]), provided)
         if isinstance(found, SourceProblem):
             raise ConfigError([place.mistake(f"{name}: {found.message}", found.hint)])
         return found

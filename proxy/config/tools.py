@@ -9,14 +9,15 @@ from proxy.config.context import Context, list_mappings
 from proxy.config.files.secrets import reveal
 from proxy.config.mistakes import suggest_word
 from proxy.config.model import ToolConfig, ToolSchema
-from proxy.config.policies import TOOL_KEYS, Written, merge_layers, name_scope, read_formats, read_policy
+from proxy.config.policies import Written, list_tool_keys, merge_layers, name_scope, read_formats, read_policy
 from proxy.config.schemas import SchemaLoader, SchemaPlace
 from proxy.config.sections.units import read_fields, read_switch
 from proxy.core.contract.aliases import list_alias_mistakes, list_root_properties
 from proxy.core.contract.request_rules import RequestForm
 from proxy.core.model.values import Container, ContainerFunction, JsonValue, Pointer
 from proxy.core.schema.dialects import bundle_schema
-from proxy.extensions import find_tool_key, load_place
+from proxy.plugin import AddsRequests
+from proxy.plugins import find_plugin
 
 # The keys that define a tool; a route's own wins over the catalogue's.
 _DEFINING: Final = ("schema", "container", "description", "validation")
@@ -93,7 +94,7 @@ class ToolReader:
         if any(self.context.structure.has_mistake(where) for where in (("defaults",), ("tools", name), route_path)):
             return None
         described = reveal(route.get("description", entry.get("description", "")))
-        for key in sorted(TOOL_KEYS & entry.keys() & route.keys()):
+        for key in sorted(list_tool_keys() & entry.keys() & route.keys()):
             if entry[key] != route[key]:
                 where = self.context.where(route_path)
                 self.context.notes.append(f"{where}: its `{key}` overrides that of tool {name!r}")
@@ -120,8 +121,8 @@ class ToolReader:
         written = self.entry(name).get("request")
         if written is None:
             return self.schemas.request(schema, self.place(path, "schema"), provided)
-        read = load_place(find_tool_key("request"))
-        return read(self.context, ("tools", name, "request"), written)  # type: ignore[no-any-return]
+        plugin = find_plugin(AddsRequests)
+        return None if plugin is None else plugin.read_request(self.context, ("tools", name, "request"), written)
 
     def answer(self, name: str, route: Written, route_path: Pointer, written: Written) -> ToolSchema | None:
         """The compiled schema of a tool's answers; the route's own wins over the tool's."""

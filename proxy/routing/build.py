@@ -20,7 +20,6 @@ from proxy.config.model import (
 )
 from proxy.config.policies import make_repair_policy, select_fingerprint
 from proxy.config.schemas import hash_value
-from proxy.core.contract.listed_tool import PinnedTools
 from proxy.core.contract.policy import (
     AnswerPolicy,
     AttemptsPolicy,
@@ -33,7 +32,8 @@ from proxy.core.contract.policy import (
 from proxy.core.contract.request_rules import ChannelJudge, OperationRule
 from proxy.core.display.secrets import find_sensitive_names
 from proxy.core.model.values import Container
-from proxy.extensions import ASKS_CALLER, find_binder, find_pinned_place, load_place
+from proxy.plugin import AddsRequests, ExtendsCalls
+from proxy.plugins import find_pinned, find_plugin, find_plugins
 from proxy.routing.table import Route, RouteTable
 
 
@@ -90,7 +90,7 @@ def _build_route(entry: RouteEntry, config: Config, containers: Mapping[str, Con
         headers_remove=inherited.remove | own.remove,
         auth=policy.auth,
         cors=policy.cors,
-        asks_caller=not policy.added.keys().isdisjoint(ASKS_CALLER) or _withholds(entry, config),
+        asks_caller=_asks_caller(policy) or _withholds(entry, config),
         keeps_token=any(getattr(each, "keeps_token", False) for each in policy.added.values()),
         websocket=entry.websocket and entry.kind == "passthrough",
         learn=_build_rules(entry, config, operations),
@@ -128,11 +128,11 @@ def _find_timeouts(entry: RouteEntry, upstream: UpstreamConfig | None) -> tuple[
 
 def _bind_operations(entry: RouteEntry) -> dict[str, OperationRule]:
     """Tool -> how its calls stand in HTTP requests, where they are more than a body."""
-    by_name = entry.adapter != "http"
+    by_name, plugin = entry.adapter != "http", find_plugin(AddsRequests)
+    if plugin is None:
+        return {}
     return {
-        name: load_place(find_binder())(
-            tool.request, tool.schema.check if tool.schema else None, by_name=by_name, query=entry.query
-        )
+        name: plugin.bind(tool.request, tool.schema.check if tool.schema else None, by_name=by_name, query=entry.query)
         for name, tool in (entry.listed.tools if entry.listed is not None else entry.tools).items()
         if tool.request is not None and entry.kind == "call"
     }
@@ -143,20 +143,17 @@ def _build_rules(entry: RouteEntry, config: Config, operations: Mapping[str, Ope
     if entry.listed is None:
         return None
     rules = entry.listed.make_rules(lambda tool: _build_policy(tool, operations.get(tool.name)))
-    pinned = _find_pinned(entry, config)
+    pinned = find_pinned(config, entry.name)
     return rules if pinned is None else rules.pin(pinned)
 
 
-def _find_pinned(entry: RouteEntry, config: Config) -> PinnedTools | None:
-    """The approved definitions of a route's tools; None where the config pins nothing."""
-    place = find_pinned_place(config.sections)
-    pinned: PinnedTools | None = load_place(place)(config, entry.name) if place else None
-    return pinned
+def _asks_caller(policy: Policy) -> bool:
+    return any(not policy.added.keys().isdisjoint(plugin.asks_callers) for plugin in find_plugins(ExtendsCalls))
 
 
 def _withholds(entry: RouteEntry, config: Config) -> bool:
     """Whether some operation of a plain route may not be called, because it is not defined as approved."""
-    pinned = _find_pinned(entry, config)
+    pinned = find_pinned(config, entry.name)
     return pinned is not None and pinned.changed != "warn" and bool(pinned.unpinned)
 
 

@@ -15,11 +15,11 @@ from proxy.adapters import find_adapter
 from proxy.adapters.base import Adapter
 from proxy.adapters.ladder import find_text
 from proxy.adapters.plain import PlainAdapter
+from proxy.config.combinations import find_protocol
 from proxy.core.contract.policy import ListRules, Mode, ToolPolicy, UnknownTool
 from proxy.core.contract.request_rules import OperationRule
 from proxy.core.model.fields import NO_NAMES, fold_header
 from proxy.core.model.values import CheckedCall, Failure, Fields, Headers, RawRequest, UpstreamReply, value_class
-from proxy.extensions import find_route_kind, load_place
 from proxy.interfaces import CallAccess, LearnedLists, QuerySources, UpstreamRequest
 from proxy.routing import Route
 from proxy.server.http.body import BodyMemory, is_json
@@ -70,8 +70,8 @@ class RouteBinding:
         alone = route.shape.tool_pointer is not None and "{tool}" in route.upstream_path
         varies = "{" in route.upstream_path or route.relayed_by is not None
         target = "" if varies else route.upstream_path
-        kind = find_route_kind(route.adapter) if route.learn is not None else None
-        lists = NothingLearned() if kind is None else load_place(kind.lists)()
+        plugin = find_protocol(route.adapter) if route.learn is not None else None
+        lists = NothingLearned() if plugin is None else plugin.make_lists()
         judges = route.kind != "passthrough"
         adapter = find_adapter(route.adapter)
         return cls(route, adapter, dropped, alone, adapter.name == PlainAdapter.name, target, judges, route.form, lists)

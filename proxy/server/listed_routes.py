@@ -13,8 +13,9 @@ from aiohttp.web_response import StreamResponse
 
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, ToolResult, UpstreamFault, UpstreamReply
-from proxy.extensions import find_relay, find_route_kind, load_place
 from proxy.interfaces import CallRecord, Clock, Services, ToolTexts, Upstream, UpstreamRequest
+from proxy.plugin import RelaysRequests, SpeaksProtocol
+from proxy.plugins import find_plugins
 from proxy.server.bound_route import RouteRequest
 from proxy.server.http.responses import answer_failure
 from proxy.telemetry.logs import Log
@@ -94,12 +95,6 @@ class RelayHandler(Protocol):
         """Ends what runs beside the requests."""
 
 
-# How an extension makes a `RelayHandler`; `Reports` get the tools that requests bring along.
-MakeRelay = Callable[[Clock, Reports], RelayHandler]
-# How an extension makes it; `Reports` get the listed tools, `PassedOn` each request that its server has.
-MakeHandler = Callable[[Clock, Callable[[], str], Reports, PassedOn | None], RouteHandler]
-
-
 class ListedRoutes:
     """Makes the handler of each kind of route for its first request."""
 
@@ -113,31 +108,18 @@ class ListedRoutes:
     def of(self, protocol: str) -> RouteHandler:
         """The handler of a protocol."""
         if protocol not in self._made:
-            self._made[protocol] = load_handler(protocol)(*self._world, self.passed_on)
+            plugin = next(each for each in find_plugins(SpeaksProtocol) if each.protocol == protocol)
+            self._made[protocol] = plugin.make_handler(*self._world, self.passed_on)
         return self._made[protocol]
 
     def of_relay(self, key: str) -> RelayHandler:
         """The handler of relayed routes with a key."""
         if key not in self._relays:
-            self._relays[key] = load_relay(key)(self._world[0], self._world[2])
+            plugin = next(each for each in find_plugins(RelaysRequests) if each.relay_key == key)
+            self._relays[key] = plugin.make_relay(self._world[0], self._world[2])
         return self._relays[key]
 
     async def close(self) -> None:
         """Ends what runs beside the requests."""
         for each in (*self._made.values(), *self._relays.values()):
             await each.close()
-
-
-def load_handler(protocol: str) -> MakeHandler:
-    """Imports what makes the handler of a protocol. Raises KeyError where no extension has one."""
-    kind = find_route_kind(protocol)
-    if kind is None:
-        raise KeyError(protocol)
-    made: MakeHandler = load_place(kind.handler)
-    return made
-
-
-def load_relay(key: str) -> MakeRelay:
-    """Imports what makes the handler of relayed routes with a key. Raises StopIteration where no extension has one."""
-    made: MakeRelay = load_place(find_relay(key)[1].handler)
-    return made

@@ -25,9 +25,10 @@ from proxy.config.mistakes import ConfigError, Mistake
 from proxy.config.model import Config
 from proxy.config.watch import hash_files, load_settled
 from proxy.core.model.value_class import value_class
+from proxy.plugin import RelaysRequests, SpeaksProtocol
+from proxy.plugins import find_plugins
 from proxy.routing import RouteTable, build_routes
 from proxy.server.bound_route import RouteBinding
-from proxy.server.listed_routes import load_handler, load_relay
 from proxy.telemetry.metrics import Served
 
 # How long to wait where the config says `reload: off`; a later one, taken over by hand, may say otherwise.
@@ -64,10 +65,14 @@ class Compiled:
     def of(cls, loaded: Loaded, restart_needed: tuple[str, ...] = ()) -> Compiled:
         """Compiles the routes."""
         table = build_routes(loaded.config)
-        for protocol in {route.adapter for route in table.routes if route.learn is not None}:
-            load_handler(protocol)
-        for key in {route.relayed_by.key for route in table.routes if route.relayed_by is not None}:
-            load_relay(key)
+        protocols = {route.adapter for route in table.routes if route.learn is not None}
+        relays = {route.relayed_by.key for route in table.routes if route.relayed_by is not None}
+        for speaker in find_plugins(SpeaksProtocol):
+            if speaker.protocol in protocols:
+                speaker.prepare()
+        for relay in find_plugins(RelaysRequests):
+            if relay.relay_key in relays:
+                relay.prepare()
         return cls(loaded, table, {route.key: RouteBinding.of(route) for route in table.routes}, restart_needed)
 
 

@@ -7,14 +7,15 @@ need a server are extensions. `core.contract.attempts.add` defines for all of th
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from proxy.core.model.value_class import value_class
-from proxy.extensions import BACKENDS, load_place
 from proxy.interfaces import Clock, StateStore
+from proxy.plugin import KeepsState
+from proxy.plugins import find_plugins
 from proxy.state.memory import MemoryStore
 
-__all__ = ["MAX_KEYS", "STORES", "Changed", "MakeStore", "StoreChange", "make_store"]
+__all__ = ["MAX_KEYS", "STORES", "Changed", "StoreChange", "make_store"]
 
 # The most keys kept in this process (docs/contract.md): about 60 MB of typical episodes.
 MAX_KEYS: Final = 100_000
@@ -31,8 +32,6 @@ class StoreChange:
 
 
 Changed = Callable[[StoreChange], None]
-# How an extension makes a store: with the most keys kept in this process, and what it has read of the backend's keys.
-MakeStore = Callable[[Clock, int, Any, Changed], StateStore]
 
 STORES: Final[dict[str, Callable[[Clock, int], StateStore]]] = {
     "memory": MemoryStore,
@@ -43,13 +42,13 @@ def make_store(
     kind: str,
     clock: Clock,
     max_keys: int = MAX_KEYS,
-    settings: Any = None,
+    settings: object = None,
     changed: Changed = lambda change: None,  # noqa: ARG005
 ) -> StateStore:
-    """Makes the store of a kind named in the config. `settings` are what an extension has read of its backend's keys,
+    """Makes the store of a kind named in the config. `settings` are what a plugin has read of its backend's keys,
     and `changed` is called when a shared store goes away or comes back. Raises ImportError where a client library is
     missing."""
     if kind in STORES:
         return STORES[kind](clock, max_keys)
-    make: MakeStore = load_place(BACKENDS[kind][1].store)
-    return make(clock, max_keys, settings, changed)
+    plugin = next(each for each in find_plugins(KeepsState) if each.backend == kind)
+    return plugin.make_store(clock, max_keys, settings, changed)

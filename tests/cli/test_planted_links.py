@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 from proxy.__main__ import main
+from proxy.cli.serve import list_no_config
 from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
-from proxy.extensions import EXTENSIONS, load_place
 from proxy.extensions.access.audit_file import AuditFile
 from proxy.extensions.correction.core.settings import DebugStore
 from proxy.extensions.correction.record import DebugLog
@@ -242,7 +242,7 @@ USUAL = {"timeout": None, "repair": None, "null_optional": None}
 
 
 def test_each_flag_that_makes_a_config_is_tried_here() -> None:
-    assert MADE.keys() == {flag for row in EXTENSIONS for flag in row.no_config}
+    assert MADE.keys() == {source.flag.key for source in list_no_config()}
 
 
 @pytest.mark.parametrize("flag", MADE)
@@ -253,10 +253,11 @@ def test_a_made_config_is_in_a_new_folder_that_only_its_owner_enters(
     shared.mkdir()
     (shared / "toolcall-proxy-").symlink_to("../../victim")
     monkeypatch.setattr(tempfile, "tempdir", str(shared))
-    source = next(row.no_config[flag] for row in EXTENSIONS if flag in row.no_config)
+    source = next(each for each in list_no_config() if each.flag.key == flag)
     before = set(shared.iterdir())
     with ExitStack() as kept:
-        path: Path = load_place(source.make_file)(argparse.Namespace(**USUAL, **MADE[flag]), kept)
+        path = source.make_file(argparse.Namespace(**USUAL, **MADE[flag]), kept)
+        assert path is not None
         (made,) = set(shared.iterdir()) - before
         assert (made, 0o700) == (path.parent, stat.S_IMODE(made.lstat().st_mode))
         assert all(stat.S_ISREG(file.lstat().st_mode) for file in made.rglob("*") if not file.is_dir())

@@ -18,7 +18,7 @@ from proxy.config.model import Address, AdminConfig
 from proxy.core.json.jsontext import dumps, walk
 from proxy.core.model.values import JsonValue
 from proxy.core.schema.formats import NONE
-from proxy.extensions import list_installed
+from proxy.plugins import list_plugins
 from proxy.routing import build_routes
 
 ROOT = Path(__file__).parents[2]
@@ -41,7 +41,7 @@ def list_cases() -> list[Any]:
     """The collection of mistakes: the main job's, and those of each extension. A case may need another extension."""
     folder = Path(__file__).parent
     files = [folder / "mistakes.yaml", *sorted((folder.parent / "extensions").glob("*/mistakes.yaml"))]
-    installed = {row.name for row in list_installed()}
+    installed = {plugin.name for plugin in list_plugins()}
     cases = [case for path in files for case in read_yaml(path.read_bytes()).value]
     return [case for case in cases if case.get("needs", "") in ("", *installed)]
 

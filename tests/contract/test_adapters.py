@@ -32,13 +32,14 @@ from proxy.core.model.values import (
     ToolCall,
     ToolResult,
 )
-from proxy.extensions import list_installed
 from proxy.extensions.operations.adapters.bound_operation import BoundOperation
 from proxy.extensions.operations.core.http.operations import RequestTemplate
+from proxy.plugin import AddsAdapters
+from proxy.plugins import find_plugins
 
 ADAPTERS = {
     **OWN_ADAPTERS,
-    **{name: find_adapter(name) for row in list_installed() for name in (*row.route_kinds, *row.adapters)},
+    **{name: find_adapter(name) for plugin in find_plugins(AddsAdapters) for name in plugin.adapters},
 }
 
 

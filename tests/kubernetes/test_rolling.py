@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from proxy.config.load import load
-from proxy.extensions import EXTENSIONS
+from proxy.plugin import AddsKeys
+from proxy.plugins import find_plugins
 from proxy.server import reload
 from proxy.server.reload import list_restart_sections
 from tests.kubernetes.rendering import CHART, files_of, pod_of, render
@@ -92,7 +93,7 @@ def test_the_chart_knows_every_section_that_a_running_proxy_takes_over() -> None
     (listed,) = re.findall(r'define "toolcall-proxy.live" -}}\n(.*)\n', text)
     policy = {"tools", "defaults", "documents", "schemas"}  # in the model, they are part of the routes
     made = {"finish", "stay_ready", "notes", "written", "sections"}  # in the model, and no sections of a file
-    added = {section for row in EXTENSIONS for section in row.sections}
+    added = {section for plugin in find_plugins(AddsKeys) for section in plugin.sections}
     assert (reload._LIVE - made) | added | policy == set(listed.split())
 
 

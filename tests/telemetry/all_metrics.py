@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from proxy.extensions import list_installed, load_place
+from proxy.plugins import list_plugins
 from proxy.telemetry.metric_table import METRICS, MetricRow
 
 
 def list_metrics() -> dict[str, MetricRow]:
     """All metrics, those of extensions too, whose modules it imports."""
-    added = [metric for row in list_installed() if row.metrics for metric in load_place(row.metrics)]
+    added = [metric for plugin in list_plugins() for metric in plugin.list_metrics()]
     return {**METRICS, **{metric.name: metric for metric in added}}
 
 

@@ -1,6 +1,6 @@
-"""The schema of the config file: the main job's part, and over it the part of each extension that is installed.
+"""The schema of the config file: the main job's part, and over it the part of each plugin.
 
-Each part is a `config.schema.json`, beside this file or in the extension's folder. A part repeats the objects that lead
+Each part is a `config.schema.json`, beside this file or in the plugin's folder. A part repeats the objects that lead
 to its keys; objects are merged, lists joined, and no part changes what another one says. `schemas/config.schema.json`,
 which editors complete from, is the whole as `make docs` writes it.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from proxy.core.model.values import JsonValue
-from proxy.extensions import EXTENSIONS
+from proxy.plugins import find_folder, list_plugins
 
 SCHEMA_FILE: Final = "config.schema.json"
 
@@ -21,7 +21,7 @@ SCHEMA_FILE: Final = "config.schema.json"
 def load_published_schema() -> JsonValue:
     """The JSON Schema of the config file. It is read again each time, so that a serving process does not keep its
     700 KB."""
-    folders = [Path(__file__).parent, *(row.folder for row in EXTENSIONS)]
+    folders = [Path(__file__).parent, *(find_folder(plugin) for plugin in list_plugins())]
     parts = [folder / SCHEMA_FILE for folder in folders if (folder / SCHEMA_FILE).is_file()]
     return reduce(merge_parts, (json.loads(path.read_text(encoding="utf-8")) for path in parts))
 

@@ -27,7 +27,7 @@ from proxy.core.json.jsontext import dumps, find_at_pointer, name_json_type
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.schema.nodes import Node
-from proxy.extensions import find_key
+from proxy.plugins import list_plugins
 
 _SHOWN: Final = 60  # characters of a value that a message shows
 # Keywords that speak of a whole value, and not of what is inside.
@@ -67,7 +67,7 @@ OTHER_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
 
 
 @cache
-def _check() -> Check:
+def _check(plugins: tuple[str, ...]) -> Check:  # noqa: ARG001 - the schema has the keys of these plugins
     """The check of the published schema. It is cached, because compiling it takes 150 ms of processor time, and a
     config with mistakes is often followed by another."""
     return compile_check(load_published_schema())
@@ -156,7 +156,8 @@ def _list_broken(value: JsonValue) -> list[BrokenKeyword]:
     plain = reveal_all(value)
     if fast_structure.ENABLED and fast_structure.accepts(load_published_schema(), plain):
         return []
-    return [inner for entry in _check().list_broken(plain) for inner in _reduce_union(entry)]
+    check = _check(tuple(plugin.name for plugin in list_plugins()))
+    return [inner for entry in check.list_broken(plain) for inner in _reduce_union(entry)]
 
 
 def _reduce_union(entry: BrokenKeyword) -> Iterator[BrokenKeyword]:
@@ -205,9 +206,6 @@ def _describe_broken(value: JsonValue, entry: BrokenKeyword) -> Iterator[tuple[P
                 continue
             if names := entry.node.get("x-names"):
                 yield (*entry.path, name), True, f"the name {name!r} cannot stand here", f"expects {names}"
-                continue
-            if (row := find_key(name, entry.path)) is not None and not row.is_installed:
-                yield (*entry.path, name), True, f"the key {name!r} {row.absence}", ""
                 continue
             others = [f"{who} calls it so; here it is {own[name]}" for who, own in OTHER_NAMES.items() if name in own]
             hint = "".join(others[:1]) or _suggest_section(value, entry, name) or suggest_word(name, known)

@@ -28,7 +28,8 @@ from proxy.core.model.fields import OF_THE_SENDER
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.tool_errors.backoff import BudgetPolicy
 from proxy.core.tool_errors.circuit_breaker import BreakerPolicy, ConcurrencyPolicy, GuardPolicy
-from proxy.extensions import BACKENDS, find_tracer, find_upstream_reader, find_workers, load_place
+from proxy.plugin import KeepsState, RunsWorkers, SpeaksProtocol, TracesCalls
+from proxy.plugins import find_plugin, find_plugins
 
 # The value of a route's `upstream` that means none.
 NO_UPSTREAM: Final = "none"
@@ -97,12 +98,21 @@ def read_upstreams(context: Context, files: Files) -> dict[str, UpstreamConfig]:
             context.mistake((*path, "command"), message, "keep one", key=True)
         elif "url" in entry:
             found[name] = _read_upstream(context, files, name, entry)
-        elif place := find_upstream_reader(entry):
-            found[name] = load_place(place)(context, name, entry)
+        elif plugin := next(
+            (p for p in find_plugins(SpeaksProtocol) if not entry.keys().isdisjoint(p.upstream_keys)), None
+        ):
+            found[name] = plugin.read_upstream(context, name, entry)
         elif not context.structure.has_mistake(path, "url", "command"):
             hint = "write `url: http://host:port`, or `command: [npx, -y, PACKAGE]` for an MCP server that speaks stdio"
             context.mistake(path, "'url' is missing", hint, key=True)
     return found
+
+
+def _find_kind(entry: Mapping[str, JsonValue]) -> SpeaksProtocol | None:
+    """The plugin with a key of an upstream in place of its URL."""
+    return next(
+        (each for each in find_plugins(SpeaksProtocol) if not entry.keys().isdisjoint(each.upstream_keys)), None
+    )
 
 
 def _read_upstream(context: Context, files: Files, name: str, entry: Mapping[str, JsonValue]) -> UpstreamConfig:
@@ -181,17 +191,14 @@ def read_state(context: Context, files: Files) -> StateConfig:
     written = context.mapping("state")
     made = {key: written[key] for key in ("backend", "max_keys") if key in written}
     state = StateConfig(**made)
-    if state.backend not in BACKENDS:
-        added = ((key, name) for name, (_, backend) in BACKENDS.items() for key in backend.keys if key in written)
-        for key, name in added:
+    plugin = next((each for each in find_plugins(KeepsState) if each.backend == state.backend), None)
+    if plugin is None:
+        keepers = find_plugins(KeepsState)
+        for key, name in ((key, each.backend) for each in keepers for key in each.state_keys if key in written):
             message, hint = f"`{key}` has no effect on state in {state.backend}", f"write `backend: {name}`, or drop it"
             context.mistake(("state", key), message, hint, key=True)
         return state
-    row, backend = BACKENDS[state.backend]
-    if not row.is_installed:
-        context.mistake(("state", "backend"), f"the backend {state.backend!r} {row.absence}")
-        return state
-    return replace(state, shared=load_place(backend.reader)(context, files, written))
+    return replace(state, shared=plugin.read_state(context, files, written))
 
 
 def read_single_keys(context: Context) -> dict[str, Any]:
@@ -218,8 +225,8 @@ def read_single_keys(context: Context) -> dict[str, Any]:
         made["drain"] = read_seconds(drain)
     if (number := entry("workers")) is not None:
         made["workers"] = int(number)
-        if int(number) > 1 and not find_workers().is_installed:
-            context.mistake(("workers",), f"the value {int(number)} {find_workers().absence}")
+        if int(number) > 1 and find_plugin(RunsWorkers) is None:
+            context.mistake(("workers",), "no plugin that runs several workers is installed", "write `workers: 1`")
     return made
 
 
@@ -230,10 +237,10 @@ def _read_telemetry(context: Context) -> Telemetry:
     if "traces" in written:
         made["traces"] = reveal(written["traces"])
     if made.get("traces") == "otlp":
-        row, at = find_tracer(), ("telemetry", "traces")
-        if not row.is_installed:
-            context.mistake(at, f"the value 'otlp' {row.absence}")
-        elif missing := load_place(row.tracer_library)():
+        plugin, at = find_plugin(TracesCalls), ("telemetry", "traces")
+        if plugin is None:
+            context.mistake(at, "no plugin that traces is installed", "write `traces: off`")
+        elif missing := plugin.find_missing():
             context.mistake(at, missing, "install it: pip install '.[otel]' in a clone")
     return Telemetry(**made)
 

@@ -13,7 +13,6 @@ from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Headers, JsonValue, Pointer
 from proxy.core.rules.facts import list_required, read_facts
 from proxy.core.rules.rules import LEAVING_OUT
-from proxy.extensions import find_source, load_place
 from proxy.extensions.importing.harvest import (
     FILE,
     Harvest,
@@ -23,6 +22,7 @@ from proxy.extensions.importing.harvest import (
     flatten_text,
     read_record,
 )
+from proxy.extensions.importing.kinds import read_source_again
 
 _SHOWN: Final = 60  # characters of a value in a line of text
 _MOST_NAMED: Final = 10  # tools in a line of text
@@ -74,15 +74,7 @@ async def look_live(folder: Path, headers: Headers) -> list[SourceDrift]:
     except OSError as error:
         hint = "it is written by `toolcall-proxy import`; a config written by hand has no source to compare with"
         raise ImportProblem(f"cannot read {path}: {error.strerror}", hint) from None
-    return [compare_source(source, await _now(source, headers, folder)) for source in recorded]
-
-
-async def _now(recorded: Recorded, headers: Headers, folder: Path) -> Harvest:
-    row = find_source(recorded.kind)
-    if not row.is_installed:
-        raise ImportProblem(f"{recorded.source}: the source {recorded.kind!r} {row.absence}")
-    found: Harvest = await load_place(row.sources[recorded.kind])(recorded, headers, folder)
-    return found
+    return [compare_source(source, await read_source_again(source, headers, folder)) for source in recorded]
 
 
 def compare_source(recorded: Recorded, now: Harvest) -> SourceDrift:

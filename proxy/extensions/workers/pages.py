@@ -8,15 +8,16 @@ answers have the same shape as those of a single proxy: counts are summed, and t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol, runtime_checkable
 
 from proxy.core.json.jsontext import parse
 from proxy.core.model.values import JsonValue
-from proxy.extensions import PageRow, list_added_pages, load_place
 from proxy.extensions.workers.merged import merge_pages
 from proxy.extensions.workers.supervisor import WorkerPool
+from proxy.plugin import AddsPages
+from proxy.plugins import find_plugins, list_plugins
 from proxy.server.admin.api import PAGES, Make, Pages
 from proxy.server.admin.page import EventPage, Page, PageRequest, make_json_page, refuse_question
 
@@ -25,6 +26,17 @@ NO_ANSWER: Final = "no worker answers"
 Answer = dict[str, Any]
 # Merges the workers' answers into one.
 Merge = Callable[[Sequence[Answer]], JsonValue]
+
+
+PoolPage = Callable[[WorkerPool, PageRequest], Awaitable[Page | EventPage]]
+
+
+@runtime_checkable
+class PoolsPages(Protocol):
+    """A plugin with pages that are joined out of those of several workers."""
+
+    def list_pool_pages(self) -> Mapping[str, PoolPage]:
+        """Path -> what joins the pages."""
 
 
 def make_pool_pages(worker_pool: WorkerPool) -> Pages:
@@ -38,20 +50,16 @@ def make_pool_pages(worker_pool: WorkerPool) -> Pages:
         path: {method: partial(own.get((path, method), ask_any), worker_pool) for method in methods}
         for path, methods in PAGES.items()
     }
-    for path, page in list_added_pages():
-        answer = ask_any if not page.pooled else _import_later(page)
-        found.setdefault(path, {})[page.method] = partial(answer, worker_pool)
+    pooled = {
+        path: page
+        for plugin in list_plugins()
+        if isinstance(plugin, PoolsPages)
+        for path, page in plugin.list_pool_pages().items()
+    }
+    for plugin in find_plugins(AddsPages):
+        for path, page in plugin.pages.items():
+            found.setdefault(path, {})[page.method] = partial(pooled.get(path, ask_any), worker_pool)
     return found
-
-
-def _import_later(page: PageRow) -> Callable[[WorkerPool, PageRequest], Awaitable[Page | EventPage]]:
-    """A function that joins the workers' pages of an extension, and imports it for the first request."""
-
-    async def answer(worker_pool: WorkerPool, question: PageRequest) -> Page | EventPage:
-        found: Page | EventPage = await load_place(page.pooled)(worker_pool, question)
-        return found
-
-    return answer
 
 
 async def _alive(_: WorkerPool, _question: PageRequest) -> Page:

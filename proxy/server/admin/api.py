@@ -21,7 +21,8 @@ from proxy.core.contract.policy import AttemptsPolicy, ToolPolicy
 from proxy.core.json.jsontext import make_decimal
 from proxy.core.model import codes
 from proxy.core.model.values import Episode, JsonValue
-from proxy.extensions import PageRow, list_added_pages, load_place
+from proxy.plugin import AddsPages
+from proxy.plugins import find_plugins
 from proxy.server.admin.console_data import ConsoleData
 from proxy.server.admin.page import EventPage, Page, PageRequest, make_json_page, refuse_question
 from proxy.server.setup.upstreams import find_trouble
@@ -334,15 +335,12 @@ def make_pages(serving: Serving) -> Pages:
     """Returns the pages of one running proxy. With `console: off` the console's files (`/ui/`) are left out."""
     shown = serving.console is not None and serving.console.counts is not None
     added: dict[str, dict[str, Callable[[Serving, PageRequest], Awaitable[Page | EventPage]]]] = {
-        path: {page.method: partial(_answer_added, page)} for path, page in list_added_pages()
+        path: {page.method: partial(plugin.answer_page, path)}
+        for plugin in find_plugins(AddsPages)
+        for path, page in plugin.pages.items()
     }
     return {
         path: {name: partial(make, serving) for name, make in made.items()}
         for path, made in {**PAGES, **added}.items()
         if shown or not path.startswith("/ui/")
     }
-
-
-async def _answer_added(page: PageRow, serving: Serving, question: PageRequest) -> Page | EventPage:
-    """Answers with a page of an extension, which is imported for the first request."""
-    return await load_place(page.place)(serving, question)  # type: ignore[no-any-return]

@@ -14,8 +14,9 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from proxy.config.model import AdminConfig
 from proxy.core.model.value_class import value_class
-from proxy.extensions import find_page_counts, load_place
 from proxy.interfaces import CallRecord, Observer
+from proxy.plugin import AddsPages
+from proxy.plugins import find_plugins
 from proxy.telemetry.recent.ring import KEPT_WRONG, KeptValues, RecentCalls
 
 # (route, tool, outcome) -> how many; an extension's own counters have keys of their own
@@ -75,11 +76,6 @@ class PageCounts(Observer, Protocol):
         """Ends what `begin` started."""
 
 
-# How an extension makes it: from what gives the counts of all requests so far, what gives seconds since the epoch, and
-# whether the operator may see values.
-MakePageCounts = Callable[[Callable[[], Counts], Callable[[], float], bool], PageCounts]
-
-
 @value_class
 class ConsoleData:
     """`recent` holds the last calls, `changes` the last changes of the proxy, `counts` what the console's pages count:
@@ -115,7 +111,6 @@ def make_console_data(
         return ConsoleData(RecentCalls(wall, boot, KEPT_WRONG, only_wrong=True), ChangeLog(wall), wall)
     values = None if entry.values == "off" else KeptValues(entry.values, entry.keep_values)
     recent = RecentCalls(wall, boot, entry.keep_calls, values=values)
-    place = find_page_counts()
-    make: MakePageCounts | None = load_place(place) if place else None
-    counts = None if make is None else make(read, wall, values is not None)
+    made = (plugin.make_counts(read, wall, values=values is not None) for plugin in find_plugins(AddsPages))
+    counts = next((each for each in made if each is not None), None)
     return ConsoleData(recent, ChangeLog(wall), wall, entry.values, counts)

@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from proxy.config.files.secrets import reveal_again
 from proxy.config.files.source import read_file
 from proxy.config.model import AdminConfig
 from proxy.core.json.jsontext import parse
 from proxy.core.model.values import Fields, JsonValue
-from proxy.extensions import find_shared_answers, list_added_pages, load_place
+from proxy.plugin import AddsPages
+from proxy.plugins import find_plugins
 from proxy.server.admin.api import PROBES, Pages
 from proxy.server.admin.operator_access import OperatorAccess, Role, is_foreign_page
 from proxy.server.admin.page import EventPage, Page, PageRequest, make_json_page, refuse_question
@@ -39,10 +40,6 @@ MAX_BODY: Final = 4 * 1024 * 1024
 _BODY_TIME: Final = 10.0
 _API: Final = "/-/"
 _UI: Final = "/ui/"
-# A reader may POST to these paths because they change nothing.
-_HARMLESS: Final = frozenset(
-    {"/-/conversations/find"} | {path for path, page in list_added_pages() if page.is_harmless}
-)
 # Seconds that the answer to a wrong token waits, so that guessing is slow.
 _WRONG_TOKEN_WAIT: Final = 0.1
 _FOREIGN: Final = "a page of another origin may not use this port"
@@ -73,6 +70,21 @@ async def open_operator_ports(
         held.close()
 
 
+class SharedPages(Protocol):
+    """Answers readers with pages that were made for others."""
+
+    async def find_or_make(
+        self, question: PageRequest, cache_control: str, make: Callable[[PageRequest], Awaitable[Page | EventPage]]
+    ) -> Page | EventPage:
+        """A kept page that is young enough, or a new one."""
+
+
+def _list_harmless() -> set[str]:
+    """The paths to which a reader may POST because they change nothing."""
+    added = {path for plugin in find_plugins(AddsPages) for path, page in plugin.pages.items() if page.is_harmless}
+    return added | {"/-/conversations/find"}
+
+
 class Admin:
     """Answers the operator's port (`handle`) and the probes' port (`probe`)."""
 
@@ -81,7 +93,7 @@ class Admin:
         self._probes = {path: pages[path] for path in pages if path in PROBES}
         self._access = access
         self._now = now
-        self._shared: Any = None
+        self._shared: SharedPages | None = None
         """What answers readers that take an answer of some age, made for the first of them."""
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -126,7 +138,7 @@ class Admin:
             )
             response.fields.append(("WWW-Authenticate", "Bearer"))
             return response
-        if role == "reader" and request.method not in ("GET", "HEAD") and path not in _HARMLESS:
+        if role == "reader" and request.method not in ("GET", "HEAD") and path not in _list_harmless():
             return _answer(refuse_question("readers change nothing: this requires the operator's token", 403))
         return role
 
@@ -156,8 +168,9 @@ class Admin:
             fields.get("accept") or "", fields.get("if-none-match") or "", fields.get("last-event-id") or "",
         )  # fmt: skip
         cache_control = fields.get("cache-control") or ""
-        if cache_control and self._shared is None and (place := find_shared_answers()):
-            self._shared = load_place(place)(self._now)
+        if cache_control and self._shared is None:
+            made = (plugin.make_shared(self._now) for plugin in find_plugins(AddsPages))
+            self._shared = next((shared for shared in made if shared is not None), None)
         shared = self._shared
         page = await (make(question) if shared is None else shared.find_or_make(question, cache_control, make))
         return await _send_events(page, request) if isinstance(page, EventPage) else _answer(page)

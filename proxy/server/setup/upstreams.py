@@ -25,8 +25,9 @@ from urllib.parse import urlsplit
 from proxy.config.files.secrets import reveal
 from proxy.config.model import Config, HeaderChanges, UpstreamConfig
 from proxy.core.model.values import UpstreamReply
-from proxy.extensions import find_upstream_place, load_place
 from proxy.interfaces import GuardedUpstream, Upstream, UpstreamRequest
+from proxy.plugin import SpeaksProtocol
+from proxy.plugins import find_plugins
 from proxy.telemetry.logs import Log
 from proxy.upstream import UpstreamGuard, UpstreamSettings
 from proxy.upstream.faults import close_body
@@ -44,10 +45,6 @@ class UpstreamKind(Protocol):
 
     def take_leaving(self) -> set[asyncio.Task[object]]:
         """The requests under way to servers that an upstream no longer stands for."""
-
-
-# How an extension makes it.
-MakeKind = Callable[[Log], UpstreamKind]
 
 
 @dataclass(slots=True)
@@ -82,9 +79,11 @@ class Pools:
             upstream: Upstream = Http1Upstream(make_settings(entry))
         else:
             upstreams = {name: guard for name, (_, guard) in made.items()}
+            plugin = next((each for each in find_plugins(SpeaksProtocol) if each.upstream_keys), None)
+            if self._kind is None and plugin is not None:
+                self._kind = plugin.make_upstreams(self.log)
             if self._kind is None:
-                make: MakeKind = load_place(find_upstream_place())
-                self._kind = make(self.log)
+                raise LookupError("no plugin makes upstreams without a URL")
             upstream = self._kind.make(entry, upstreams, is_known=entry.name in self._made)
         return UpstreamGuard(upstream, entry.name, entry.guard, self.now, self.changed)
 

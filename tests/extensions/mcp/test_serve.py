@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from proxy.__main__ import make_parser
+from proxy.cli.serve import list_no_config
 from proxy.config.load import load
 from proxy.core.contract.policy import NullOptional
-from proxy.extensions import NO_CONFIG, load_place
 from proxy.extensions.mcp.cli.no_config import write_mcp_config
 from tests.extensions.mcp.conversation import BOTH
 from tests.extensions.mcp.server import McpServer, call
@@ -54,8 +54,9 @@ def test_a_flag_says_on_whose_word_a_null_is_left_out(tmp_path: Path, option: li
     args = make_parser().parse_args(words)
     args.command = None
     with contextlib.ExitStack() as kept:
-        make = NO_CONFIG[option[0].removeprefix("--")][1].make_file
-        config = load(load_place(make)(args, kept), {}).config
+        path = next(source for source in list_no_config() if source.flag.name == option[0]).make_file(args, kept)
+        assert path is not None
+        config = load(path, {}).config
 
     assert {NullOptional.DROP} == {route.policy.null_optional for route in config.routes}
 

@@ -246,9 +246,9 @@ def test_replay_judges_each_call_as_it_was_sent_and_sums_up(
 
 
 def test_a_second_judge_that_is_not_installed_is_named(replay: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.extensions._has_folder", lambda name: name != "second_judge")
-    belongs = "belongs to the extension 'second_judge', which is not installed here"
-    assert (2, [], f"replay: --second-opinion {belongs}\n") == replay("", "--second-opinion")
+    monkeypatch.setattr("proxy.extensions.recording.cli.replay.find_plugins", lambda _seam: [])
+    missing = "needs the plugin `second_judge`, which is not installed"
+    assert (2, [], f"replay: --second-opinion {missing}\n") == replay("", "--second-opinion")
 
 
 def test_a_reader_that_stops_reading_is_no_error(tmp_path: Path) -> None:

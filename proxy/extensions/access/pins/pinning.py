@@ -10,14 +10,13 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
+from pathlib import Path
 
 from proxy.config.load import Loaded
 from proxy.config.model import Config, Listen, RouteEntry, StateConfig
 from proxy.core.contract.listed_tool import DEFINED, define_tool
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Headers
-from proxy.extensions import find_source, load_place
 from proxy.extensions.access.pins.hidden_text import find_hidden
 from proxy.extensions.access.pins.lock_file import (
     Definition,
@@ -25,11 +24,10 @@ from proxy.extensions.access.pins.lock_file import (
     digest_tool,
 )
 from proxy.extensions.access.pins.pinned_operations import find_operations
-from proxy.extensions.importing.harvest import Harvest, ImportProblem, Recorded
+from proxy.extensions.importing.harvest import ImportProblem, Recorded
+from proxy.extensions.importing.kinds import read_source_again
 from proxy.interfaces import JoinsServers
 from proxy.server import start_serving
-
-_SOURCE: Final = "mcp"
 
 
 @value_class
@@ -99,7 +97,7 @@ def _check_reached(upstream: object, route: str) -> None:
 async def _ask(url: str, route: str, headers: Headers) -> dict[str, Definition]:
     recorded = Recorded("mcp", url, url, frozenset(), {})
     try:
-        harvest: Harvest = await load_place(find_source(_SOURCE).sources[_SOURCE])(recorded, headers, None)
+        harvest = await read_source_again(recorded, headers, Path())
     except ImportProblem as problem:
         message = f"route {route!r}: its server does not list its tools: {problem.message.replace(url, 'it')}"
         raise ImportProblem(message, problem.hint) from None

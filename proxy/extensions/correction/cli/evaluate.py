@@ -15,18 +15,18 @@ import io
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median, quantiles
 from tempfile import TemporaryDirectory
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
-from proxy.cli.options import HelpText
+from proxy.cli.options import CommandParser, HelpText
 from proxy.config.mistakes import split_url
 from proxy.core.model.value_class import value_class
-from proxy.extensions import find_evaluations, load_place
+from proxy.plugins import list_plugins
 
 if TYPE_CHECKING:
     from proxy.extensions.correction.evaluation import EvaluatedCall, EvaluationTools
@@ -78,7 +78,7 @@ class EvaluationResult:
     milliseconds: float
 
 
-def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def register(subparsers: argparse._SubParsersAction[CommandParser]) -> None:
     """Describes the verb's arguments."""
     verb = subparsers.add_parser(
         "evaluate",
@@ -95,7 +95,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     verb.add_argument(
         "--out", metavar="FILE", type=Path, help="where results are kept (default: evaluation.results.jsonl)"
     )
-    sides = find_evaluations()
+    sides = _list_sides()
     verb.add_argument(
         "--side", choices=("tools", *sides), default="tools",
         help="what is measured: calls on their way to tools, or (model) a model's calls on their way to the agent",
@@ -103,13 +103,25 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     verb.add_argument("--timeout", metavar="SECONDS", type=int, default=60, help="for one question (default: 60)")
 
 
+@runtime_checkable
+class MeasuresCalls(Protocol):
+    """A plugin that measures calls at another side."""
+
+    def list_evaluations(self) -> Mapping[str, Callable[[argparse.Namespace], int]]:
+        """Side -> what measures it and returns the exit code."""
+
+
+def _list_sides() -> dict[str, Callable[[argparse.Namespace], int]]:
+    plugins = [plugin for plugin in list_plugins() if isinstance(plugin, MeasuresCalls)]
+    return {side: run for plugin in plugins for side, run in plugin.list_evaluations().items()}
+
+
 def run(args: argparse.Namespace) -> int:
     """Measures what has not been measured yet, prints the table and gives the exit code."""
     from proxy.extensions.correction.evaluation import read_bundled_cases, read_cases
 
     if args.side != "tools":
-        code: int = load_place(find_evaluations()[args.side])(args)
-        return code
+        return _list_sides()[args.side](args)
     try:
         cases = read_bundled_cases() + (read_cases(args.file) if args.file else [])
         cases = [case for case in cases if args.kind is None or case.kind in args.kind]

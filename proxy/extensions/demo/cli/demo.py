@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from proxy.cli.options import HelpText
+from proxy.cli.options import CommandParser, HelpText
 from proxy.cli.serve import make_link, open_console
 from proxy.core.model.value_class import value_class
 
@@ -95,7 +95,7 @@ SAMPLES: Final = (
 )
 
 
-def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def register(subparsers: argparse._SubParsersAction[CommandParser]) -> None:
     """Describes the verb's arguments."""
     verb = subparsers.add_parser(
         "demo",

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.cli.options import HelpText, add_header_option
-from proxy.extensions import list_import_kinds, load_place
+from proxy.extensions.importing.kinds import list_import_kinds
 
 if TYPE_CHECKING:
     from proxy.extensions.importing.harvest import Harvest, LeftOut
@@ -48,8 +48,8 @@ def register(subparsers: Any) -> None:
         formatter_class=HelpText,
     )
     kinds = verb.add_subparsers(dest="kind", metavar="KIND", required=True)
-    for _, place in list_import_kinds():
-        load_place(place).register(kinds)
+    for kind in list_import_kinds().values():
+        kind.register(kinds)
 
 
 def add_import_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +61,7 @@ def add_import_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Reads the source, writes the config and checks it; gives the exit code."""
-    return int(load_place(dict(list_import_kinds())[args.kind]).run(args))
+    return list_import_kinds()[args.kind].run(args)
 
 
 def import_source(args: argparse.Namespace, read: Callable[[], Awaitable[Harvest]]) -> int:

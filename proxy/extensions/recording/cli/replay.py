@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from proxy.cli.options import HelpText
 from proxy.core.model.value_class import value_class
-from proxy.extensions import CHECK_FLAGS
 from proxy.extensions.recording.cli.recorded_input import RecordedLines, ReplayInput, load_tools, open_input
+from proxy.plugin import ExtendsVerbs
+from proxy.plugins import find_plugins
 
 if TYPE_CHECKING:
     from proxy.cli.dryrun import DryRun, Verdict
@@ -99,9 +100,10 @@ def run(args: argparse.Namespace) -> int:
     """Decides every case of the input and gives the exit code."""
     if args.config is not None:
         return replay_recorded(args.config, args.cases, args.format)
-    judges, _ = CHECK_FLAGS["second-opinion"]
-    if args.second_opinion and not judges.is_installed:
-        print(f"replay: --second-opinion {judges.absence}", file=sys.stderr)
+    if args.second_opinion and not any(
+        "second-opinion" in each.list_check_flags() for each in find_plugins(ExtendsVerbs)
+    ):
+        print("replay: --second-opinion needs the plugin `second_judge`, which is not installed", file=sys.stderr)
         return 2
     from proxy.cli.dryrun import DryRun
     from proxy.config.model import RepairSettings

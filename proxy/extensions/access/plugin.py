@@ -1,0 +1,91 @@
+"""The plugin `access`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from proxy.plugin import AddsVerbs, ExtendsCalls, Verb
+
+if TYPE_CHECKING:
+    from proxy.config.context import Context
+    from proxy.config.files.source import Files
+    from proxy.config.model import Config, RouteEntry
+    from proxy.core.contract.listed_tool import PinnedTools
+    from proxy.core.model.values import JsonValue
+    from proxy.extensions.access.access_services import AccessServices
+    from proxy.interfaces import CallLimiter, Services
+    from proxy.plugin import Upstreams
+    from proxy.server.handler import AnswerPath
+    from proxy.telemetry.logs import Log
+    from proxy.telemetry.metric_table import MetricRow
+    from proxy.telemetry.metrics import Metrics
+
+
+class AccessPlugin(AddsVerbs, ExtendsCalls):
+    """Decides who may call what and how often."""
+
+    name = "access"
+    adds = "who may call what and how often: tokens that issuers sign, rules and rates, and a line per decision"
+    uses = ("importing", "outgoing")
+    verbs = ("pin",)
+    sections = ("access", "pins")
+    policy_keys = ("jwt", "allow")
+    whole_keys = ("jwt",)
+    limit_keys = ("rate", "concurrent")
+    asks_callers = ("jwt", "allow")
+
+    def list_metrics(self) -> Sequence[MetricRow]:
+        from proxy.extensions.access.access_services import METRICS
+
+        return METRICS
+
+    def load_verb(self, verb: str) -> Verb:
+        from proxy.extensions.access.cli import pin
+
+        return pin
+
+    def read_section(self, key: str, context: Context, files: Files, upstreams: Upstreams) -> object:
+        if key == "pins":
+            from proxy.extensions.access.pins.pins_section import read_pins
+
+            return read_pins(context, files, upstreams)
+        from proxy.extensions.access.access_section import read_access
+
+        return read_access(context, files, upstreams)
+
+    def read_policy_key(self, key: str, written: JsonValue) -> object | None:
+        from proxy.extensions.access.access_section import read_allow, read_jwt
+        from proxy.extensions.access.rates.limit_keys import read_concurrent, read_rates
+
+        return {"jwt": read_jwt, "allow": read_allow, "rate": read_rates, "concurrent": read_concurrent}[key](written)
+
+    def check_keys(self, context: Context, routes: tuple[RouteEntry, ...]) -> None:
+        from proxy.extensions.access.access_checks import check_access
+
+        check_access(context, routes)
+
+    def summarize(self, config: Config) -> list[str]:
+        from proxy.extensions.access.access_table import write_table
+
+        return write_table(config)
+
+    def make_services(self, services: Services, log: Log, metrics: Metrics) -> AccessServices:
+        from proxy.extensions.access.access_services import AccessServices
+
+        return AccessServices(services, log, metrics)
+
+    def make_answers(self, config: Config) -> Mapping[str, AnswerPath]:
+        from proxy.extensions.access.metadata import make_answers
+
+        return make_answers(config)
+
+    def find_pinned(self, config: Config, route: str) -> PinnedTools | None:
+        from proxy.extensions.access.pins.pins_section import find_pinned
+
+        return find_pinned(config, route)
+
+    def make_limiter(self, services: Services) -> CallLimiter:
+        from proxy.extensions.access.rates.limiter import make_limiter
+
+        return make_limiter(services)

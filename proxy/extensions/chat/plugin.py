@@ -1,0 +1,78 @@
+"""The plugin `chat`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from proxy.plugin import AddsAdapters, ExtendsVerbs, Flag, NoConfig, RelaysRequests
+
+if TYPE_CHECKING:
+    import argparse
+    from contextlib import ExitStack
+    from pathlib import Path
+
+    from proxy.adapters.base import Adapter
+    from proxy.config.combinations import WrittenRoute
+    from proxy.config.context import Context
+    from proxy.extensions.chat.config.model_section import ModelSettings
+    from proxy.extensions.chat.server.model_relay import ModelRelay
+    from proxy.interfaces import Clock
+    from proxy.server.listed_routes import Reports
+    from proxy.telemetry.metric_table import MetricRow
+
+
+class ChatPlugin(ExtendsVerbs, RelaysRequests, AddsAdapters):
+    """Judges and repairs the tool calls in the answers of model servers."""
+
+    name = "chat"
+    adds = "model servers: the tool calls in their answers are judged and repaired before the agent reads them"
+    uses = ("mcp",)
+    relay_key = "model"
+    relay_policy_keys = ("repair", "null_optional", "unknown_keys", "leaked_markup", "feedback", "formats")
+    adapters = ("model",)
+
+    def list_metrics(self) -> Sequence[MetricRow]:
+        from proxy.extensions.chat.server.model_metrics import METRICS
+
+        return METRICS
+
+    def list_no_config(self) -> Sequence[NoConfig]:
+        model = Flag("--model", "no config: repair the tool calls of the model server there", metavar="URL")
+        reads = "with --model: turn markup of calls in the model's text into calls (default: off)"
+        texts = Flag("--text-calls", reads, choices=("off", "leaked", "json"), default="off")
+        return (NoConfig(model, _make_config_file, (texts,)),)
+
+    def list_evaluations(self) -> Mapping[str, Callable[[argparse.Namespace], int]]:
+        """Side of `evaluate` -> what measures it."""
+        return {"model": _evaluate}
+
+    def read_relay(self, context: Context, route: WrittenRoute) -> ModelSettings:
+        from proxy.extensions.chat.config.model_section import read_model
+
+        return read_model(context, route)
+
+    def prepare(self) -> None:
+        pass
+
+    def make_relay(self, clock: Clock, reports: Reports) -> ModelRelay:
+        from proxy.extensions.chat.server.model_relay import ModelRelay
+
+        return ModelRelay(clock, reports)
+
+    def load_adapter(self, name: str) -> Adapter:
+        from proxy.extensions.chat.adapters.model_errors import ADAPTER
+
+        return ADAPTER
+
+
+def _make_config_file(args: argparse.Namespace, kept: ExitStack) -> Path | None:
+    from proxy.extensions.chat.cli.model_config import make_config_file
+
+    return make_config_file(args, kept)
+
+
+def _evaluate(args: argparse.Namespace) -> int:
+    from proxy.extensions.chat.cli.evaluate_model import run
+
+    return run(args)

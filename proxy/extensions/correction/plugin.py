@@ -1,0 +1,68 @@
+"""The plugin `correction`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from proxy.plugin import AddsVerbs, ExtendsCalls, ObservesCalls, Verb
+
+if TYPE_CHECKING:
+    from proxy.config.context import Context
+    from proxy.config.files.source import Files
+    from proxy.config.model import RouteEntry
+    from proxy.core.model.values import JsonValue
+    from proxy.extensions.correction.correction_metrics import CorrectionMetrics
+    from proxy.extensions.correction.correctors import Corrections
+    from proxy.interfaces import Clock, Pacing, Services
+    from proxy.plugin import Upstreams
+    from proxy.telemetry.logs import Log
+    from proxy.telemetry.metric_table import MetricRow
+    from proxy.telemetry.metrics import Metrics
+
+
+class CorrectionPlugin(AddsVerbs, ExtendsCalls, ObservesCalls):
+    """Asks a model for a better call than one that failed."""
+
+    name = "correction"
+    adds = "a model that is asked for a better call than one that failed, and `evaluate`"
+    uses = ("demo", "outgoing")
+    verbs = ("evaluate",)
+    sections = ("correction",)
+    policy_keys = ("correct",)
+    tool_keys = ("correct",)
+
+    def list_metrics(self) -> Sequence[MetricRow]:
+        from proxy.extensions.correction.correction_metrics import METRICS
+
+        return METRICS
+
+    def load_verb(self, verb: str) -> Verb:
+        from proxy.extensions.correction.cli import evaluate
+
+        return evaluate
+
+    def read_section(self, key: str, context: Context, files: Files, upstreams: Upstreams) -> object:
+        from proxy.extensions.correction.correction_section import read_correction
+
+        return read_correction(context, files, upstreams)
+
+    def read_policy_key(self, key: str, written: JsonValue) -> object | None:
+        from proxy.extensions.correction.correction_section import read_correction_policy
+
+        return read_correction_policy(written)
+
+    def check_keys(self, context: Context, routes: tuple[RouteEntry, ...]) -> None:
+        from proxy.extensions.correction.correction_section import check_correct
+
+        check_correct(context, routes)
+
+    def make_services(self, services: Services, log: Log, metrics: Metrics) -> Corrections:
+        from proxy.extensions.correction.correctors import Corrections
+
+        return Corrections(services, log, metrics)
+
+    def make_observer(self, clock: Clock, pacing: Pacing, metrics: Metrics) -> CorrectionMetrics:
+        from proxy.extensions.correction.correction_metrics import CorrectionMetrics
+
+        return CorrectionMetrics(clock, pacing, metrics)

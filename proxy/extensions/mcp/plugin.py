@@ -1,0 +1,140 @@
+"""The plugin `mcp`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from proxy.plugin import (
+    AddsAdapters,
+    AddsKeys,
+    AddsVerbs,
+    ExtendsVerbs,
+    Flag,
+    NoConfig,
+    SpeaksProtocol,
+    Verb,
+)
+
+if TYPE_CHECKING:
+    import argparse
+    from contextlib import ExitStack
+    from pathlib import Path
+
+    from proxy.adapters.base import Adapter
+    from proxy.config.combinations import Finding, WrittenRoute
+    from proxy.config.context import Context
+    from proxy.config.model import UpstreamConfig
+    from proxy.config.tools import ToolReader
+    from proxy.core.model.values import Headers, JsonValue
+    from proxy.extensions.importing.harvest import Harvest, Recorded
+    from proxy.extensions.mcp.config.mcp_routes import McpRoutes
+    from proxy.extensions.mcp.server.exchange import Exchange
+    from proxy.extensions.mcp.server.lists.catalogue import Catalogues
+    from proxy.extensions.mcp.upstreams import McpUpstreams
+    from proxy.interfaces import Clock
+    from proxy.server.listed_routes import PassedOn, Reports
+    from proxy.telemetry.logs import Log
+    from proxy.telemetry.metric_table import MetricRow
+
+
+class McpPlugin(AddsVerbs, ExtendsVerbs, AddsKeys, SpeaksProtocol, AddsAdapters):
+    """Speaks MCP to servers that list their tools."""
+
+    name = "mcp"
+    adds = "MCP: servers that list their tools, over HTTP or as processes, alone or several as one; `stdio`"
+    uses = ("importing",)
+    verbs = ("stdio", "install", "uninstall")
+    protocol = "mcp"
+    # POST carries messages; GET opens the stream of old revisions, DELETE ends their sessions.
+    methods = ("POST", "GET", "DELETE")
+    adapters = ("mcp",)
+    upstream_keys = ("command",)
+    other_keys = (
+        "command", "mcp", "servers", "operations", "env", "pass_env", "cwd", "max_children", "idle_session", "shared",
+    )  # fmt: skip
+
+    def list_metrics(self) -> Sequence[MetricRow]:
+        from proxy.extensions.mcp.server.lists.list_reports import METRICS
+
+        return METRICS
+
+    def load_verb(self, verb: str) -> Verb:
+        from proxy.extensions.mcp.cli import install, stdio, uninstall
+
+        verbs: dict[str, Verb] = {"stdio": stdio, "install": install, "uninstall": uninstall}
+        return verbs[verb]
+
+    def list_no_config(self) -> Sequence[NoConfig]:
+        stands = (
+            "no config: stand in front of the MCP server at this URL, or of the one that the command behind -- starts"
+        )
+        return (
+            NoConfig(Flag("--mcp", stands, metavar="URL", nargs="?", const=""), _make_config_file, (), _find_trouble),
+        )
+
+    def load_import_kinds(self) -> Mapping[str, Verb]:
+        """Kind of `import` -> its module."""
+        from proxy.extensions.mcp.cli import import_mcp, import_mcpservers
+
+        return {"mcp": import_mcp, "mcpservers": import_mcpservers}
+
+    async def read_source(self, recorded: Recorded, headers: Headers, folder: Path) -> Harvest | None:
+        """A recorded source as it is now; None for the kinds of others."""
+        if recorded.kind != "mcp":
+            return None
+        from proxy.extensions.mcp.importing.mcp import read_again
+
+        return await read_again(recorded, headers, folder)
+
+    def check_route(self, context: Context, route: WrittenRoute) -> Iterator[Finding]:
+        from proxy.extensions.mcp.config.mcp_combinations import check_route_keys
+
+        return check_route_keys(context, route)
+
+    def make_reader(self, context: Context, catalogue: ToolReader) -> McpRoutes:
+        from proxy.extensions.mcp.config.mcp_routes import McpRoutes
+
+        return McpRoutes(context, catalogue)
+
+    def make_handler(
+        self, clock: Clock, fresh_id: Callable[[], str], reports: Reports, passed_on: PassedOn | None
+    ) -> Exchange:
+        from proxy.extensions.mcp.server.exchange import Exchange
+
+        return Exchange(clock, fresh_id, reports, passed_on)
+
+    def prepare(self) -> None:
+        pass
+
+    def make_lists(self) -> Catalogues:
+        from proxy.extensions.mcp.server.lists.catalogue import Catalogues
+
+        return Catalogues()
+
+    def load_adapter(self, name: str) -> Adapter:
+        from proxy.extensions.mcp.adapters.mcp import ADAPTER
+
+        return ADAPTER
+
+    def read_upstream(self, context: Context, name: str, written: Mapping[str, JsonValue]) -> UpstreamConfig:
+        from proxy.extensions.mcp.config.command_section import read_process
+
+        return read_process(context, name, written)
+
+    def make_upstreams(self, log: Log) -> McpUpstreams:
+        from proxy.extensions.mcp.upstreams import McpUpstreams
+
+        return McpUpstreams(log)
+
+
+def _make_config_file(args: argparse.Namespace, kept: ExitStack) -> Path | None:
+    from proxy.extensions.mcp.cli.no_config import make_config_file
+
+    return make_config_file(args, kept)
+
+
+async def _find_trouble(url: str, headers: Sequence[tuple[str, str]]) -> list[str]:
+    from proxy.extensions.mcp.cli.no_config import find_trouble
+
+    return await find_trouble(url, headers)

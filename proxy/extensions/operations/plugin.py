@@ -1,0 +1,107 @@
+"""The plugin `operations`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from proxy.plugin import AddsAdapters, AddsKeys, AddsRequests, ExtendsVerbs, Flag, NoConfig, Verb
+
+if TYPE_CHECKING:
+    import argparse
+    from contextlib import ExitStack
+    from pathlib import Path
+
+    from proxy.adapters.base import Adapter
+    from proxy.config.combinations import WrittenRoute
+    from proxy.config.context import Context
+    from proxy.config.schemas import FoundSchema, SourceProblem
+    from proxy.config.tools import ToolReader
+    from proxy.core.check.validation import Check
+    from proxy.core.contract.request_rules import ChannelJudge, OperationRule, QueryPolicy, RequestForm
+    from proxy.core.model.values import Headers, JsonValue, Pointer
+    from proxy.extensions.importing.harvest import Harvest, Recorded
+
+
+class OperationsPlugin(AddsKeys, AddsRequests, AddsAdapters, ExtendsVerbs):
+    """Speaks HTTP operations, as OpenAPI describes them."""
+
+    name = "operations"
+    adds = "HTTP operations: OpenAPI descriptions, and arguments in path, query, headers, cookies and forms"
+    uses = ("importing",)
+    other_keys = ("request", "parameters")
+    adapters = ("http",)
+
+    def list_no_config(self) -> Sequence[NoConfig]:
+        described = "no config: serve the operations of this description"
+        names = "with --openapi: under their own paths and names (http, the default), or as the tools of an MCP server"
+        return (
+            NoConfig(
+                Flag("--openapi", described, metavar="URL|FILE"),
+                _make_config_file,
+                (
+                    Flag("--as", names, dest="serve_as", choices=("http", "mcp"), default="http"),
+                    Flag(
+                        "--upstream",
+                        "with --openapi: where they run, if the description does not say so",
+                        dest="upstream",
+                        metavar="URL",
+                    ),
+                    Flag(
+                        "--relay",
+                        "with --openapi: pass on, unjudged, what cannot be judged",
+                        dest="relay",
+                        action="store_true",
+                    ),
+                ),
+            ),
+        )
+
+    def load_import_kinds(self) -> Mapping[str, Verb]:
+        """Kind of `import` -> its module."""
+        from proxy.extensions.operations.cli import import_openapi
+
+        return {"openapi": import_openapi}
+
+    async def read_source(self, recorded: Recorded, headers: Headers, folder: Path) -> Harvest | None:
+        """A recorded source as it is now; None for the kinds of others."""
+        if recorded.kind != "openapi":
+            return None
+        from proxy.extensions.operations.importing.openapi import read_again
+
+        return await read_again(recorded, headers, folder)
+
+    def load_adapter(self, name: str) -> Adapter:
+        from proxy.extensions.operations.adapters.http_operation import ADAPTER
+
+        return ADAPTER
+
+    def read_request(self, context: Context, at: Pointer, written: Mapping[str, JsonValue]) -> RequestForm | None:
+        from proxy.extensions.operations.config.operation_section import read_request
+
+        return read_request(context, at, written)
+
+    def read_channels(
+        self, catalogue: ToolReader, route: WrittenRoute, formats: JsonValue, policy: QueryPolicy
+    ) -> ChannelJudge:
+        from proxy.extensions.operations.config.route_channels import read_channels
+
+        return read_channels(catalogue, route, formats, policy)
+
+    def read_operation(self, document: JsonValue, name: str, provided: frozenset[str]) -> FoundSchema | SourceProblem:
+        from proxy.extensions.operations.config.document_source import read_operation
+
+        return read_operation(document, name, provided)
+
+    def bind(self, form: RequestForm, check: Check | None, *, by_name: bool, query: QueryPolicy) -> OperationRule:
+        from proxy.extensions.operations.adapters.bound_operation import bind_operation
+        from proxy.extensions.operations.core.http.operations import RequestTemplate
+
+        assert isinstance(form, RequestTemplate)  # noqa: S101 - what `read_request` or an operation's schema gave
+        return bind_operation(form, check, by_name=by_name, query=query)
+
+
+def _make_config_file(args: argparse.Namespace, kept: ExitStack) -> Path | None:
+    from proxy.extensions.operations.cli.openapi_config import make_config_file
+
+    return make_config_file(args, kept)

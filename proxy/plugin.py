@@ -1,0 +1,400 @@
+"""The plugin interface: what a plugin can add to the proxy, and when it is asked.
+
+A plugin is a class that inherits the seams that it uses. Every seam is a class of this file with typed attributes and
+methods. The proxy makes one object of each plugin and calls its methods when a verb, a config key, a
+route or a page first needs them. A plugin imports its own modules inside of its methods, so that a proxy loads only
+what it uses.
+
+The plugins that ship with the proxy stand in `proxy/extensions`, each in a folder with a `plugin.py`. One of another
+package is declared in the entry point group `toolcall_proxy.plugins`, and loaded for a config that names it under
+`plugins` (docs/plugins.md). A plugin whose config keys have a schema keeps it beside its `plugin.py` as
+`config.schema.json`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
+
+from proxy.core.model.value_class import value_class
+
+if TYPE_CHECKING:
+    import argparse
+    import asyncio
+    import signal
+    from contextlib import ExitStack
+
+    from proxy.adapters.base import Adapter
+    from proxy.cli.check_formats import CheckReport
+    from proxy.cli.options import CommandParser
+    from proxy.config.combinations import Finding, WrittenRoute
+    from proxy.config.context import Context
+    from proxy.config.files.source import Files
+    from proxy.config.load import Loaded
+    from proxy.config.model import AdminConfig, Config, RouteEntry, UpstreamConfig
+    from proxy.config.routes import RouteKindReader
+    from proxy.config.schemas import FoundSchema, SourceProblem
+    from proxy.config.tools import ToolReader
+    from proxy.core.check.validation import Check
+    from proxy.core.contract.listed_tool import PinnedTools
+    from proxy.core.contract.request_rules import ChannelJudge, OperationRule, QueryPolicy, RequestForm
+    from proxy.core.model.values import JsonValue, Pointer
+    from proxy.interfaces import CallLimiter, Clock, LearnedLists, Pacing, Services, StateStore, ToolTexts
+    from proxy.server.admin.console_data import Counts, PageCounts
+    from proxy.server.admin.page import EventPage, Page, PageRequest
+    from proxy.server.admin.port import SharedPages
+    from proxy.server.handler import AnswerPath
+    from proxy.server.lifecycle import Serving
+    from proxy.server.listed_routes import PassedOn, RelayHandler, Reports, RouteHandler
+    from proxy.server.setup.added import CallSampler, ConfiguredObserver, ServiceExtender, Tracer
+    from proxy.server.setup.upstreams import UpstreamKind
+    from proxy.state import Changed
+    from proxy.telemetry.logs import Log
+    from proxy.telemetry.metric_table import MetricRow
+    from proxy.telemetry.metrics import Metrics
+    from proxy.telemetry.notices import TroubleWatcher
+
+    Upstreams = Mapping[str, UpstreamConfig]
+    Signals = asyncio.Queue[signal.Signals]
+
+
+class Plugin:
+    """What every plugin says of itself: its `name`, what it `adds` in one sentence, and the plugins that it `uses`."""
+
+    name: ClassVar[str]
+    adds: ClassVar[str]
+    uses: ClassVar[tuple[str, ...]] = ()
+
+    def prepare(self) -> None:
+        """Imports what its requests need, so that the first one does not wait for it."""
+
+    def list_metrics(self) -> Sequence[MetricRow]:
+        """The rows of its metrics, for docs. The plugin itself adds them to `Metrics`."""
+        return ()
+
+
+# --- verbs and their flags --------------------------------------------------------------------------------------------
+class Verb(Protocol):
+    """A verb of the command line: a module with these two functions, as in `proxy/cli/`."""
+
+    @property
+    def register(self) -> Callable[[argparse._SubParsersAction[CommandParser]], None]:
+        """Adds the verb to the parser of the command line."""
+
+    @property
+    def run(self) -> Callable[[argparse.Namespace], int]:
+        """Runs it and returns its exit code."""
+
+
+class AddsVerbs(Plugin):
+    """Adds verbs to the command line."""
+
+    verbs: ClassVar[tuple[str, ...]]
+
+    def load_verb(self, verb: str) -> Verb:
+        """The module of one of `verbs`."""
+        raise NotImplementedError
+
+
+@value_class
+class Flag:
+    """A flag of the command line, in the words of argparse's `add_argument`."""
+
+    name: str
+    help: str
+    metavar: str | None = None
+    dest: str | None = None
+    default: str | None = None
+    choices: tuple[str, ...] | None = None
+    action: Literal["store_true"] | None = None
+    nargs: Literal["?"] | None = None
+    const: str | None = None
+    type: Callable[[str], object] | None = None
+
+    @property
+    def key(self) -> str:
+        """Its name in argparse's namespace."""
+        return self.dest or self.name.removeprefix("--").replace("-", "_")
+
+
+@value_class
+class NoConfig:
+    """A flag of `serve` in place of a config. `make_file` writes a config that exists until the stack closes, or prints
+    why it cannot and returns None. `flags` are those that count beside it alone. `find_trouble` returns the reasons, in
+    lines, why the tools at a URL cannot be reached."""
+
+    flag: Flag
+    make_file: Callable[[argparse.Namespace, ExitStack], Path | None]
+    flags: tuple[Flag, ...] = ()
+    find_trouble: Callable[[str, Sequence[tuple[str, str]]], Awaitable[list[str]]] | None = None
+
+
+CheckFlag = Callable[["CheckReport", "Loaded", "argparse.Namespace"], int]
+
+
+class ExtendsVerbs(Plugin):
+    """Adds flags to verbs of the main job."""
+
+    def list_check_flags(self) -> Mapping[str, CheckFlag]:
+        """Flag of `check` -> what puts its findings into the report and returns the exit code."""
+        return {}
+
+    def list_no_config(self) -> Sequence[NoConfig]:
+        """The flags of `serve` in place of a config."""
+        return ()
+
+
+class PlacesProcess(Plugin):
+    """Knows where the process runs by flags of `serve`, which count if the first of them is given."""
+
+    title: ClassVar[str]
+    text: ClassVar[str]
+
+    def list_flags(self) -> Sequence[Flag]:
+        """The flags."""
+        raise NotImplementedError
+
+    def list_mistakes(self, config: Config, args: argparse.Namespace) -> list[str]:
+        """The contradictions between the config and the place, in lines."""
+        raise NotImplementedError
+
+    def make_watcher(self, args: argparse.Namespace) -> TroubleWatcher:
+        """What shows troubles there."""
+        raise NotImplementedError
+
+    def write_flags(self, args: argparse.Namespace) -> list[str]:
+        """The words of the flags, for the command line of a worker."""
+        raise NotImplementedError
+
+
+class RunsWorkers(Plugin):
+    """Runs several processes behind one port."""
+
+    async def run_workers(
+        self, loaded: Loaded, args: argparse.Namespace, place: PlacesProcess | None, signals: Signals
+    ) -> int:
+        """Runs as many workers as the config says, and returns the exit code."""
+        raise NotImplementedError
+
+    def read_worker_entry(self, signals: Signals, admin: AdminConfig | None) -> AdminConfig:
+        """The operator's port of this worker."""
+        raise NotImplementedError
+
+
+# --- config -----------------------------------------------------------------------------------------------------------
+class AddsKeys(Plugin):
+    """Adds keys to the config. `sections` are top-level keys, `policy_keys` those of `defaults`, tools and routes,
+    `limit_keys` those of a policy's `limits`. `other_keys` stand at other places, and other readers read them. Of the
+    policy keys, `tool_keys` apply to one tool (the others are decided before the tool is known), and the value of one
+    of `whole_keys` replaces the value of an outer layer instead of being merged with it."""
+
+    sections: ClassVar[tuple[str, ...]] = ()
+    policy_keys: ClassVar[tuple[str, ...]] = ()
+    tool_keys: ClassVar[tuple[str, ...]] = ()
+    whole_keys: ClassVar[tuple[str, ...]] = ()
+    limit_keys: ClassVar[tuple[str, ...]] = ()
+    other_keys: ClassVar[tuple[str, ...]] = ()
+
+    def list_keys(self) -> tuple[str, ...]:
+        """All its keys."""
+        return (*self.sections, *self.policy_keys, *self.limit_keys, *self.other_keys)
+
+    def read_section(self, key: str, context: Context, files: Files, upstreams: Upstreams) -> object:
+        """The value of one of `sections`; mistakes are recorded in `context`."""
+        raise NotImplementedError
+
+    def read_policy_key(self, key: str, written: JsonValue) -> object | None:
+        """The value of one of `policy_keys` or `limit_keys` after merging; None if it says nothing."""
+        raise NotImplementedError
+
+    def check_keys(self, context: Context, routes: tuple[RouteEntry, ...]) -> None:
+        """Checks its keys together with the rest of a config in which one of them is written."""
+
+    def check_route(self, context: Context, route: WrittenRoute) -> Iterator[Finding]:
+        """The contradictions among the keys of a route that speaks its protocol or has one of its keys."""
+        return iter(())
+
+    def summarize(self, config: Config) -> list[str]:
+        """The lines that `check` adds to what a config serves, if it has one of its keys."""
+        return []
+
+
+# --- protocols and schemas --------------------------------------------------------------------------------------------
+class SpeaksProtocol(Plugin):
+    """Adds a value of a route's `protocol`; `methods` are those of its requests. An upstream of such a route may have
+    one of `upstream_keys` in place of a URL."""
+
+    protocol: ClassVar[str]
+    methods: ClassVar[tuple[str, ...]]
+    upstream_keys: ClassVar[tuple[str, ...]] = ()
+
+    def make_reader(self, context: Context, catalogue: ToolReader) -> RouteKindReader:
+        """What reads the keys of its routes."""
+        raise NotImplementedError
+
+    def make_handler(
+        self, clock: Clock, fresh_id: Callable[[], str], reports: Reports, passed_on: PassedOn | None
+    ) -> RouteHandler:
+        """What answers the requests of its routes in this process."""
+        raise NotImplementedError
+
+    def make_lists(self) -> LearnedLists:
+        """What is learned of the tools of one route."""
+        raise NotImplementedError
+
+    def read_upstream(self, context: Context, name: str, written: Mapping[str, JsonValue]) -> UpstreamConfig:
+        """One upstream without a URL."""
+        raise NotImplementedError
+
+    def make_upstreams(self, log: Log) -> UpstreamKind:
+        """What makes such upstreams for calls."""
+        raise NotImplementedError
+
+
+class AddsAdapters(Plugin):
+    """Adds adapters that routes can have."""
+
+    adapters: ClassVar[tuple[str, ...]]
+
+    def load_adapter(self, name: str) -> Adapter:
+        """One of `adapters`."""
+        raise NotImplementedError
+
+
+class RelaysRequests(Plugin):
+    """Answers the requests of relayed routes that have the key `relay_key`; they take every path below their own.
+    `relay_policy_keys` are the keys of a policy that count on them."""
+
+    relay_key: ClassVar[str]
+    relay_policy_keys: ClassVar[tuple[str, ...]] = ()
+
+    def read_relay(self, context: Context, route: WrittenRoute) -> object:
+        """The value of the key."""
+        raise NotImplementedError
+
+    def make_relay(self, clock: Clock, reports: Reports) -> RelayHandler:
+        """What answers the requests in this process."""
+        raise NotImplementedError
+
+
+class AddsRequests(Plugin):
+    """Says where the arguments of a tool stand in an HTTP request: by the key `request` of a tool, the key `parameters`
+    of a route, and the operations of a document that the key `openapi` of a schema names."""
+
+    def read_request(self, context: Context, at: Pointer, written: Mapping[str, JsonValue]) -> RequestForm | None:
+        """The value of `request`."""
+        raise NotImplementedError
+
+    def read_channels(
+        self, catalogue: ToolReader, route: WrittenRoute, formats: JsonValue, policy: QueryPolicy
+    ) -> ChannelJudge:
+        """What judges the parameters of a route."""
+        raise NotImplementedError
+
+    def read_operation(self, document: JsonValue, name: str, provided: frozenset[str]) -> FoundSchema | SourceProblem:
+        """The schema of one operation."""
+        raise NotImplementedError
+
+    def bind(self, form: RequestForm, check: Check | None, *, by_name: bool, query: QueryPolicy) -> OperationRule:
+        """How the calls of a tool stand in requests. `by_name`: it is called by its name."""
+        raise NotImplementedError
+
+
+# --- calls ------------------------------------------------------------------------------------------------------------
+class ExtendsCalls(AddsKeys):
+    """Adds to what calls use, for a config with one of the plugin's sections or policy keys. A route asks who calls if
+    its policy has one of `asks_callers`."""
+
+    asks_callers: ClassVar[tuple[str, ...]] = ()
+
+    def make_services(self, services: Services, log: Log, metrics: Metrics) -> ServiceExtender | None:
+        """What adds to the services of calls. It is made once and outlives a reload."""
+        return None
+
+    def make_limiter(self, services: Services) -> CallLimiter | None:
+        """What refuses calls by its `limit_keys`, for the first config with one of them."""
+        return None
+
+    def make_answers(self, config: Config) -> Mapping[str, AnswerPath]:
+        """Path -> what answers it beside the routes."""
+        return {}
+
+    def make_tool_texts(self, config: Config) -> ToolTexts | None:
+        """What MCP clients read of tools; None if the config adds nothing."""
+        return None
+
+    def find_pinned(self, config: Config, route: str) -> PinnedTools | None:
+        """Which definitions of a route's listed tools are approved; None if the config pins nothing there."""
+        return None
+
+
+class SamplesCalls(ExtendsCalls):
+    """Is shown a sample of the forwarded calls."""
+
+    def make_services(self, services: Services, log: Log, metrics: Metrics) -> CallSampler:
+        """The sampler, for the first sampled call at the latest."""
+        raise NotImplementedError
+
+
+class ObservesCalls(AddsKeys):
+    """Observes finished calls, for a config with one of the plugin's sections."""
+
+    def make_observer(self, clock: Clock, pacing: Pacing, metrics: Metrics) -> ConfiguredObserver:
+        """The observer. It is made once, gets each config, and outlives a reload."""
+        raise NotImplementedError
+
+
+class TracesCalls(Plugin):
+    """Traces requests if the config or the environment asks for it."""
+
+    def make_tracer(self, environ: Mapping[str, str], log: Log, metrics: Metrics, clock: Clock) -> Tracer | None:
+        """The tracer; None, with a log line, if it cannot be made."""
+        raise NotImplementedError
+
+    def find_missing(self) -> str:
+        """Which libraries are missing, in words; '' if none is."""
+        raise NotImplementedError
+
+
+@value_class
+class AddedPage:
+    """A page of the operator's port. `is_harmless`: a reader may POST to it, because it changes nothing."""
+
+    method: str = "GET"
+    is_harmless: bool = False
+
+
+class AddsPages(Plugin):
+    """Adds pages to the operator's port, by path. A path that ends in a slash takes all below it."""
+
+    pages: ClassVar[Mapping[str, AddedPage]]
+
+    async def answer_page(self, path: str, serving: Serving, question: PageRequest) -> Page | EventPage:
+        """Answers with the page at one of the paths of `pages`."""
+        raise NotImplementedError
+
+    def make_counts(self, read: Callable[[], Counts], wall: Callable[[], float], *, values: bool) -> PageCounts | None:
+        """What counts finished calls for its pages, if `admin.console` is on. `read` returns the counts of all requests
+        so far, `wall` seconds since the epoch; `values`: the operator may see values."""
+        return None
+
+    def make_shared(self, now: Callable[[], float]) -> SharedPages | None:
+        """What answers readers with pages made for others, for the first reader that says which age it takes."""
+        return None
+
+
+class KeepsState(Plugin):
+    """Adds a value of `state.backend`; `state_keys` are those of `state` that only this backend has."""
+
+    backend: ClassVar[str]
+    state_keys: ClassVar[tuple[str, ...]]
+
+    def read_state(self, context: Context, files: Files, written: Mapping[str, JsonValue]) -> object:
+        """The value of the keys of `state`."""
+        raise NotImplementedError
+
+    def make_store(self, clock: Clock, max_keys: int, settings: object, changed: Changed) -> StateStore:
+        """The store. `max_keys` bounds what this process keeps, `settings` is what `read_state` returned. Raises
+        ImportError if a client library is missing."""
+        raise NotImplementedError

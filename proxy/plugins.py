@@ -1,0 +1,115 @@
+"""The plugins of this process: those in `proxy/extensions`, and those of other packages that the config names.
+
+    find_plugins(seam)      the plugins that use a seam of `plugin.py`
+    load_named(names)       adds plugins of other packages, by their names in the entry point group
+
+An installed package is not loaded by itself: a security sidecar runs what its operator names.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+import sys
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from proxy import extensions
+from proxy.plugin import AddsKeys, AddsVerbs, ExtendsCalls, Plugin
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
+
+    from proxy.config.model import Config
+    from proxy.core.contract.listed_tool import PinnedTools
+
+GROUP: Final = "toolcall_proxy.plugins"
+_Seam = TypeVar("_Seam")
+
+
+class PluginError(Exception):
+    """A plugin that does not load; the text names it and says why."""
+
+
+@cache
+def list_plugins() -> list[Plugin]:
+    """All plugins, the built-in ones first, in the order of their names. The list is the same object each time."""
+    folders = sorted(found.name for found in pkgutil.iter_modules(extensions.__path__) if found.ispkg)
+    modules = [import_module(f"{extensions.__name__}.{name}.plugin") for name in folders]
+    return [_find_class(vars(module), module.__name__)() for module in modules]
+
+
+def find_folder(plugin: Plugin) -> Path:
+    """Where the files of a plugin are."""
+    return Path(str(sys.modules[type(plugin).__module__].__file__)).parent
+
+
+def find_plugins(seam: type[_Seam]) -> list[_Seam]:
+    """The plugins that use a seam."""
+    return [plugin for plugin in list_plugins() if isinstance(plugin, seam)]
+
+
+def find_plugin(seam: type[_Seam]) -> _Seam | None:
+    """The first plugin that uses a seam; None without one."""
+    return next(iter(find_plugins(seam)), None)
+
+
+def list_used(config: Config) -> list[ExtendsCalls]:
+    """The plugins that add to calls and have a section or a policy key in a config."""
+    keys = {key for route in config.routes for key in route.policy.added} | config.sections.keys()
+    return [each for each in find_plugins(ExtendsCalls) if not keys.isdisjoint((*each.sections, *each.policy_keys))]
+
+
+def find_pinned(config: Config, route: str) -> PinnedTools | None:
+    """Which definitions of a route's listed tools are approved; None if the config pins nothing there."""
+    used = (each for each in find_plugins(ExtendsCalls) if not config.sections.keys().isdisjoint(each.sections))
+    return next((pinned for each in used if (pinned := each.find_pinned(config, route)) is not None), None)
+
+
+def load_named(names: Iterable[str]) -> None:
+    """Adds the plugins of other packages with these names, each once. Raises PluginError for the first that does not
+    load."""
+    loaded = {plugin.name for plugin in list_plugins()}
+    for name in names:
+        if name not in loaded:
+            list_plugins().append(_load_named(name))
+
+
+def find_foreign_verb(verb: str) -> AddsVerbs | None:
+    """The plugin of another package that adds a verb. It is loaded, because the user names the verb."""
+    for entry in _list_entry_points():
+        plugin = _load_named(entry.name)
+        if isinstance(plugin, AddsVerbs) and verb in plugin.verbs:
+            return plugin
+    return None
+
+
+def _list_entry_points() -> EntryPoints:
+    from importlib.metadata import entry_points  # a plain start does not need it
+
+    return entry_points(group=GROUP)
+
+
+def _load_named(name: str) -> Plugin:
+    found = [entry for entry in _list_entry_points() if entry.name == name]
+    if not found:
+        known = ", ".join(sorted(entry.name for entry in _list_entry_points())) or "none"
+        raise PluginError(f"no installed package has a plugin {name!r}; installed: {known}")
+    try:
+        made = found[0].load()()
+    except Exception as error:
+        raise PluginError(f"plugin {name!r} does not load: {type(error).__name__}: {error}") from error
+    if not isinstance(made, Plugin) or made.name != name:
+        raise PluginError(f"plugin {name!r} does not load: {found[0].value} is no Plugin with that name")
+    taken = {key for other in find_plugins(AddsKeys) for key in other.list_keys()}
+    if isinstance(made, AddsKeys) and (twice := sorted(taken.intersection(made.list_keys()))):
+        raise PluginError(f"plugin {name!r} does not load: another plugin has the key {twice[0]!r} already")
+    return made
+
+
+def _find_class(names: Mapping[str, object], module: str) -> type[Plugin]:
+    """The class of a plugin that a module defines. Raises StopIteration if there is none."""
+    classes = (each for each in names.values() if isinstance(each, type) and each.__module__ == module)
+    return next(each for each in classes if issubclass(each, Plugin))

@@ -1,0 +1,92 @@
+"""The plugins that ship with the proxy: what one says is there, and a plain proxy imports nothing of it but that."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.config.files.published import SCHEMA_FILE
+from proxy.plugin import (
+    AddsAdapters,
+    AddsKeys,
+    AddsPages,
+    AddsVerbs,
+    KeepsState,
+    Plugin,
+    RelaysRequests,
+    SpeaksProtocol,
+)
+from proxy.plugins import find_folder, find_plugins, list_plugins
+from tests.extensions.test_locks import PLAIN, SERVE
+
+ROOT = Path(__file__).parents[2]
+
+
+def describe_keys(value: Any) -> Iterator[str]:
+    """The keys of the config that a part of its schema describes, outermost first."""
+    for name, inner in value.get("properties", {}).items():
+        own = {key for key in inner if key != "properties"}
+        yield from [name] if own else describe_keys(inner)
+    for inner in value.get("$defs", {}).values():
+        if set(inner) == {"properties"}:
+            yield from describe_keys(inner)
+
+
+def list_keys(plugin: Plugin) -> Iterator[str]:
+    """Every key of the config that is a plugin's."""
+    yield from plugin.list_keys() if isinstance(plugin, AddsKeys) else ()
+    yield from plugin.state_keys if isinstance(plugin, KeepsState) else ()
+    yield from [plugin.relay_key] if isinstance(plugin, RelaysRequests) else ()
+
+
+def test_every_folder_of_a_plugin_says_what_it_is() -> None:
+    for plugin in list_plugins():
+        assert find_folder(plugin).name == plugin.name
+        assert plugin.adds
+        assert ast.get_docstring(ast.parse((find_folder(plugin) / "__init__.py").read_text(encoding="utf-8")))
+        assert set(plugin.uses) <= {other.name for other in list_plugins()}
+
+
+@pytest.mark.parametrize("plugin", list_plugins(), ids=lambda plugin: plugin.name)
+def test_every_key_in_the_schema_of_a_plugin_is_its_own(plugin: Plugin) -> None:
+    path = find_folder(plugin) / SCHEMA_FILE
+    described = set(describe_keys(json.loads(path.read_text(encoding="utf-8")))) if path.is_file() else set()
+    assert described == set(list_keys(plugin))
+
+
+def test_no_two_plugins_share_a_verb_a_key_or_a_page() -> None:
+    for listed in (
+        [verb for plugin in find_plugins(AddsVerbs) for verb in plugin.verbs],
+        [key for plugin in list_plugins() for key in list_keys(plugin)],
+        [path for plugin in find_plugins(AddsPages) for path in plugin.pages],
+        [name for plugin in find_plugins(AddsAdapters) for name in plugin.adapters],
+    ):
+        assert sorted(set(listed)) == sorted(listed)
+
+
+def test_every_verb_and_adapter_of_a_plugin_loads() -> None:
+    for plugin in find_plugins(AddsVerbs):
+        assert all(callable(plugin.load_verb(verb).run) for verb in plugin.verbs)
+    for adding in find_plugins(AddsAdapters):
+        assert [*adding.adapters] == [adding.load_adapter(name).name for name in adding.adapters]
+
+
+def test_a_key_of_an_upstream_belongs_to_the_keys_of_its_plugin() -> None:
+    for plugin in find_plugins(SpeaksProtocol):
+        assert set(plugin.upstream_keys) <= set(list_keys(plugin))
+
+
+def test_a_plain_config_is_served_without_importing_a_plugin(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(PLAIN, encoding="utf-8")
+    env = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(
+        [sys.executable, "-c", SERVE], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+    )
+    assert (0, ["[400, 502]", "[]"]) == (done.returncode, done.stdout.splitlines()), done.stderr

@@ -1,0 +1,67 @@
+"""What the plugin adds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from proxy.plugin import AddsVerbs, ExtendsCalls, ObservesCalls, Verb
+
+if TYPE_CHECKING:
+    from basic_auth.admission import BasicServices
+    from basic_auth.counting import CountedUsers
+    from proxy.config.context import Context
+    from proxy.config.files.source import Files
+    from proxy.config.model import RouteEntry
+    from proxy.core.model.values import JsonValue
+    from proxy.interfaces import Clock, Pacing, Services
+    from proxy.plugin import Upstreams
+    from proxy.telemetry.logs import Log
+    from proxy.telemetry.metric_table import MetricRow
+    from proxy.telemetry.metrics import Metrics
+
+
+class BasicAuthPlugin(AddsVerbs, ExtendsCalls, ObservesCalls):
+    """Admits requests by HTTP Basic."""
+
+    name = "basic_auth"
+    adds = "HTTP Basic: `basic_users`, the key `basic` of a route, and `basic-hash`"
+    verbs = ("basic-hash",)
+    sections = ("basic_users",)
+    policy_keys = ("basic",)
+    whole_keys = ("basic",)
+    asks_callers = ("basic",)
+
+    def list_metrics(self) -> Sequence[MetricRow]:
+        from basic_auth.counting import CALLS
+
+        return (CALLS,)
+
+    def load_verb(self, verb: str) -> Verb:
+        from basic_auth import hashing
+
+        return hashing
+
+    def read_section(self, key: str, context: Context, files: Files, upstreams: Upstreams) -> Mapping[str, JsonValue]:
+        return context.mapping(key)
+
+    def read_policy_key(self, key: str, written: JsonValue) -> tuple[str, ...] | None:
+        return tuple(map(str, written)) if isinstance(written, list) else None
+
+    def check_keys(self, context: Context, routes: tuple[RouteEntry, ...]) -> None:
+        known, written = context.mapping("basic_users"), context.structure.value.get("routes")
+        for index, route in enumerate(written if isinstance(written, list) else ()):
+            for user in route.get("basic") or ():
+                if user not in known:
+                    hint = "add the user with what `toolcall-proxy basic-hash` prints"
+                    context.mistake(("routes", index, "basic"), f"{user!r} is not in `basic_users`", hint)
+
+    def make_services(self, services: Services, log: Log, metrics: Metrics) -> BasicServices:
+        from basic_auth.admission import BasicServices
+
+        return BasicServices()
+
+    def make_observer(self, clock: Clock, pacing: Pacing, metrics: Metrics) -> CountedUsers:
+        from basic_auth.counting import CountedUsers
+
+        return CountedUsers(metrics)

@@ -1,0 +1,115 @@
+"""A plugin of another package is loaded only for a config that names it. Then it adds a section, a key of a route, a
+verb, an observer and a way to admit requests."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+SAMPLE: Final = Path(__file__).parent / "basic_auth"
+ROOT: Final = Path(__file__).parents[2]
+CONFIG: Final = """\
+version: 1
+listen: 127.0.0.1:0
+admin: {{listen: 127.0.0.1:0, console: off}}
+{more}
+routes:
+  - {{path: /sum, upstream: none, tool: sum, basic: [ann], schema: {{properties: {{a: {{type: integer}}}}}}}}
+  - {{path: /open, upstream: none, tool: open, schema: {{properties: {{a: {{type: integer}}}}}}}}
+"""
+SERVE: Final = """
+import asyncio, base64
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+from proxy.config.load import load
+from proxy.server import start_serving
+def post(url, user):
+    shown = {"Authorization": "Basic " + base64.b64encode(user.encode()).decode()} if user else {}
+    try:
+        with urlopen(Request(url, b'{"a": 1}', {"Content-Type": "application/json", **shown})) as answer:
+            return answer.status
+    except HTTPError as error:
+        return error.code
+def scrape(url):
+    with urlopen(url + "/metrics") as page:
+        return [line for line in page.read().decode().splitlines() if line.startswith("toolproxy_basic")]
+async def serve():
+    serving = await start_serving(load("config.yaml", {}))
+    users = ("", "ann:wrong", "bob:secret", "ann:secret")
+    print([await asyncio.to_thread(post, serving.url + "/sum", user) for user in users])
+    print(await asyncio.to_thread(post, serving.url + "/open", ""))
+    print(await asyncio.to_thread(scrape, serving.admin_url))
+    await serving.stop(0)
+asyncio.run(serve())
+"""
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which the sample is installed."""
+    folder = tmp_path_factory.mktemp("packages")
+    # What pip makes of a wheel without dependencies: the package, and its entry points in a dist-info.
+    words = ("-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--no-build-isolation", "--target")
+    subprocess.run([sys.executable, *words, str(folder), str(SAMPLE)], check=True, capture_output=True)
+    return folder
+
+
+def run(folder: Path, packages: Path, *words: str, text: str = "") -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "PYTHONPATH": f"{packages}:{ROOT}"}
+    return subprocess.run(
+        [sys.executable, *words], cwd=folder, env=env, input=text, capture_output=True, text=True, check=False
+    )
+
+
+def hash_password(folder: Path, packages: Path, password: str) -> str:
+    done = run(folder, packages, "-m", "proxy", "basic-hash", text=f"{password}\n")
+    assert (0, "") == (done.returncode, done.stderr)
+    return done.stdout.strip()
+
+
+def test_serves_what_the_plugin_adds(tmp_path: Path, packages: Path) -> None:
+    hashed = hash_password(tmp_path, packages, "secret")
+    more = f"plugins: [basic_auth]\nbasic_users: {{ann: '{hashed}'}}"
+    (tmp_path / "config.yaml").write_text(CONFIG.format(more=more), encoding="utf-8")
+
+    done = run(tmp_path, packages, "-c", SERVE)
+
+    assert 0 == done.returncode, done.stderr
+    assert ["[401, 401, 401, 200]", "200"] == done.stdout.splitlines()[:2]
+    assert """['toolproxy_basic_requests_total{route="/sum"} 4.0']""" == done.stdout.splitlines()[2]
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ("basic_users: {ann: x}", "config.yaml:4:1  basic_users  unknown key 'basic_users'"),
+        ("plugins: [basic_auth]", "config.yaml:6:52  route '/sum'  'ann' is not in `basic_users`"),
+        ("plugins: [basic_auth]\nbasic_users: {ann: x}", "config.yaml:5:"),
+        ("plugins: [other]", "config.yaml:4:11  plugins  no installed package has a plugin 'other'"),
+    ],
+    ids=["not named", "a check across keys", "its own schema", "not installed"],
+)
+def test_rejects_a_config_at_its_place(tmp_path: Path, packages: Path, more: str, expected: str) -> None:
+    (tmp_path / "config.yaml").write_text(CONFIG.format(more=more), encoding="utf-8")
+    done = run(tmp_path, packages, "-m", "proxy", "check", "config.yaml")
+    assert 2 == done.returncode
+    assert expected in done.stderr
+
+
+def test_names_a_plugin_that_does_not_load(tmp_path: Path, packages: Path) -> None:
+    broken = tmp_path / "broken"
+    (broken / "broken-1.dist-info").mkdir(parents=True)
+    (broken / "broken-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n")
+    points = "[toolcall_proxy.plugins]\nbroken = nowhere.plugin:Plugin\n"
+    (broken / "broken-1.dist-info" / "entry_points.txt").write_text(points)
+    (tmp_path / "config.yaml").write_text(CONFIG.format(more="plugins: [broken]"), encoding="utf-8")
+
+    done = run(tmp_path, broken, "-m", "proxy", "check", "config.yaml")
+
+    assert 2 == done.returncode
+    assert "plugin 'broken' does not load: ModuleNotFoundError: No module named 'nowhere'" in done.stderr
