@@ -9,7 +9,7 @@ remains unknown is explained in `explain/explain.py`, with a did-you-mean.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from collections.abc import Container as Names
 from typing import Final
 
@@ -56,11 +56,19 @@ def is_same_tool(name: str, tool: str) -> bool:
     return name == tool or unfold(name, (tool,)) == tool
 
 
-def _bare(piece: str, known: Names[str]) -> str | None:
-    if piece in known:
-        return piece
+def list_wrapped(name: str) -> Iterator[str]:
+    """The names that a name may wrap, itself among them."""
+    for piece in _TEMPLATE_TOKEN.split(name[:_LONGEST]):
+        yield from _list_bare(piece.strip(_AROUND))
+
+
+def _list_bare(piece: str) -> Iterator[str]:
+    yield piece
     prefix = _PREFIX.match(piece)
-    bare = piece[prefix.end() :] if prefix is not None else ""
-    if bare not in known:  # a template that counts the calls: `functions.get_weather:0`
-        bare = _COUNTER.sub("", bare or piece)
-    return bare if bare in known else None
+    bare = piece[prefix.end() :] if prefix is not None else piece
+    yield bare
+    yield _COUNTER.sub("", bare)  # a template that counts the calls: `functions.get_weather:0`
+
+
+def _bare(piece: str, known: Names[str]) -> str | None:
+    return next((name for name in _list_bare(piece) if name in known), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,12 +16,15 @@ from proxy.core.check.validation import SchemaError
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.extensions.access.access_section import list_rules, read_access, read_texts
 from proxy.extensions.access.audit_file import find_fault
-from proxy.extensions.access.core.rule_schemas import compile_arguments, list_open_places
+from proxy.extensions.access.core.rule_schemas import compile_arguments, list_open_places, negate_arguments
 from proxy.extensions.access.core.settings import AccessSettings, JwtSettings
 from proxy.extensions.access.rates.limit_keys import check_limits
 
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _OF_TOKENS: Final = ("scope", "claims", "issuer")
+_RULES: Final = ("allow", "deny")
+# The place of an argument in `equals`: a name, or a JSON Pointer (RFC 6901).
+_PLACE: Final = re.compile(r"[^/].*|(/([^~/]|~[01])*)+", re.DOTALL)
 
 
 def check_access(context: Context, routes: tuple[RouteEntry, ...]) -> None:
@@ -31,12 +35,14 @@ def check_access(context: Context, routes: tuple[RouteEntry, ...]) -> None:
     _check_issuers(context, settings)
     by_name = {route.name: route for route in routes}
     for at, written in _list_layers(context):
-        _check_schemas(context, at, written.get("allow"))
+        for key in _RULES:
+            _check_schemas(context, at, key, written.get(key))
     for at, written in _list_routes(context):
         route = by_name.get(reveal(written.get("name", written.get("path", at[-1] if isinstance(at[-1], str) else ""))))
         if route is not None:
             _check_jwt(context, settings, at, written, route)
-            _check_rules(context, at, written, route)
+            for key in _RULES:
+                _check_rules(context, at, written, route, key)
 
 
 def _list_layers(context: Context) -> Iterator[tuple[Pointer, Mapping[str, JsonValue]]]:
@@ -87,17 +93,23 @@ def _check_issuers(context: Context, settings: AccessSettings) -> None:
             context.mistake((*at, name), "keys would count no more before they are fetched anew", hint, key=True)
 
 
-def _check_schemas(context: Context, at: Pointer, allow: JsonValue) -> None:
-    for index, rule in list_rules(allow):
+def _check_schemas(context: Context, at: Pointer, key: str, rules: JsonValue) -> None:
+    for index, rule in list_rules(rules):
+        for name in rule.get("equals", {}):
+            if not _PLACE.fullmatch(name):
+                hint = "write the name of an argument, or a JSON Pointer such as /filter/tenant"
+                context.mistake(
+                    (*at, key, index, "equals", name), f"{name!r} is no place of an argument", hint, key=True
+                )
         if "arguments" not in rule:
             continue
-        place = (*at, "allow", index, "arguments")
+        place, schema = (*at, key, index, "arguments"), reveal_all(rule["arguments"])
         try:
-            written = compile_arguments(reveal_all(rule["arguments"]))[-1]
+            written = compile_arguments(negate_arguments(schema) if key == "deny" else schema)[-1]
         except SchemaError as error:
             context.mistake(place, f"no usable schema: {error}")
             continue
-        for found in list_open_places(written):
+        for found in list_open_places(written, denies=key == "deny"):
             context.mistake((*place, *found.path), found.message, found.hint, key=True)
 
 
@@ -130,39 +142,53 @@ def _check_jwt(
         context.mistake(place, "clients of an MCP route cannot find the issuer of its tokens", hint, key=True)
 
 
-def _check_rules(context: Context, at: Pointer, written: Mapping[str, JsonValue], route: RouteEntry) -> None:
-    allow = written.get("allow", context.mapping("defaults").get("allow"))
-    place = _place(at, written, "allow")
-    for index, rule in list_rules(allow):
+def _check_rules(context: Context, at: Pointer, written: Mapping[str, JsonValue], route: RouteEntry, key: str) -> None:
+    place = _place(at, written, key)
+    for index, rule in list_rules(written.get(key, context.mapping("defaults").get(key))):
         when, spot = rule.get("when", {}), (*place, index)
-        signed = [key for key in _OF_TOKENS if key in when]
-        if signed and "jwt" not in route.policy.added:
-            message = f"`{signed[0]}` never holds on route {route.name!r}, which takes no signed tokens"
-            context.mistake((*spot, "when", signed[0]), message, "add `jwt: {}` to the route", key=True)
-        elif signed and "token" in when:
-            message = f"the rule never holds: a token of `auth.bearer` has no `{signed[0]}`"
-            context.mistake((*spot, "when", signed[0]), message, "make two rules of it", key=True)
+        _check_signed(context, spot, rule, route, key)
         _check_tokens(context, (*spot, "when", "token"), when, route)
         if "certificate" in when and not context.mapping("listen", "tls").get("client_ca"):
             hint = "add `listen: {tls: {client_ca: FILE}}`"
             context.mistake((*spot, "when", "certificate"), "no client is asked for a certificate", hint, key=True)
-        for key in ("tools", "arguments", "annotations"):
-            if key in rule and route.kind == "passthrough":
-                message = f"`{key}` means nothing on route {route.name!r}: no call is read there"
-                context.mistake((*spot, key), message, "give the route rules of its own, without it", key=True)
+        for name in ("tools", "arguments", "annotations", "equals"):
+            if name in rule and route.kind == "passthrough":
+                message = f"`{name}` means nothing on route {route.name!r}: no call is read there"
+                context.mistake((*spot, name), message, "give the route rules of its own, without it", key=True)
         if "annotations" in rule and route.kind != "passthrough":
-            _check_annotations(context, (*spot, "annotations"), route)
+            _check_annotations(context, (*spot, "annotations"), route, key)
         if route.kind != "passthrough" and route.listed is None:
-            _note_unnamed(context, rule, route)
+            _note_unnamed(context, rule, route, key)
 
 
-def _check_annotations(context: Context, at: Pointer, route: RouteEntry) -> None:
-    """Reports a rule about annotations that never holds."""
+def _check_signed(context: Context, spot: Pointer, rule: Mapping[str, JsonValue], route: RouteEntry, key: str) -> None:
+    """Reports what a rule says of signed tokens if its callers have none."""
+    when = rule.get("when", {})
+    signed: list[Pointer] = [("when", name) for name in _OF_TOKENS if name in when]
+    if "equals" in rule and key == "deny":
+        hint = "write a rule of `allow` with it: a call whose argument differs is then refused"
+        context.mistake((*spot, "equals"), "`equals` means nothing in `deny`", hint, key=True)
+    elif "equals" in rule and route.kind != "passthrough":
+        signed.append(("equals",))
+    if signed and "jwt" not in route.policy.added:
+        holds = "never holds" if key == "allow" else "means nothing"
+        message = f"`{signed[0][-1]}` {holds} on route {route.name!r}, which takes no signed tokens"
+        context.mistake((*spot, *signed[0]), message, "add `jwt: {}` to the route", key=True)
+    elif signed and "token" in when:
+        lacks = f"has no `{signed[0][-1]}`" if signed[0] != ("equals",) else "has no claims for `equals`"
+        holds = "the rule never holds" if key == "allow" else "the rule contradicts itself"
+        message = f"{holds}: a token of `auth.bearer` {lacks}"
+        context.mistake((*spot, *signed[0]), message, "make two rules of it", key=True)
+
+
+def _check_annotations(context: Context, at: Pointer, route: RouteEntry, key: str) -> None:
+    """Reports a rule about annotations that nobody can judge."""
+    hold = "never hold" if key == "allow" else "are unknown"
     if route.listed is None:
-        message = f"`annotations` never hold on route {route.name!r}: no server lists its tools"
+        message = f"`annotations` {hold} on route {route.name!r}: no server lists its tools"
         context.mistake(at, message, "name the tools with `tools`, or give the route rules of its own", key=True)
     elif not route.listed.trusts_annotations:
-        message = f"`annotations` never hold on route {route.name!r}: it does not trust those of its server"
+        message = f"`annotations` {hold} on route {route.name!r}: it does not trust those of its server"
         hint = "add `mcp: {trust_annotations: on}` to the route if what its server says of its tools is true"
         context.mistake(at, message, hint, key=True)
 
@@ -179,10 +205,10 @@ def _list_tokens(auth: Auth | None) -> tuple[str, ...]:
     return () if auth is None else tuple(name for name, _ in auth.tokens)
 
 
-def _note_unnamed(context: Context, rule: Mapping[str, JsonValue], route: RouteEntry) -> None:
+def _note_unnamed(context: Context, rule: Mapping[str, JsonValue], route: RouteEntry, key: str) -> None:
     """Notes names in a rule that no tool of the route has; a pattern may be for future tools."""
     for name in read_texts(rule.get("tools", [])):
         if name not in route.tools and not set("*?[").intersection(name):
             context.notes.append(
-                f"route {route.name!r}: a rule allows the tool {name!r}, which the route does not have"
+                f"route {route.name!r}: a rule of `{key}` names the tool {name!r}, which the route does not have"
             )

@@ -1,8 +1,8 @@
-"""Reads the section `access` of the config, and the keys `jwt` and `allow` of `defaults` and of a route."""
+"""Reads the section `access` of the config, and the keys `jwt`, `allow` and `deny` of `defaults` and of a route."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from proxy.config.context import Context
@@ -11,8 +11,9 @@ from proxy.config.files.source import Files
 from proxy.config.model import Config, UpstreamConfig
 from proxy.config.sections.units import read_seconds, read_switch
 from proxy.core.check.validation import Check, SchemaError, compile_check
-from proxy.core.model.values import JsonValue
-from proxy.extensions.access.core.rule_schemas import compile_arguments, list_names
+from proxy.core.json.jsontext import parse_pointer
+from proxy.core.model.values import JsonValue, Pointer
+from proxy.extensions.access.core.rule_schemas import compile_arguments, list_names, negate_arguments
 from proxy.extensions.access.core.settings import AccessRule, AccessSettings, IssuerSettings, JwtSettings
 
 _TIMES: Final = ("leeway", "refresh", "max_age")
@@ -65,13 +66,24 @@ def read_allow(written: JsonValue) -> tuple[AccessRule, ...] | None:
     return tuple(_read_rule(f"rule-{number}", rule) for number, rule in enumerate(written, 1))
 
 
-def _read_rule(name: str, written: Mapping[str, JsonValue]) -> AccessRule:
+def read_deny(written: JsonValue) -> tuple[AccessRule, ...] | None:
+    """The rules of a route that deny calls; None if there are none. A schema that cannot be compiled denies every
+    call of its tools here; `check_access` reports it."""
+    if not isinstance(written, list):
+        return None
+    return tuple(_read_rule(f"deny-{number}", rule, denies=True) for number, rule in enumerate(written, 1))
+
+
+def _read_rule(name: str, written: Mapping[str, JsonValue], *, denies: bool = False) -> AccessRule:
     when = written.get("when", {})
     claims = {reveal(key): _read_values(value) for key, value in when.get("claims", {}).items()}
+    equals = tuple((read_place(place), reveal(claim)) for place, claim in written.get("equals", {}).items())
+    names = [str(step) for place, _ in equals for step in place]
     made: dict[str, Any] = {"tools": read_texts(written["tools"])} if "tools" in written else {}
     if "arguments" in written:
-        made["arguments"] = _compile(schema := reveal_all(written["arguments"]))
-        made["named"] = _group_names(schema)
+        schema = reveal_all(written["arguments"])
+        made["arguments"] = _compile(negate_arguments(schema) if denies else schema)
+        names += list_names(schema)
     if "annotations" in written:
         made["hints"] = {reveal(name): read_switch(value) for name, value in written["annotations"].items()}
     return AccessRule(
@@ -81,8 +93,15 @@ def _read_rule(name: str, written: Mapping[str, JsonValue]) -> AccessRule:
         tokens=read_texts(when.get("token", [])),
         issuers=read_texts(when.get("issuer", [])),
         certificates=read_texts(when.get("certificate", [])),
+        named=_group_names(names),
+        equals=equals,
         **made,
     )
+
+
+def read_place(written: str) -> Pointer:
+    """The place of an argument: a JSON Pointer if it starts with a slash, otherwise a name."""
+    return parse_pointer(reveal(written)) if written.startswith("/") else (reveal(written),)
 
 
 def _read_values(value: JsonValue) -> tuple[JsonValue, ...]:
@@ -96,16 +115,16 @@ def _compile(schema: JsonValue) -> tuple[Check, ...]:
         return (compile_check(False),)
 
 
-def _group_names(schema: JsonValue) -> Mapping[str, frozenset[str]]:
-    """The keys that a schema names, by their folded case."""
+def _group_names(names: Iterable[str]) -> Mapping[str, frozenset[str]]:
+    """The keys that a rule names, by their folded case."""
     grouped: dict[str, frozenset[str]] = {}
-    for name in list_names(schema):
+    for name in names:
         grouped[name.casefold()] = grouped.get(name.casefold(), frozenset()) | {name}
     return grouped
 
 
 def list_rules(written: JsonValue) -> Iterator[tuple[int, Mapping[str, JsonValue]]]:
-    """The rules of an `allow` as written, each with its index."""
+    """The rules of an `allow` or a `deny` as written, each with its index."""
     yield from (
         (at, rule) for at, rule in enumerate(written if isinstance(written, list) else ()) if isinstance(rule, dict)
     )

@@ -63,18 +63,20 @@ class AccessServices:
         audit = self._find_audit(settings.audit)
         access: dict[str, RouteAccess] = {}
         for key, entry in name_routes(config):
-            jwt, allow = entry.policy.added.get("jwt"), entry.policy.added.get("allow")
+            jwt, allow, deny = (entry.policy.added.get(key) for key in ("jwt", "allow", "deny"))
             withheld = find_withheld(config, entry.name)
-            if jwt is None and allow is None and withheld is None:
+            if jwt is None and allow is None and deny is None and withheld is None:
                 continue
             taken = jwt if isinstance(jwt, JwtSettings) else None
-            if allow is not None and not (entry.listed is not None and entry.listed.trusts_annotations):
-                allow = tuple(
-                    rule for rule in allow if not rule.hints
-                )  # hints of a server that is not trusted allow nothing
+            if not (entry.listed is not None and entry.listed.trusts_annotations):
+                # Hints of a server that is not trusted allow nothing, and save no tool from `deny`.
+                allow = None if allow is None else tuple(rule for rule in allow if not rule.hints)
+                deny = None if deny is None else tuple(replace(rule, hints={}) for rule in deny)
             metadata = name_metadata(settings, entry)
             passes = entry.kind == "passthrough"
-            access[key] = RouteAdmission(entry.name, taken, allow, tokens, audit, metadata, passes, withheld)
+            access[key] = RouteAdmission(
+                entry.name, taken, allow, tokens, audit, metadata, passes, withheld, deny or ()
+            )
         return replace(services, access={**services.access, **access})
 
     def _make_tokens(self, settings: AccessSettings) -> SignedTokens:

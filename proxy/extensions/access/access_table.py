@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from proxy.config.model import Config, RouteEntry
-from proxy.core.json.jsontext import dumps
+from proxy.core.json.jsontext import dumps, format_pointer
 from proxy.extensions.access.access_section import find_access
 from proxy.extensions.access.core.settings import AccessRule, AccessSettings, JwtSettings
 
@@ -16,7 +16,7 @@ Row = tuple[str, str, str, str, str]
 def write_table(config: Config) -> list[str]:
     """The table in lines; empty where no route checks its callers."""
     settings = find_access(config)
-    if not any({"jwt", "allow"}.intersection(route.policy.added) for route in config.routes):
+    if not any({"jwt", "allow", "deny"}.intersection(route.policy.added) for route in config.routes):
         return []
     rows = [_HEAD, *(row for route in config.routes for row in _list_rows(settings, route))]
     widths = [max(len(row[at]) for row in rows) for at in range(len(_HEAD))]
@@ -27,6 +27,9 @@ def write_table(config: Config) -> list[str]:
 def _list_rows(settings: AccessSettings, route: RouteEntry) -> Iterator[Row]:
     allow, admitted = route.policy.added.get("allow"), _describe_admitted(settings, route)
     every = "whatever it sends" if route.kind == "passthrough" else "every tool"
+    for rule in route.policy.added.get("deny") or ():
+        tools, arguments = f"NOT {_describe_tools(rule, every)}", _describe_arguments(rule, route, denies=True)
+        yield route.name, rule.name, _describe_caller(rule) or admitted, tools, arguments
     if allow is None:
         yield route.name, "-", admitted, every, "any arguments" if route.kind != "passthrough" else "-"
         return
@@ -65,11 +68,15 @@ def _describe_tools(rule: AccessRule, every: str) -> str:
     return f"{tools} listed with {hints}" if hints else tools
 
 
-def _describe_arguments(rule: AccessRule, route: RouteEntry) -> str:
+def _describe_arguments(rule: AccessRule, route: RouteEntry, *, denies: bool = False) -> str:
     if route.kind == "passthrough":
         return "-"
-    if not rule.arguments:
+    if not rule.arguments and not rule.equals:
         return "any arguments"
-    schema = rule.arguments[0].root.raw
+    own = [f"{format_pointer(place)[1:]} = its claim {claim}" for place, claim in rule.equals]
+    if not rule.arguments:
+        return ", ".join(own)
+    schema = rule.arguments[-1].root.raw
+    schema = schema["not"] if denies and isinstance(schema, dict) else schema
     names = schema.get("properties", {}) if isinstance(schema, dict) else {}
-    return f"arguments that fit: {', '.join(names)}" if names else "arguments that fit"
+    return ", ".join([f"arguments that fit: {', '.join(names)}" if names else "arguments that fit", *own])

@@ -20,6 +20,8 @@ from proxy.extensions.access.core.access_rules import (
     fits_arguments,
     fits_caller,
     lacks_scope,
+    may_fit_caller,
+    may_name_tool,
     names_tool,
 )
 from proxy.extensions.access.core.settings import AccessRule, JwtSettings
@@ -30,6 +32,8 @@ from proxy.interfaces import AccessDenied, Admission, Admitted, Certificate
 if TYPE_CHECKING:  # needs the extra `jwt`
     from proxy.extensions.access.tokens.signed_tokens import SignedTokens
 
+# What a route without `allow` allows.
+_ANYTHING: Final = AccessRule("")
 _SCHEME: Final = "bearer "
 _NONE_CAME: Final = "This route asks for a bearer token."
 _ONE: Final = "This route asks for one bearer token."
@@ -39,8 +43,8 @@ _NOT_ITS: Final = "the issuer is not one of this route"
 @value_class
 class RouteAdmission:
     """Implements `RouteAccess`. `tokens` None: the route accepts no signed token. `allow` None: an admitted caller may
-    call anything. `metadata`: the address of the route's metadata (RFC 9728), '' where it has none. `withheld`:
-    operations whose definitions are not approved."""
+    call anything that no rule of `deny` denies. `metadata`: the address of the route's metadata (RFC 9728), '' where it
+    has none. `withheld`: operations whose definitions are not approved."""
 
     route: str
     jwt: JwtSettings | None
@@ -50,6 +54,7 @@ class RouteAdmission:
     metadata: str = ""
     passes: bool = False
     withheld: WithheldTools | None = None
+    deny: tuple[AccessRule, ...] = ()
 
     def admit(self, headers: Headers, token: str | AccessDenied, certificate: Certificate) -> Admission:
         """Whether a request may go on: by a static token, else by a signed one, else by its certificate."""
@@ -68,7 +73,7 @@ class RouteAdmission:
 
     @property
     def _asks_certificate(self) -> bool:
-        return any(rule.certificates for rule in self.allow or ())
+        return any(rule.certificates for rule in (*(self.allow or ()), *self.deny))
 
     async def _conclude_later(
         self, judging: Awaitable[Judgement], certificate: frozenset[str]
@@ -109,28 +114,31 @@ class RouteAdmission:
         return replace(found, calls=ApprovedCalls(self.route, caller, self.withheld, self.audit, found.calls))
 
     def _judge(self, caller: Identity) -> Admitted | AccessDenied:
-        if self.allow is None:
+        if self.allow is None and not self.deny:
             self.audit.write(self.route, caller, "", "", "admitted")
             return Admitted(caller.token, caller=caller.key)
-        rules = tuple(rule for rule in self.allow if fits_caller(rule, caller))
-        raisable = tuple(rule for rule in self.allow if lacks_scope(rule, caller))
-        if self.passes and not rules:
-            why = "No rule of this route allows this caller anything."
+        allow = (_ANYTHING,) if self.allow is None else self.allow
+        rules = tuple(rule for rule in allow if fits_caller(rule, caller))
+        denying = tuple(rule for rule in self.deny if may_fit_caller(rule, caller))
+        raisable = () if denying and self.passes else tuple(rule for rule in allow if lacks_scope(rule, caller))
+        if self.passes and (denying or not rules):
+            why = "A rule of this route denies this caller everything."
+            why = why if denying else "No rule of this route allows this caller anything."
             self.audit.write(self.route, caller, "", "", f"denied: {codes.CALL_NOT_ALLOWED}")
             wanted = next((rule.scopes for rule in raisable), ())
             return AccessDenied(codes.CALL_NOT_ALLOWED, why, write_scope_challenge(wanted, self.metadata))
         self.audit.write(self.route, caller, rules[0].name if self.passes else "", "", "admitted")
         return Admitted(
             caller.token,
-            calls=AllowedCalls(self.route, caller, rules, self.audit, raisable, self.metadata),
+            calls=AllowedCalls(self.route, caller, rules, self.audit, raisable, self.metadata, denying),
             caller=caller.key,
         )
 
 
 @value_class
 class AllowedCalls:
-    """Implements `CallAccess`: the calls that the `rules` for a caller allow. `raisable`: rules for which the token
-    lacks only a scope."""
+    """Implements `CallAccess`: the calls that the `rules` for a caller allow, but for those that a rule of `denying`
+    may be about. `raisable`: rules for which the token lacks only a scope."""
 
     route: str
     caller: Identity
@@ -138,18 +146,31 @@ class AllowedCalls:
     audit: Audit
     raisable: tuple[AccessRule, ...] = ()
     metadata: str = ""
+    denying: tuple[AccessRule, ...] = ()
 
     @property
     def scope(self) -> str:
         """The rules that decide which tools the caller sees."""
-        return b"".join(sorted({dumps([list(rule.tools), dict(rule.hints)]) for rule in self.rules})).decode()
+        whole = [rule for rule in self.denying if not rule.arguments]
+        parts = [
+            sorted({dumps([list(rule.tools), dict(rule.hints)]) for rule in rules}) for rules in (self.rules, whole)
+        ]
+        return b"-".join(map(b"".join, parts)).decode()
 
     def may_see(self, tool: str, hints: Hints | None = None) -> bool:
         """Whether some call of a tool may be allowed."""
-        return any(names_tool(rule, tool, hints) for rule in self.rules)
+        denied = self._find_denying(tool, hints) is not None
+        return not denied and any(names_tool(rule, tool, hints) for rule in self.rules)
+
+    def _find_denying(self, tool: str, hints: Hints | None) -> AccessRule | None:
+        """The rule that denies every call of a tool."""
+        named = (rule for rule in self.denying if may_name_tool(rule, tool, hints))
+        return next((rule for rule in named if not rule.arguments), None)
 
     def refuse_tool(self, tool: str, hints: Hints | None = None) -> Failure | None:
         """The failure where no call of a tool is allowed, whatever its arguments."""
+        if (denying := self._find_denying(tool, hints)) is not None:
+            return self._deny(tool, denying, f"A rule of the operator denies this caller every call of '{tool}'.")
         if self.may_see(tool, hints):
             return None
         why = f"No rule of the operator allows this caller to call '{tool}'."
@@ -166,13 +187,22 @@ class AllowedCalls:
     def _judge(self, tool: str, hints: Hints | None, arguments: JsonValue) -> Failure | None:
         if (refused := self.refuse_tool(tool, hints)) is not None:
             return refused
+        for rule in self.denying:
+            if may_name_tool(rule, tool, hints) and not fits_arguments(rule, arguments):
+                why = f"A rule of the operator denies this caller to call '{tool}' with these arguments."
+                return self._deny(tool, rule, why)
+        claims = self.caller.claims
         for rule in self.rules:
-            if names_tool(rule, tool, hints) and fits_arguments(rule, arguments):
+            if names_tool(rule, tool, hints) and fits_arguments(rule, arguments, claims):
                 self.audit.write(self.route, self.caller, rule.name, tool, "allowed")
                 return None
         why = f"No rule of the operator allows this caller to call '{tool}' with these arguments."
         named = (rule for rule in self.raisable if names_tool(rule, tool, hints))
-        return self._refuse(tool, why, (rule for rule in named if fits_arguments(rule, arguments)))
+        return self._refuse(tool, why, (rule for rule in named if fits_arguments(rule, arguments, claims)))
+
+    def _deny(self, tool: str, rule: AccessRule, message: str) -> Failure:
+        self.audit.write(self.route, self.caller, rule.name, tool, "denied")
+        return Failure(codes.CALL_NOT_ALLOWED, message, retryable=False)
 
     def _refuse(self, tool: str, message: str, raisable: Iterator[AccessRule]) -> Failure:
         self.audit.write(self.route, self.caller, "", tool, "refused")

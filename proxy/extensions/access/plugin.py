@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from proxy.plugin import AddsVerbs, ExtendsCalls, Verb
@@ -30,10 +30,10 @@ class AccessPlugin(AddsVerbs, ExtendsCalls):
     uses = ("importing", "outgoing")
     verbs = ("pin",)
     sections = ("access", "pins")
-    policy_keys = ("jwt", "allow")
+    policy_keys = ("jwt", "allow", "deny")
     whole_keys = ("jwt",)
     limit_keys = ("rate", "concurrent")
-    asks_callers = ("jwt", "allow")
+    asks_callers = ("jwt", "allow", "deny")
 
     def list_metrics(self) -> Sequence[MetricRow]:
         from proxy.extensions.access.access_services import METRICS
@@ -55,10 +55,17 @@ class AccessPlugin(AddsVerbs, ExtendsCalls):
         return read_access(context, files, upstreams)
 
     def read_policy_key(self, key: str, written: JsonValue) -> object | None:
-        from proxy.extensions.access.access_section import read_allow, read_jwt
+        from proxy.extensions.access.access_section import read_allow, read_deny, read_jwt
         from proxy.extensions.access.rates.limit_keys import read_concurrent, read_rates
 
-        return {"jwt": read_jwt, "allow": read_allow, "rate": read_rates, "concurrent": read_concurrent}[key](written)
+        readers: Mapping[str, Callable[[JsonValue], object | None]] = {
+            "jwt": read_jwt,
+            "allow": read_allow,
+            "deny": read_deny,
+            "rate": read_rates,
+            "concurrent": read_concurrent,
+        }
+        return readers[key](written)
 
     def check_keys(self, context: Context, routes: tuple[RouteEntry, ...]) -> None:
         from proxy.extensions.access.access_checks import check_access

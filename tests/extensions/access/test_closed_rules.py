@@ -8,9 +8,10 @@ from typing import Any, Final
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from proxy.extensions.access.access_section import read_allow
+from proxy.core.model.values import ABSENT
+from proxy.extensions.access.access_section import read_allow, read_deny
 from proxy.extensions.access.core.access_rules import fits_arguments
-from proxy.extensions.access.core.rule_schemas import compile_arguments, list_open_places
+from proxy.extensions.access.core.rule_schemas import compile_arguments, list_open_places, negate_arguments
 
 # A place in a schema: the schema around that of a value, and the arguments around the value.
 Place = tuple[Callable[[Any], Any], Callable[[Any], Any]]
@@ -165,3 +166,99 @@ def test_closes_items_of_older_drafts() -> None:
     schema = {"$schema": draft, "properties": {"path": guard}}
     shown: list[Any] = [[GOOD], [GOOD, GOOD], [], [[GOOD]], [GOOD, [BAD]], [GOOD, BAD]]
     assert [True, True, False, False, False, False] == [allows(schema, {"path": value}) for value in shown]
+
+
+# --- deny -------------------------------------------------------------------------------------------------------------
+# Schemas of a text that deny BAD and leave GOOD alone.
+DENIED: Final[list[Any]] = [
+    {"pattern": "^/etc/"},
+    {"const": BAD},
+    {"enum": [BAD, "/etc/shadow"]},
+    {"type": "string", "pattern": "^/etc/"},
+    {"pattern": "^/etc/", "minLength": 2},
+    {"not": {"pattern": "^/data/"}},
+    {"not": {"const": GOOD}},
+    {"not": {"not": {"pattern": "^/etc/"}}},
+    {"allOf": [{"pattern": "^/etc/"}, {"minLength": 1}]},
+]
+# Places of the value below `path`: one such item or key is enough.
+ANY_OF: Final[dict[str, Place]] = {
+    "value": (lambda guard: guard, lambda value: value),
+    "object": (lambda guard: {"properties": {"inner": guard}}, lambda value: {"inner": value}),
+    "contains": (lambda guard: {"contains": guard}, lambda value: [value]),
+    "not all items": (lambda guard: {"not": {"items": {"not": guard}}}, lambda value: [value]),
+    "prefixItems": (lambda guard: {"prefixItems": [guard]}, lambda value: [value]),
+    "not all keys": (lambda guard: {"not": {"additionalProperties": {"not": guard}}}, lambda value: {"x": value}),
+    "not all names": (lambda guard: {"not": {"propertyNames": {"not": guard}}}, lambda value: {value: "x"}),
+}
+NAMES_ANY: Final = ("not all keys", "not all names")
+WRAPPED: Final[dict[str, Place]] = {
+    "plain": (lambda inner: inner, lambda call: call),
+    "allOf": (lambda inner: {"allOf": [{"properties": {"path": {}}}, inner]}, lambda call: call),
+    "mode": (lambda inner: {"allOf": [inner, WRITES]}, _write),
+    "below": (lambda inner: {"properties": {"file": inner}}, lambda call: {"file": call}),
+}
+
+
+def denies(schema: Any, arguments: Any) -> bool:
+    """Whether a rule of `deny` denies arguments."""
+    found = read_deny([{"arguments": schema}])
+    assert found is not None
+    return not fits_arguments(found[0], arguments)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.sampled_from(DENIED),
+    st.sampled_from(list(ANY_OF)),
+    st.sampled_from(list(WRAPPED)),
+    st.sampled_from(RESPELLED),
+)
+def test_rejects_every_form_of_a_denied_call(guard: Any, below: str, around: str, bad: str) -> None:
+    schema = WRAPPED[around][0]({"properties": {"path": ANY_OF[below][0](guard)}})
+    assert [] == list(list_open_places(compile_arguments(negate_arguments(schema))[-1], denies=True))
+
+    def put(value: Any) -> Any:
+        return WRAPPED[around][1]({"path": value})
+
+    good, placed = ANY_OF[below][1](GOOD), ANY_OF[below][1](bad)
+    assert not denies(schema, put(good))
+    assert not denies(schema, {**put(good), "other": 1})
+    values = [placed, [placed], [[placed]], None, 7, True, ...]
+    values += [{"y": placed}, {bad: placed}, {bad: GOOD}] if below not in NAMES_ANY else []
+    values += [[GOOD, bad], [bad, GOOD]] if below in ("contains", "not all items") else []
+    values += [{**placed, "/data/y": "/data/z"}] if below in NAMES_ANY else []
+    call: Any
+    for value in values:
+        call = put(value)
+        inner = call.get("file", call)
+        if value is ...:
+            del inner["path"]
+        assert denies(schema, call), (schema, call)
+        assert denies(schema, {**call, "other": 1, "/data/x": [GOOD]}), (schema, call)
+    inner = (twin := put(good)).get("file", twin)
+    inner["Path"] = placed
+    assert denies(schema, twin), (schema, twin)
+    if around == "mode":
+        modes: list[Any] = [["write"], {}, None, ...]
+        for mode in modes:
+            call = {key: value for key, value in {**put(placed), "mode": mode}.items() if value is not ...}
+            assert denies(schema, call), (schema, call)
+        assert not denies(schema, {**put(placed), "mode": "read"})
+    if around == "below":
+        calls: list[Any] = [{}, {"File": put(good)["file"]}, {"file": [put(placed)["file"]]}, put(placed)["file"]]
+        for other in calls:
+            assert denies(schema, other), (schema, other)
+
+
+def test_denies_arguments_that_cannot_be_read() -> None:
+    schema = {"properties": {"path": {"pattern": "^/etc/"}}}
+    unclear: list[Any] = [ABSENT, [], {"path": "/a%2525252525252525252525252525"}, {"path": "/a\u0000"}]
+    assert [True] * 4 == [denies(schema, call) for call in unclear]
+    assert not denies(schema, {"path": "/a"})
+
+
+def test_denies_everything_if_the_schema_says_nothing_of_values() -> None:
+    schemas: list[Any] = [{}, {"properties": {"path": {}}}, {"type": "object"}]
+    for schema in schemas:
+        assert [True] * 3 == [denies(schema, call) for call in ({}, {"path": 1}, {"other": "x"})]

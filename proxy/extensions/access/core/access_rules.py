@@ -1,11 +1,12 @@
-"""Which rule allows a call to its caller. Pure.
+"""Which rule allows or denies a call to its caller. Pure.
 
 `allow` is a list of rules; a call is allowed if one of them fits. So a condition that cannot be judged never allows
-anything.
+anything. `deny` is a list of rules that come first; there a condition that cannot be judged counts as met.
 """
 
 from __future__ import annotations
 
+import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
@@ -13,8 +14,9 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from proxy.core.contract.listed_tool import USUAL_HINTS, Hints
+from proxy.core.contract.toolname import list_wrapped
 from proxy.core.model.value_class import value_class
-from proxy.core.model.values import ABSENT, CheckedCall, Document, JsonValue, ToolCall
+from proxy.core.model.values import ABSENT, CheckedCall, Document, JsonValue, Pointer, ToolCall
 from proxy.extensions.access.core.paths import UnclearPathError, list_readings
 from proxy.extensions.access.core.settings import AccessRule
 
@@ -68,17 +70,33 @@ def find_claim(claims: Mapping[str, JsonValue], name: str) -> JsonValue:
 
 def fits_caller(rule: AccessRule, caller: Identity) -> bool:
     """Whether all conditions of a rule about its caller hold."""
+    claims = caller.claims
+    return (
+        _is_one_of(rule, caller)
+        and all(_has_one_of(find_claim(claims, name), values) for name, values in rule.claims.items())
+        and all(_list_values(find_claim(claims, name)) for _, name in rule.equals)
+    )
+
+
+def may_fit_caller(rule: AccessRule, caller: Identity) -> bool:
+    """Whether a caller may be one that a rule of `deny` is for. A claim that is missing, or that holds a value of
+    another type, may say anything."""
+    return _is_one_of(rule, caller) and all(
+        _may_have_one_of(find_claim(caller.claims, name), values) for name, values in rule.claims.items()
+    )
+
+
+def _is_one_of(rule: AccessRule, caller: Identity) -> bool:
+    """Whether the conditions of a rule hold that every caller meets or does not meet: all but those about claims."""
     if rule.tokens and caller.token not in rule.tokens:
         return False
     if rule.issuers and caller.issuer not in rule.issuers:
         return False
     if rule.scopes and not find_scopes(caller.claims).issuperset(rule.scopes):
         return False
-    if rule.certificates and not any(
+    return not rule.certificates or any(
         fnmatchcase(name, pattern) for name in caller.certificate for pattern in rule.certificates
-    ):
-        return False
-    return all(_has_one_of(find_claim(caller.claims, name), values) for name, values in rule.claims.items())
+    )
 
 
 def lacks_scope(rule: AccessRule, caller: Identity) -> bool:
@@ -92,10 +110,34 @@ def _has_one_of(claim: JsonValue, values: Sequence[JsonValue]) -> bool:
     return any(type(item) is type(value) and item == value for item in items for value in values)
 
 
+def _may_have_one_of(claim: JsonValue, values: Sequence[JsonValue]) -> bool:
+    kinds = set(map(type, values))
+    items = claim if isinstance(claim, list) else [claim]
+    return _has_one_of(claim, values) or any(type(item) not in kinds for item in items)
+
+
 def names_tool(rule: AccessRule, tool: str, hints: Hints | None) -> bool:
     """Whether a rule is about a tool with these `hints`. A rule about hints never fits a tool that is not listed
     (None)."""
     return any(fnmatchcase(tool, pattern) for pattern in rule.tools) and (not rule.hints or _has_hints(rule, hints))
+
+
+def may_name_tool(rule: AccessRule, tool: str, hints: Hints | None) -> bool:
+    """Whether a rule of `deny` may be about a tool. Names count without their case and without what a template left
+    around them, because a server may ignore both. A hint counts as the server gives it and as a rule of `allow` reads
+    it. A tool that is not listed may have any hints."""
+    names = {tool, *map(_fold, list_wrapped(_fold(tool)))}
+    patterns = {form for pattern in rule.tools for form in (pattern, _fold(pattern))}
+    named = any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
+    known = USUAL_HINTS if hints is None else {**USUAL_HINTS, **hints}
+    return named and (
+        hints is None or _has_hints(rule, hints) or all(known[name] is value for name, value in rule.hints.items())
+    )
+
+
+def _fold(name: str) -> str:
+    """A tool's name without its case, the width of its characters, and blanks around it."""
+    return unicodedata.normalize("NFKC", name).casefold().strip()
 
 
 def _has_hints(rule: AccessRule, hints: Hints | None) -> bool:
@@ -118,19 +160,39 @@ def find_arguments(call: ToolCall) -> JsonValue:
     return call.arguments.value if isinstance(call.arguments, Document) else ABSENT
 
 
-def fits_arguments(rule: AccessRule, value: JsonValue) -> bool:
-    """Whether arguments fit a rule, as they stand and with their paths resolved. ABSENT never fits a rule about
-    arguments. Neither does a key that differs from a key of the rule only in case, because readers that ignore case
-    (Go's `encoding/json`, .NET) take it for the key of the rule."""
-    if not rule.arguments:
+def fits_arguments(rule: AccessRule, value: JsonValue, claims: Mapping[str, JsonValue] = _NOTHING) -> bool:
+    """Whether arguments fit a rule, as they stand and with their paths resolved, for a caller with these `claims`.
+    ABSENT never fits a rule about arguments. Neither does a key that differs from a key of the rule only in case,
+    because readers that ignore case (Go's `encoding/json`, .NET) take it for the key of the rule."""
+    if not rule.arguments and not rule.equals:
         return True
     if value is ABSENT or _has_twin(value, rule.named):
+        return False
+    if not all(_equals_claim(_find_at(value, place), find_claim(claims, name)) for place, name in rule.equals):
         return False
     try:
         readings = (value, *list_readings(value))
         return all(check.accepts(reading) for check in rule.arguments for reading in readings)
     except UnclearPathError:
         return False
+
+
+def _find_at(value: JsonValue, place: Pointer) -> JsonValue:
+    """The value at a place below objects; ABSENT if there is none, and in a list, whose other items it would skip."""
+    for step in place:
+        value = value.get(step, ABSENT) if isinstance(value, dict) else ABSENT
+    return value
+
+
+def _equals_claim(value: JsonValue, claim: JsonValue) -> bool:
+    """Whether a value is that of a claim, or one of its list; `1` is neither `true` nor `1.0`."""
+    return any(type(value) is type(own) and value == own for own in _list_values(claim))
+
+
+def _list_values(claim: JsonValue) -> list[JsonValue]:
+    """The values of a claim that an argument may have. An empty text is none: a service may read it as any."""
+    items = claim if isinstance(claim, list) else [claim]
+    return [item for item in items if isinstance(item, str | int) and item != ""]
 
 
 def _has_twin(value: JsonValue, named: Mapping[str, frozenset[str]]) -> bool:

@@ -35,6 +35,10 @@ _SHAPED: Final = frozenset(
 )
 _SAYING: Final = frozenset(["type", "const", "enum", "not", "title", "description", "$comment", "default", "examples"])
 _VAGUE: Final = frozenset(["unevaluatedItems", "unevaluatedProperties", "dependentSchemas", "dependencies"])
+_OF_ALL: Final = frozenset(
+    ["items", "additionalItems", "maxItems", "uniqueItems", "maxContains",
+     "additionalProperties", "patternProperties", "propertyNames", "maxProperties"]
+)  # fmt: skip
 _IN_CONDITION: Final = (_TYPES.keys() - _VAGUE) | _SHAPED | _SAYING
 _REFERENCE: Final = re.compile(r"#(/(\$defs|definitions)/[^/]+)?")
 
@@ -53,6 +57,13 @@ def compile_arguments(schema: Mapping[str, JsonValue]) -> tuple[Check, ...]:
     (`oneOf` and `maxContains` may accept more in the closed one). Raises SchemaError."""
     rooted = {"type": "object", **schema}
     return compile_check(close_schema(rooted)), compile_check(rooted)
+
+
+def negate_arguments(schema: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
+    """The arguments that a rule of `deny` leaves alone, as the schema of a rule of `allow`: those that its schema
+    rejects. Closed, it rejects arguments of another shape too, so that these are denied."""
+    draft = {"$schema": schema["$schema"]} if "$schema" in schema else {}
+    return {**draft, "not": {key: value for key, value in schema.items() if key != "$schema"}}
 
 
 def close_schema(schema: JsonValue) -> JsonValue:
@@ -116,12 +127,18 @@ def _list_types(schema: Mapping[str, JsonValue]) -> list[str]:
 
 
 # --- what cannot be closed --------------------------------------------------------------------------------------------
-def list_open_places(check: Check) -> Iterator[OpenPlace]:
-    """The places of a rule's schema as written that cannot be closed, and those that guard nothing."""
+def list_open_places(check: Check, *, denies: bool = False) -> Iterator[OpenPlace]:
+    """The places of a rule's schema as written that cannot be closed, and those that guard nothing. `denies`: the
+    schema is one of `deny`, negated."""
+    steps = 1 if denies else 0
     for finding in lint(check.schemas):
         if finding.is_keyword:
-            yield OpenPlace(finding.path, finding.message, finding.hint)
-    yield from _list_open(check.schemas.root.raw, ())
+            yield OpenPlace(finding.path[steps:], finding.message, finding.hint)
+    if denies:
+        yield from _list_vague(check.schemas.root.raw["not"], (), "deny")
+        yield from _list_avoidable(check.schemas.root.raw["not"], (), counts=True)
+    else:
+        yield from _list_open(check.schemas.root.raw, ())
 
 
 def _list_open(schema: JsonValue, at: Pointer) -> Iterator[OpenPlace]:
@@ -146,11 +163,25 @@ def _list_vague(schema: JsonValue, at: Pointer, condition: str) -> Iterator[Open
         return
     for key in schema:
         if key not in _IN_CONDITION and not key.startswith("x-"):
-            hint = f"write one `{condition}` for each alternative, under `allOf`"
+            hint = "write one rule for each alternative"
+            hint = hint if condition == "deny" else f"write one `{condition}` for each alternative, under `allOf`"
             yield OpenPlace((*at, key), f"values of another type get past `{key}` in `{condition}`", hint)
     for path, inner in list_subschemas(schema):
         if path[0] in _IN_CONDITION:
             yield from _list_vague(inner, (*at, *path), condition)
+
+
+def _list_avoidable(schema: JsonValue, at: Pointer, *, counts: bool) -> Iterator[OpenPlace]:
+    """The keywords of a denying schema that one more item or key makes false, so that the call is no longer denied.
+    `counts`: not so within `not`, where it makes them true."""
+    if not isinstance(schema, dict):
+        return
+    for key in _OF_ALL.intersection(schema) if counts else ():
+        if not (key == "items" and isinstance(schema[key], list)):
+            hint = "write `contains`, or `not: {KEYWORD: {not: SCHEMA}}`, which one such item or key fits"
+            yield OpenPlace((*at, key), f"one more item or key gets a call past `{key}` in `deny`", hint)
+    for path, inner in list_subschemas(schema):
+        yield from _list_avoidable(inner, (*at, *path), counts=counts != (path[0] == "not"))
 
 
 def list_names(schema: JsonValue) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Final
 from proxy.core.check.validation import Check
 from proxy.core.contract.listed_tool import Hints
 from proxy.core.model.value_class import value_class
-from proxy.core.model.values import JsonValue
+from proxy.core.model.values import JsonValue, Pointer
 
 # The signature algorithms that may be used, each with the kind of key and the curve that it needs (RFC 7518 section
 # 3.1, RFC 8037). `none` and those with a shared secret are not among them, because the keys are public.
@@ -70,11 +70,12 @@ class JwtSettings:
 
 @value_class
 class AccessRule:
-    """Allows calls of `tools` (patterns of names, `fnmatch` in exact case) to callers that meet all of its conditions:
-    a token has all `scopes`, and one of the values of each of `claims`; the caller is one of `tokens` (of
-    `auth.bearer`) or `issuers`, or has a name in its certificate that matches `certificates` (patterns). All checks of
-    `arguments` have to accept the arguments; `named` are their keys by folded case. `hints` are the annotations that a
-    listed tool must have."""
+    """Allows or denies calls of `tools` (patterns of names, `fnmatch`) to callers that meet all of its conditions: a
+    token has all `scopes`, and one of the values of each of `claims`; the caller is one of `tokens` (of `auth.bearer`)
+    or `issuers`, or has a name in its certificate that matches `certificates` (patterns). All checks of `arguments`
+    have to accept the arguments; those of a rule of `deny` accept the arguments that it leaves alone. `equals` are
+    places in the arguments, each with the claim that it equals. `named` are the keys of both by folded case. `hints`
+    are the annotations that a listed tool must have."""
 
     name: str
     tools: tuple[str, ...] = ("*",)
@@ -86,3 +87,4 @@ class AccessRule:
     arguments: tuple[Check, ...] = ()
     named: Mapping[str, frozenset[str]] = field(default_factory=dict)
     hints: Hints = field(default_factory=dict)
+    equals: tuple[tuple[Pointer, str], ...] = ()
