@@ -82,7 +82,7 @@ async def test_a_call_that_a_response_repeats_under_another_index_keeps_its_own_
     "unread",
     [
         lambda event: event.replace(b'"id": "c1"', b'"id": "c1", "logprobs": NaN'),
-        lambda event: event.replace(b', "object"', b',\ndata:  "object"'),
+        lambda event: event.replace(b', "object"', b',\ndata: "object'),
     ],
 )
 async def test_a_call_of_which_a_part_cannot_be_read_goes_on_as_it_came(unread: Any) -> None:

@@ -200,7 +200,7 @@ async def test_calls_of_responses_that_nothing_tells_apart_pass_as_they_came() -
 
 
 async def test_a_stream_that_ends_early_or_holds_no_events_passes_as_it_came() -> None:
-    events = chat_stream(('{"city": "Oslo", "days": "3"}',))
+    events = chat_stream(('{"city": "Oslo", "days"', ': "3"}'))
     for body in (events[:3], [b"data: {broken\n\n", b"\x00\xff no event"], [b""], [b": hello\n\n", *events[:2]]):
         seen, _ = await ask(body)
         assert b"".join(body) == seen.body

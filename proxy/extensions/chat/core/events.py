@@ -15,7 +15,7 @@ from proxy.core.model.values import JsonProblem, JsonValue, Pointer
 # An empty line behind a line; the groups are atomic, so that CR LF is one line end.
 _END: Final = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
 _LONGEST_END: Final = len(b"\r\n\r\n")
-_DATA: Final = re.compile(rb"(?:\A|(?<=[\r\n]))data:[ ]?([^\r\n]*)")
+_DATA: Final = re.compile(rb"(?:\A(?:\xef\xbb\xbf)?|(?<=[\r\n]))data:[ ]?([^\r\n]*)")
 _ESCAPED: Final = re.compile(rb"\\u00[5-7]")
 COMMENT: Final = b": keep-alive\n\n"
 
@@ -70,34 +70,39 @@ def _find_ends(data: bytearray, at: int) -> Iterator[int]:
 
 
 def read_event(event: bytes) -> JsonValue:
-    """The JSON value of an event's data; None where it is not JSON in one line."""
+    """The JSON value of an event's data; None if it is not a JSON object."""
     if event.startswith(b"data: {") and event.find(b"\n") == len(event) - 2 and b"\r" not in event:
         found = [event[len(b"data: ") : -2]]  # one line, as servers write it
     else:
         found = _DATA.findall(event)
-    if len(found) != 1 or not found[0].startswith(b"{"):
+    if not found or not found[0].lstrip().startswith(b"{"):
         return None
-    value = parse(found[0], TRUSTED)
+    value = parse(b"\n".join(found), TRUSTED)
     return None if isinstance(value, JsonProblem) else value
 
 
 def is_unreadable(event: bytes) -> bool:
     """Whether an event that `read_event` cannot read has data, other than the word for the end."""
-    return any(data.strip() not in (b"", b"[DONE]") for data in _DATA.findall(event))
+    return not is_done(event) and any(data.strip() for data in _DATA.findall(event))
+
+
+def is_done(event: bytes) -> bool:
+    """Whether the data of an event is the word for the end."""
+    return [data.strip() for data in _DATA.findall(event)] == [b"[DONE]"]
 
 
 def change_event(event: bytes, changes: Mapping[Pointer, bytes]) -> bytes:
     """An event that `read_event` could read, with these values in its data; one that is not there is added."""
-    found = _DATA.search(event)
-    if found is None or not changes:
+    found = [*_DATA.finditer(event)]
+    if not found or not changes:
         return event
-    data = found[1]
+    data = b" ".join(line[1] for line in found)  # no line ends within a text
     try:
         data = replace_values(data, changes)
     except LookupError:
         for place, value in changes.items():
             data = replace_value(data, place, value)
-    return event[: found.start(1)] + data + event[found.end(1) :]
+    return event[: found[0].start(1)] + data + event[found[-1].end(1) :]
 
 
 def write_event(data: bytes, name: str = "") -> bytes:

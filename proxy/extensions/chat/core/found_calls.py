@@ -86,6 +86,10 @@ def _find_in_chat(text: bytes, answer: Mapping[str, Any]) -> Iterator[FoundCall 
             if call.get("type", "function") in ("function", "", None) and isinstance(function, dict):
                 place = ("choices", at, "message", "tool_calls", index, "function")
                 yield _read_encoded(text, function, place, call.get("id"))
+        message = choice.get("message")
+        legacy = message.get("function_call") if isinstance(message, dict) else None
+        if isinstance(legacy, dict):
+            yield _read_encoded(text, legacy, ("choices", at, "message", "function_call"), "")
 
 
 def _find_in_responses(text: bytes, answer: Mapping[str, Any]) -> Iterator[FoundCall | None]:

@@ -34,6 +34,10 @@ API_PATHS: Final = (
     ("/responses", Api.RESPONSES),
     ("/v1/messages", Api.MESSAGES),
 )  # fmt: skip
+# The keys under which requests of any API name tools (Ollama, Gemini, Bedrock), and the ends of paths whose answers
+# have no calls all the same.
+_TOOL_KEYS: Final = ("tools", "functions", "toolConfig", "tool_config")
+_WITHOUT_CALLS: Final = ("count_tokens", "input_tokens", ":countTokens", "tokenize", "apply-template")
 # A tool without a schema takes an object of anything.
 _ANY_OBJECT: Final[dict[str, JsonValue]] = {"type": "object"}
 
@@ -55,6 +59,11 @@ class ModelRequest:
         """The model that is asked, as the request names it."""
         named = self.body.get("model")
         return named if isinstance(named, str) else ""
+
+    @property
+    def is_later(self) -> bool:
+        """Whether the calls come in the answers to later requests (Responses)."""
+        return self.api is Api.RESPONSES and self.body.get("background") is True
 
     @property
     def is_single(self) -> bool:
@@ -88,7 +97,15 @@ def find_api(method: str, path: str) -> Api | None:
     """The API of a request whose answer may hold calls; None for every other request."""
     if method != "POST":
         return None
-    return next((api for end, api in API_PATHS if path.endswith(end)), None)
+    return next((api for end, api in API_PATHS if path.rstrip("/").endswith(end)), None)
+
+
+def names_tools(path: str, text: bytes) -> bool:
+    """Whether a request of an API that is not read names tools, so that its answer may hold calls."""
+    if path.rstrip("/").endswith(_WITHOUT_CALLS) or not any(b'"%b"' % key.encode() in text for key in _TOOL_KEYS):
+        return False
+    body = parse(text, TRUSTED)
+    return isinstance(body, JsonProblem) or (isinstance(body, dict) and any(body.get(key) for key in _TOOL_KEYS))
 
 
 def read_model_request(api: Api, text: bytes) -> ModelRequest | JsonProblem | None:
@@ -96,10 +113,10 @@ def read_model_request(api: Api, text: bytes) -> ModelRequest | JsonProblem | No
     body = parse(text, TRUSTED)
     if isinstance(body, JsonProblem):
         return body
-    if not isinstance(body, dict) or _forbids_calls(body.get("tool_choice")):
+    if not isinstance(body, dict) or _forbids_calls(body.get("tool_choice") or body.get("function_call")):
         return None
     tools: dict[str, ListedTool] = {}
-    for tool in _list_tools(api, body.get("tools")):
+    for tool in (*_list_tools(api, body.get("tools")), *_list_functions(api, body.get("functions"))):
         twice = tool.name in tools and tools[tool.name].digest != tool.digest
         tools[tool.name] = _make_unusable(tool.name, tool.digest) if twice else tool
     if not tools:
@@ -140,6 +157,12 @@ def _list_tools(api: Api, written: JsonValue) -> Iterator[ListedTool]:
             if isinstance(name, str) and name:
                 about = found.get("description")
                 yield _make_tool(name, about if isinstance(about, str) else "", schema)
+
+
+def _list_functions(api: Api, written: JsonValue) -> Iterator[ListedTool]:
+    """The tools of the older form of Chat Completions."""
+    entries = [{"type": "function", "function": each} for each in written] if isinstance(written, list) else []
+    return _list_tools(api, entries if api is Api.CHAT else None)
 
 
 def _find_function(api: Api, entry: Mapping[str, Any]) -> Mapping[str, Any] | None:

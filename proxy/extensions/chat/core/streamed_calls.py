@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import JsonValue, Pointer
-from proxy.extensions.chat.core.events import change_event, is_unreadable, read_event, write_event
+from proxy.extensions.chat.core.events import change_event, is_done, is_unreadable, read_event, write_event
 from proxy.extensions.chat.core.found_calls import CallChange, FoundCall, encode_arguments
 from proxy.extensions.chat.core.model_request import Api
 
@@ -102,11 +102,15 @@ class HeldCalls:
             self._reader.read(value, len(self.events))
         if not self._reader.calls:
             return False
-        self._is_done = value is None and event.strip() == b"data: [DONE]"
+        self._is_done = value is None and is_done(event)
         self._is_unread = self._is_unread or (value is None and is_unreadable(event))
         self.events.append(event)
         self.size += len(event)
         return True
+
+    def end(self) -> None:
+        """Takes the proper end of the stream, behind which nothing comes."""
+        self._is_done = True
 
     def list_calls(self) -> list[FoundCall]:
         """The calls that have come, in order. Anthropic's clients read no arguments at all as an empty object."""
@@ -191,7 +195,8 @@ def _list_objects(value: JsonValue) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 class _Chat:
-    """Chat Completions: `choices[].delta.tool_calls[]`, until each choice with a call has its `finish_reason`."""
+    """Chat Completions: `choices[].delta.tool_calls[]`, or the older `function_call`, until each choice with a call has
+    its `finish_reason`."""
 
     def __init__(self) -> None:
         self.calls: dict[object, StreamedCall] = {}
@@ -210,10 +215,15 @@ class _Chat:
                 function = part.get("function")
                 if isinstance(function, dict):
                     self._open.add(index)
-                    place = ("choices", at, "delta", "tool_calls", position, "function")
-                    self._add(
-                        self._find(index, position, part, (number, (*place, "arguments"))), function, number, place
-                    )
+                    place: Pointer = ("choices", at, "delta", "tool_calls", position, "function")
+                    call = self._find(index, position, part, (number, (*place, "arguments")))
+                    self._add(call, function, number, place)
+            legacy = delta.get("function_call") if isinstance(delta, dict) else None
+            if isinstance(legacy, dict):
+                self._open.add(index)
+                place = ("choices", at, "delta", "function_call")
+                call = self.calls.setdefault((index, "legacy"), StreamedCall((number, (*place, "arguments"))))
+                self._add(call, legacy, number, place)
             if choice.get("finish_reason") is not None:
                 self._open.discard(index)
 

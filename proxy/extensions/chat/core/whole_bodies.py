@@ -30,7 +30,9 @@ EXTEND: Final = f"{_HERE}:extend_request"
 READ: Final = f"{_HERE}:read_large_answer"
 CHANGE: Final = f"{_HERE}:change_large_answer"
 WRITE: Final = f"{_HERE}:write_large_calls"
-_READ: Final = ("model", "stream", "n", "tools", "tool_choice", "parallel_tool_calls")
+_READ: Final = (
+    "model", "stream", "n", "tools", "tool_choice", "parallel_tool_calls", "functions", "function_call", "background"
+)  # fmt: skip
 
 
 # --- requests ---------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 model_relay.py     one request, from its body to the answer
 model_exchange.py  the answers to it: judges them, and asks again
 judged_stream.py   a streamed answer, whose calls are held until they are whole
+stream_pieces.py   the pieces and events of a streamed answer, with turns for others
 call_judge.py      judges the calls of one answer by the tools of its request
 asking_again.py    asks the model again when its calls cannot be repaired
 answer_bytes.py    the bytes of an answer, and the headers that go with them

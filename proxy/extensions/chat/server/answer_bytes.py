@@ -14,7 +14,7 @@ _OF_THE_BYTES = frozenset({"content-length", "etag", "content-digest", "repr-dig
 
 def is_plain(reply: UpstreamReply) -> bool:
     """Whether an answer is a success, and not compressed."""
-    return reply.status == 200 and reply.header("content-encoding") in ("", "identity")
+    return reply.status // 100 == 2 and reply.header("content-encoding") in ("", "identity")
 
 
 def keep_true(headers: Headers) -> Headers:

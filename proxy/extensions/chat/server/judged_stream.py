@@ -6,21 +6,21 @@
       _ask_on     replaces an answer whose calls are wrong: by another one, while only its opening has come, or by an
                   error, where wrong calls are refused
 
-A stream that breaks off, ends early or grows too long while a call is held goes on as it came. Comments keep the
-connection busy meanwhile.
+A stream that breaks off or grows too long while a call is held goes on as it came, or an error replaces the call if
+wrong calls are refused. The proper end of a body ends its calls. Comments keep the connection busy meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from enum import Enum, auto
 from typing import Final
 
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, UpstreamReply
-from proxy.extensions.chat.core.events import COMMENT, EventSplitter, read_event
+from proxy.extensions.chat.core.events import COMMENT, EventSplitter, is_unreadable, read_event
 from proxy.extensions.chat.core.found_calls import FoundCall
 from proxy.extensions.chat.core.model_request import Api
 from proxy.extensions.chat.core.next_question import sum_usage
@@ -31,13 +31,10 @@ from proxy.extensions.chat.core.text_watch import TextWatch
 from proxy.extensions.chat.core.written_calls import NewCall
 from proxy.extensions.chat.server.asking_again import LostAnswer
 from proxy.extensions.chat.server.call_judge import JudgedCall
+from proxy.extensions.chat.server.stream_pieces import SILENCE, read_pieces, take_turns
 from proxy.upstream import ReplyBroken
 from proxy.upstream.faults import close_body
 
-# Seconds of silence after which a comment goes to a client that waits for a held call.
-_SILENCE: Final = 10.0
-# Events that one stream handles before others get a turn.
-_TURN: Final = 64
 # Bytes of a begun event beyond which further pieces of it are no longer looked through for whole events.
 _SHORT: Final = 1024
 
@@ -53,8 +50,9 @@ class StreamSteps:
     """The steps for an answer. `judge` judges its calls; `watch` sees where they may begin in its text (None: nowhere),
     and `find` finds them there; `holds_text`: they may replace it, so the text waits; `again` (None: never) asks the
     model for better ones, within `deadline` seconds. `note` receives at the end of an answer its calls, its usage, that
-    of an unusable next answer, and why a call may have passed unread (`too_long`, `cut`). `write_error` makes the event
-    that ends the stream in place of wrong calls, behind the last event that has gone out (None: wrong calls pass)."""
+    of an unusable next answer, and why a call may be unread (`too_long`, `cut`, `no_json`). `write_error` makes the
+    event that ends the stream in place of wrong or unread calls, behind the last event that has gone out (None: such
+    calls pass)."""
 
     judge: JudgeCalls
     find: FindInText
@@ -63,7 +61,7 @@ class StreamSteps:
     note: Callable[[list[JudgedCall], dict[str, JsonValue], dict[str, JsonValue], str], None]
     again: AskOn | None
     deadline: float = 0.0
-    write_error: Callable[[JudgedCall, bytes], bytes] | None = None
+    write_error: Callable[[JudgedCall | str, bytes], bytes] | None = None
 
 
 class _State(Enum):
@@ -76,15 +74,16 @@ class _State(Enum):
 
 class JudgedStream:
     """The body of one answer. `limit` bounds what is held, in bytes; `usage` is that of the answers before this one,
-    None for the first. `judged` are the released calls; `refused` is the wrong call because of which an error has to
-    replace the answer before its first byte. `is_void`: it ended while something was held, or began with an error.
+    None for the first. `judged` are the released calls; `refused` is the wrong call, or the reason for unread
+    ones, if an error has to replace the answer before its first byte. `is_void`: it ended while something was held, or
+    began with an error.
     `is_taken`: the client gets this answer."""
 
     def __init__(
         self, api: Api, reply: UpstreamReply, steps: StreamSteps, limit: int, usage: dict[str, JsonValue] | None = None
     ) -> None:
         self.judged: list[JudgedCall] = []
-        self.refused: JudgedCall | None = None
+        self.refused: JudgedCall | str | None = None
         self.is_void = False
         self.is_taken = usage is None
         self._api = api
@@ -106,18 +105,19 @@ class JudgedStream:
         self._after: list[bytes] = []  # the events behind them
         self._says_something = False
         self._unread = ""  # why held events passed
+        self._has_ended = False  # whether the body has ended properly
         self._has_begun = False  # whether anything has gone out
         self._latest = b""  # the last event that went out, beside comments
 
     async def read(self) -> AsyncGenerator[bytes, None]:
         """The bytes for the client. Raises ReplyBroken where the answer breaks off, behind its last bytes."""
-        pieces = _read_pieces(self._reply, self._is_waiting)
+        pieces = read_pieces(self._reply, self._is_waiting)
         try:
             async for part in self._read_parts(pieces):
                 self._has_begun = True
                 yield part
         except ReplyBroken:
-            if left := self._give_up():
+            if self._state is not _State.ENDED and (left := self._give_up()):
                 self.is_void = True
                 yield left
             raise
@@ -138,9 +138,26 @@ class JudgedStream:
                     yield part
             if self._state in (_State.REPLACED, _State.ENDED):
                 return
-        if left := self._give_up():
+        if out := await self._end():
+            yield out
+        if self._state is _State.REFUSED:
+            async for part in self._ask_on(pieces):
+                yield part
+        if self._state not in (_State.REPLACED, _State.ENDED) and (left := self._give_up()):
             self.is_void = True
             yield left
+
+    async def _end(self) -> bytes:
+        """Takes the proper end of the body, which also ends its calls."""
+        out: list[bytes] = []
+        if self._state is _State.READING and (rest := self._splitter.take_rest()):
+            out = await self._take_event(rest)
+        self._held.end()
+        self._has_ended = True
+        if self._state is _State.READING and self._held.is_complete:
+            out += await self._release()
+        is_silent = self.refused is not None or not (out or self._state is _State.REFUSED)
+        return b"" if is_silent else self._open(out)
 
     def _is_waiting(self) -> bool:
         holds = self._held.is_holding or self._text.is_holding or bool(self._opening)
@@ -153,14 +170,23 @@ class JudgedStream:
         if (plain := self._pass_plain(piece)) is not None:
             return plain
         out: list[bytes] = []
-        async for event in _take_turns(self._splitter.feed(piece)):
+        async for event in take_turns(self._splitter.feed(piece)):
             if b'"usage"' in event:
                 self._own_usage |= find_usage((event,))
             out += await self._take_event(event)
-        if self._state is not _State.REFUSED and self._count_held() > self._limit:
-            opening, self._opening = self._opening or [], None
-            return self._join(opening) + self._open([*out, self._give_up("too_long")])
-        return self._open(out)
+            if self._state is _State.ENDED:
+                opening, self._opening = self._opening or [], None
+                return b"" if self.refused is not None else self._join(opening) + self._open(out)
+        return self._open(out) if self._state is _State.REFUSED else self._bound(out)
+
+    def _bound(self, out: list[bytes]) -> bytes:
+        """The events that go out, with those that wait if they are too many."""
+        if self._count_held() <= self._limit:
+            return self._open(out)
+        opening, self._opening = self._opening or [], None
+        passed = self._join(opening) + self._open(out)
+        left = self._give_up("too_long") if self._count_held() > self._limit else b""
+        return b"" if self.refused is not None else passed + left
 
     def _pass_plain(self, piece: bytes) -> bytes | None:
         """The events of a piece, of which none has to be read; None if one may have to be."""
@@ -206,6 +232,10 @@ class JudgedStream:
         if self._state is _State.PASSING:
             return [event]
         value = read_event(event)
+        if value is None and not self._held.is_holding and is_unreadable(event):
+            self._unread = "no_json"
+            if self._steps.write_error is not None:
+                return [self._refuse(self._unread)]
         if self._held.take(event, value):
             text = self._text.give_up()  # a call in its own form: the text before it has none
             self._says_something = self._says_something or bool(text)
@@ -229,6 +259,8 @@ class JudgedStream:
         """The events of whole calls; none where they are wrong and may be replaced."""
         calls = await self._steps.judge(self._held.list_calls())
         is_wrong = any(call.failure is not None for call in calls)
+        if is_wrong and self._has_ended and not self.is_taken:
+            return []  # the answer before this one stays
         if is_wrong and (self._can_ask() or self._steps.write_error is not None):
             self._state, self._wrong = _State.REFUSED, calls
             return []
@@ -242,7 +274,7 @@ class JudgedStream:
         self.judged += calls
         self._says_something = True
         held, self._held = self._held, HeldCalls(self._api)
-        return [event async for event in _take_turns(held.write([each.change for each in calls]))]
+        return [event async for event in take_turns(held.write([each.change for each in calls]))]
 
     async def _ask_on(self, pieces: AsyncGenerator[bytes | None, None]) -> AsyncGenerator[bytes, None]:
         """Replaces refused calls: by the next answer, by an error, or by the calls themselves."""
@@ -262,8 +294,9 @@ class JudgedStream:
             except ReplyBroken as error:
                 broken = error
         if self._state is _State.REFUSED and self._steps.write_error is not None:
-            async for part in self._refuse(self._steps.write_error):
-                yield part
+            self.judged += self._wrong
+            if out := self._refuse(next(call for call in self._wrong if call.failure is not None)):
+                yield out
         if self._state is _State.REFUSED:
             self._state = _State.READING
             if out := self._open(await self._write_calls(self._wrong)):
@@ -278,7 +311,7 @@ class JudgedStream:
         self._own_usage |= find_usage(EventSplitter().feed(rest))
         asking = asyncio.ensure_future(self._begin_next())
         try:
-            while not (await asyncio.wait({asking}, timeout=_SILENCE))[0]:
+            while not (await asyncio.wait({asking}, timeout=SILENCE))[0]:
                 yield COMMENT
             if (begun := asking.result()) is None:
                 return
@@ -308,7 +341,7 @@ class JudgedStream:
                     await body.aclose()
         except (ReplyBroken, TimeoutError):
             pass
-        if isinstance(next_, JudgedStream) and next_.refused is not None:
+        if isinstance(next_, JudgedStream) and isinstance(next_.refused, JudgedCall):
             self._wrong, self._steps = next_.judged, next_._steps
             self._own_usage, self._lost = next_._own_usage, next_._lost
         elif found := next_.usage if isinstance(next_, LostAnswer) else sum_usage(next_._own_usage, next_._lost):
@@ -322,53 +355,25 @@ class JudgedStream:
         summed = sum_usage(self._usage, self._lost)
         self._usage = summed if isinstance(summed, dict) else {}
 
-    async def _refuse(self, write_error: Callable[[JudgedCall, bytes], bytes]) -> AsyncGenerator[bytes, None]:
-        """The error in the place of wrong calls: an event, or `refused` where nothing has gone out."""
-        self._state, self.judged = _State.ENDED, [*self.judged, *self._wrong]
-        failed = next(call for call in self._wrong if call.failure is not None)
+    def _refuse(self, why: JudgedCall | str) -> bytes:
+        """The error event in the place of wrong or unread calls; none, and `refused`, if nothing has gone out."""
+        if self._steps.write_error is None:
+            raise AssertionError("only where wrong calls are refused")
+        self._state = _State.ENDED
         if self._has_begun:
-            yield write_error(failed, self._latest)
-        else:
-            self.refused = failed
+            latest = EventSplitter().feed(self._latest)
+            return self._steps.write_error(why, latest[-1] if latest else b"")
+        self.refused = why
+        return b""
 
     def _give_up(self, why: str = "cut") -> bytes:
-        """The held bytes unchanged; from here on everything passes."""
-        if self._held.is_holding or self._text.is_holding:
+        """The held bytes unchanged, and from here on everything passes. If wrong calls are refused, an error takes
+        their place."""
+        is_cut = self._held.is_holding or (why == "too_long" and self._splitter.size > 0)
+        if is_cut or self._text.is_holding:
             self._unread = why
+        if is_cut and self._steps.write_error is not None:
+            return self._refuse(why)
         opening, self._opening = self._opening or [], None
         held, self._held, self._state = self._held, HeldCalls(self._api), _State.PASSING
         return b"".join((*opening, *self._text.give_up(), *held.events, self._splitter.take_rest()))
-
-
-async def _take_turns(events: Iterable[bytes]) -> AsyncGenerator[bytes, None]:
-    """The events, with a turn for all others after every few: many of them come in one piece."""
-    for number, event in enumerate(events, 1):
-        yield event
-        if number % _TURN == 0:
-            await asyncio.sleep(0)
-
-
-async def _read_pieces(reply: UpstreamReply, is_waiting: Callable[[], bool]) -> AsyncGenerator[bytes | None, None]:
-    """The pieces of a body; None for each silence while the client waits for what is held, whether the server is
-    silent too or not."""
-    if isinstance(reply.body, bytes):
-        yield reply.body
-        return
-    source: AsyncIterator[bytes] = aiter(reply.body)
-    now, silent_from = asyncio.get_running_loop().time, 0.0
-    while True:
-        if not is_waiting():  # a task for each piece of text would cost a third of the reading
-            piece, silent_from = await anext(source, None), 0.0
-        else:
-            silent_from = silent_from or now()
-            coming = asyncio.ensure_future(anext(source, None))
-            try:
-                while not (await asyncio.wait({coming}, timeout=silent_from + _SILENCE - now()))[0]:
-                    yield None
-                    silent_from = now()
-            finally:
-                coming.cancel()
-            piece = coming.result()
-        if piece is None:
-            return
-        yield piece

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Final
 
 from proxy.adapters.ladder import find_conversation
 from proxy.core.json.jsontext import dumps, parse
+from proxy.core.model import codes
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import (
     Conversation,
@@ -50,14 +52,16 @@ from proxy.extensions.chat.server.call_judge import CallJudge, JudgedCall
 from proxy.extensions.chat.server.judged_stream import JudgedStream, StreamSteps
 from proxy.extensions.chat.server.large_bodies import LargeBodies
 from proxy.extensions.mcp.server.replayed_body import ReplayedBody, gather_body
-from proxy.interfaces import UpstreamRequest
+from proxy.interfaces import CallRecord, UpstreamRequest
 from proxy.server.bound_route import RouteRequest
 from proxy.server.http.body import is_json
 from proxy.server.http.framing import Response
-from proxy.server.http.responses import answer_failure
+from proxy.server.http.responses import answer_failure, make_refusal
 from proxy.server.listed_routes import ListedRequest
 from proxy.upstream import ReplyBroken
 from proxy.upstream.faults import close_body
+
+UNREAD: Final = "The model server's answer could not be read, and this route refuses calls that were not validated."
 
 
 @value_class
@@ -90,7 +94,7 @@ class ModelExchange:
         again. In mode `refuse`, an error response for calls that stay wrong."""
         first = await self._read_answer(reply)
         if isinstance(first, UpstreamReply):
-            return first, ()
+            return (first, ()) if self.settings.mode == "pass" else await self.refuse_unread(first)
         found = await ask_until_right(
             first, self.request, self.settings, self._write_question, self._ask_again, self._write_usage
         )
@@ -164,7 +168,9 @@ class ModelExchange:
         try:
             first = await anext(body, b"")
         except ReplyBroken as broken:
-            return replace(reply, body=ReplayedBody([], reply, broken)), ()
+            if stream.refused is None:
+                return replace(reply, body=ReplayedBody([], reply, broken)), ()
+            first = b""
         if stream.refused is not None:
             return self._refuse_answer(stream.refused)
         repairs = tuple(repair for each in stream.judged for repair in each.repairs)
@@ -184,7 +190,7 @@ class ModelExchange:
             partial(self._note_stream, before),
             partial(self._ask_stream, before, size) if may_ask and self.request.is_single else None,
             settings.retry_deadline,
-            partial(_write_error, api) if settings.mode == "refuse" else None,
+            partial(_write_error, api, self.listed.record) if settings.mode == "refuse" else None,
         )
         usage = before.usage if isinstance(before.usage, dict) else {}
         return JudgedStream(api, reply, steps, settings.max_answer, usage if before.answers else None)
@@ -257,20 +263,28 @@ class ModelExchange:
         reply = await listed.relay(again, None, upstream, listed.record)
         return None if isinstance(reply, UpstreamFault) else reply
 
-    def _refuse_answer(self, failed: JudgedCall) -> Response:
-        """The response in place of an answer whose calls are wrong."""
+    async def refuse_unread(self, reply: UpstreamReply) -> Response:
+        """The response in place of an answer that cannot be read."""
+        await close_body(reply)
+        return self._refuse_answer("no_json")
+
+    def _refuse_answer(self, failed: JudgedCall | str) -> Response:
+        """The response in place of an answer whose calls are wrong, or unread for a reason."""
         call_route = self.listed.call_route
-        return answer_failure(call_route.binding, call_route.raw, _make_result(failed), self.listed.record)
+        result = _make_result(failed, self.listed.record)
+        return answer_failure(call_route.binding, call_route.raw, result, self.listed.record)
 
 
-def _write_error(api: Api, failed: JudgedCall, after: bytes) -> bytes:
-    """The event that ends a stream whose calls are wrong, behind the last event that has gone out."""
-    result = _make_result(failed)
+def _write_error(api: Api, record: CallRecord, failed: JudgedCall | str, after: bytes) -> bytes:
+    """The event that ends a stream whose calls are wrong or unread, behind the last event that has gone out."""
+    result = _make_result(failed, record)
     return write_error_event(api, result.failure.code.name, write_message(result), after)
 
 
-def _make_result(failed: JudgedCall) -> ToolResult:
-    """The result in place of an answer with a wrong call. The server made the call, not the client: 502."""
+def _make_result(failed: JudgedCall | str, record: CallRecord) -> ToolResult:
+    """The result in place of an answer with a wrong or an unread call: 502, because the server made the call."""
+    if isinstance(failed, str):
+        return make_refusal(codes.UPSTREAM_BAD_ANSWER, UNREAD, record)
     result = explain_call(failed)
     return replace(result, failure=replace(result.failure, status=502))
 

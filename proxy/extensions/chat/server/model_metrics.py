@@ -45,10 +45,11 @@ UNREAD: Final = MetricRow(
     ("route", "reason"),
     {
         "reason": Label(
-            "`request`: it is too long, compressed or no JSON; `too_long`: the answer or a call in it is; `cut`: it "
+            "`api`: a request of an API that is not read; `request`: it is too long, compressed or no JSON; "
+            "`too_long`: the answer or a call in it is; `cut`: it "
             "ended or broke off too early; `no_json`: it is no JSON object, whatever its type "
             "says, or takes too much to be read.",
-            ("request", "too_long", "compressed", "no_json", "cut"),
+            ("api", "request", "too_long", "compressed", "no_json", "cut"),
         )
     },
 )

@@ -14,9 +14,10 @@ from functools import partial
 
 from proxy.call.context import record_passthrough
 from proxy.core.contract.policy import BroughtTools
-from proxy.core.model.values import Delivered, Fields, RawRequest, Repair, UpstreamFault
+from proxy.core.model import codes
+from proxy.core.model.values import Delivered, Fields, JsonProblem, RawRequest, Repair, UpstreamFault
 from proxy.extensions.chat.config.model_section import ModelSettings
-from proxy.extensions.chat.core.model_request import ModelRequest, find_api
+from proxy.extensions.chat.core.model_request import ModelRequest, find_api, names_tools
 from proxy.extensions.chat.server.answer_bytes import is_plain
 from proxy.extensions.chat.server.asking_again import FinalAnswer
 from proxy.extensions.chat.server.call_judge import CallJudge, JudgedCall
@@ -37,6 +38,21 @@ _READ_TEXT = (
     "the model writes tool calls as markup into its text, which stays as it is; "
     "`model: {text_calls: leaked}` or `serve --model URL --text-calls leaked` turns them into calls"
 )
+_UNREAD = (
+    "a request or an answer of a kind that is not read passed; `model: {mode: refuse}` refuses what is not validated, "
+    "and docs/chat.md lists the APIs and limits"
+)
+# Refusals of requests whose answers would not be read.
+_OTHER_API = BadRequest(
+    codes.BAD_REQUEST,
+    "The request names tools in an API whose calls this route cannot validate, and the route refuses such calls. "
+    "Use Chat Completions, Responses without `background`, or Messages.",
+)
+_NO_BODY = BadRequest(
+    codes.BAD_REQUEST,
+    "The request could not be read, and this route refuses calls that it cannot validate. Send plain "
+    "JSON within the limit of the route.",
+)
 # The most unusable schemas that are remembered, so that each is reported once.
 _MOST_REPORTED = 1_000
 
@@ -50,6 +66,7 @@ class ModelRelay:
         self._metrics = ModelMetrics(reports.metrics)
         self._large = LargeBodies()
         self._unusable: set[tuple[str, str, str]] = set()
+        self._unread: set[tuple[str, str]] = set()  # routes and reasons that were reported
         self._leaking: set[str] = set()  # routes of which a leaked call was reported
         self._judges: dict[str, tuple[BroughtTools, CallJudge]] = {}
 
@@ -62,22 +79,39 @@ class ModelRelay:
         route, raw = call_route.binding.route, call_route.raw
         settings = _find_settings(route)
         api = find_api(raw.method, raw.path)
-        if api is None:
-            return call_route
+        if raw.method != "POST" or not is_json(raw.header("content-type") or ""):
+            return call_route if api is None else self._leave_unread(listed, "request", _NO_BODY)
         if not _is_readable(raw, settings):
-            self._metrics.count_unread(route.name, "request")
-            return call_route
+            is_left = api is not None or settings.mode == "refuse"
+            return self._leave_unread(listed, "request", _NO_BODY) if is_left else call_route
         await say_continue(listed.request, Fields(raw.headers))
         body = await read_whole(listed.request, settings.max_request, route.timeout, call_route.memory)
         if isinstance(body, BadRequest):
             return _refuse_unread(listed, body)
         call_route = replace(call_route, raw=replace(raw, body=body))
+        listed = replace(listed, call_route=call_route)
+        if api is None:
+            return self._leave_unread(listed, "api", _OTHER_API) if names_tools(raw.path, body) else call_route
         request = await self._large.read_request(listed, api, body)
-        if isinstance(request, ModelRequest):
-            return await self._answer(replace(listed, call_route=call_route), request)
-        if request is not None:
-            self._metrics.count_unread(route.name, "request")
-        return call_route
+        if isinstance(request, JsonProblem):
+            return self._leave_unread(listed, "request", _NO_BODY)
+        if isinstance(request, ModelRequest) and request.is_later:
+            return self._leave_unread(listed, "api", _OTHER_API)
+        return call_route if request is None else await self._answer(listed, request)
+
+    def _leave_unread(self, listed: ListedRequest, reason: str, why: BadRequest) -> Answer | RouteRequest:
+        """The request, to be relayed although its answer is not read; or its refusal."""
+        call_route = listed.call_route
+        self._count_unread(call_route.binding.route.name, reason)
+        is_refused = _find_settings(call_route.binding.route).mode == "refuse"
+        return _refuse_unread(listed, why) if is_refused else call_route
+
+    def _count_unread(self, route: str, reason: str) -> None:
+        """Counts a request or an answer that is not read, and reports the first one for each route and reason."""
+        self._metrics.count_unread(route, reason)
+        if (route, reason) not in self._unread:
+            self._unread.add((route, reason))
+            self._reports.log.event("model calls not validated", "warning", route=route, reason=reason, hint=_UNREAD)
 
     async def _answer(self, listed: ListedRequest, request: ModelRequest) -> Answer:
         call_route, record = listed.call_route, listed.record
@@ -100,8 +134,10 @@ class ModelRelay:
             if isinstance(begun := await exchange.judge_stream(reply), Response):
                 return begun
             reply, repairs = begun
-        elif reply.status == 200:
-            self._metrics.count_unread(route.name, "no_json" if is_readable else "compressed")
+        elif reply.status // 100 == 2:
+            self._count_unread(route.name, "no_json" if is_readable else "compressed")
+            if _find_settings(route).mode == "refuse":
+                return await exchange.refuse_unread(reply)
         return await deliver(Delivered(reply, repairs), listed.request, call_route.cors, record, listed.closing)
 
     def _make_exchange(self, listed: ListedRequest, request: ModelRequest) -> ModelExchange:
@@ -115,7 +151,7 @@ class ModelRelay:
             self._find_judge(listed),
             self._large,
             partial(self._note, listed, request),
-            partial(self._metrics.count_unread, route.name),
+            partial(self._count_unread, route.name),
             partial(self._note_leak, route.name) if looks_for_leaks else None,
         )
 
@@ -162,10 +198,9 @@ def _find_settings(route: Route) -> ModelSettings:
 
 
 def _is_readable(raw: RawRequest, settings: ModelSettings) -> bool:
-    """Whether a request's body is plain JSON of a readable size."""
+    """Whether a request's body is plain and of a readable size."""
     plain = (raw.header("content-encoding") or "identity") == "identity"
-    length = raw.header("content-length") or ""
-    return plain and is_json(raw.header("content-type") or "") and int(length or 0) <= settings.max_request
+    return plain and int(raw.header("content-length") or 0) <= settings.max_request
 
 
 def _refuse_unread(listed: ListedRequest, why: BadRequest) -> Response:
