@@ -147,3 +147,42 @@ async def test_mode_refuse_answers_in_place_of_a_wrong_answer() -> None:
     assert "INVALID_ARGUMENTS" == seen.header("tool-error")
     passed, _, _ = await ask([whole(chat_answer(RIGHT))], "{mode: refuse}")
     assert chat_answer(RIGHT) == passed.body
+
+
+STRICT: dict[str, Any] = {"refusal": None, "annotations": [], "audio": None, "function_call": None, "reasoning": "y", "index": 0}
+
+
+async def test_members_that_strict_servers_refuse_do_not_go_back() -> None:
+    wrong = json.loads(chat_answer(WRONG, reasoning_content="Hm", **STRICT))
+    wrong["choices"][0]["message"]["tool_calls"][0] |= {"index": 0, "extra_content": {"thought": "x"}}
+    answers = [whole(json.dumps(wrong).encode()), whole(chat_answer(RIGHT))]
+    _, requests, _ = await ask(answers)
+    turn = requests[1]["messages"][1]
+    assert {"role", "content", "tool_calls", "reasoning_content"} == turn.keys()
+    assert {"id", "type", "function", "extra_content"} == turn["tool_calls"][0].keys()
+    earlier = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "reasoning": "c"}]
+    _, requests, _ = await ask(answers, request=chat_request(messages=earlier))
+    assert "y" == requests[1]["messages"][-2]["reasoning"]
+
+
+async def test_an_answer_that_was_cut_off_is_asked_for_with_twice_the_limit() -> None:
+    cut = chat_answer(WRONG).replace(b'"finish_reason": "tool_calls"', b'"finish_reason": "length"')
+    for wrong, limits in ((cut, [50, 100]), (chat_answer(WRONG), [50, 50])):
+        _, requests, _ = await ask([whole(wrong), whole(chat_answer(RIGHT))], request=chat_request(max_tokens=50))
+        assert limits == [each["max_tokens"] for each in requests]
+
+
+async def test_items_of_a_stored_conversation_are_not_repeated() -> None:
+    answers = [whole(responses_answer(WRONG)), whole(responses_answer(RIGHT))]
+    _, requests, _ = await ask(answers, path="/v1/responses", request=responses_request(conversation="conv_1"))
+    assert ["function_call_output"] == [each["type"] for each in requests[1]["input"]]
+    assert "conv_1" == requests[1]["conversation"]
+
+
+@pytest.mark.parametrize("store", [True, False])
+async def test_reasoning_that_the_server_has_not_stored_does_not_go_back(store: bool) -> None:
+    wrong = json.loads(responses_answer(WRONG))
+    wrong["output"] = [{"type": "reasoning", "id": "rs_1", "summary": []}, *wrong["output"]]
+    answers = [whole(json.dumps(wrong).encode()), whole(responses_answer(RIGHT))]
+    _, requests, _ = await ask(answers, path="/v1/responses", request=responses_request(store=store))
+    assert store == ("reasoning" in [each.get("type") for each in requests[1]["input"]])

@@ -44,7 +44,6 @@ async def test_a_second_answer_takes_the_place_of_the_first(api: str) -> None:
 
 
 async def test_the_refused_turn_of_messages_stands_in_the_next_question() -> None:
-    """A block of text begins the first answer there, so that one is not asked about; without it, it is."""
     begun = [event for event in messages_stream(WRONG) if b'"index": 0' not in event]
     request = messages_request(stream=True)
     seen, requests, _ = await ask([streamed(begun), streamed(messages_stream(RIGHT))], "/v1/messages", request)
@@ -261,3 +260,122 @@ async def test_another_question_has_an_idempotency_key_of_its_own(stream: bool) 
     first, second, third, *again = (one.header("idempotency-key") for one in server.seen)
     assert ("key-1", 3) == (first, len({first, second, third}))
     assert [first, second, third] == again
+
+
+def chunk(finish: str | None = None, **delta: Any) -> bytes:
+    return data({"id": "c1", "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
+
+
+def block(at: int, kind: str, *deltas: dict[str, Any], **more: Any) -> list[bytes]:
+    """The events of one block of Messages."""
+    return [
+        data({"type": "content_block_start", "index": at, "content_block": {"type": kind, **more}}),
+        *(data({"type": "content_block_delta", "index": at, "delta": each}) for each in deltas),
+        data({"type": "content_block_stop", "index": at}),
+    ]
+
+
+def item(**more: Any) -> list[bytes]:
+    """The events of one item of Responses."""
+    return [
+        data({"type": "response.output_item.added", "output_index": 0, "item": more}),
+        data({"type": "response.reasoning_summary_part.added", "part": {"type": "summary_text", "text": ""}}),
+        data({"type": "response.reasoning_summary_text.delta", "delta": "Hm"}),
+        data({"type": "response.output_item.done", "output_index": 0, "item": more}),
+    ]
+
+
+THOUGHT = {"type": "thinking", "thinking": "Hm, Oslo.", "signature": "EqQB"}
+REASONED = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
+# How an answer of a reasoning model begins, by API, and the refused turn in the next question.
+BEGINNINGS: dict[str, tuple[str, list[bytes], Any]] = {
+    "reasoning": (
+        "chat",
+        [chunk(role="assistant", content=None), chunk(reasoning_content="Hm, "), chunk(reasoning_content="Oslo.")],
+        {"content": None, "reasoning_content": "Hm, Oslo."},
+    ),
+    "reasoning of another name": ("chat", [chunk(role="assistant"), chunk(reasoning="Hm")], {"content": None}),
+    "blank lines": ("chat", [chunk(role="assistant", content="\n\n"), chunk(content=" ")], {"content": None}),
+    "thinking": (
+        "messages",
+        [
+            *block(0, "thinking", {"type": "thinking_delta", "thinking": "Hm, "},
+                   {"type": "thinking_delta", "thinking": "Oslo."}, {"type": "signature_delta", "signature": "EqQB"},
+                   thinking="", signature=""),
+            *block(1, "redacted_thinking", data="zz"),
+            *block(2, "text", {"type": "text_delta", "text": "\n\n"}, text=""),
+        ],
+        [THOUGHT, {"type": "redacted_thinking", "data": "zz"}],
+    ),
+    "a reasoning item": ("responses", item(**REASONED), [REASONED]),
+}  # fmt: skip
+WRITERS = {**APIS, "messages": ("/v1/messages", messages_request(stream=True), messages_stream)}
+
+
+@pytest.mark.parametrize("why", BEGINNINGS)
+async def test_asks_again_although_reasoning_or_blanks_came_first(why: str) -> None:
+    api, begun, turn = BEGINNINGS[why]
+    path, request, write = WRITERS[api]
+    calls = [event for event in write(WRONG) if b'"text": ""' not in event]
+    first = [*begun, *[event for event in calls if b"response.completed" not in event]]
+    seen, requests, line = await ask([streamed(first), streamed([*begun, *write(RIGHT)])], path, request)
+    assert (2, "2", "delivered") == (len(requests), line["chat.attempts"], line["outcome"])
+    assert b"Oslo" in seen.body
+    assert seen.body.startswith(b"".join(begun))
+    assert 1 == seen.body.count(begun[0])
+    if api == "responses":
+        assert turn == [each for each in requests[1]["input"] if each.get("type") == "reasoning"]
+    elif api == "messages":
+        assert turn == requests[1]["messages"][1]["content"][:-1]
+    else:
+        message = requests[1]["messages"][1]
+        assert turn == {key: message[key] for key in message.keys() - {"role", "tool_calls"}}
+
+
+async def test_reasoning_passes_at_once_if_no_answer_may_follow() -> None:
+    go_on = asyncio.Event()
+    begun, later = [chunk(role="assistant"), chunk(reasoning_content="Hm")], chat_stream(WRONG)[1:]
+
+    async def script(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _seen: Seen) -> None:
+        size = sum(map(len, [*begun, *later]))
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: %d\r\n\r\n" % size)
+        writer.write(b"".join(begun))
+        await go_on.wait()
+        writer.write(b"".join(later))
+
+    routes = "  - {path: /v1, upstream: tools, model: {mode: refuse}}"
+    async with tool(script) as server, proxied(routes, server.url) as proxy, asyncio.timeout(60):
+        reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+        writer.write(post(CHAT, chat_request(stream=True)))
+        text = b""
+        while b"Hm" not in text:
+            text += await reader.read(65536)
+        go_on.set()
+        while b"0\r\n\r\n" not in text:
+            text += await reader.read(65536)
+        writer.close()
+    assert b"INVALID_ARGUMENTS" in text
+
+
+CUT: dict[str, tuple[str, list[bytes]]] = {
+    "chat": ("max_completion_tokens", [each.replace(b'"tool_calls"}', b'"length"}') for each in chat_stream(WRONG)]),
+    "responses": (
+        "max_output_tokens",
+        [each.replace(b"response.completed", b"response.incomplete") for each in responses_stream(WRONG)],
+    ),
+    "messages": (
+        "max_tokens",
+        [each.replace(b'"stop_reason": "tool_use"', b'"stop_reason": "max_tokens"') for each in messages_stream(WRONG)],
+    ),
+}
+
+
+@pytest.mark.parametrize("api", CUT)
+async def test_an_answer_that_was_cut_off_is_asked_for_with_twice_the_limit(api: str) -> None:
+    path, request, write = WRITERS[api]
+    limit, cut = CUT[api]
+    body = json.dumps({**json.loads(request), limit: 100}).encode()
+    _, requests, _ = await ask([streamed(cut), streamed(write(RIGHT))], path, body)
+    assert [100, 200] == [each[limit] for each in requests]
+    _, requests, _ = await ask([streamed(write(WRONG)), streamed(write(RIGHT))], path, body)
+    assert [100, 100] == [each[limit] for each in requests]

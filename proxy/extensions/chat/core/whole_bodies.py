@@ -20,7 +20,7 @@ from proxy.core.model.values import JsonProblem, JsonValue, Pointer
 from proxy.extensions.chat.core.call_markup import LONGEST
 from proxy.extensions.chat.core.found_calls import FoundCall, find_calls, is_answer
 from proxy.extensions.chat.core.model_request import Api, ModelRequest, read_model_request
-from proxy.extensions.chat.core.next_question import write_next_question
+from proxy.extensions.chat.core.next_question import is_cut_off, write_next_question
 from proxy.extensions.chat.core.stream_usage import make_answer
 from proxy.extensions.chat.core.written_calls import AnswerText, NewCall, find_answer_text, write_calls
 
@@ -50,12 +50,19 @@ def reduce_request(payload: bytes, _shared: bytes = b"") -> bytes:
 
 
 def write_extending_job(
-    api: Api, body: bytes, answer: JsonValue, calls: Sequence[FoundCall], results: Sequence[tuple[str, str]]
+    api: Api,
+    body: bytes,
+    answer: JsonValue,
+    calls: Sequence[FoundCall],
+    results: Sequence[tuple[str, str]],
+    *,
+    is_cut: bool,
 ) -> bytes:
-    """The payload of `extend_request`: an answer, or where that is None its calls alone."""
+    """The payload of `extend_request`: an answer, or if that is None only its calls."""
     texts = [_as_text(each.text) for each in calls] if answer is None else []
     made: list[JsonValue] = [[each.call_id, each.name, text] for each, text in zip(calls, texts, strict=False)]
-    head: JsonValue = {"api": api.value, "answer": answer, "calls": made, "results": [[*each] for each in results]}
+    listed: JsonValue = [[*each] for each in results]
+    head: JsonValue = {"api": api.value, "answer": answer, "calls": made, "results": listed, "is_cut": is_cut}
     return join_frame(head, body)
 
 
@@ -68,20 +75,23 @@ def extend_request(payload: bytes, _shared: bytes = b"") -> bytes:
         return b""
     results = [(call_id, text) for call_id, text in head["results"]]
     calls = [FoundCall(call_id, name, _as_bytes(text)) for call_id, name, text in head["calls"]]
-    return write_next_question(request, head["answer"] or make_answer(request.api, calls), results) or b""
+    answer = head["answer"] or make_answer(request.api, calls)
+    return write_next_question(request, answer, results, is_cut=head["is_cut"]) or b""
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------
 @value_class
 class ReadAnswer:
     """The parts of an answer: its calls, or without calls the text with which it ends, and its usage. `is_answer`: the
-    body has the form of the API's answers. `value` is its JSON value, None where a child process read it."""
+    body has the form of the API's answers. `is_cut`: it ended at its limit. `value` is its JSON value, None if a child
+    process read it."""
 
     calls: list[FoundCall]
     text: AnswerText | None
     usage: JsonValue
     is_answer: bool
     value: JsonValue = field(default=None, repr=False)
+    is_cut: bool = False
 
 
 def read_answer(api: Api, body: bytes, limits: TextLimits = DEFAULT_LIMITS) -> ReadAnswer | None:
@@ -91,7 +101,7 @@ def read_answer(api: Api, body: bytes, limits: TextLimits = DEFAULT_LIMITS) -> R
         return None
     calls = find_calls(api, body, value)
     text = None if calls else find_answer_text(api, value)
-    return ReadAnswer(calls, text, value.get("usage"), is_answer(api, value), value)
+    return ReadAnswer(calls, text, value.get("usage"), is_answer(api, value), value, is_cut_off(api, value))
 
 
 def change_answer(body: bytes, places: Mapping[Pointer, bytes]) -> bytes:
@@ -120,14 +130,16 @@ def read_large_answer(payload: bytes, _shared: bytes = b"") -> bytes:
         for each in read.calls
     ]  # fmt: skip
     text_part: JsonValue = None if text is None else [[*text.holder], [*text.place], text.text]
-    return dumps({"calls": calls, "text": text_part, "usage": read.usage, "is_answer": read.is_answer})
+    parts: JsonValue = {"calls": calls, "text": text_part, "usage": read.usage, "is_answer": read.is_answer}
+    return dumps([parts, read.is_cut])
 
 
 def load_answer(result: bytes) -> ReadAnswer | None:
     """The result of `read_large_answer`."""
-    found: Any = parse(result, TRUSTED) if result else None
-    if found is None:
+    read: Any = parse(result, TRUSTED) if result else None
+    if read is None:
         return None
+    found, is_cut = read
     calls = [
         FoundCall(call_id, name, _as_bytes(text), tuple(name_at), tuple(arguments_at), is_encoded, was_plain)
         for call_id, name, text, name_at, arguments_at, is_encoded, was_plain in found["calls"]
@@ -136,7 +148,7 @@ def load_answer(result: bytes) -> ReadAnswer | None:
     if found["text"] is not None:
         holder, place, whole = found["text"]
         text = AnswerText(tuple(holder), tuple(place), whole)
-    return ReadAnswer(calls, text, found["usage"], found["is_answer"])
+    return ReadAnswer(calls, text, found["usage"], found["is_answer"], is_cut=is_cut)
 
 
 def write_changing_job(body: bytes, places: Mapping[Pointer, bytes]) -> bytes:

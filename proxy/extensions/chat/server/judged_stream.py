@@ -41,8 +41,9 @@ _SHORT: Final = 1024
 JudgeCalls = Callable[[list[FoundCall]], Awaitable[list[JudgedCall]]]
 # Finds the valid calls that a text is, in markup.
 FindInText = Callable[[str], Awaitable[list[JudgedCall] | None]]
-# Asks the model again because of these calls, with the usage that their answer reports; gives the next answer.
-AskOn = Callable[[list[JudgedCall], dict[str, JsonValue]], Awaitable["JudgedStream | LostAnswer"]]
+# Asks the model again because of these calls, with the usage that their answer reports, and its events; gives the next
+# answer.
+AskOn = Callable[[list[JudgedCall], dict[str, JsonValue], list[bytes]], Awaitable["JudgedStream | LostAnswer"]]
 
 
 @value_class
@@ -238,12 +239,16 @@ class JudgedStream:
                 return [self._refuse(self._unread)]
         if self._held.take(event, value):
             text = self._text.give_up()  # a call in its own form: the text before it has none
-            self._says_something = self._says_something or bool(text)
+            self._says_something = self._says_something or not all(map(self._is_opening, text))
             return [*text, *(await self._release() if self._held.is_complete else ())]
         self.is_void = self.is_void or (not (self.is_taken or self._says_something) and is_error(value))
         passing = self._text.take(event, value)
-        self._says_something = self._says_something or not all(is_opening(self._api, each) for each in passing)
+        self._says_something = self._says_something or not all(map(self._is_opening, passing))
         return [*passing, *(await self._release_text() if self._text.is_complete else ())]
+
+    def _is_opening(self, event: bytes) -> bool:
+        """Whether an event says nothing that another answer would contradict. Reasoning waits if one may follow."""
+        return is_opening(self._api, event, with_reasoning=self._can_ask())
 
     async def _release_text(self) -> list[bytes]:
         """The events of a text that has ended, with its calls, if any."""
@@ -308,8 +313,9 @@ class JudgedStream:
 
     async def _replace(self, rest: bytes) -> AsyncGenerator[bytes, None]:
         """The next answer, if there is one. `rest` came behind the calls of this one."""
-        self._own_usage |= find_usage(EventSplitter().feed(rest))
-        asking = asyncio.ensure_future(self._begin_next())
+        later = EventSplitter().feed(rest)
+        self._own_usage |= find_usage(later)
+        asking = asyncio.ensure_future(self._begin_next([*(self._opening or ()), *self._held.events, *later]))
         try:
             while not (await asyncio.wait({asking}, timeout=SILENCE))[0]:
                 yield COMMENT
@@ -324,14 +330,14 @@ class JudgedStream:
         finally:
             asking.cancel()
 
-    async def _begin_next(self) -> tuple[bytes, AsyncGenerator[bytes, None], JudgedStream] | None:
-        """The next answer from its first bytes on; None where it is unusable or late."""
+    async def _begin_next(self, events: list[bytes]) -> tuple[bytes, AsyncGenerator[bytes, None], JudgedStream] | None:
+        """The answer behind that of these events, from its first bytes on; None if it is unusable or late."""
         if self._steps.again is None:
             raise AssertionError("only where the model may be asked again")
         next_: JudgedStream | LostAnswer = LostAnswer()
         try:
             async with asyncio.timeout(self._steps.deadline):
-                next_ = await self._steps.again(self._wrong, self._own_usage)
+                next_ = await self._steps.again(self._wrong, self._own_usage, events)
                 if isinstance(next_, JudgedStream):
                     body = next_.read()
                     while (first := await anext(body, b"")).startswith(b":"):

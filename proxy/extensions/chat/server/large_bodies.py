@@ -52,13 +52,16 @@ class LargeBodies:
         answer: JsonValue,
         calls: Sequence[FoundCall],
         results: Sequence[tuple[str, str]],
+        *,
+        is_cut: bool,
     ) -> bytes | None:
-        """The body of the next question to an answer, or where that is None, to its calls alone; None where there can
-        be none."""
+        """The body of the next question to an answer, or if that is None, to its calls only; None if there can be none.
+        `is_cut`: the answer ended at its limit."""
         if listed.services.elsewhere is not None and request.whole:
-            job = write_extending_job(request.api, request.whole, answer, calls, results)
+            job = write_extending_job(request.api, request.whole, answer, calls, results, is_cut=is_cut)
             return await _ask(listed, EXTEND, job) or None
-        return write_next_question(request, make_answer(request.api, calls) if answer is None else answer, results)
+        turn = make_answer(request.api, calls) if answer is None else answer
+        return write_next_question(request, turn, results, is_cut=is_cut)
 
     async def read_answer(self, listed: ListedRequest, api: Api, body: bytes) -> ReadAnswer | None:
         """The parts of an answer; None where it is not a JSON object, or reading it takes too much work."""

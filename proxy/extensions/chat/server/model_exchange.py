@@ -29,6 +29,8 @@ from proxy.extensions.chat.config.model_section import ModelSettings
 from proxy.extensions.chat.core.api_errors import write_error_event
 from proxy.extensions.chat.core.found_calls import FoundCall, list_places
 from proxy.extensions.chat.core.model_request import Api, ModelRequest
+from proxy.extensions.chat.core.next_question import is_cut_off
+from proxy.extensions.chat.core.stream_usage import read_turn
 from proxy.extensions.chat.core.text_watch import TextWatch
 from proxy.extensions.chat.core.whole_bodies import ReadAnswer
 from proxy.extensions.chat.core.written_calls import NewCall, make_call_id
@@ -120,7 +122,10 @@ class ModelExchange:
         return found if found.read.is_answer else LostAnswer(found.read.usage)
 
     async def _write_question(self, answer: JudgedAnswer, results: list[tuple[str, str]]) -> bytes | None:
-        return await self.large.write_question(self.listed, self.request, answer.read.value, answer.read.calls, results)
+        read = answer.read
+        return await self.large.write_question(
+            self.listed, self.request, read.value, read.calls, results, is_cut=read.is_cut
+        )
 
     async def _write_usage(self, body: bytes, usage: JsonValue) -> bytes:
         return await self.large.change_answer(self.listed, body, {("usage",): dumps(usage)})
@@ -196,16 +201,21 @@ class ModelExchange:
         return JudgedStream(api, reply, steps, settings.max_answer, usage if before.answers else None)
 
     async def _ask_stream(
-        self, before: Spending, size: int, calls: list[JudgedCall], usage: dict[str, JsonValue]
+        self, before: Spending, size: int, calls: list[JudgedCall], usage: dict[str, JsonValue], events: list[bytes]
     ) -> JudgedStream | LostAnswer:
-        """The next answer, streamed like the first; a lost one without an answer, or without tokens left."""
+        """The next answer, streamed like the first; a lost one without an answer, or without tokens left. `events` are
+        those of the answer before it."""
         call_bytes = sum(len(call.found.name.encode()) + len(call.found.text) for call in calls)
         spent = before.add(calls, usage, size + call_bytes)
         if not spent.may_go_on(self.settings):
             return LostAnswer()
         results = write_results(calls, spent.answers, self.settings.retries)
         found = [call.found for call in calls]
-        if (body := await self.large.write_question(self.listed, self.request, None, found, results)) is None:
+        turn = read_turn(self.request.api, found, events)
+        body = await self.large.write_question(
+            self.listed, self.request, turn, found, results, is_cut=is_cut_off(self.request.api, turn)
+        )
+        if body is None:
             return LostAnswer()
         if (reply := await self._relay_again(body)) is None:
             return LostAnswer()
