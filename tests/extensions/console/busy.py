@@ -28,7 +28,7 @@ _BODY: Final = b'{"text": "tea", "at": "2026-12-01T09:00:00Z"}'
 _CONNECTIONS: Final = 8
 _CHECKED: Final = ROUTES.replace("upstream: tools", "upstream: none\n    mode: report")
 _CLICK: Final = """() => new Promise((done) => {
-  const button = [...document.querySelectorAll("button")].find((one) => /^(pause|go on)$/.test(one.textContent));
+  const button = [...document.querySelectorAll("button")].find((one) => /^(pause|resume)$/.test(one.textContent));
   const before = button.textContent, start = performance.now();
   const watch = new MutationObserver(() => {
     if (button.textContent !== before) { watch.disconnect(); done(performance.now() - start); }

@@ -44,7 +44,7 @@ def take(started: Demo, running: Any, folder: Path) -> list[Path]:
         shown.screenshot(path=str(paths[0]))
         shown.goto(link(started).partition("#")[0] + "#/calls?outcome=refused")
         shown.locator(".call").first.click()
-        shown.locator(".open pre").wait_for()
+        shown.locator(".open pre").first.wait_for()
         shown.mouse.move(0, 0)
         shown.screenshot(path=str(paths[1]))
     return paths

@@ -12,6 +12,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import parse_qsl, urlencode
 
 import pytest
 
@@ -55,19 +56,61 @@ def test_every_kept_call_is_reached_by_older_calls_and_the_way_back_leads_to_the
         wait_until(shown, f"{ROWS} === 200")
 
 
-def test_a_fragment_of_a_name_and_free_words_find_calls(started: Served, running: Any) -> None:
+# What is typed, the filters in the address, and the number of calls found.
+SEARCHES: Final = [
+    ("tool:add_reminder outcome:refused /at", {"tool": "add_reminder", "outcome": "refused", "path": "/at"}, 1),
+    ("tool:rem ref", {"tool": "~rem", "text": "ref"}, 1),
+    ("code:val-01", {"code": "~val-01"}, 1),
+    ("refused /AT", {"text": "refused", "path": "~/AT"}, 1),
+    ('"refused" format', {"text": "refused format"}, 1),
+    ("outcome:ref since:1h", {"outcome": "refused", "since": "1h"}, 1),
+    ("outcome:failed", {"outcome": "upstream_error"}, 0),
+    ("tol:weather", {"text": "tol:weather"}, 0),
+]
+
+
+@pytest.mark.parametrize(("typed", "filters", "found"), SEARCHES)
+def test_one_search_holds_all_filters(
+    started: Served, running: Any, typed: str, filters: dict[str, str], found: int
+) -> None:
     with page(running) as shown:
         open_page(shown, started, "#/calls")
         wait_until(shown, f"{ROWS} === 200")
-        assert ["add_reminder"] == shown.locator("#names-tool option").evaluate_all("all => all.map(one => one.value)")
-        for label, typed, address in (("code", "val-010", "code=%7Eval-010"), ("any words", "refused /AT", "text=")):
-            shown.get_by_label(label, exact=True).fill(typed)
-            shown.keyboard.press("Enter")
-            wait_until(shown, f"location.hash.includes('{address}') && {ROWS} === 1")
-            shown.get_by_text(f"1 found, {MANY + 2} calls kept (at most 2,000)").wait_for()
-            assert typed == shown.get_by_label(label, exact=True).input_value()
-            shown.get_by_role("link", name="all calls").click()
-            wait_until(shown, f"{ROWS} === 200")
+        shown.get_by_label("search", exact=True).fill(typed)
+        shown.keyboard.press("Enter")
+        address = f"location.hash === {json.dumps('#/calls?' + urlencode(filters))}"
+        wait_until(shown, f"[...new URLSearchParams(location.hash.split('?')[1])].length === {len(filters)}")
+        assert filters == dict(parse_qsl(shown.evaluate("location.hash.split('?')[1]"))), address
+        wait_until(shown, f"{ROWS} === {found} && document.querySelector('[aria-busy]') === null")
+        again = shown.get_by_label("search", exact=True).input_value()
+        shown.get_by_label("search", exact=True).press("Enter")
+        assert filters == dict(parse_qsl(shown.evaluate("location.hash.split('?')[1]"))), again
+
+
+def test_a_search_is_completed_by_names_and_values(started: Served, running: Any) -> None:
+    with page(running) as shown:
+        open_page(shown, started, "#/calls")
+        wait_until(shown, f"{ROWS} === 200")
+        search = shown.get_by_label("search", exact=True)
+        options = shown.locator("#suggestions option")
+        for typed, wanted in (
+            ("out", "outcome:"),
+            ("outcome:refused tool:rem", "outcome:refused tool:add_reminder"),
+            ("code:010", "code:VAL-010"),
+            ("outcome:err", "outcome:tool_error"),
+            ("rem", "tool:add_reminder"),
+        ):
+            search.fill(typed)
+            assert wanted in options.evaluate_all("all => all.map(one => one.value)"), typed
+
+
+def test_a_link_of_another_page_is_shown_in_the_search(started: Served, running: Any) -> None:
+    with page(running) as shown:
+        open_page(shown, started, "#/calls?since=15m&tool=add_reminder&route=%2Freminders&outcome=failed")
+        search = shown.get_by_label("search", exact=True)
+        search.wait_for()
+        assert "tool:add_reminder outcome:failed route:/reminders since:15m" == search.input_value()
+        shown.get_by_text("No call here with this filter.").wait_for()
 
 
 SORTED: Final = {
@@ -96,7 +139,7 @@ def test_a_click_on_a_column_head_sorts_the_list_and_the_keyboard_does_too(start
     with page(running) as shown:
         open_page(shown, started, "#/calls")
         wait_until(shown, f"{ROWS} === 200")
-        assert "place and reason" in shown.locator(".heads").inner_text()
+        assert "Parameter and reason" in shown.locator(".heads").inner_text()
         shown.get_by_role("button", name="attempts", exact=True).click()
         wait_until(shown, f"location.hash.includes('sort=-attempts') && {ROWS} === 200 && {first} === 'refused 1/3'")
         head = shown.get_by_role("button", name="outcome")
@@ -105,7 +148,7 @@ def test_a_click_on_a_column_head_sorts_the_list_and_the_keyboard_does_too(start
         wait_until(shown, f"location.hash.includes('sort=outcome') && {ROWS} === 200 && {first} === 'delivered'")
         shown.keyboard.press("Enter")
         wait_until(shown, f"location.hash.includes('sort=-outcome') && {ROWS} === 200 && {first} === 'refused 1/3'")
-        assert ("true", "outcome ↓") == (head.get_attribute("aria-pressed"), head.inner_text())
+        assert ("true", "Outcome ↓") == (head.get_attribute("aria-pressed"), head.inner_text())
         shown.keyboard.press("Enter")
         wait_until(shown, f"!location.hash.includes('sort=') && {ROWS} === 200 && {first} === 'delivered'")
         shown.locator("main").focus()
@@ -238,21 +281,16 @@ def test_keys_lead_to_the_filters_through_the_calls_and_to_the_list_of_keys(star
         shown.get_by_role("dialog").get_by_text("previous call").wait_for()
         shown.keyboard.press("Escape")
         shown.keyboard.press("/")
-        assert "filter-text" == shown.evaluate("document.activeElement.id")
+        assert "search" == shown.evaluate("document.activeElement.id")
 
 
-def test_the_key_of_the_search_leads_there_from_another_page_and_unfolds_the_filters(
-    started: Served, running: Any
-) -> None:
+def test_the_key_of_the_search_leads_there_from_another_page(started: Served, running: Any) -> None:
     with page(running, viewport={"width": 400, "height": 800}) as shown:
-        open_page(shown, started, "#/calls")
-        wait_until(shown, f"{ROWS} === 200")
-        assert not shown.get_by_label("any words").is_visible()
         open_page(shown, started, "#/upstreams")
         shown.get_by_role("heading", name="Upstreams").wait_for()
         shown.keyboard.press("/")
-        wait_until(shown, "document.activeElement.id === 'filter-text'")
-        assert shown.get_by_label("any words").is_visible()
+        wait_until(shown, "document.activeElement.id === 'search'")
+        assert shown.get_by_label("search", exact=True).is_visible()
 
 
 def test_a_proposed_schema_is_tried_on_the_kept_calls_and_the_number_it_would_have_saved_stands_beside_it(
@@ -271,12 +309,12 @@ def test_a_proposed_schema_is_tried_on_the_kept_calls_and_the_number_it_would_ha
             shown.get_by_text("Trying 1 more proposed schema on the kept calls.").wait_for()
             wait_until(shown, "document.querySelector('.card .actions') === null")
             held[0].continue_()
-            shown.get_by_text("tried on 15 kept calls: 12 that were refused would pass, 3 that passed would").wait_for()
+            shown.get_by_text("tried on 15 kept calls: fixes 12, 3 that passed would").wait_for()
         with page(running) as shown:
             shown.goto(proxy.link(READER))
             shown.get_by_role("heading", name="Overview").wait_for()
             shown.goto(proxy.link(view=view))
-            shown.get_by_text("by their verdicts, at least 12 of these calls would pass").wait_for()
+            shown.get_by_text("would fix at least 12 of these calls").wait_for()
 
 
 EXACT: Final = """

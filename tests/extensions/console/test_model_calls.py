@@ -68,7 +68,7 @@ def look_for_calls(started: Served, running: Any) -> None:
         wait_until(shown, "document.querySelectorAll('.call').length === 2")
         names = shown.locator(".call span:nth-child(2)").evaluate_all("all => all.map(one => one.textContent)")
         assert ["get_weather (tiny)", "add_reminder"] == names
-        shown.get_by_label("model", exact=True).fill("tiny")
+        shown.get_by_label("search", exact=True).fill("model:tiny")
         shown.keyboard.press("Enter")
         wait_until(shown, "location.hash.includes('model=tiny') && document.querySelectorAll('.call').length === 1")
         shown.locator(".call").click()

@@ -82,7 +82,7 @@ def test_acceptance_05_readers_see_no_value_and_cannot_reset(tmp_path: Path, run
         shown.goto(started.link(view="#/calls?outcome=refused"))
         shown.locator(".call").first.click()
         shown.locator(".open h2").first.wait_for()
-        assert (0, False) == (shown.get_by_role("heading", name="Came").count(), PLAIN in shown.content())
+        assert (0, False) == (shown.get_by_role("heading", name="Received").count(), PLAIN in shown.content())
         shown.goto(started.link(view="#/config"))
         shown.get_by_text("config.yaml").wait_for()
         assert 0 == shown.get_by_role("button", name="reload now").count()
@@ -169,7 +169,7 @@ def test_acceptance_08_ten_tabs_load_and_update_while_calls_come(tmp_path: Path,
             tab.bring_to_front()
             tab.locator(".call").first.wait_for()
         tabs[-1].get_by_role("button", name="pause").click()
-        tabs[-1].get_by_role("button", name="go on").click()
+        tabs[-1].get_by_role("button", name="resume").click()
         sender.join()
         for tab in tabs:
             tab.bring_to_front()
@@ -191,7 +191,7 @@ def test_acceptance_10_the_tool_names_what_was_planted_and_a_change_is_tried_and
         shown.goto(started.link())
         shown.goto(started.link(view=f"#/tools?{ROUTE}"))
         change = shown.locator(".card", has_text="format date-time")
-        change.get_by_text("tried on 13 kept calls: 7 that were refused would pass").wait_for()
+        change.get_by_text("tried on 13 kept calls: fixes 7").wait_for()
         told = change.inner_text()
         assert all(word in told for word in ("at missed", "in 7 calls", "00.00.0000, 00:00"))
         assert ["at"] == change.locator("code").all_inner_texts()
@@ -220,13 +220,13 @@ def test_acceptance_11_a_broken_config_shows_its_place_and_clears(tmp_path: Path
         shown.goto(started.link(view="#/config"))
         shown.get_by_text("config.yaml").first.wait_for()
         started.write(good.replace("    upstream: tools\n", "    upstrem: tools\n"))
-        place = shown.get_by_label("not taken over").get_by_role("listitem").first
+        place = shown.get_by_label("not in use").get_by_role("listitem").first
         place.wait_for()
         assert re.search(r"/config\.yaml:\d+:\d+ route '/reminders' ", place.inner_text())
-        shown.get_by_role("link", name="NOT TAKEN OVER").wait_for()
+        shown.get_by_role("link", name="NOT IN USE").wait_for()
         started.write(good)
-        shown.get_by_role("link", name="NOT TAKEN OVER").wait_for(state="detached")
-        shown.get_by_label("not taken over").wait_for(state="detached")
+        shown.get_by_role("link", name="NOT IN USE").wait_for(state="detached")
+        shown.get_by_label("not in use").wait_for(state="detached")
 
 
 def test_acceptance_11_a_killed_upstream_shows_open_and_closed_again(tmp_path: Path, running: Any) -> None:
@@ -241,7 +241,7 @@ def test_acceptance_11_a_killed_upstream_shows_open_and_closed_again(tmp_path: P
         shown.get_by_text(re.compile("^OPEN$|^HALF-OPEN$")).wait_for()
         shown.get_by_text(re.compile("destination_unavailable [0-9]")).wait_for()
         shown.goto(started.link(view="#/overview"))
-        shown.get_by_text("the breaker of `tools` is").wait_for()
+        shown.get_by_text("the breaker of tools is").wait_for()
         upstream.start()
         shown.goto(started.link(view="#/upstreams"))
         closed = threading.Event()
@@ -257,6 +257,39 @@ def test_acceptance_11_a_killed_upstream_shows_open_and_closed_again(tmp_path: P
         finally:
             closed.set()
             calling.join()
+
+
+def test_the_overview_shows_an_outage_and_shares_that_add_up_to_100(tmp_path: Path, running: Any) -> None:
+    right = {"text": "tea", "at": "2026-12-01T09:00:00Z"}
+    with served(tmp_path) as (started, upstream), page(running) as shown:
+        for number in range(3):
+            started.call({"text": "tea"}, f"refused{number}")
+        upstream.kill()
+        for number in range(4):
+            started.call(right, f"failed{number}")
+        shown.goto(started.link())
+        shown.get_by_label("needs attention").get_by_text(re.compile("4 of 7 calls failed")).wait_for()
+        titles = shown.locator("table[aria-label=tools] th").all_inner_texts()
+        cells = dict(zip(titles, shown.locator("table[aria-label=tools] tbody td").all_inner_texts(), strict=True))
+        assert ("57 %", "43 %") == (cells["Failed"], cells["Refused"])
+        assert 100 == sum(int(text.removesuffix(" %")) for text in cells.values() if re.fullmatch("[0-9]+ %", text))
+        shown.locator(".legend").get_by_text("upstream error").wait_for()
+        shown.get_by_text(re.compile("4 of 7 calls failed")).click()
+        wait_until(shown, "document.querySelectorAll('.call').length === 4")
+
+
+@pytest.mark.parametrize("counts", [[1, 1, 1], [1, 999], [2, 2, 2, 1], [1, 1, 1, 1, 1, 1], [995, 1, 1, 1, 1, 1]])
+def test_shares_add_up_to_100(counts: list[int], tmp_path: Path, running: Any) -> None:
+    script = """async counts => {
+        const { shares } = await import("./parts.js");
+        return Object.values(shares(Object.fromEntries(counts.map((count, index) => [index, count]))));
+    }"""
+    with served(tmp_path) as (started, _), page(running) as shown:
+        shown.goto(started.link())
+        shown.get_by_role("heading", name="Overview").wait_for()
+        found = shown.evaluate(script, counts)
+    assert len(counts) == len(found)
+    assert 100 == sum(0 if text == "<1 %" else int(text.removesuffix(" %")) for text in found)
 
 
 def test_acceptance_13_a_page_says_that_the_proxy_drains_or_is_gone_and_goes_on_by_itself(

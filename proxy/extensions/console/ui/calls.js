@@ -1,44 +1,55 @@
 // The page "Calls": the last calls, updated every second or two, and one call in full. Older and sorted calls stand still: such a
-// page is read once. What is typed and is no name of the page's calls is looked for as a fragment (`~weath`).
+// page is read once.
 import { useEffect, useRef, useState } from "./vendor/hooks.js";
 import { ask, query } from "./api.js";
 import { focusIfAsked } from "./keys.js";
-import { Asking, Copy, Failed, OUTCOMES, Rows, clean, coded, html, json, link, ms, setParams, time, useAnswer, words } from "./parts.js";
+import { Asking, Copy, Failed, Rows, clean, coded, html, json, link, ms, setParams, time, useAnswer, words } from "./parts.js";
+import { NAMES as SEARCHED, findOutcomes, readSearch, suggest, writeSearch } from "./search.js";
 
 const SHOWN = 200;
 // After this many answers without a new call the calls are asked for every two seconds.
 const SILENT = 10;
-// On a narrow screen the filters are folded.
-const WIDE = matchMedia("(min-width: 761px)");
-const FILTERS = [["text", "any words"], ["tool", "tool"], ["model", "model"], ["code", "code"], ["rule", "repair rule"], ["path", "path"], ["conversation", "conversation hash"], ["request_id", "request id"], ["trace_id", "trace id"]];
 const ORDERS = { "": "newest first", time: "oldest first", tool: "tool, a to z", "-tool": "tool, z to a", outcome: "outcome, a to z", "-outcome": "outcome, z to a", "-attempts": "most attempts first", attempts: "fewest attempts first", "-duration": "slowest first", duration: "quickest first" };
 // The heads of the list: for each its columns by title, with the order that a first click asks for.
-const HEADS = [[["time", "-time"]], [["tool", "tool"]], [["outcome", "outcome"], ["attempts", "-attempts"]], [["place and reason"]], [["took, own time", "-duration"]], [["conversation"]]];
+const HEADS = [[["time", "-time"]], [["tool", "tool"]], [["outcome", "outcome"], ["attempts", "-attempts"]], [["parameter and reason"]], [["duration (own)", "-duration"]], [["conversation"]]];
 const NAMES = ["tool", "model", "route", "outcome", "code", "rule", "path", "conversation", "request_id", "trace_id", "text", "since", "sort", "before"];
 
 export function Calls({ params }) {
   const wanted = Object.fromEntries(NAMES.filter((name) => params[name] && !(name === "sort" && params.thread)).map((name) => [name, params[name]]));
-  const filter = query({ ...wanted, outcome: wanted.outcome?.split(",") });
+  const filter = query({ ...wanted, outcome: wanted.outcome && findOutcomes(wanted.outcome).split(",") });
   const { calls, fresh, state, error, asking, show } = useCalls(filter, params.pause);
-  const known = useNames(calls), active = Object.keys(wanted).filter((name) => name !== "before").length;
+  const known = useNames(calls);
   useEffect(focusIfAsked, []);
-  const enter = (name, value) => setParams({ before: "", [name]: !value || name === "text" || name === "conversation" || known[name]?.has(value) || value.startsWith("~") || value.startsWith("/") ? value : `~${value}` });
   return html`<h1>Calls</h1>
-    <details class="fold" open=${WIDE.matches}><summary>filters${active ? ` (${active} set)` : ""}</summary><form class="filters" onSubmit=${(event) => event.preventDefault()}>
-      ${FILTERS.map(([name, title]) => html`<label>${title}<input id=${`filter-${name}`} list=${known[name] ? `names-${name}` : undefined} autocomplete="off" value=${(params[name] || "").replace(/^~/, "")} onChange=${(event) => enter(name, event.target.value.trim())} />${known[name] && html`<datalist id=${`names-${name}`}>${[...known[name]].sort().map((one) => html`<option value=${one} />`)}</datalist>`}</label>`)}
-      <label>outcome<select value=${params.outcome || ""} onChange=${(event) => setParams({ before: "", outcome: event.target.value })}><option value="">all</option><option value="repaired,corrected">repaired or corrected</option>${OUTCOMES.map((one) => html`<option value=${one}>${words(one)}</option>`)}</select></label>
-      <label>since<select value=${params.since || ""} onChange=${(event) => setParams({ before: "", since: event.target.value })}><option value="">all kept</option>${["1m", "5m", "15m", "1h"].map((one) => html`<option>${one}</option>`)}</select></label>
-      <span class="field"><label for="filter-sort">order</label><select id="filter-sort" value=${wanted.sort || ""} onChange=${(event) => setSort(event.target.value)}>${Object.entries(ORDERS).map(([sort, title]) => html`<option value=${sort}>${title}</option>`)}</select></span>
-    </form></details>
-    <div class="actions"><button type="button" aria-pressed=${params.pause ? "true" : "false"} onClick=${() => setParams({ pause: params.pause ? "" : "1" })}>${params.pause ? "go on" : "pause"}</button>
+    <${Search} params=${params} known=${known} sort=${wanted.sort || ""} />
+    <div class="actions"><button type="button" aria-pressed=${params.pause ? "true" : "false"} onClick=${() => setParams({ pause: params.pause ? "" : "1" })}>${params.pause ? "resume" : "pause"}</button>
       ${filter ? html`<a href="#/calls">all calls</a>` : ""}
-      <span class="dim">${filter && state.kept && !params.before && !state.has_older ? `${calls.length.toLocaleString()} found, ` : ""}${(state.kept ?? 0).toLocaleString()} calls kept (at most ${(state.bound ?? 0).toLocaleString()})${params.route ? ` · route ${clean(params.route)}` : ""}</span>
+      <span class="dim">${filter && state.kept && !params.before && !state.has_older ? `${calls.length.toLocaleString()} found, ` : ""}${(state.kept ?? 0).toLocaleString()} calls kept (at most ${(state.bound ?? 0).toLocaleString()})</span>
     </div><${Failed} error=${error} />
     ${fresh > 0 && html`<p><button type="button" onClick=${show}>${fresh} new</button></p>`}
     ${params.conversation && html`<p><a href=${link("calls", { ...params, thread: params.thread ? "" : "1", sort: "", open: "" })}>${params.thread ? "as a list" : "as a thread"}</a></p>`}
     ${params.thread && calls.length ? html`<${Thread} calls=${calls} />` : html`<${List} calls=${calls} asking=${asking} filter=${filter} open=${params.open} sort=${wanted.sort || "-time"} />`}
     <p class="actions">${params.before && html`<a href=${link("calls", { ...params, before: "", open: "" })}>newest</a>`}${state.has_older && html`<a href=${link("calls", { ...params, before: older(calls, state, params.before), open: "" })}>older calls</a>`}</p>
     ${params.open && !params.thread && !calls.some((call) => call.id === params.open) && html`<${Open} id=${params.open} />`}`;
+}
+
+// One field for all filters. The address holds them one by one, so that links of other pages and views that were sent work.
+function Search({ params, known, sort }) {
+  const written = writeSearch(params);
+  const [text, setText] = useState(written);
+  useEffect(() => setText(written), [written]);
+  const enter = (typed) => setParams({ before: "", open: "", ...readSearch(typed.trim(), known) });
+  // A suggestion that was chosen is whole; what is typed is entered with Enter, or by leaving the field.
+  const type = (event) => {
+    setText(event.target.value);
+    if ((!event.inputType || event.inputType === "insertReplacementText") && !/[:\s]$/.test(event.target.value)) enter(event.target.value);
+  };
+  return html`<form class="filters" role="search" onSubmit=${(event) => { event.preventDefault(); enter(text); }}>
+      <label class="wide">search<input id="search" type="search" list="suggestions" autocomplete="off" spellcheck="false" placeholder="tool:weather outcome:refused /lat" value=${text} onInput=${type} onChange=${(event) => enter(event.target.value)} /></label>
+      <datalist id="suggestions">${suggest(text, known).map((one) => html`<option value=${one} />`)}</datalist>
+      <span class="field"><label for="filter-sort">order</label><select id="filter-sort" value=${sort} onChange=${(event) => setSort(event.target.value)}>${Object.entries(ORDERS).map(([one, title]) => html`<option value=${one}>${title}</option>`)}</select></span>
+    </form>
+    <details class="syntax dim"><summary>how to search</summary><dl>${Object.entries(SEARCHED).map(([short, [, about]]) => html`<dt><code>${short}:</code></dt><dd>${about}</dd>`)}<dt>other words</dt><dd>anywhere in what a call shows</dd></dl><p>A part of a name is enough: <code>tool:weath</code>.</p></details>`;
 }
 
 const setSort = (sort) => setParams({ before: "", thread: "", sort: sort === "-time" ? "" : sort });
@@ -117,10 +128,12 @@ function older(calls, state, still) {
   }).join();
 }
 
-// The names that the shown calls have, and the tools of the last hour, as suggestions for the filters.
+// The names that the shown calls have, and those of the last hour's overview, as suggestions for the search.
 function useNames(calls) {
   const { value } = useAnswer("overview?window=1h");
-  const found = { tool: new Set((value?.tools || []).map((row) => row.tool).filter(Boolean)), model: new Set(), code: new Set(), rule: new Set(), path: new Set() };
+  const rows = value?.tools || [];
+  const found = { tool: new Set(rows.map((row) => row.tool).filter(Boolean)), route: new Set(rows.map((row) => row.route)), model: new Set(), code: new Set(), rule: new Set(), path: new Set() };
+  for (const { worst } of rows) if (worst) { found.path.add(worst.path); found[worst.repaired ? "rule" : "code"].add(worst.code); }
   for (const call of calls) {
     if (call["gen_ai.tool.name"]) found.tool.add(call["gen_ai.tool.name"]);
     if (call["gen_ai.request.model"]) found.model.add(call["gen_ai.request.model"]);
@@ -135,9 +148,11 @@ const short = (text) => (text.length > 60 ? `${text.slice(0, 60)}…` : text);
 export const reason = (call) => {
   const [error] = call.errors || [], [repair] = call.repairs || [];
   if (error) return `${error.path || "arguments"} ${error.code}${error.expected ? ` wants ${short(error.expected)},` : ""} got ${error.got}`;
-  if (call["error.type"] || !repair) return [call["error.type"], (call.earlier || []).at(-1) || call.reason].filter(Boolean).join(": ");
+  if (call["error.type"] || !repair) return [call["error.type"], (call.earlier || []).at(-1) || said(call)].filter(Boolean).join(": ");
   return `${repair.path || "arguments"} ${repair.rule}${repair.renamed ? ` renamed to ${repair.renamed}` : repair.became ? ` (${repair.got} → ${repair.became})` : ""}`;
 };
+// The words of a tool or a hook are hidden; the status that the tool answered with is not.
+const said = (call) => (call.reason !== "***" ? call.reason : call["upstream.status_code"] >= 400 ? `the tool answered ${call["upstream.status_code"]}` : "");
 const outcome = (call) => words(call.outcome) + (call.would_refuse ? " (would refuse)" : "") + (call.retry_attempt ? ` ${Math.min(call.retry_attempt, call.max_retries)}/${call.max_retries}` : "");
 const model = (call) => call["gen_ai.tool.name"] && call["gen_ai.request.model"];
 const name = (call) => (model(call) ? `${call["gen_ai.tool.name"]} (${model(call)})` : call["gen_ai.tool.name"]) || `${call["http.request.method"] || ""} ${call["http.route"] || "(no route)"}`;
@@ -165,15 +180,15 @@ function Open({ id, at: stamp = "" }) {
       ${call.expected && html`<${Copy} text=${() => testLine(call, tool, true)}>copy as test case<//>`}
       ${call.no_copy && html`<span class="dim">${coded(call.no_copy)}</span>`}
       ${tool.tool && html`<a href=${link("try", { ...tool, call: call.id })}>try it</a> <a href=${link("tools", tool)}>the tool</a>`}</div>
-    <${Rows} label="what came and what went" rows=${places(call)} empty=${call.reason ? "No place in its arguments is named." : "Nothing was wrong with its arguments."} columns=${[
-      ["place", (row) => html`<code>${clean(row.path || "arguments")}</code>`],
-      ["came", (row) => html`<span class="minus">- ${clean(row.got)}</span>`],
-      ["went", (row) => row.became ? html`<span class="plus">+ ${row.renamed ? html`<code>${clean(row.renamed)}</code> ` : ""}${clean(row.became)}</span>` : html`<span class="dim">not sent</span>`],
+    <${Rows} label="what was received and sent" rows=${places(call)} empty=${call.reason ? "No place in its arguments is named." : "Nothing was wrong with its arguments."} columns=${[
+      ["parameter", (row) => html`<code>${clean(row.path || "arguments")}</code>`],
+      ["received", (row) => html`<span class="minus">- ${clean(row.got)}</span>`],
+      ["sent to the tool", (row) => row.became ? html`<span class="plus">+ ${row.renamed ? html`<code>${clean(row.renamed)}</code> ` : ""}${clean(row.became)}</span>` : html`<span class="dim">not sent</span>`],
       ["why", (row) => html`${row.rule || row.code}${row.expected ? ` wants ${clean(row.expected)}` : ""}${row.message ? html`<br /><span class="dim">${clean(row.message)}</span>` : ""}`],
     ]} />
-    ${call.came !== undefined && html`<div class="two"><div><h2>Came</h2><pre tabindex="0">${json(call.came)}</pre></div>${call.went !== undefined && html`<div><h2>Went</h2><pre tabindex="0">${json(call.went)}</pre></div>`}</div>`}
-    ${call.reason && html`<h2>Why</h2><p>${clean(call.reason)}</p>${(call.earlier || []).map((line) => html`<p class="refused">${clean(line)}</p>`)}`}
-    ${call.model_read && html`<h2>What the model read, values masked</h2><pre tabindex="0">${clean(call.model_read)}</pre>`}
+    ${call.came !== undefined && html`<div class="two"><div><h2>Received</h2><pre tabindex="0">${json(call.came)}</pre></div>${call.went !== undefined && html`<div><h2>Sent to the tool</h2><pre tabindex="0">${json(call.went)}</pre></div>`}</div>`}
+    ${call.reason && html`<h2>Why</h2><p>${clean(said(call) || call["error.type"])}</p>${(call.earlier || []).map((line) => html`<p class="refused">${clean(line)}</p>`)}`}
+    ${call.model_read && html`<h2>What the model read${call.masked ? ", values masked" : ""}</h2>${call.masked && html`<${Hidden} />`}<pre tabindex="0">${clean(call.model_read)}</pre>`}
     ${(call.replaced || []).map((answer, index) => html`<${Replaced} answer=${answer} number=${index + 1} />`)}
     <p class="dim">${times.map(([stage, took]) => `${stage}${STAGE_WORDS[stage] || ""} ${ms(took)}`).join(" · ")} · ${call["server.address"] ? `upstream ${clean(call["server.address"])}${call["upstream.status_code"] ? ` answered ${call["upstream.status_code"]}` : ""}` : "upstream not asked"}</p>
     ${model(call) && html`<p><a href=${link("calls", { model: model(call) })}>the calls of this model</a>${call["chat.attempts"] ? html` <span class="dim">answered ${call["chat.attempts"] === "1" ? "once" : `${call["chat.attempts"]} times`}, ${call["chat.tokens_again"]} tokens for asking again</span>` : ""}</p>`}
@@ -181,11 +196,13 @@ function Open({ id, at: stamp = "" }) {
   </section>`;
 }
 
+const Hidden = () => html`<details class="dim"><summary>why is this hidden?</summary><p>The values of calls are not kept, and the words of a tool or a hook may repeat them. The model read them. To see them here, set <code>admin.values: preview</code> and log in with <code>admin.token</code>.</p></details>`;
+
 // An answer of the model that another one took the place of: each call as it came, and what the model read of it.
 function Replaced({ answer, number }) {
   return html`<h2>Answer ${number}, after which the model was asked again <span class="dim">(${answer.tokens.toLocaleString()} tokens)</span></h2>
     ${answer.calls.map((each) => html`<p>${clean(each["gen_ai.tool.name"])} <span class=${each["error.type"] ? "refused" : "dim"}>${each["error.type"] ? clean(reason(each)) : "valid"}</span></p>
-      <div class=${each.came === undefined ? "" : "two"}>${each.came !== undefined && html`<div><p class="dim">came</p><pre tabindex="0">${json(each.came)}</pre></div>`}<div><p class="dim">what the model read, values masked</p><pre tabindex="0">${clean(each.model_read)}</pre></div></div>`)}`;
+      <div class=${each.came === undefined ? "" : "two"}>${each.came !== undefined && html`<div><p class="dim">received</p><pre tabindex="0">${json(each.came)}</pre></div>`}<div><p class="dim">what the model read, values masked</p><pre tabindex="0">${clean(each.model_read)}</pre></div></div>`)}`;
 }
 
 const STAGE_WORDS = { gather: " (waits for parallel calls, so that they count as one attempt)", total: " (this proxy's own)" };

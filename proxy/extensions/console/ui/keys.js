@@ -1,7 +1,7 @@
-// The keys: `/` goes to the filters of the calls, `s` to their order, `j` and `k` to the next and the previous call, `?` shows this list.
+// The keys: `/` goes to the search of the calls, `s` to their order, `j` and `k` to the next and the previous call, `?` shows this list.
 import { html } from "./parts.js";
 
-const FIELDS = { "/": "filter-text", s: "filter-sort" };
+const FIELDS = { "/": "search", s: "filter-sort" };
 const KEYS = [["/", "find calls"], ["j", "next call"], ["k", "previous call"], ["s", "order of the calls"], ["Enter", "open or close the call"], ["?", "show the keys"]];
 
 // The field of the page "Calls" is focused once that page is drawn, where its key was pressed on another page.
@@ -9,7 +9,6 @@ let waiting = "";
 function focusFilter(id) {
   const input = document.getElementById(id);
   if (input) {
-    input.closest("details").open = true;
     input.focus();
   }
   return !!input;

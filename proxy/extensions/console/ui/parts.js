@@ -17,6 +17,13 @@ export const json = (value) => clean(JSON.stringify(value, null, 2));
 export const time = (stamp) => (stamp ? new Date(stamp).toLocaleTimeString([], { hour12: false }) : "");
 export const ms = (value) => (value == null ? "–" : value >= 100 ? `${Math.round(value)} ms` : `${Number(value.toPrecision(2))} ms`);
 export const share = (part, all) => (all ? `${Math.round((100 * part) / all)} %` : "–");
+// Counts as whole percentages that add up to 100, each as a text; counts of 0 are left out.
+export function shares(counts) {
+  const all = sum(counts), found = Object.entries(counts).filter(([, number]) => number).map(([name, number]) => ({ name, exact: (100 * number) / all, share: Math.floor((100 * number) / all) }));
+  const left = 100 - found.reduce((total, each) => total + each.share, 0);
+  for (const each of [...found].sort((one, other) => other.exact - other.share - (one.exact - one.share)).slice(0, left)) each.share += 1;
+  return Object.fromEntries(found.map(({ name, share: part, exact }) => [name, part ? `${part} %` : exact > 0 ? "<1 %" : "0 %"]));
+}
 export const link = (page, params = {}) => {
   const found = query(params);
   return `#/${page}${found ? `?${found}` : ""}`;
@@ -98,6 +105,7 @@ export function Bars({ bars, slots }) {
     });
   };
   return html`<svg class="bars" viewBox="0 0 1000 100" preserveAspectRatio="none" role="img" aria-label=${`${total} requests in ${bars.length} intervals of 15 seconds`}>${bars.map(stack)}</svg>
+    <p class="legend dim">${OUTCOMES.filter((name) => bars.some((bar) => bar.outcomes[name])).map((name) => html`<span><i class=${name} aria-hidden="true">■</i> ${words(name)}</span>`)}</p>
     <p class="axis dim"><span>${minutes(slots * 15)} ago</span><span>one bar: 15 s${total ? `, the highest ${highest.toLocaleString()} requests` : ""}</span><span>now</span></p>
     <details><summary>as a table</summary><table><thead><tr><th scope="col">until</th>${OUTCOMES.map((name) => html`<th scope="col" class="num">${words(name)}</th>`)}</tr></thead>
     <tbody>${bars.map((bar) => html`<tr><td>${time(bar.at)}</td>${OUTCOMES.map((name) => html`<td class="num">${bar.outcomes[name] || ""}</td>`)}</tr>`)}</tbody></table></details>`;

@@ -29,12 +29,15 @@ function One({ route, tool, values }) {
     <p class="dim">${clean(route)} · ${value.mode} · repair ${value.repair} · schema ${value.schema_id || "none"} · ${sum(value.outcomes)} requests, ${share(value.outcomes.refused || 0, sum(value.outcomes))} refused, ${share(value.outcomes.repaired || 0, sum(value.outcomes))} repaired</p>
     <p>${clean(value.description)}</p>
     <div class="actions"><a href=${link("try", calls)}>try it</a> <a href=${link("calls", calls)}>its calls</a> <${Copy} text=${() => yaml(value.schema_text)}>copy schema as YAML<//></div>
+    ${value.changes[0]?.summary && html`<p><b>${coded(value.changes[0].summary)}</b></p>`}
     <h2>What to change</h2>
-    ${value.changes.length === 0 && html`<p class="dim">${value.calls ? `Nothing stands out in ${value.calls} calls.` : "No call has come yet: what models get wrong is counted from the first one on."}</p>`}
+    ${value.changes.length === 0 && html`<p class="dim">${value.calls ? `${value.calls} calls show nothing to change.` : "No call yet. Mistakes are counted from the first call on."}</p>`}
     ${changes.map((change, index) => html`<div class="card" key=${change.rule + change.path}><p>${index + 1}. ${coded(change.text)}</p>
-      ${change.schema !== undefined && html`<div class="actions"><${Saved} change=${change} />
+      ${change.config && html`<pre tabindex="0" aria-label="line for the config">${clean(change.config)}</pre><div class="actions"><${Copy} text=${`${change.config}\n`}>copy line<//>
+        ${change.passes > 0 && html`<span>would fix at least ${change.passes} of these calls</span>`}</div>`}
+      ${change.schema !== undefined && html`<div class="actions">${change.config && html`<span class="dim">or change the schema:</span>`}${(change.judged > 0 || !change.config) && html`<${Saved} change=${change} />`}
         <button type="button" onClick=${() => { sessionStorage.setItem("toolcall-proxy schema", JSON.stringify(change.schema, null, 2)); setPage("try", { ...calls, edited: "1" }); }}>try this change</button>
-        <${Copy} text=${() => yaml(change.schema_text)}>copy YAML<//></div>`}</div>`)}
+        <${Copy} text=${() => yaml(change.schema_text)}>copy schema<//></div>`}</div>`)}
     ${waiting > 0 && html`<p class="dim" aria-busy="true">Trying ${waiting} more proposed schema${waiting === 1 ? "" : "s"} on the kept calls.</p>`}
     <div class="two"><div><h2>Mistakes</h2>
       <${Rows} label="mistakes" rows=${rows} empty="No mistake was counted." columns=${[
@@ -69,8 +72,8 @@ function weigh({ passes }, found) {
 }
 
 function Saved({ change: { judged, saved, broken } }) {
-  if (!judged) return html`<span>by their verdicts, ${saved ? `at least ${saved}` : "none"} of these calls would pass</span>`;
-  return html`<span>tried on ${judged} kept call${judged === 1 ? "" : "s"}: ${saved} that ${saved === 1 ? "was" : "were"} refused would pass${broken ? html`, <b class="bad">${broken} that passed would be refused</b>` : ""}</span>`;
+  if (!judged) return html`<span>would fix ${saved ? `at least ${saved}` : "none"} of these calls</span>`;
+  return html`<span>tried on ${judged} kept call${judged === 1 ? "" : "s"}: fixes ${saved}${broken ? html`, <b class="bad">${broken} that passed would be refused</b>` : ""}</span>`;
 }
 
 function setPage(page, params) { location.hash = link(page, params); }

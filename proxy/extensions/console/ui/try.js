@@ -1,4 +1,4 @@
-// The page "Try it": judges arguments, and compares an edited schema over earlier calls. Nothing is sent to a tool.
+// The page "Try it": validates arguments, and compares an edited schema over earlier calls. Nothing is sent to a tool.
 import { useEffect, useState } from "./vendor/hooks.js";
 import { ask } from "./api.js";
 import { Copy, Failed, Rows, clean, html, json, link, setParams, useAnswer, yaml } from "./parts.js";
@@ -29,14 +29,14 @@ function Judge({ route, tool, call, edited }) {
   };
   const change = page && schema && schema !== JSON.stringify(page.schema, null, 2) ? { schema } : {};
   return html`<div class="two"><div><label>arguments<textarea spellcheck="false" rows="10" value=${text} onInput=${(event) => setText(event.target.value)}></textarea></label>
-      <div class="actions"><button type="button" disabled=${busy} onClick=${() => run({ text, ...change }, setVerdict)}>judge</button><span class="dim">never sent to the tool</span></div>
+      <div class="actions"><button type="button" disabled=${busy} onClick=${() => run({ text, ...change }, setVerdict)}>validate</button><span class="dim">never sent to the tool</span></div>
       <${Failed} error=${verdict.error} />${verdict.value && html`<${Verdict} verdict=${verdict.value} />`}</div>
     <div><label>schema ${change.schema ? "(edited)" : "(as served)"}<textarea spellcheck="false" rows="18" value=${schema} onInput=${(event) => setSchema(event.target.value)}></textarea></label>
       <div class="actions"><button type="button" disabled=${busy} onClick=${() => run({ schema, over: "kept" }, setCompared)}>compare over kept calls</button>
         <button type="button" disabled=${busy} onClick=${() => run({ schema, over: "recorded" }, setCompared)}>compare over recorded calls</button>
         <button type="button" disabled=${!change.schema} onClick=${() => setSchema(JSON.stringify(page.schema, null, 2))}>undo</button>
         <${Copy} text=${() => { try { JSON.parse(schema); return yaml(schema); } catch { return schema; } }}>copy YAML<//></div>
-      <p class="dim">Says which of the last calls this schema would judge otherwise.</p>
+      <p class="dim">Shows for which of the last calls this schema changes the result.</p>
       <${Failed} error=${compared.error} />${compared.value && html`<${Compared} value=${compared.value} route=${route} tool=${tool} />`}</div></div>`;
 }
 
@@ -45,7 +45,7 @@ function Verdict({ verdict }) {
     ${verdict.repairs?.map((each) => html`<p class="repaired">${clean(each.path || "arguments")} ${each.rule}</p>`)}
     ${verdict.errors?.map((each) => html`<p class="refused">${clean(each.path || "arguments")} ${each.code} ${clean(each.message)}</p>`)}
     ${verdict.arguments !== undefined && html`<pre tabindex="0">${json(verdict.arguments)}</pre>`}
-    ${verdict.content && html`<h2>The model would read</h2><pre tabindex="0">${clean(verdict.content)}</pre>`}</div>`;
+    ${verdict.content && html`<h2>What the model would read</h2><pre tabindex="0">${clean(verdict.content)}</pre>`}</div>`;
 }
 
 // The names of repair rules are written small, codes of errors in capitals. A call that was forwarded is kept without errors.
@@ -53,8 +53,8 @@ const isRule = (code) => /^[a-z]/.test(code);
 function Compared({ value, route, tool }) {
   return html`<div class="card" role="status"><p><b>${value.calls}</b> calls: same ${value.same}, newly accepted <b class="good">${value.newly_accepted}</b>, newly refused <b class=${value.newly_refused ? "bad" : ""}>${value.newly_refused}</b>, other arguments ${value.other_arguments}, other answer ${value.other_answer}, cannot tell ${value.cannot_tell}</p>
     <${Rows} label="what changes" rows=${value.changes} empty="No call changes." columns=${[
-      ["place", (row) => html`<code>${clean(row.path || "arguments")}</code>`], ["code", (row) => row.code], ["calls", (row) => row.calls, true],
-      ["fate", (row) => `${row.before} → ${row.after}`],
+      ["parameter", (row) => html`<code>${clean(row.path || "arguments")}</code>`], ["code", (row) => row.code], ["calls", (row) => row.calls, true],
+      ["result", (row) => `${row.before} → ${row.after}`],
       ["calls of it", (row) => isRule(row.code) || row.before === "refuse" ? html`<a href=${link("calls", { route, tool, path: row.path, [isRule(row.code) ? "rule" : "code"]: row.code })}>see them</a>` : ""],
     ]} /></div>`;
 }

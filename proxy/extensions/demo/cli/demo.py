@@ -118,6 +118,8 @@ def run(args: argparse.Namespace) -> int:
         urls = {"SAMPLE_TOOLS_URL": tools.url, "SAMPLE_MODEL_URL": model.url}
         try:
             loaded = load(args.config or find_example_config(), {**os.environ, **urls})
+            if args.config is None:
+                loaded = _show_values(loaded)
         except ConfigError as error:
             print(error, file=sys.stderr)
             return 2
@@ -178,6 +180,14 @@ def _allow_other_ports(loaded: Loaded) -> Loaded:
     config = loaded.config
     other = replace(loaded, config=replace(config, listen=replace(config.listen, or_free=True)))
     return other if config.admin is None else open_console(other)
+
+
+def _show_values(loaded: Loaded) -> Loaded:
+    """The config with a console that shows the values of calls: sample data has nothing to hide."""
+    admin = loaded.config.admin
+    return (
+        loaded if admin is None else replace(loaded, config=replace(loaded.config, admin=replace(admin, values="full")))
+    )
 
 
 def _say_where_else(config: Config, serving: Serving) -> None:
