@@ -14,13 +14,13 @@ from tests.extensions.console.test_pages import call, link
 from tests.extensions.demo.running import Demo, demo
 
 FOLDER: Final = Path(__file__).parents[3] / "docs" / "pictures"
-SIZE: Final = {"width": 1000, "height": 620}
+SIZE: Final = {"width": 1000, "height": 780}
 # Pictures are kept small, in bytes.
 LARGEST: Final = 120_000
 
 
 def load(started: Demo) -> None:
-    """The same calls each time: right, repaired and refused ones of three tools."""
+    """The same calls each time: right, repaired, refused and failed ones of four tools."""
     for number in range(30):
         call(started, "/tools/weather", {"lat": 48.85, "lon": 2.35}, f"a{number}")
         if number % 3 == 0:
@@ -30,6 +30,10 @@ def load(started: Demo) -> None:
             call(started, "/tools/currency", {"amount": 5, "from": "USD", "to": "EUR"}, f"c{number}")
         if number % 10 == 0:
             call(started, "/tools/read_file", {"path": "welcome.txt"}, f"d{number}")
+    for number in range(6):
+        call(started, "/tools/weather", {"latitude": 48.85, "longitude": 2.35}, f"e{number}")
+    for number in range(5):
+        call(started, "/tools/Divide", {"a": 5, "b": 0}, f"f{number}")
     for number in range(3):
         call(started, "/tools/weather", {"lat": f"{number} north", "lon": 2.35}, "waits")
 
