@@ -64,6 +64,7 @@ class MistakeCounts:
         self._most = most
         self._since = wall()
         self._mistakes: dict[Key, CountedMistake] = {}
+        self._by_tool: dict[tuple[str, str], list[CountedMistake]] = {}
         self._invented: dict[tuple[str, str], dict[tuple[Pointer, str], InventedKey]] = {}
         self._tried: dict[Key, dict[str, set[str]]] = {}
         self._pending: OrderedDict[tuple[str, str], tuple[Key, ...]] = OrderedDict()
@@ -97,10 +98,7 @@ class MistakeCounts:
 
     def rows(self, route: str, tool: str) -> Iterator[CountedMistake]:
         """The mistakes of one tool, the most frequent first."""
-        found = [
-            each for (of_route, of_tool, _, _), each in self._mistakes.items() if (of_route, of_tool) == (route, tool)
-        ]
-        return iter(sorted(found, key=lambda each: -each.calls))
+        return iter(sorted(self._by_tool.get((route, tool), ()), key=lambda each: -each.calls))
 
     def find(self, key: Key) -> CountedMistake | None:
         """The counts of one mistake."""
@@ -137,7 +135,10 @@ class MistakeCounts:
         if found is None:
             if len(self._mistakes) >= self._most:
                 key = _OTHER_KEY
-            found = self._mistakes.setdefault(key, CountedMistake(key[2], key[3], repaired))
+            found = self._mistakes.get(key)
+        if found is None:
+            found = self._mistakes[key] = CountedMistake(key[2], key[3], repaired)
+            self._by_tool.setdefault(key[:2], []).append(found)
         if now is not None:
             found.calls, found.last = found.calls + 1, now
             self._count_total(key)
