@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.json.jsonspan import find_span, replace_values
-from proxy.core.model.values import Pointer
+from proxy.core.json.jsonspan import find_span, read_members, replace_values
+from proxy.core.model.values import ABSENT, Pointer
 
 TEXT = b' { "a" : [ 1 , {"b\\"c" : "x}]" } , -1.50e+3 ] ,"\\u0061b":null, "":{"":[]}, "z" : "\xc3\xa9\\\\" } '
 
@@ -69,3 +69,14 @@ def test_many_places_are_exchanged_in_one_pass_and_nothing_else() -> None:
     assert b" 5 " == replace_values(b" [1] ", {(): b"5"})
     with pytest.raises(LookupError):
         replace_values(TEXT, {("a", 0): b"2", ("none",): b"3"})
+
+
+def test_reads_outer_members_whatever_the_others_hold() -> None:
+    text = b' {"id": 1, "deep": ' + b"[" * 9_000 + b"]" * 9_000 + b', "na\\u006de": {"a": [1]}, "id": "two"} '
+    assert {"id": "two", "deep": ABSENT, "name": {"a": [1]}} == read_members(text, {"id", "name"})
+    assert {} == read_members(b"[1, 2]", {"id"})
+
+
+@given(st.binary() | st.text('{}[]":,\\a1').map(lambda text: b'{"' + text.encode()))
+def test_reading_outer_members_ends_for_any_text(text: bytes) -> None:
+    read_members(text, {"id"})

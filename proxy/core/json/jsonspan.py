@@ -7,11 +7,11 @@ Only for texts that `jsontext.parse` has accepted: this scanner checks nothing, 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any, Final
 
 from proxy.core.json.jsontext import dumps, format_pointer, parse
-from proxy.core.model.values import Pointer
+from proxy.core.model.values import ABSENT, JsonProblem, JsonValue, Pointer
 
 _SPACE: Final = re.compile(rb"[ \t\n\r]*")
 _STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
@@ -31,6 +31,17 @@ def find_span(text: bytes, path: Pointer) -> tuple[int, int]:
         if start < 0:
             raise LookupError(format_pointer(path))
     return start, _end(text, start)
+
+
+def read_members(text: bytes, names: Container[str]) -> dict[str, JsonValue | JsonProblem]:
+    """The outer members of an object: the values of those in `names`, ABSENT for all others. The depth and the size of
+    the others do not count. It takes any text, and of equal keys the last one."""
+    found: dict[str, JsonValue | JsonProblem] = {}
+    start = _skip(text, 0)
+    if text[start : start + 1] == b"{":
+        for name, at in _list_members(text, start):
+            found[str(name)] = parse(text[at : _end(text, at)]) if name in names else ABSENT
+    return found
 
 
 def replace_value(text: bytes, path: Pointer, new: bytes) -> bytes:
@@ -115,7 +126,11 @@ def _list_members(text: bytes, at: int) -> Iterator[tuple[str | int, int]]:
     while text[at : at + 1] not in (b"}", b"]", b""):
         step: str | int = index
         if kind == b"{" and (key := _KEY.match(text, at)) is not None:
-            step, at = (str(parse(b'"' + key[1] + b'"')) if b"\\" in key[1] else key[1].decode()), key.end()
+            name = key[1].decode("utf-8", "replace")
+            step, at = (str(parse(b'"' + key[1] + b'"')) if "\\" in name else name), key.end()
         yield step, at
-        at = _skip(text, _end(text, at), _BETWEEN)
+        behind = _skip(text, _end(text, at), _BETWEEN)
+        if behind <= at:
+            return  # not JSON
+        at = behind
         index += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -40,10 +41,11 @@ class McpUpstreams:
             case JoinedServers() as joined:
                 return self._join(entry.name, joined, upstreams, is_known=is_known)
             case ServedOperations() as served:
-                settings = OperationsSettings(entry.name, served.tools, __version__)
-                return OperationsUpstream(settings, upstreams[served.upstream])
+                served_settings = OperationsSettings(entry.name, served.tools, __version__)
+                return OperationsUpstream(served_settings, upstreams[served.upstream])
             case Command() as command:
-                return StdioUpstream(make_stdio_settings(entry.name, command, partial(self._log_stderr, entry.name)))
+                settings = make_stdio_settings(entry.name, command, partial(self._log_stderr, entry.name))
+                return StdioUpstream(replace(settings, lost=partial(self._log_lost, entry.name)))
             case _:
                 raise TypeError("an upstream without a URL, a command or other upstreams")
 
@@ -73,6 +75,9 @@ class McpUpstreams:
     def _log_stderr(self, upstream: str, pid: int, line: str) -> None:
         if line:
             self._log.event("Tool server wrote to stderr", "info", upstream=upstream, pid=pid, line=line)
+
+    def _log_lost(self, upstream: str, pid: int) -> None:
+        self._log.event("Tool server sent an answer without an id", "warning", upstream=upstream, pid=pid)
 
     def _log_reach(self, upstream: str, server: str, reason: str) -> None:
         """Logs why a server is out of reach, or with '' that it answers again."""

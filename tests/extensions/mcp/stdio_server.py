@@ -5,11 +5,11 @@ environment; `progress` reports three steps, `seconds` apart; `ask` asks the cli
 said; `hang` never answers and notes cancellations in its answer to `cancelled`; `die` ends the process with a word on
 stderr; `noise` writes to stdout what is not a message, and to stderr; `log` writes `lines` log messages; `half` answers
 with half an emoji; `seen` gives back the lines that it has read, as they came; `routed` is `echo` with a parameter that
-a header repeats. Arguments of the process: `book` (it has a prompt, resources and a template of them), `modern` (it
-knows revision 2026-07-28 and no sessions), `one-era` (it knows both, and its first request decides), `linger` (it
-ignores SIGTERM and a closed stdin, and so does a process that it starts), `roots` (it asks the client for its roots
-before it lists its tools), `late=FILE` and `late-list=FILE` (it answers `initialize`, or lists its tools, once there is
-that file).
+a header repeats; `deep` answers with nested lists, and `nameless` under the id in its arguments. Arguments of the
+process: `book` (it has a prompt, resources and a template of them), `modern` (it knows revision 2026-07-28 and no
+sessions), `one-era` (it knows both, and its first request decides), `linger` (it ignores SIGTERM and a closed stdin,
+and so does a process that it starts), `roots` (it asks the client for its roots before it lists its tools), `late=FILE`
+and `late-list=FILE` (it answers `initialize`, or lists its tools, once there is that file).
 """
 
 from __future__ import annotations
@@ -68,6 +68,15 @@ def call(message: dict[str, Any]) -> dict[str, Any] | None:
             sys.stderr.write("Error: no key\n    at Server.start (server.js:1)\n")
             sys.stderr.flush()
             os._exit(3)
+        case "deep":
+            levels = params["arguments"]["levels"]
+            result = '{"content": [], "structuredContent": {"x": ' + "[" * levels + "]" * levels + "}}"
+            sys.stdout.write(f'{{"jsonrpc": "2.0", "result": {result}, "id": {json.dumps(message["id"])}}}\n')
+            sys.stdout.flush()
+            return None
+        case "nameless":
+            write({"id": params["arguments"]["id"], "result": {"content": []}})
+            return None
         case "log":
             for number in range(params["arguments"]["lines"]):
                 write({"method": "notifications/message", "params": {"level": "info", "data": number}})
@@ -91,7 +100,7 @@ def call(message: dict[str, Any]) -> dict[str, Any] | None:
 
 NAMES = (
     "echo", "pid", "env", "progress", "ask", "hang", "cancelled", "die", "noise", "change", "log", "half", "seen",
-    "routed",
+    "routed", "deep", "nameless",
 )  # fmt: skip
 SCHEMAS: dict[str, Any] = {
     "echo": {"type": "object", "properties": {"a": {"type": "integer"}, "b": {}}, "additionalProperties": False},

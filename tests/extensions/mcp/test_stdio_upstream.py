@@ -351,6 +351,25 @@ async def test_a_message_that_may_be_meant_for_one_client_reaches_no_other(upstr
     assert ["notifications/tools/list_changed"] * 2 == told
 
 
+@pytest.mark.parametrize("upstream", [settings(), settings(shared=True)], indirect=True)
+async def test_an_answer_of_any_depth_reaches_its_client(upstream: StdioUpstream) -> None:
+    reply = await post(upstream, call("deep", "mine", arguments={"levels": 50_000}), await begin(upstream))
+    assert isinstance(reply, UpstreamReply)
+    assert isinstance(reply.body, bytes)
+    assert reply.body.endswith(b']}}, "id": "mine"}')
+    assert 50_000 == reply.body.count(b"[") - 1
+
+
+@pytest.mark.parametrize("used", [None, 1.5e300, True, {}])
+async def test_an_answer_without_a_usable_id_ends_the_oldest_request_and_is_reported(used: object) -> None:
+    lost: list[int] = []
+    upstream = StdioUpstream(settings(lost=lost.append))
+    (answer,) = await messages(await post(upstream, call("nameless", 7, arguments={"id": used}), await begin(upstream)))
+    assert (7, -32603) == (answer["id"], answer["error"]["code"])
+    assert 1 == len(lost)
+    await upstream.close()
+
+
 # --- cancelling and time ----------------------------------------------------------------------------------------------
 async def test_an_answer_that_does_not_come_in_time_is_given_up_and_the_server_told(upstream: StdioUpstream) -> None:
     headers = await begin(upstream)

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import field
 from typing import Final
 
+from proxy.core.json.jsonspan import find_span, read_members
 from proxy.core.json.jsontext import (
     LosslessFloat,
     TextLimits,
@@ -40,6 +41,8 @@ VERSION_META: Final = "io.modelcontextprotocol/protocolVersion"
 CAPABILITIES_META: Final = "io.modelcontextprotocol/clientCapabilities"
 SESSION_HEADER: Final = "mcp-session-id"
 
+# The members by which the request of a message is found.
+_HEAD: Final = frozenset({"id", "method", "params"})
 # The members that define a message and a call; they must not have a second reading.
 _MESSAGE: Final[tuple[Pointer, ...]] = (("method",), ("id",), ("params",))
 _CALLED: Final[tuple[Pointer, ...]] = (("params", "name"), ("params", "arguments"))
@@ -156,6 +159,16 @@ def read_lenient(text: bytes) -> dict[str, JsonValue]:
         seen = text.outline if type(text) is KnownText else outline(text)
         value = json.loads(seen) if seen else None
     return value if isinstance(value, dict) else {}
+
+
+def read_head(text: bytes) -> dict[str, JsonValue]:
+    """The id, method and parameters of a message, and ABSENT for its other members: they may be of any size and depth.
+    Read leniently: enough to find its request, never enough to forward."""
+    head: dict[str, JsonValue] = {}
+    for name, value in read_members(text, _HEAD).items():
+        is_read = not isinstance(value, JsonProblem)  # not half an emoji, or NaN
+        head[name] = value if is_read else read_lenient(text[slice(*find_span(text, (name,)))])
+    return head
 
 
 def _make_message(value: dict[str, JsonValue], request: RawRequest) -> Message:

@@ -33,6 +33,7 @@ from proxy.extensions.mcp.adapters.mcpmessage import (
     Mirror,
     find_mirrors,
     make_headers,
+    read_head,
     read_lenient,
     write_id,
 )
@@ -387,7 +388,7 @@ def _write_line(text: bytes) -> bytes:
 
 def _answers(text: bytes, request_id: JsonValue) -> bool:
     """Whether a message is the answer to the request `request_id`."""
-    value = read_lenient(text)
+    value = read_head(text)
     return "method" not in value and b"" != write_id(value.get("id")) == write_id(request_id)
 
 

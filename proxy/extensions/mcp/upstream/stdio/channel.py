@@ -30,8 +30,8 @@ from typing import Final
 
 from proxy.core.json.jsonspan import replace_value
 from proxy.core.json.jsontext import TextLimits, dumps, parse
-from proxy.core.model.values import JsonProblem, JsonValue, Pointer
-from proxy.extensions.mcp.adapters.mcpmessage import find_missing_capability, read_lenient, write_id
+from proxy.core.model.values import JsonValue, Pointer
+from proxy.extensions.mcp.adapters.mcpmessage import find_missing_capability, read_head, write_id
 from proxy.extensions.mcp.upstream.stdio.child import Child
 from proxy.extensions.mcp.upstream.stdio.child_client import ChildClient, ChildRequest
 from proxy.extensions.mcp.upstream.stdio.mailbox import MOST_WAITING, ChildEnded
@@ -50,14 +50,25 @@ _AFTER_CANCELLING: Final = 5.0
 # Integers beyond it are other numbers to programs that read numbers as doubles (RFC 8259 section 6).
 _EXACT: Final = 2**53 - 1
 _METHOD_NOT_FOUND: Final = -32601
+_INTERNAL_ERROR: Final = -32603
 
 
 class Channel:
     """Writes clients' messages to a child, and distributes what it writes. Calls `ended` once the child has ended.
-    `shared`: several clients use it; `single`: the only client reads every message."""
+    `shared`: several clients use it; `single`: the only client reads every message. `lost` gets the process id of a
+    child that sent an answer which belongs to no request."""
 
-    def __init__(self, child: Child, ended: Callable[[Channel], None], *, shared: bool, single: bool = False) -> None:
+    def __init__(
+        self,
+        child: Child,
+        ended: Callable[[Channel], None],
+        *,
+        shared: bool,
+        single: bool = False,
+        lost: Callable[[int], None] = lambda pid: None,  # noqa: ARG005
+    ) -> None:
         self.shared = shared
+        self._lost = lost
         self._single = single
         self._child = child
         self._ended = ended
@@ -243,18 +254,22 @@ class Channel:
                 await read.wait()
 
     def _hand_on(self, line: bytes) -> None:
-        value = parse(line, _LIMITS)
-        for one in value if isinstance(value, list) else [value]:  # batches: revision 2025-03-26
-            if isinstance(one, dict):
-                self._message(one, dumps(one) if isinstance(value, list) else line)
-            elif isinstance(one, JsonProblem):  # half an emoji, NaN; some servers also print text that is no message
-                self._message(read_lenient(line), line)
+        """Passes on the messages in a line; some servers also print text that is no message."""
+        if line.startswith(b"{"):
+            self._message(read_head(line), line)
+        elif line.startswith(b"["):  # a batch: revision 2025-03-26
+            value = parse(line, _LIMITS)
+            for one in value if isinstance(value, list) else ():
+                if isinstance(one, dict):
+                    self._message(one, dumps(one))
 
     def _message(self, value: dict[str, JsonValue], line: bytes) -> None:
         if "method" not in value:
             number = _key(value.get("id"))
             self._late.pop(number, None)
             self.has_answered = True
+            if not number and ("result" in value or "error" in value):
+                self._end_oldest()
             request = self._finish(number)
             if request is not None:
                 self._answer(request, _replace_own(line, _ID, request.number, request.own_id))
@@ -273,6 +288,14 @@ class Channel:
         elif (change := _is_for_all(value["method"])) or not self.shared:
             for client in self._clients:
                 client.tell(line, change=change and not self._single)
+
+    def _end_oldest(self) -> None:
+        """Ends the oldest request with an error: an answer without a usable id is most likely its own."""
+        self._lost(self._child.pid)
+        number = next(iter(self._requests), "")
+        if (request := self._finish(number)) is not None:
+            reason = "the server sent an answer without a usable id; it is not known whether this request ran"
+            self._answer(request, dumps(_make_error(parse(request.own_id), reason, _INTERNAL_ERROR)))
 
     def _answer(self, request: ChildRequest, line: bytes) -> None:
         """Passes on an answer. A single client first reads the messages before it."""

@@ -192,7 +192,7 @@ class Sessions:
             raise NoChild(self._fault(UPSTREAM_UNAVAILABLE, "destination_unavailable", message)) from None
         finally:
             self._starting -= 1
-        channel = Channel(child, self._drop_channel, shared=shared, single=settings.single_client)
+        channel = Channel(child, self._drop_channel, shared=shared, single=settings.single_client, lost=settings.lost)
         self._channels.add(channel)
         return channel
 
