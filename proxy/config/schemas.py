@@ -21,11 +21,12 @@ from proxy.config.files.secrets import reveal
 from proxy.config.files.source import ConfigSource, Files, describe_failure
 from proxy.config.mistakes import LISTED_RULES, ConfigError, Mistake, explain_rule
 from proxy.config.model import ToolSchema, UnknownKeywords
-from proxy.core.check.validation import Check, SchemaError, compile_check
+from proxy.core.check.validation import Check, SchemaError, compile_check, list_schema_faults
 from proxy.core.contract.request_rules import RequestForm
 from proxy.core.json.jsontext import dumps, find_at_pointer, format_pointer, parse_pointer
 from proxy.core.lint.contradictions import list_refused_defaults, list_unsatisfiable
-from proxy.core.lint.keywords import Finding, lint, list_entry_findings
+from proxy.core.lint.findings import Finding
+from proxy.core.lint.keywords import lint, list_entry_findings
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.rules.facts import list_mistaken_null_switches, list_mistaken_switches
@@ -33,11 +34,13 @@ from proxy.core.schema.definitions import find_definition, find_definitions, is_
 from proxy.core.schema.dialects import normalise, suggest_remedy
 from proxy.core.schema.drafts import is_conditional
 from proxy.core.schema.formats import Formats
+from proxy.core.schema.nodes import Schemas
 from proxy.plugin import AddsRequests
 from proxy.plugins import find_plugin
 
-# The most remarks about one schema that are shown.
+# The most remarks about one schema that are shown, and the most faults of one that does not compile.
 _MOST_NOTES: Final = 10
+_MOST_FAULTS: Final = 20
 # The base URI of schema files. The schema folder is its root, so that schemas contain no path of this machine.
 BASE: Final = "file:///"
 
@@ -219,7 +222,7 @@ class SchemaLoader:
         try:
             check = compile_check(read.value, documents=documents, base=read.uri, formats=formats)
         except SchemaError as error:
-            raise ConfigError([describe_unusable(error, read.value, read.place)]) from None
+            raise ConfigError(self._list_mistakes(error, read, documents)) from None
         notes = read.notes
         if not check.linear:
             notes = (*notes, "a pattern needs backtracking: it is matched with a bounded number of steps")
@@ -227,6 +230,20 @@ class SchemaLoader:
         made = ToolSchema(read.value, check, schema_id, read.description, notes)
         self._made[schema_id, formats] = made
         return made
+
+    def _list_mistakes(
+        self, error: SchemaError, read: ReadSchema, documents: Mapping[str, JsonValue]
+    ) -> Iterator[Mistake]:
+        """Every mistake of a schema that does not compile."""
+        faults = list_schema_faults(read.value, documents=documents, base=read.uri)[:_MOST_FAULTS] or [error]
+        yield from (describe_unusable(fault, read.value, read.place) for fault in faults)
+        try:
+            found = self.weigh(lint(Schemas(read.value, documents, read.uri)))
+        except SchemaError:
+            return
+        places = {fault.path[:end] for fault in faults for end in range(1, len(fault.path) + 1)}
+        if not is_openapi_place(read.place):
+            yield from (describe_finding(each, read) for each in found if each.is_grave and each.path not in places)
 
     def examine(self, check: Check, read: ReadSchema) -> Iterator[str]:
         """What the schema says in vain, as notes. Raises ConfigError where that is surely not what it means."""
@@ -236,7 +253,7 @@ class SchemaLoader:
             Finding(node.place.document, node.path, message, hint, not is_conditional(node.path))
             for node, message, hint in list_unsatisfiable(check)
         ]
-        findings = self.weigh((*lint(check.schemas), *contrary))
+        findings = self.weigh((*lint(check.schemas, check.formats), *contrary))
         is_foreign = is_openapi_place(read.place)  # its author is somebody else: told, and served
         if mistakes := [describe_finding(each, read) for each in findings if each.is_grave and not is_foreign]:
             raise ConfigError(mistakes)
@@ -333,7 +350,7 @@ def describe_unusable(error: SchemaError, value: JsonValue, place: SchemaPlace) 
     """A schema that does not compile, as a mistake with its remedy."""
     subject, inside = ("the imported schema", ()) if is_openapi_place(place) else ("the schema", error.path)
     message = f"{subject} does not compile: {word_error(error)}"
-    return place.mistake(message, suggest_remedy(value, error.path), inside)
+    return place.mistake(message, suggest_remedy(value, error.path), _find_written(place, inside))
 
 
 def word_error(error: SchemaError) -> str:

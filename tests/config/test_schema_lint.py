@@ -9,9 +9,9 @@ import pytest
 
 from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
-from proxy.core.check.validation import compile_check
+from proxy.core.check.validation import compile_check, list_schema_faults
 from proxy.core.lint.contradictions import describe_gaps
-from proxy.core.lint.keywords import find_nearest_keyword
+from proxy.core.lint.findings import KNOWN, find_nearest_keyword
 
 LAT = {"lat": {"type": "number"}}
 
@@ -194,7 +194,7 @@ def test_a_sample_repeats_no_mistake_of_a_property(tmp_path: Path) -> None:
     ],
 )
 def test_annotations_are_not_taken_for_properties(tmp_path: Path, schema: dict[str, object]) -> None:
-    assert not [line for line in said(tmp_path, schema) if line[0].isdigit()]
+    assert not [line for line in said(tmp_path, schema) if line[0].isdigit() and "can satisfy" in line]
 
 
 def test_what_is_advised_for_a_required_property_guards_it(tmp_path: Path) -> None:
@@ -295,7 +295,7 @@ def test_what_no_value_can_satisfy_and_what_our_own_keywords_do_not_take_are_mis
 )
 def test_what_some_value_can_satisfy_is_no_mistake(tmp_path: Path, part: dict[str, object]) -> None:
     schema = {"type": "object", "properties": {"a": part, "b": {"maximum": 5}}}
-    assert not [line for line in said(tmp_path, schema) if line[0].isdigit()]
+    assert not [line for line in said(tmp_path, schema) if line[0].isdigit() and "can satisfy" in line]
 
 
 def test_a_required_name_without_a_property_and_a_schema_that_refuses_nothing_are_notes(tmp_path: Path) -> None:
@@ -340,6 +340,154 @@ def test_a_path_that_is_spelt_as_other_routers_spell_templates_is_a_note(tmp_pat
     assert [f"route '{path}': {path.split('/')[-1]!r} stands for itself  (did you mean {meant!r}?)"] == [
         *load(tmp_path / "c.yaml", {}).config.notes
     ]
+
+
+# --- keywords that refuse nothing in their place ----------------------------------------------------------------------
+IDLE: list[tuple[dict[str, object], str, str]] = [
+    ({"type": "array", "items": {"type": "object", "properties": LAT}, "required": ["lat"]}, "required", "`items`"),
+    ({"type": "array", "items": {}, "properties": LAT}, "properties", "write `properties` in `items`"),
+    ({"type": "string", "minimum": 3}, "minimum", "did you mean 'minLength'?"),
+    ({"type": ["string", "null"], "maxItems": 3}, "maxItems", "change the type to 'array', or remove 'maxItems'"),
+    ({"type": "string", "maxItems": 3}, "maxItems", "did you mean 'maxLength'?"),
+    ({"type": "integer", "pattern": "^7"}, "pattern", "change the type to 'string', or remove 'pattern'"),
+    ({"type": "number", "maxLength": 3}, "maxLength", "did you mean 'maximum'?"),
+    ({"type": "object", "minItems": 1}, "minItems", "did you mean 'minProperties'?"),
+    ({"type": "string", "items": {"type": "string"}}, "items", "change the type to 'array', or remove 'items'"),
+    ({"if": {"required": ["a"]}}, "if", "write `then` or `else` beside it"),
+    ({"then": {"required": ["a"]}}, "then", "write `if` beside it"),
+    ({"else": False}, "else", "write `if` beside it"),
+    ({"type": "array", "minContains": 2}, "minContains", "write `contains` beside it, or `minItems` in its place"),
+    ({"type": "string", "format": "datetime"}, "format", "did you mean 'date-time'?"),
+    ({"type": "string", "format": "e-mail"}, "format", "did you mean 'email'?"),
+    ({"format": "uiid"}, "format", "did you mean 'uuid'?"),
+    ({"format": "Date"}, "format", "did you mean 'date'?"),
+    (
+        {"properties": {"lat": {}, "additionalProperties": False}},
+        "additionalProperties",
+        "write it beside `properties`",
+    ),
+    ({"properties": {"patternProperties": {"^x": False}}}, "patternProperties", "write it beside `properties`"),
+    ({"properties": {"properties": LAT}}, "properties", "write it beside `properties`"),
+]
+
+
+@pytest.mark.parametrize(("part", "keyword", "hint"), IDLE, ids=[json.dumps(part) for part, _, _ in IDLE])
+def test_rejects_a_keyword_that_refuses_nothing_in_its_place(
+    tmp_path: Path, part: dict[str, object], keyword: str, hint: str
+) -> None:
+    (line,) = said(tmp_path, {"type": "object", "properties": {"a": part, "b": LAT["lat"]}})
+    written = (tmp_path / "c.yaml").read_text().splitlines()[int(line.partition(":")[0]) - 1]
+    assert f'"{keyword}"' in written
+    assert hint in line
+
+
+@pytest.mark.parametrize(("part", "keyword", "hint"), IDLE, ids=[json.dumps(part) for part, _, _ in IDLE])
+def test_notes_such_a_keyword_in_a_listed_schema(part: dict[str, object], keyword: str, hint: str) -> None:
+    note = describe_gaps(compile_check({"type": "object", "properties": {"a": part}}))
+    assert keyword in note
+    assert hint in note
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "array", "items": {"type": "string"}, "uniqueItems": False, "additionalProperties": True},
+        {"type": "string", "minItems": 0, "required": []},
+        {"type": ["string", "integer"], "minimum": 3},
+        {"type": "integer", "format": "int64"},
+        {"type": "string", "format": "binary"},
+        {"type": "integer", "format": "datetime"},
+        {"if": {"properties": {"a": True}}, "unevaluatedProperties": False},
+        {"$ref": "#/properties/a/then", "then": {"type": "string"}},
+        {"format": "datetime", "x-format": "off"},
+        {"properties": {"additionalProperties": {"type": "boolean"}, "default": True, "properties": {"type": "array"}}},
+        {"properties": {"uniqueItems": {"type": "boolean"}, "minimum": {"type": "number"}, "if": {}}},
+        {"allOf": [{"type": "string"}, {"minimum": 3}]},
+    ],
+)
+def test_accepts_a_keyword_that_may_refuse_something_in_its_place(tmp_path: Path, part: dict[str, object]) -> None:
+    assert [] == said(tmp_path, {"type": "object", "properties": {"a": part}})
+
+
+def test_notes_a_format_that_checks_nothing_once(tmp_path: Path) -> None:
+    properties = {"a": {"format": "cidr"}, "b": {"format": "cidr"}, "c": {"format": "url"}}
+    notes = [note.partition("`: ")[2] for note in said(tmp_path, {"type": "object", "properties": properties})]
+    assert [
+        "the format 'cidr' checks nothing  (any text passes: add a `pattern` if not every text is right)",
+        "the format 'url' checks nothing  (did you mean 'uri'?)",
+    ] == sorted(notes)
+
+
+def test_accepts_any_format_if_formats_are_not_asserted(tmp_path: Path) -> None:
+    schema = {"type": "object", "properties": {"a": {"format": "datetime"}}}
+    assert [] == said(tmp_path, schema, defaults={"formats": "off"})
+
+
+@pytest.mark.parametrize("schema", [{"name": "x", "parametres": [LAT]}, {"ui": "wide"}, {"arguments": {"a": 1}}])
+def test_rejects_a_schema_that_refuses_nothing_by_mistake(tmp_path: Path, schema: dict[str, object]) -> None:
+    (line,) = [line for line in said(tmp_path, schema) if "every call passes" in line]
+    assert "write the schema itself, or `validation: off` if every call may pass" in line
+
+
+@pytest.mark.parametrize("schema", [True, {}, {"type": "object"}, {"description": "anything"}, {"x-ui": 1}])
+def test_accepts_a_schema_that_refuses_nothing_on_purpose(tmp_path: Path, schema: object) -> None:
+    assert not [line for line in said(tmp_path, schema) if line[0].isdigit()]
+
+
+# --- all mistakes at once ---------------------------------------------------------------------------------------------
+def test_reports_every_mistake_of_a_schema_at_once(tmp_path: Path) -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "a": {"type": "strin"},
+            "b": {"type": "intger"},
+            "c": {"minimum": "x"},
+            "d": {"pattern": "("},
+            "e": {"$ref": "#/nowhere"},
+            "required": ["a"],
+            "f": {"type": "[]string"},
+        },
+    }
+    found = said(tmp_path, schema)
+    assert [12, 15, 18, 21, 24, 26, 30] == [int(line.partition(":")[0]) for line in found]
+    assert "did you mean 'string'?" in found[0]
+    assert "write `required` beside `properties`, not under it" in found[5]
+    assert "write `type: array` and the type of an item in `items`" in found[6]
+
+
+def test_reports_misspelt_keywords_beside_other_faults(tmp_path: Path) -> None:
+    found = said(tmp_path, {"type": "object", "properties": {"a": {"type": "strin"}}, "requird": ["a"]})
+    assert ["did you mean 'string'?", "did you mean 'required'?"] == [line.partition("  (")[2][:-1] for line in found]
+
+
+ODD: list[object] = [
+    None,
+    True,
+    0,
+    -1,
+    "",
+    "(",
+    [],
+    ["a"],
+    [{}],
+    {},
+    {"a": 1},
+    {"$ref": 5},
+    {"$ref": "#/nowhere"},
+    "http://[",
+]
+
+
+@pytest.mark.parametrize("keyword", sorted(KNOWN))
+def test_reports_any_value_of_a_keyword_without_failing(tmp_path: Path, keyword: str) -> None:
+    said(tmp_path, {"properties": {f"p{number}": {keyword: odd} for number, odd in enumerate(ODD)}})
+    for odd in ODD:
+        assert list_schema_faults({"type": "strin", keyword: odd})
+
+
+def test_places_a_fault_in_a_list_of_parameters_at_its_entry(tmp_path: Path) -> None:
+    found = said(tmp_path, [{"name": "a", "type": "strin"}, {"name": "b", "type": "intger"}])
+    assert [11, 15] == [int(line.partition(":")[0]) for line in found]
 
 
 # --- flat lists and definitions ---------------------------------------------------------------------------------------

@@ -131,7 +131,20 @@ def test_what_is_no_schema_and_no_list_of_parameters_is_left_alone(schema: JsonV
         ({"items": [{}]}, ("items",), "is called `prefixItems` since 2020-12"),
         ({"properties": {"a": {"required": True}}}, ("properties", "a", "required"), "`required: [name]`"),
         ({"type": "strng"}, ("type",), "did you mean 'string'?"),
-        ({"type": "date"}, ("type",), "a type is one of null, boolean, integer"),
+        ({"type": "fruit"}, ("type",), "a type is one of null, boolean, integer"),
+        ({"type": "date"}, ("type",), "write `type: string` and `format: date`"),
+        ({"type": "email"}, ("type",), "write `type: string` and `format: email`"),
+        ({"type": "datetime"}, ("type",), "write `type: string` and `format: date-time`"),
+        ({"type": "time.Time"}, ("type",), "write `type: string` and `format: date-time`"),
+        ({"type": "[]string"}, ("type",), "write `type: array` and the type of an item in `items`"),
+        ({"type": "string[]"}, ("type",), "write `type: array` and the type of an item in `items`"),
+        ({"type": "List[str]"}, ("type",), "write `type: array` and the type of an item in `items`"),
+        ({"type": "map[string]interface{}"}, ("type",), "the type of a value in `additionalProperties`"),
+        ({"type": "enum"}, ("type",), "list the values in `enum`, and leave out `type`"),
+        ({"properties": {"required": ["a"]}}, ("properties", "required"), "beside `properties`, not under it"),
+        ({"properties": {"type": "object"}}, ("properties", "type"), "beside `properties`, not under it"),
+        ({"properties": {"lat": "float"}}, ("properties", "lat"), "a property takes a schema: `{type: number}`"),
+        ({"properties": {"lat": None}}, ("properties", "lat"), "a property takes a schema, such as `{type: string}`"),
         ({"enum": "a"}, ("enum",), "`enum` takes a list of values"),
         ({"minLength": None}, ("minLength",), "give `minLength` a number, or leave it out"),
         ({"minLength": "3"}, ("minLength",), "`minLength` takes a number: write it without quotes, 3"),
@@ -152,8 +165,7 @@ def test_a_schema_that_fails_its_own_rules_has_a_remedy(schema: JsonValue, path:
 
 
 def test_where_nothing_better_is_known_nothing_is_said() -> None:
-    assert ["", "", "", ""] == [
-        suggest_remedy({"properties": {"pattern": None}}, ("properties", "pattern")),
+    assert ["", "", ""] == [
         suggest_remedy({"pattern": "("}, ("pattern",)),
         suggest_remedy({}, ("no", "such")),
         suggest_remedy({}, ()),

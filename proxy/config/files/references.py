@@ -31,8 +31,17 @@ class SchemaDocument:
 def find_references(schema: JsonValue, base: str) -> Iterator[tuple[str, str, Pointer]]:
     """(target document's URI, reference as written, its place) of every `$ref` in a schema."""
     for part, its_base, path in _list_parts(schema, base):
-        if isinstance(reference := part.get("$ref"), str):
-            yield urldefrag(urljoin(its_base, reference)).url, reference, (*path, "$ref")
+        reference = part.get("$ref")
+        if isinstance(reference, str) and (target := _resolve(its_base, reference)) is not None:
+            yield target, reference, (*path, "$ref")
+
+
+def _resolve(base: str, reference: str) -> str | None:
+    """The URI of the document that a reference leads to; None for one that is no URI, which compiling reports."""
+    try:
+        return urldefrag(urljoin(base, reference)).url
+    except ValueError:
+        return None
 
 
 def _list_parts(schema: JsonValue, base: str, path: Pointer = ()) -> Iterator[tuple[JsonValue, str, Pointer]]:
@@ -42,7 +51,7 @@ def _list_parts(schema: JsonValue, base: str, path: Pointer = ()) -> Iterator[tu
         return
     identifier = schema.get("$id", schema.get("id"))
     if isinstance(identifier, str) and not identifier.startswith("#"):
-        base = urldefrag(urljoin(base, identifier)).url
+        base = _resolve(base, identifier) or base
     yield schema, base, path
     for step, child in list_subschemas(schema):
         yield from _list_parts(child, base, (*path, *step))

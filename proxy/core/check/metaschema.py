@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, Final
 
 from proxy.core.json.jsontext import FRACTIONS, dumps, find_at_pointer, is_integral, make_decimal
-from proxy.core.model.values import JsonValue
+from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.schema.drafts import Draft, SchemaError
 
 _NAMES: Final = {
@@ -24,27 +24,27 @@ _MAX_EXPONENT: Final = 4_300
 _MOST_FAULTS: Final = 1000
 
 
-def find_fault(schema: JsonValue, draft: Draft) -> SchemaError | None:
-    """The first fault in a schema by its draft's meta-schema, at its deepest place; None for a correct schema. The
+def list_faults(schema: JsonValue, draft: Draft) -> list[SchemaError]:
+    """The faults in a schema by its draft's meta-schema, each at its deepest place; none for a correct schema. Their
     order is that of the schema's text: jsonschema finds the faults of neighbours in the order of a set."""
     from jsonschema.exceptions import best_match
 
     validator_class = load_validator_class(draft)
     try:
         validator = validator_class(validator_class.META_SCHEMA)
-        found = islice(validator.iter_errors(make_exact(schema, draft)), _MOST_FAULTS)
-        first = min(found, key=lambda fault: _find_position(schema, fault.absolute_path), default=None)
+        found = list(islice(validator.iter_errors(make_exact(schema, draft)), _MOST_FAULTS))
     except (RecursionError, ValueError, ArithmeticError) as error:
-        return SchemaError(f"the schema cannot be read: {error}", ())
-    if first is None:
-        return None
-    best = best_match([first])
-    path = tuple(best.absolute_path)
-    shown = repr(best.instance)  # jsonschema's texts begin with Python's spelling, such as `True` or `Decimal('1.5')`
-    message = best.message
-    if message.startswith(shown):
-        message = dumps(find_at_pointer(schema, path)).decode() + message.removeprefix(shown)
-    return SchemaError(message, path)
+        return [SchemaError(f"the schema cannot be read: {error}", ())]
+    faults: dict[Pointer, SchemaError] = {}
+    for fault in sorted(found, key=lambda fault: _find_position(schema, fault.absolute_path)):
+        best = best_match([fault])
+        path = tuple(best.absolute_path)
+        shown = repr(best.instance)  # jsonschema's texts begin with Python's spelling, such as `True`
+        message = best.message
+        if message.startswith(shown):
+            message = dumps(find_at_pointer(schema, path)).decode() + message.removeprefix(shown)
+        faults.setdefault(path, SchemaError(message, path))
+    return list(faults.values())
 
 
 def _find_position(schema: Any, path: Iterable[str | int]) -> list[int]:

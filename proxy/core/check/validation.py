@@ -7,14 +7,14 @@ finds every mistake of the schema, but writes no code: each function is written 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from threading import RLock
 from typing import Final
 
 from proxy.core.check import fast_metaschema
 from proxy.core.check.functions import write_function
 from proxy.core.check.graph import Graph
-from proxy.core.check.metaschema import find_fault
+from proxy.core.check.metaschema import list_faults
 from proxy.core.check.program import BrokenKeyword, Program
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.schema.drafts import META_SCHEMAS, ROOT_URI, Draft, SchemaError
@@ -141,8 +141,33 @@ def check_schema(schema: JsonValue, draft: Draft, path: Pointer = ()) -> None:
     judges and explains what the generated check does not accept."""
     if fast_metaschema.ENABLED and fast_metaschema.accepts(schema, draft):
         return
-    if (fault := find_fault(schema, draft)) is not None:
+    for fault in list_faults(schema, draft):
         raise SchemaError(fault.message, (*path, *fault.path))
+
+
+def list_schema_faults(
+    schema: JsonValue, *, documents: Mapping[str, JsonValue] | None = None, base: str = ROOT_URI
+) -> list[SchemaError]:
+    """Every fault for which a schema of the operator does not compile, each place once: what its meta-schema refuses,
+    references that lead nowhere, and invalid patterns. Empty if only one document of several can be at fault."""
+    try:
+        schemas = Schemas(schema, documents, base)
+    except SchemaError as error:
+        return [error]
+    faults = [*list_faults(schema, schemas.draft), *schemas.list_broken_references()]
+    for node in schemas.written_nodes():
+        for steps, pattern in _list_patterns(node):
+            try:
+                make_matcher(pattern)
+            except SchemaError as error:
+                faults.append(SchemaError(error.message, (*node.path, *steps)))
+    return list({fault.path: fault for fault in reversed(faults)}.values())[::-1]
+
+
+def _list_patterns(node: Node) -> Iterator[tuple[Pointer, str]]:
+    yield from ((("patternProperties",), pattern) for pattern in node.pattern_properties)
+    if isinstance(pattern := node.get("pattern"), str):
+        yield ("pattern",), pattern
 
 
 def _check_patterns(schemas: Schemas, *, is_trusted: bool) -> bool:
@@ -150,10 +175,7 @@ def _check_patterns(schemas: Schemas, *, is_trusted: bool) -> bool:
     a bound."""
     characters = programs = 0
     for node in schemas.nodes() if schemas.has_patterns or schemas.has_references else ():
-        found = [(("patternProperties",), pattern) for pattern in node.pattern_properties]
-        if isinstance(pattern := node.get("pattern"), str):
-            found.append((("pattern",), pattern))
-        for steps, pattern in found:
+        for steps, pattern in _list_patterns(node):
             if pattern in schemas.matchers:
                 continue
             characters += len(pattern)

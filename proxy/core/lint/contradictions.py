@@ -10,7 +10,8 @@ from typing import Final
 
 from proxy.core.check.validation import Check
 from proxy.core.json.jsontext import FRACTIONS, format_pointer, is_integral, make_decimal, name_json_type
-from proxy.core.lint.keywords import lint, show
+from proxy.core.lint.findings import show
+from proxy.core.lint.keywords import lint
 from proxy.core.model.value_class import value_class
 from proxy.core.rules.facts import read_facts
 from proxy.core.schema.drafts import REFERENCES, is_conditional, list_subschemas

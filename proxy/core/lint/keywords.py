@@ -11,37 +11,15 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from proxy.core.json.jsontext import dumps, format_pointer
-from proxy.core.model.value_class import value_class
+from proxy.core.lint.findings import ASSERTING, KNOWN, SAYING, Finding, count_edits, find_nearest_keyword, fold, show
+from proxy.core.lint.idle import list_idle, list_misplaced
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.schema.definitions import ENTRY_WORDS, TYPE_NAMES, is_parameter_list, list_entries
 from proxy.core.schema.dialects import normalise
 from proxy.core.schema.drafts import KNOWN_BY, Draft, knows, list_subschemas
+from proxy.core.schema.formats import STRICT, Formats
 from proxy.core.schema.nodes import Node, Schemas
 
-# Keywords that can refuse a value, in all drafts.
-ASSERTING: Final = frozenset(
-    ["type", "enum", "const", "multipleOf", "maximum", "exclusiveMaximum", "minimum", "exclusiveMinimum", "maxLength",
-     "minLength", "pattern", "maxItems", "minItems", "uniqueItems", "contains", "maxContains", "minContains",
-     "maxProperties", "minProperties", "required", "dependentRequired", "dependentSchemas", "dependencies", "allOf",
-     "anyOf", "oneOf", "not", "if", "then", "else", "items", "prefixItems", "additionalItems", "unevaluatedItems",
-     "properties", "patternProperties", "additionalProperties", "propertyNames", "unevaluatedProperties", "format",
-     "$ref", "$dynamicRef", "$recursiveRef"]
-)  # fmt: skip
-# Keywords that say something and refuse nothing: of all drafts, and of OpenAPI's schemas (3.0, "Schema Object").
-_SAYING: Final = frozenset(
-    ["$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$vocabulary", "$comment", "$defs",
-     "definitions", "title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly",
-     "contentEncoding", "contentMediaType", "contentSchema", "nullable", "discriminator", "xml", "externalDocs",
-     "example"]
-)  # fmt: skip
-_KNOWN: Final = ASSERTING | _SAYING
-# Words that people write in schemas on purpose, and that are near an asserting keyword.
-_OWN_WORDS: Final = frozenset(
-    ["allow", "container", "cost", "count", "dtype", "form", "host", "multiple", "note", "notes", "num", "option",
-     "options", "unit", "units", "when"]
-)  # fmt: skip
-# The keywords of our own.
-_OURS: Final = ("x-hint", "x-null", "x-repair", "x-sensitive", "x-severity")
 # Names of types that are words of a language too: alone they make no property of a key.
 _WORDS: Final = frozenset(["any", "byte", "char", "list", "long", "map", "none", "short", "text", "tuple"])
 # Keywords that a property map may stand beside: they say nothing about the value of a property.
@@ -50,35 +28,39 @@ _SEVERITIES: Final = ("error", "warning", "info")
 _LONGEST_SAMPLE: Final = 160
 
 
-@value_class
-class Finding:
-    """Something that a schema says in vain: its document and place, what is wrong, and what to write instead.
-    `is_grave`: it surely means more than it guards. `is_keyword`: the operator's `schemas.unknown_keywords` decides."""
-
-    document: str
-    path: Pointer
-    message: str
-    hint: str = ""
-    is_grave: bool = False
-    is_keyword: bool = False
-
-
-def lint(schemas: Schemas) -> Iterator[Finding]:
+def lint(schemas: Schemas, formats: Formats = STRICT) -> Iterator[Finding]:
     """The findings of everything that a compiled schema can reach, documents it refers to included."""
     nodes = list(schemas.nodes())
     reached = {(node.place.document, node.path) for node in nodes}
+    # Schemas that a reference leads to, and values under `properties` that are no schemas of properties.
+    referenced = {id(target) for node in nodes for target in node.references}
+    misplaced = {(*node.path, "properties", name) for node in nodes for name in list_misplaced(node)}
+    found: list[Finding] = []
     for node in nodes:
-        if isinstance(node.raw, dict):
-            yield from _lint_node(node, node.raw, reached)
+        if isinstance(node.raw, dict) and node.path not in misplaced:
+            found += [*_lint_node(node, node.raw, reached), *list_idle(node, formats, referenced)]
+    known: set[str] = set()
+    for finding in found:
+        if finding.is_grave or finding.message not in known:
+            yield finding
+        known.add(finding.message)
+    yield from _lint_root(schemas, explained=any(finding.is_grave for finding in found))
+
+
+def _lint_root(schemas: Schemas, *, explained: bool) -> Iterator[Finding]:
+    """`explained`: another finding says why the schema refuses nothing."""
     root = schemas.root.raw
     if root is True or (isinstance(root, dict) and not root.keys() & ASSERTING):
-        yield Finding(schemas.base, (), "the schema has no keyword that could refuse anything: every call passes")
+        is_grave = not explained and root is not True and any(not key.startswith("x-") for key in root.keys() - KNOWN)
+        hint = "write the schema itself, or `validation: off` if every call may pass" if is_grave else ""
+        message = "the schema has no keyword that could refuse anything: every call passes"
+        yield Finding(schemas.base, (), message, hint, is_grave, is_grave)
 
 
 def _lint_node(node: Node, raw: Mapping[str, JsonValue], reached: set[tuple[str, Pointer]]) -> Iterator[Finding]:
     """`reached`: where schemas stand. A reference may lead to a place under an unknown keyword, which is read then."""
     document, path = node.place.document, node.path
-    unread = [key for key in raw if key not in _KNOWN and (document, (*path, key)) not in reached]
+    unread = [key for key in raw if key not in KNOWN and (document, (*path, key)) not in reached]
     declared = tuple(key for key in find_property_map(raw, is_root=not path) if key in unread)
     if declared:
         yield Finding(document, (*path, declared[0]), *word_property_map(raw, declared), is_grave=True, is_keyword=True)
@@ -95,7 +77,7 @@ def _lint_node(node: Node, raw: Mapping[str, JsonValue], reached: set[tuple[str,
 
 # --- keywords that are not read ---------------------------------------------------------------------------------------
 def _judge_keyword(key: str, value: JsonValue, document: str, path: Pointer, draft: Draft) -> Finding:
-    if key in _KNOWN:
+    if key in KNOWN:
         first, last = KNOWN_BY[key]
         message = f"{key!r} is a keyword of other drafts: draft {draft.value} ignores it"
         return Finding(document, path, message, f"it belongs to drafts {first.value} to {last.value}", is_keyword=True)
@@ -108,52 +90,6 @@ def _judge_keyword(key: str, value: JsonValue, document: str, path: Pointer, dra
     return Finding(document, path, f"unknown keyword {key!r}, which JSON Schema ignores", hint, near is not None, True)
 
 
-def find_nearest_keyword(key: str) -> str | None:
-    """The keyword that a misspelt one surely stands for: one edit away, or two from eight letters on, whatever the case
-    and the separators. None for keywords that exist, and for words that people write on purpose."""
-    folded = _fold(key)
-    if key in _KNOWN or key in _OURS or folded in _OWN_WORDS or folded in _FOLDED_SAYING:
-        return None
-    if key.startswith("x-") or folded in _LETTERS_OF_OURS:
-        return _find_near(folded, _FOLDED_OURS)
-    if folded in _SHORT:
-        return folded
-    near = _find_near(folded, _FOLDED_REFERENCES) if key.startswith("$") else None
-    return near or _find_near(folded.lstrip("$"), _FOLDED_ASSERTING)
-
-
-def _find_near(folded: str, keywords: tuple[tuple[str, str], ...]) -> str | None:
-    counted = [(_count_edits(folded, letters), len(letters), keyword) for keyword, letters in keywords]
-    near = [(edits, keyword) for edits, length, keyword in counted if edits <= (2 if length >= 8 else 1)]
-    return min(near)[1] if near else None
-
-
-def _fold(key: str) -> str:
-    return "".join(letter for letter in key.lower() if letter.isalnum() or letter == "$")
-
-
-_FOLDED_SAYING: Final = frozenset((*map(_fold, _SAYING), "$def"))
-_FOLDED_ASSERTING: Final = tuple((key, _fold(key)) for key in sorted(ASSERTING) if len(key) >= 4 and key[0] != "$")
-_FOLDED_REFERENCES: Final = tuple((key, _fold(key)) for key in sorted(ASSERTING) if key[0] == "$")
-_SHORT: Final = frozenset(key for key in ASSERTING if len(key) < 4)
-_FOLDED_OURS: Final = tuple((key, _fold(key)) for key in _OURS)
-_LETTERS_OF_OURS: Final = frozenset(letters for _, letters in _FOLDED_OURS)
-
-
-def _count_edits(one: str, other: str) -> int:
-    """The letters to insert, drop, exchange or swap (optimal string alignment); 3 stands for three and more."""
-    if abs(len(one) - len(other)) > 2:
-        return 3
-    before, row = [0] * (len(other) + 1), list(range(len(other) + 1))
-    for i, letter in enumerate(one, 1):
-        before, last, row = row, before, [i]
-        for j, wanted in enumerate(other, 1):
-            row.append(min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != wanted)))
-            if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == wanted:
-                row[j] = min(row[j], last[j - 2] + 1)
-    return min(row[-1], 3)
-
-
 # --- properties without `properties` ----------------------------------------------------------------------------------
 def find_property_map(schema: Mapping[str, JsonValue], *, is_root: bool) -> tuple[str, ...]:
     """The keys of a schema that are properties written beside its keywords: `{lat: {type: number}}`, and
@@ -161,7 +97,7 @@ def find_property_map(schema: Mapping[str, JsonValue], *, is_root: bool) -> tupl
     is_object = schema.get("type", "object") in ("object", ["object"])
     if not is_object or schema.keys() & {"properties", "patternProperties"}:
         return ()
-    own = [key for key in schema if key not in _KNOWN and not key.startswith("x-") and not find_nearest_keyword(key)]
+    own = [key for key in schema if key not in KNOWN and not key.startswith("x-") and not find_nearest_keyword(key)]
     bare = not schema.keys() & ASSERTING - _BESIDE_MAP
     named = tuple(key for key in own if _is_type_name(schema[key]))
     described = [key for key in own if _is_described(schema[key]) or (bare and _refuses_something(schema[key]))]
@@ -174,7 +110,7 @@ def find_property_map(schema: Mapping[str, JsonValue], *, is_root: bool) -> tupl
     sure = len(named) == len(own) and all(schema[key].lower() not in _WORDS for key in named)
     if not sure or not (is_root or "type" in schema):
         return ()
-    return tuple(key for key in schema if key in named or (key in _SAYING and is_root and _is_type_name(schema[key])))
+    return tuple(key for key in schema if key in named or (key in SAYING and is_root and _is_type_name(schema[key])))
 
 
 def _is_type_name(value: JsonValue) -> bool:
@@ -195,7 +131,7 @@ def _refuses_something(value: JsonValue) -> bool:
     return (
         isinstance(value, dict)
         and bool(value.keys() & ASSERTING)
-        and all(key in _KNOWN or key in ENTRY_WORDS or key.startswith("x-") for key in value)
+        and all(key in KNOWN or key in ENTRY_WORDS or key.startswith("x-") for key in value)
     )
 
 
@@ -245,12 +181,6 @@ def _list_wrong_switches(raw: Mapping[str, JsonValue]) -> Iterator[tuple[str, st
         yield f"x-sensitive is neither true nor false: {show(raw['x-sensitive'])}", "say `true`"
 
 
-def show(value: JsonValue) -> str:
-    """A value of a config in a message, as YAML and JSON spell it and cut to 40 characters."""
-    text = dumps(value).decode()
-    return text if len(text) <= 40 else text[:39] + "…"
-
-
 def _list_undeclared(node: Node, raw: Mapping[str, JsonValue]) -> Iterator[Finding]:
     """Names that an open object requires and nothing describes: their values are not judged."""
     required = raw.get("required")
@@ -289,9 +219,9 @@ def _judge_entry(entry: JsonValue, place: Pointer) -> Iterator[Finding]:
         yield Finding("", place, message, f"write {_SAMPLE}", is_grave=True)
         return
     for key in entry:
-        if key in _KNOWN or key in ENTRY_WORDS or key.startswith("x-"):
+        if key in KNOWN or key in ENTRY_WORDS or key.startswith("x-"):
             continue
-        near = next((word for word in sorted(ENTRY_WORDS) if _count_edits(_fold(key), word) <= 1), None)
+        near = next((word for word in sorted(ENTRY_WORDS) if count_edits(fold(key), word) <= 1), None)
         near = near or find_nearest_keyword(key)
         hint = f"did you mean {near!r}?" if near else "an entry takes `name`, `required` and the keywords of a schema"
         yield Finding("", (*place, key), f"unknown key {key!r} of a parameter", hint, is_grave=True)
@@ -299,5 +229,5 @@ def _judge_entry(entry: JsonValue, place: Pointer) -> Iterator[Finding]:
         if key in entry and not isinstance(entry[key], kind):
             message = f"`{key}` of a parameter is {wanted}, not {show(entry[key])}"
             yield Finding("", (*place, key), message, is_grave=True)
-    if "name" not in entry and not any(_count_edits(_fold(key), "name") <= 1 for key in entry):
+    if "name" not in entry and not any(count_edits(fold(key), "name") <= 1 for key in entry):
         yield Finding("", place, "this parameter has no `name`", f"write {_SAMPLE}", is_grave=True)

@@ -21,7 +21,8 @@ from typing import Final
 from proxy.core.json.jsontext import JSON_TYPES, dumps, find_at_pointer, format_pointer, make_decimal
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.schema.definitions import TYPE_NAMES, is_parameter_list, make_object_schema
-from proxy.core.schema.drafts import META_SCHEMA, REFERENCES, Draft, list_subschemas
+from proxy.core.schema.drafts import META_SCHEMA, REFERENCES, Draft, list_subschemas, list_vocabularies
+from proxy.core.schema.formats import list_formats
 from proxy.core.schema.nodes import NUMERIC, Node, Schemas
 
 
@@ -91,6 +92,9 @@ _TAKE_TEXT: Final = frozenset(["pattern", "format", "title", "description", "$re
 _NAMED: Final = (("properties",), ("patternProperties",), ("$defs",), ("definitions",))
 
 _NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?")
+# Types of lists and maps in Go, Python and TypeScript.
+_LIST_TYPE: Final = re.compile(r"\[\]|(list|array|sequence|set|tuple) ?[\[<]|.+\[\]$", re.IGNORECASE)
+_MAP_TYPE: Final = re.compile(r"(map|dict|mapping|record) ?[\[<]", re.IGNORECASE)
 
 
 def suggest_remedy(schema: JsonValue, path: Pointer) -> str:
@@ -111,16 +115,41 @@ def suggest_remedy(schema: JsonValue, path: Pointer) -> str:
         return f"a list under `items` is called `prefixItems` since 2020-12: rename it, or {older}"
     if keyword == "required" and isinstance(value, bool):
         return "list the names of required properties on the object: `required: [name]`"
+    if path[-2:-1] == ("properties",):
+        return _suggest_property(str(path[-1]), value)
     if keyword == "type" or (len(path) > 1 and path[-2] == "type"):
-        from difflib import get_close_matches  # imported here, because correct schemas do not need it
-
-        nearest = get_close_matches(value.lower(), TYPE_NAMES, n=1) if isinstance(value, str) else ()
-        if nearest:
-            return f"did you mean {TYPE_NAMES[nearest[0]] or nearest[0]!r}?"
-        return "a type is one of " + ", ".join(JSON_TYPES) + ", or a list of them"
+        return _suggest_type(value)
     if keyword == "enum" and not isinstance(value, list):
         return "`enum` takes a list of values"
     return _value_remedy(keyword, value)
+
+
+def _suggest_property(name: str, value: JsonValue) -> str:
+    """What to write instead of a property that is no schema."""
+    if isinstance(value, str) and value.lower() in TYPE_NAMES and (name, value) != ("type", "object"):
+        return f"a property takes a schema: `{{type: {TYPE_NAMES[value.lower()] or 'string'}}}`"
+    if value is not None and any(name in keywords for keywords in list_vocabularies(Draft.D2020).values()):
+        return f"write `{name}` beside `properties`, not under it"
+    return "a property takes a schema, such as `{type: string}`"
+
+
+def _suggest_type(value: JsonValue) -> str:
+    from difflib import get_close_matches  # imported here, because correct schemas do not need it
+
+    written = value if isinstance(value, str) else ""
+    if _LIST_TYPE.match(written):
+        return "write `type: array` and the type of an item in `items`"
+    if _MAP_TYPE.match(written):
+        return "write `type: object` and the type of a value in `additionalProperties`"
+    if written.lower() == "enum":
+        return "list the values in `enum`, and leave out `type`"
+    plain = written.lower().rpartition(".")[2]
+    if name := next((name for name in list_formats(Draft.D2020) if plain == name.replace("-", "")), ""):
+        name = "date-time" if "." in written else name  # Go's `time.Time`
+        return f"write `type: string` and `format: {name}`"
+    if nearest := get_close_matches(written.lower(), TYPE_NAMES, n=1, cutoff=0.75):
+        return f"did you mean {TYPE_NAMES[nearest[0]] or nearest[0]!r}?"
+    return "a type is one of " + ", ".join(JSON_TYPES) + ", or a list of them"
 
 
 def _value_remedy(keyword: str, value: JsonValue) -> str:

@@ -228,6 +228,11 @@ _FORMATS: Final[Mapping[str, tuple[Draft, Callable[[str], bool]]]] = {
 }
 
 
+def list_formats(draft: Draft) -> list[str]:
+    """The formats that a draft knows."""
+    return [name for name, (first, _) in _FORMATS.items() if draft >= first]
+
+
 def format_check(name: str, draft: Draft) -> Callable[[str], bool] | None:
     """The function that checks a text against a format, or None where the draft does not know the format."""
     first, check = _FORMATS.get(name, (Draft.D2020, None))

@@ -73,7 +73,9 @@ class Schemas:
         self.documents: dict[str, JsonValue] = {**(documents or {}), base: schema}
         self.draft = find_draft(schema, documents=self.documents)
         self.own_dialect = (
-            isinstance(schema, dict) and "$schema" in schema and find_published_draft(schema["$schema"]) is None
+            isinstance(schema, dict)
+            and schema.get("$schema") is not None
+            and find_published_draft(schema["$schema"]) is None
         )
         self.dynamic_anchors: dict[str, set[str]] = {}
         self.has_references = self.has_patterns = False
@@ -238,6 +240,24 @@ class Schemas:
             for node in self.nodes():
                 _ = node.references
 
+    def list_broken_references(self) -> list[SchemaError]:
+        """Every reference of the root document that leads nowhere."""
+        broken = []
+        for node in self.written_nodes():
+            try:
+                _ = node.references
+            except SchemaError as error:
+                broken.append(error)
+        return broken
+
+    def written_nodes(self) -> Iterator[Node]:
+        """Every node of the root document, in the order of its text, without following a reference."""
+        stack = [self.root]
+        while stack:
+            node = stack.pop()
+            yield node
+            stack += reversed([node.descend(step) for step, _ in list_subschemas(node.keywords)])
+
     @cached_property
     def mentioned(self) -> frozenset[str]:
         """The keywords of all reachable schemas."""
@@ -320,7 +340,7 @@ class Node:
         named = self.keywords.get("type")
         if isinstance(named, str):
             return frozenset((named,))
-        return frozenset(named) if isinstance(named, list) else None
+        return frozenset(name for name in named if isinstance(name, str)) if isinstance(named, list) else None
 
     @cached_property
     def choices(self) -> tuple[JsonValue, ...] | None:
