@@ -31,60 +31,17 @@ from proxy.upstream.faults import (
     FaultKind,
     lost_fault,
 )
-from proxy.upstream.http1.messages import AnswerReader
+from proxy.upstream.http1.alarm import Alarm
+from proxy.upstream.http1.messages import END, AnswerReader
 
 # Bytes of a streamed body held for a caller that reads slowly.
 _HIGH_WATER: Final = 64 * 1024
 # Bodies up to this go out in one piece with their head: one system call, and one packet where it fits.
 _ONE_WRITE: Final = 64 * 1024
-
-
-class Alarm:
-    """Calls `ring` once at the due time, in seconds of the loop's clock, and never early. It is cheap to set: each call
-    sets it twice, and it almost never fires.
-
-    Setting a later time leaves the running loop timer in place; that timer notices that it fired early, and starts
-    again for the rest. A busy connection therefore creates a loop timer every few seconds instead of two per call.
-    """
-
-    __slots__ = ("_due", "_handle", "_loop", "_ring", "_set_for")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, ring: Callable[[], None]) -> None:
-        self._loop = loop
-        self._ring = ring
-        self._due = math.inf
-        self._set_for = math.inf
-        self._handle: asyncio.TimerHandle | None = None
-
-    def at(self, due: float) -> None:
-        """Replaces the due time; `math.inf` means never."""
-        self._due = due
-        if due < self._set_for:
-            self._start(due)
-
-    def off(self) -> None:
-        """Cancels the timer for good."""
-        self._due = math.inf
-        if self._handle is not None:
-            self._handle.cancel()
-            self._handle = None
-
-    def _start(self, due: float) -> None:
-        if self._handle is not None:
-            self._handle.cancel()
-        self._set_for = due
-        self._handle = self._loop.call_at(due, self._wake)
-
-    def _wake(self) -> None:
-        self._handle = None
-        self._set_for = math.inf
-        if self._due == math.inf:
-            return
-        if self._loop.time() < self._due:
-            self._start(self._due)
-            return
-        self._due = math.inf
-        self._ring()
+# Chunked framing that one connection may have parsed in one turn of the loop, and the piece in which bytes are parsed
+# that may hold some.
+FRAMING_PER_TURN: Final = 16 * 1024
+_PIECE: Final = 8 * 1024
 
 
 class ConnectionState(Enum):
@@ -120,6 +77,8 @@ class UpstreamConnection(asyncio.Protocol):
         self.keep = 0
         self.exchanges = 0
         self._reading = True
+        self._rest = b""  # bytes for the next turns of the loop, while the socket is not read
+        self._resuming: asyncio.Handle | None = None
         self._drained: asyncio.Future[None] | None = None
         self.lost: asyncio.Future[None] = loop.create_future()
         self._clean = False
@@ -175,9 +134,7 @@ class UpstreamConnection(asyncio.Protocol):
             self.alarm.at(math.inf)
         if reader.size:
             data = reader.take()
-            if not self._reading and self._transport is not None and not self._transport.is_closing():
-                self._transport.resume_reading()
-                self._reading = True
+            self._read_on()
             return data
         if self.fault is not None:
             raise ExchangeError(self.fault)
@@ -229,9 +186,7 @@ class UpstreamConnection(asyncio.Protocol):
             return False
         self.state, self._reader = ConnectionState.IDLE, None
         self.alarm.at(until)
-        if not self._reading:
-            transport.resume_reading()
-            self._reading = True
+        self._read_on()
         return True
 
     # --- the end ------------------------------------------------------------------------------------------------------
@@ -256,6 +211,7 @@ class UpstreamConnection(asyncio.Protocol):
     def _leave(self) -> None:
         self.alarm.off()
         self._wake()
+        self._rest = b""
         if self._reader is not None:
             self._reader.drop()
         if self.stop_upload is not None:
@@ -282,8 +238,14 @@ class UpstreamConnection(asyncio.Protocol):
         if reader is None:
             self.fail(SPOKE_FIRST if not self.exchanges else replace(SURPLUS, executed=Executed.NO))
             return
+        if self._rest:  # TLS may still hold bytes of a paused connection
+            self._rest += data
+            return
         try:
-            reader.feed(data)
+            if len(data) <= _PIECE:
+                reader.feed(data)
+            else:
+                self._rest = _feed_some(reader, data)
         except ExchangeError as broken:
             self.fail(broken.fault)
             return
@@ -296,9 +258,41 @@ class UpstreamConnection(asyncio.Protocol):
                 self.keep = -1
             if self.keep < 0:
                 self._wake()
-                if reader.size > _HIGH_WATER and self._reading and self._transport is not None:
-                    self._transport.pause_reading()
-                    self._reading = False
+                if reader.size > _HIGH_WATER:
+                    self._pause()
+        if self._rest:  # the caller's turn comes before the rest is read
+            self._pause()
+            self._read_on()
+
+    def _pause(self) -> None:
+        if self._reading and self._transport is not None:
+            self._transport.pause_reading()
+            self._reading = False
+
+    def _read_on(self) -> None:
+        """Goes on reading, unless enough waits for the caller: in the next turn of the loop what has arrived already,
+        else the socket."""
+        if self._reader is not None and self.keep < 0 and self._reader.size > _HIGH_WATER:
+            return
+        if self._rest:
+            if self._resuming is None:
+                self._resuming = self.loop.call_soon(self._take_rest)
+        elif not self._reading and self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+            self._reading = True
+
+    def _take_rest(self) -> None:
+        self._resuming = None
+        if self._rest:
+            rest, self._rest = self._rest, b""
+            self.data_received(rest)
+            self._read_on()
+
+    def _end_rest(self) -> None:
+        """Reads all that waits: nothing comes behind it."""
+        while self._rest:
+            rest, self._rest = self._rest, b""
+            self.data_received(rest)
 
     def eof_received(self) -> None:
         # Without TLS's close_notify an attacker may have cut the answer (RFC 9112 section 9.8).
@@ -307,6 +301,7 @@ class UpstreamConnection(asyncio.Protocol):
             self._clean = tls is None or tls.read(1) == b""  # b"" after close_notify; otherwise OpenSSL raises
         except ssl.SSLError:
             self._clean = False
+        self._end_rest()
         reader = self._reader
         if reader is None:
             self.retire()
@@ -316,6 +311,7 @@ class UpstreamConnection(asyncio.Protocol):
             self.fail(lost_fault(None, reader.begun, self.exchanges == 1))
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._end_rest()
         reader = self._reader
         if reader is not None and self.fault is None and not reader.eof(self._clean and exc is None):
             self.fault = lost_fault(exc, reader.begun, self.exchanges == 1)
@@ -349,3 +345,20 @@ class UpstreamConnection(asyncio.Protocol):
             self.retire()
         else:
             self.fail(RESPONSE_TIMEOUT)
+
+
+def _feed_some(reader: AnswerReader, data: bytes) -> bytes:
+    """Feeds the bytes of an answer to its reader, no more chunked framing than one turn of the loop may hold, and gives
+    what is left for the next one. Otherwise a few answers in tiny chunks would delay everybody else. Raises
+    ExchangeError."""
+    at = framing = 0
+    while at < len(data) and (framing + _PIECE <= FRAMING_PER_TURN or reader.complete):
+        before = reader.framed - reader.content
+        end = len(data)
+        if reader.chunked or not reader.has_head:
+            head_end = 0 if reader.has_head else data.find(END, at, at + _PIECE) + len(END)
+            end = head_end if head_end >= len(END) else at + _PIECE
+        reader.feed(data[at:end])
+        at = end
+        framing += reader.framed - reader.content - before
+    return data[at:]

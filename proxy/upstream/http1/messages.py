@@ -113,7 +113,7 @@ def _lay_out(client: FieldNames, names: tuple[str, ...]) -> Layout:
 
 
 # --- an answer -------------------------------------------------------------------------------------------------------
-_END: Final = b"\r\n\r\n"
+END: Final = b"\r\n\r\n"
 _STARTS: Final = (b"HTTP/1.1 ", b"HTTP/1.0 ")
 _START_LENGTH: Final = 9
 _BLANK: Final = b" \t"
@@ -166,13 +166,13 @@ class AnswerReader:
     """Reads the bytes of one answer; every method raises ExchangeError where they are not valid HTTP.
 
     `status` and `headers` are valid once `has_head` is true; `complete` marks the end of the answer. `size` counts the
-    body bytes that nobody has taken yet. `length` is the Content-Length of an answer framed by it. `idle` is how many
-    seconds the upstream lets the connection lie idle, where it says so.
+    body bytes that nobody has taken yet. `length` is the Content-Length of an answer framed by it. Of a `chunked` one,
+    `framed` counts the bytes and `content` those of its body. `idle` is how many seconds the connection may lie idle.
     """
 
     # Defaults stand on the class because each call makes a reader, and most answers change few of them.
-    begun = has_head = complete = keep_alive = switched = False
-    status = size = 0
+    begun = has_head = complete = keep_alive = switched = chunked = False
+    status = size = framed = content = 0
     headers: Headers = ()
     length: int | None = None
     idle: float | None = None
@@ -180,10 +180,10 @@ class AnswerReader:
     _fields: list[tuple[bytes, bytes]]
     _parts: list[bytes]
     _start = _tail = b""
-    _again = _chunked = _old = False
+    _again = _old = False
     _left: int | None = None
     _coding: bytes | None = None
-    _interim = _overhead = _seen = _framed = _content = 0
+    _interim = _overhead = _seen = 0
 
     def __init__(
         self, method: str, limits: AnswerLimits, upgrade: bool = False, heads: ReadHeads | None = None
@@ -207,7 +207,7 @@ class AnswerReader:
         if not self.begun:
             self.begun = True
             self._parts = []
-            end = data.find(_END) + 4
+            end = data.find(END) + 4
             known = self._heads.get(data[:end])
             if known is None:
                 self._new_head()
@@ -223,7 +223,7 @@ class AnswerReader:
 
     def eof(self, clean: bool) -> bool:
         """Whether the end of the connection ends the answer. `clean` is False for a connection that broke."""
-        if self.has_head and not self._chunked and self._left is None:
+        if self.has_head and not self.chunked and self._left is None:
             self.complete = clean
         return self.complete
 
@@ -236,7 +236,7 @@ class AnswerReader:
     @property
     def is_finely_chunked(self) -> bool:
         """Whether the answer has too many small chunks to be read whole."""
-        return self._framed - self._content > MAX_FRAMING + self._content // 4
+        return self.framed - self.content > MAX_FRAMING + self.content // 4
 
     def take(self) -> bytes:
         """The body bytes that arrived since the last call."""
@@ -257,7 +257,7 @@ class AnswerReader:
                 raise ExchangeError(NOT_HTTP)
             self._old = self._start.startswith(_STARTS[1])
         tail = self._tail
-        end = (tail + data).find(_END) + 4 - len(tail) if tail else data.find(_END) + 4
+        end = (tail + data).find(END) + 4 - len(tail) if tail else data.find(END) + 4
         ended = end > 3 - len(tail)
         piece, rest = (data[:end], data[end:]) if ended else (data, b"")
         starts = not self._seen
@@ -272,7 +272,7 @@ class AnswerReader:
             return b""
         self._tail = b""
         self._end_head()
-        if starts and self.has_head and self.length is not None and not self._chunked and not self.switched:
+        if starts and self.has_head and self.length is not None and not self.chunked and not self.switched:
             read = ReadHead(self.status, self.headers, self.length, self.keep_alive, self.idle, self._old)
             self._heads.keep(piece, read)
         return rest
@@ -334,7 +334,7 @@ class AnswerReader:
         elif self._coding is not None:
             if self._coding != b"chunked" or self._old:
                 raise ExchangeError(TRANSFER_CODING)
-            self._chunked = True
+            self.chunked = True
             return
         else:
             self._left = self.length
@@ -344,7 +344,7 @@ class AnswerReader:
 
     # --- the body -----------------------------------------------------------------------------------------------------
     def _read_body(self, data: bytes) -> None:
-        if not self._chunked:
+        if not self.chunked:
             if self._left is not None:
                 if len(data) > self._left:
                     raise ExchangeError(SURPLUS)
@@ -353,7 +353,7 @@ class AnswerReader:
             self._parts.append(data)
             self.size += len(data)
             return
-        self._framed += len(data)
+        self.framed += len(data)
         self._overhead += len(data)  # `on_body` subtracts the content again, with an allowance for its framing
         self._parse(data)
         if self._again:
@@ -364,7 +364,7 @@ class AnswerReader:
         if self.complete:
             self._parser = None
             # An answer ends with exactly one empty line; llhttp would skip further line breaks.
-            if not self._tail.endswith(_END) or self._tail.startswith(b"\n"):
+            if not self._tail.endswith(END) or self._tail.startswith(b"\n"):
                 raise ExchangeError(SURPLUS)
 
     # --- what llhttp calls --------------------------------------------------------------------------------------------
@@ -384,14 +384,14 @@ class AnswerReader:
 
     def on_body(self, data: bytes) -> None:
         """Keeps the content of a chunk, or a part of it."""
-        self._content += len(data)
+        self.content += len(data)
         self._overhead = max(self._overhead - len(data) * (1 + _CHUNK_OVERHEAD), -self._limits.head)
         self._parts.append(data)
         self.size += len(data)
 
     def on_message_complete(self) -> None:
         """Marks the end of a chunked body; other framings end by byte count."""
-        self.complete = self._chunked
+        self.complete = self.chunked
 
 
 def read_idle_time(hint: bytes) -> float | None:
