@@ -110,7 +110,16 @@ async def _judge_misuse(context: CallContext, policy: ToolPolicy, failure: Failu
                 return Judged(decision, "dispatched")
             return Judged(Reject(container.make_inner_failure(decision.failure, dispatch, failure.sent)), "refused")
         case None:
-            return Judged(Reject(failure), "refused")
+            return Judged(Reject(await _advise_call(context, failure)), "refused")
+
+
+async def _advise_call(context: CallContext, failure: Failure) -> Failure:
+    """The misuse of a container with what the function that was meant says of the arguments."""
+    call = container.make_function_call(context.call, failure)
+    function = context.call_route.tools.get(call.tool) if call is not None else None
+    if call is None or function is None:
+        return failure
+    return container.advise_call(failure, await _decide(context, call, function), function.feedback)
 
 
 # One forwarded call in so many is judged by another validator too: of the first `FIRST` calls of a tool with a schema,

@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from proxy.core.check.validation import compile_check
 from proxy.core.contract import container
 from proxy.core.contract.container import Dispatch, Expand
 from proxy.core.contract.policy import ToolPolicy
+from proxy.core.decide import decide
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model import codes
 from proxy.core.model.values import (
@@ -17,12 +19,15 @@ from proxy.core.model.values import (
     Conversation,
     Document,
     Failure,
+    FeedbackLimits,
     JsonProblem,
     JsonValue,
     Rung,
     ToolCall,
 )
+from tests.core.repairing import obj
 
+NUMBER: JsonValue = {"type": "number"}
 NAMES = ("Add", "Multiply", "Abs", "Square", "Subtract", "Min", "SolveQuadratic")
 MATH = Container("Math", "plugin", tuple(ContainerFunction(name) for name in NAMES))
 CONVERSATION = Conversation("c-1", Rung.HEADER)
@@ -112,12 +117,62 @@ def test_the_function_that_was_meant_is_found(function: str, arguments: JsonValu
     assert (function, arguments, sent) == (misuse.function, misuse.arguments, misuse.attempted)
 
 
-def test_the_hint_is_the_call_to_make() -> None:
-    assert (
-        "You probably want 'Add': after expanding 'Math', call 'Add' with {\"a\": 5, \"b\": 10}."
-        == refused(b'{"function":"Ad","a":5,"b":10}').hint
-    )
+ADD = ToolPolicy("Add", compile_check({**obj(a=NUMBER, b=NUMBER), "required": ["a", "b"]}), "f")
+ANY = ToolPolicy("Add", None, "f")
+FIRST = "You probably want 'Add': after expanding 'Math', call 'Add'"
+SAME = f"{FIRST} with the same arguments, without `function`."
+
+
+def advised(sent: JsonValue, function: ToolPolicy = ADD, of: Container = MATH) -> str:
+    failure = refused(dumps(sent), of)
+    inner = container.make_function_call(call(dumps(sent)), failure)
+    assert inner is not None
+    return container.advise_call(failure, decide(inner, function), FeedbackLimits()).hint
+
+
+def test_repeats_no_argument_that_the_function_has_not_accepted() -> None:
+    assert refused(b'{"function":"Ad","a":5,"b":10}').hint == SAME
+    assert refused(b'{"function":"Add","arguments":{"a":5}}').hint == f"{FIRST} with what you sent in `arguments`."
+    assert refused(b'{"Add":{"a":5}}').hint == f"{FIRST} with what you sent in `Add`."
+    assert refused(b'{"name":"Add"}').hint == f"{FIRST}."
     assert refused(b'{"a":5}').hint == ""
+
+
+def test_shows_an_accepted_call_in_full_if_it_is_short() -> None:
+    assert f'{FIRST} with {{"a": 5, "b": 10}}.' == advised({"function": "Ad", "a": 5, "b": 10})
+    assert f'{FIRST} with {{"a": 1.50, "b": 2}}.' == advised(parse(b'{"function":"Add","arguments":{"a":1.50,"b":2}}'))
+    dispatched = replace(MATH, auto_expand="dispatch")
+    assert 'You probably want {"function": "Add", "arguments": {"a": 5, "b": 10}}.' == advised(
+        {"function": "Ad", "a": 5, "b": 10}, of=dispatched
+    )
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["x" * 60, "/srv/data/2026/report.txt", "C:\\Users\\al\\a.txt", "sk-abcdefghijklmnopqrstuvwx0123", [1] * 40],
+)
+def test_names_the_same_arguments_if_they_are_not_shown_in_full(value: JsonValue) -> None:
+    assert SAME == advised({"function": "Add", "a": value}, ANY)
+    assert SAME == advised({"function": "Add", "password": "hunter2"}, ANY)
+
+
+def test_says_what_the_function_would_refuse() -> None:
+    assert f"{SAME} Change first: send number at /a; add /b (number)." == advised({"function": "Add", "a": "five"})
+    closed = ToolPolicy("Add", compile_check({"type": "object", "additionalProperties": False}), "f")
+    assert f"{SAME} Change first: rename or leave out /c." == advised({"function": "Add", "c": 1}, closed)
+    many = {f"k{number}": number for number in range(5)}
+    assert advised({"function": "Add", **many}, closed).endswith("rename or leave out /k2 (+2 more).")
+    assert f"{FIRST}. Change first: add /a (number); add /b (number)." == advised({"function": "Add"})
+
+
+def test_asks_for_the_exact_name_of_a_function_to_dispatch() -> None:
+    dispatched = replace(MATH, auto_expand="dispatch")
+    assert "You probably want 'Add': send exactly this name as `function`, and the same arguments as `arguments`." == (
+        refused(b'{"function":"Ad","a":5}', dispatched).hint
+    )
+    assert "You probably want 'Add': send exactly this name as `function`." == (
+        refused(b'{"function":"Ad"}', dispatched).hint
+    )
 
 
 # --- dot notation ---------------------------------------------------------------------------------------------------

@@ -317,7 +317,7 @@ def test_a_wrong_value_under_a_key_like_a_missing_one_is_held_against_the_schema
     decision = decide(asked, policy(schema, "off"))
     assert isinstance(decision, Reject)
     advised = add_advice(ToolResult(asked, decision.failure), policy(schema))
-    assert '{"id":"<one of 1, 2.5, [3.5]>","ids":"<integer>"}' == advised.example
+    assert '{"id":"<one of 1, 2.5, [3.5] or boolean or null>","ids":"<integer>"}' == advised.example
 
 
 # --- the example of a refusal ---------------------------------------------------------------------------------------
@@ -350,3 +350,74 @@ def test_an_example_holds_no_reading_that_a_repair_would_refuse(example: str, sc
     assert isinstance(decision, Reject)
     advised = add_advice(ToolResult(call(sent), decision.failure), under)
     assert (example, False) == (advised.example, advised.example_complete)
+
+
+# --- what may be copied -----------------------------------------------------------------------------------------------
+FILE: JsonValue = {
+    "type": "object",
+    "properties": {
+        "path": STR, "text": STR, "numbers": {"type": "array", "items": INT}, "about": {"type": "object"},
+        "dir": {"enum": ["/srv/in/a", "/srv/in/b"]}, "config": {"const": "/etc/app/conf/x"},
+        "api_key": {"enum": ["public", "private"]}, "password": STR, "mode": {"enum": ["create", "append"]},
+        "counts": {"type": "object", "additionalProperties": INT},
+    },
+    "required": ["mode"],
+}  # fmt: skip
+
+
+def advise(schema: JsonValue, sent: str) -> ToolResult:
+    asked = call(sent)
+    decision = decide(asked, policy(schema, "off"))
+    assert isinstance(decision, Reject)
+    return add_advice(ToolResult(asked, decision.failure), policy(schema))
+
+
+@pytest.mark.parametrize(
+    ("shown", "sent"),
+    [
+        ('"path":"<path as sent>"', '"path":"/srv/data/2026/report.txt"'),
+        ('"path":"<path as sent>"', r'"path":"C:\\Users\\al\\a.txt"'),
+        ('"text":"<text as sent>"', f'"text":"{"x" * 200}"'),
+        ('"text":"<text as sent>"', '"text":"Bearer abcdefghijklmnopqrstuvwxyz"'),
+        ('"password":"<text as sent>"', '"password":"hunter2"'),
+        ('"numbers":"<list as sent>"', f'"numbers":{[*range(60)]}'),
+        ('"about":"<object as sent>"', f'"about":{{"a":"{"x" * 100}"}}'),
+        ('"dir":"/srv/in/b"', '"dir":"/srv/in/b"'),
+        ('"config":"/etc/app/conf/x"', '"config":"/etc/app/conf/y"'),
+        ('"dir":"<one of /srv/in/a, /srv/in/b>"', '"dir":"/srv/in/c"'),
+        ('"api_key":"public"', '"api_key":"public"'),
+        ('"counts":{"<key as sent>":1,"<key 2 as sent>":"<integer>"}', '"counts":{"/srv/a/b":1,"/srv/a/c":"x"}'),
+    ],
+)
+def test_shows_a_value_whole_or_says_that_it_is_as_sent(shown: str, sent: str) -> None:
+    advised = advise(FILE, f'{{"mode":"apend",{sent}}}')
+    assert f'{{"mode":"<one of create, append>",{shown}}}' == advised.example
+    assert not advised.example_complete
+
+
+def test_says_how_many_items_of_a_long_list_are_left_out() -> None:
+    rows: JsonValue = {**obj(rows={"type": "array", "items": {**obj(id=INT), "required": ["id"]}})}
+    sent = ",".join(f'{{"id":{number}}}' for number in range(40))
+    shown = ",".join(f'{{"id":{number}}}' for number in range(20))
+    advised = advise(rows, f'{{"rows":[{sent},{{"id":"x"}}]}}')
+    assert f'{{"rows":[{shown},"<21 more items>"]}}' == advised.example
+
+
+@pytest.mark.parametrize(
+    ("shown", "schema"),
+    [
+        ("<integer or null>", {"type": ["integer", "null"]}),
+        ("<integer or null>", {"anyOf": [INT, {"type": "null"}]}),
+        ("<string or null>", {"oneOf": [{"type": "null"}, STR]}),
+        ("<true or false or null>", {"type": ["boolean", "null"]}),
+        ("<one of a, b or null>", {"anyOf": [{"enum": ["a", "b"]}, {"type": "null"}]}),
+        ("<all or object>", {"anyOf": [{"const": "all"}, obj(status=STR)]}),
+        ("<admin or integer>", {"anyOf": [{"enum": ["admin"]}, INT]}),
+        ("<* or array>", {"oneOf": [{"const": "*"}, {"type": "array", "items": INT}]}),
+        ("<one of none, any or integer>", {"anyOf": [INT, {"enum": ["none", "any"]}]}),
+    ],
+)
+def test_draws_no_null_and_no_single_branch_for_a_wrong_value(shown: str, schema: JsonValue) -> None:
+    wrong = "[[]]" if "string" in shown else '"thirty"'
+    advised = advise({**obj(id=INT, age=schema), "required": ["id"]}, f'{{"id":7,"age":{wrong}}}')
+    assert f'{{"id":7,"age":"{shown}"}}' == advised.example

@@ -133,12 +133,12 @@ def test_the_escalation_has_the_seeds_lines_and_still_lists_its_own_errors() -> 
         "The model was unable to provide valid arguments. Please intervene or provide guidance.\n"
         "Status: Blocked.\n"
         "\n"
-        f'The last call was: read_file({{"path": "{"x" * 55}..."}})\n'
+        f'The last call was: read_file({{"path": <{"x" * 55}...>}})\n'
         "\n"
         "Errors:\n"
         "• /path (VAL-009): String length 5000 exceeds 4096\n"
         "  Expected: max length 4096\n"
-        f'  Actual: "{"x" * 95}..."\n'
+        f"  Actual: <{'x' * 95}...>\n"
         "\n"
         "Do not call 'read_file' with guessed arguments again: tell the user what is refused, and ask what to send."
     )
@@ -172,7 +172,7 @@ def test_a_misused_container_is_told_the_two_calls_and_the_one_it_meant() -> Non
         "\n"
         "This requires TWO separate tool calls: (1) First call 'Math' with NO arguments to expand it. (2) After "
         "expansion succeeds, call the individual function you need. Available functions: Add, Multiply\n"
-        "You probably want 'Add': after expanding 'Math', call 'Add' with {\"a\": 5, \"b\": 10}."
+        "You probably want 'Add': after expanding 'Math', call 'Add' with the same arguments, without `function`."
     )
 
 
@@ -377,7 +377,7 @@ def test_the_formatter_never_raises_never_exceeds_its_budget_and_is_deterministi
 
 
 @slow_data
-@given(results, st.sampled_from(SECRETS), st.sampled_from(["message", "hint", "expected", "value", "path", "tool"]))
+@given(results, st.sampled_from(SECRETS), st.sampled_from(["message", "hint", "value", "path", "tool"]))
 def test_a_planted_credential_never_reaches_the_model(result: ToolResult, secret: str, where: str) -> None:
     planted: dict[str, Any] = {"message": "m", "expected": "e", "hint": "h", "value": "v", "path": ("p",)}
     planted[where] = (secret,) if where == "path" else f"see {secret} here"

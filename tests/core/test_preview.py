@@ -43,7 +43,7 @@ def test_a_small_value_is_shown_as_json(shown: str, sent: bytes) -> None:
 
 
 def test_a_long_string_ends_in_three_dots_within_the_limit() -> None:
-    assert '"' + "x" * 95 + '..."' == write_preview("x" * 300)
+    assert "<" + "x" * 95 + "...>" == write_preview("x" * 300)
 
 
 def test_a_long_array_shows_its_first_and_last_items() -> None:
@@ -87,10 +87,10 @@ def test_a_number_near_the_end_of_the_doubles_stays_a_number_however_it_is_writt
 def test_a_sanitised_value_is_masked_and_shortened() -> None:
     value = {"password": "hunter2", "note": "n" * 200, "list": list(range(100)), "deep": [[[[[["x"]]]]]]}
     assert {
-        "password": "***",
-        "note": "n" * 97 + "...",
-        "list": [*range(19), "... (+80 more)", 99],
-        "deep": [[[["[...]"]]]],
+        "password": "<***>",
+        "note": f"<{'n' * 97}...>",
+        "list": [*range(19), "<80 more>", 99],
+        "deep": [[[["<list>"]]]],
     } == sanitise_value(value)
 
 
@@ -119,16 +119,16 @@ def test_an_ordinary_name_is_not_taken_for_a_secret(name: str) -> None:
 
 def test_a_secret_name_masks_whatever_lies_below_it() -> None:
     assert write_preview({"login": {"password": {"value": "hunter2"}, "user": "al"}}) == (
-        '{"login": {"password": "***", "user": "al"}}'
+        '{"login": {"password": <***>, "user": "al"}}'
     )
-    assert '"***"' == write_preview("hunter2", path=("login", "password"))
-    assert '"***"' == write_preview("hunter2", path=("credentials", 0, "value"))
-    assert '"***"' == write_preview(12345, sensitive=True)
+    assert "<***>" == write_preview("hunter2", path=("login", "password"))
+    assert "<***>" == write_preview("hunter2", path=("credentials", 0, "value"))
+    assert "<***>" == write_preview(12345, sensitive=True)
 
 
 def test_a_name_the_schema_marks_is_masked_like_a_secret_one() -> None:
     limits = FeedbackLimits(secret_names=frozenset({"answer"}))
-    assert '{"answer": "***", "question": "pet"}' == write_preview({"answer": "Rex", "question": "pet"}, limits)
+    assert '{"answer": <***>, "question": "pet"}' == write_preview({"answer": "Rex", "question": "pet"}, limits)
 
 
 def test_the_marks_of_a_schema_are_found_through_references() -> None:

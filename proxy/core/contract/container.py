@@ -16,25 +16,32 @@ proxy itself expands (`expand: proxy`). `explain_dotted_name` explains `Math.Add
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from proxy.core.contract.attempts import hash_conversation
 from proxy.core.contract.policy import ToolPolicy
-from proxy.core.display.preview import write_preview
+from proxy.core.display.graphemes import cut
+from proxy.core.display.preview import clean_text, write_preview
 from proxy.core.display.suggestions import find_nearest, fold_name, quote_name
-from proxy.core.json.jsontext import dumps
+from proxy.core.json.jsontext import dumps, format_pointer, parse
 from proxy.core.model import codes
 from proxy.core.model.values import (
+    ABSENT,
+    Absent,
     Container,
     ContainerFunction,
     ContainerMisuse,
     Conversation,
+    Decision,
     Document,
     Failure,
+    FeedbackLimits,
+    JsonProblem,
     JsonValue,
     Pointer,
+    Reject,
     ToolCall,
     Violation,
     value_class,
@@ -69,6 +76,11 @@ SEARCHED: Final = 20
 PAGE: Final = 20_000
 # Names that a refusal holds at most; a catalogue may have hundreds.
 _NAMED: Final = 40
+# A longer hint is cut in a compact answer, and a call that is cut is another call.
+_LONGEST_HINT: Final = 120
+# Changes that advice names, and characters of a place or of what is expected there.
+_CHANGES: Final = 3
+_LONGEST_PLACE: Final = 80
 # HPD: "Show first 5 functions + '...'".
 _SHOWN_FUNCTIONS: Final = 5
 
@@ -101,20 +113,82 @@ def check_container(call: ToolCall, policy: ToolPolicy) -> Failure | None:
 
 
 def make_misuse_failure(container: Container, sent: JsonValue) -> Failure:
-    """HPD's `container_invocation_error` for a container called with `sent`."""
+    """HPD's `container_invocation_error` for a container called with `sent`. The hint names the function, and repeats
+    no argument: `advise_call` adds what is known of them."""
     function, arguments = _find_invocation(container, sent)
-    found, hint = ContainerMisuse(container, sent, function, arguments), ""
+    found = ContainerMisuse(container, sent, function, arguments)
     if container.auto_expand == "dispatch":
         message = f"'{container.name}' groups functions, and `function` has to name exactly one of them."
-        wanted = f'{{"function": "{function}", "arguments": {write_preview(arguments)}}}.'
     else:
         message = (
             f"'{container.name}' is a container function that groups related functions. "
             "It cannot be called with parameters."
         )
-        wanted = f"'{function}': after expanding '{container.name}', call '{function}' with {write_preview(arguments)}."
-    hint = f"You probably want {wanted}" if function else ""
+    hint = _write_call(found, "") if function else ""
     return Failure(codes.CONTAINER_INVOCATION, message, hint=hint, sent=sent, container=found)
+
+
+def make_function_call(call: ToolCall, failure: Failure) -> ToolCall | None:
+    """The call of the function that a misused container was meant for; None where no function is known."""
+    found = failure.container
+    if found is None or not found.function or failure.code is not codes.CONTAINER_INVOCATION:
+        return None
+    return _with(call, found.function, found.arguments)
+
+
+def advise_call(failure: Failure, decision: Decision, limits: FeedbackLimits) -> Failure:
+    """The misuse with what the function itself says of the arguments: the call in full if it is accepted and short, or
+    what has to be changed first."""
+    if (found := failure.container) is None:
+        return failure
+    if isinstance(decision, Reject):
+        first = _list_changes(decision.failure.violations)
+        return replace(failure, hint=f"{failure.hint} Change first: {first}." if first else failure.hint)
+    value = decision.checked.value
+    shown = write_preview(value, replace(limits, max_preview=_LONGEST_HINT))
+    hint = _write_call(found, shown)
+    # What is masked, shortened or cut reads back as another value.
+    is_short = len(hint) <= _LONGEST_HINT and clean_text(hint, len(hint), limits) == hint
+    read = parse(shown.encode()) if is_short else ABSENT
+    is_whole = not isinstance(read, JsonProblem | Absent) and dumps(read) == dumps(value)
+    return replace(failure, hint=hint) if is_whole else failure
+
+
+def _write_call(found: ContainerMisuse, shown: str) -> str:
+    """The call that was probably meant, with its arguments as they are `shown`, or with where they stand."""
+    name, function, sent = found.container.name, found.function, found.attempted
+    members = sent if isinstance(sent, dict) else {}
+    inside = next((key for key, item in members.items() if item is found.arguments), "")
+    beside = next((key for key, item in members.items() if item is not found.arguments), "")
+    same = f"what you sent in `{inside}`" if inside in (function, *ARGUMENT_KEYS) else "the same arguments"
+    has_any = found.arguments not in ({}, None)
+    if found.container.auto_expand == "dispatch":
+        if shown:
+            return f'You probably want {{"function": "{function}", "arguments": {shown}}}.'
+        rest = f", and {same} as `arguments`" if has_any else ""
+        return f"You probably want '{function}': send exactly this name as `function`{rest}."
+    wanted = f"You probably want '{function}': after expanding '{name}', call '{function}'"
+    if shown or not has_any:
+        return f"{wanted} with {shown}." if shown else f"{wanted}."
+    without = f", without `{beside}`" if same == "the same arguments" and beside in FUNCTION_KEYS else ""
+    return f"{wanted} with {same}{without}."
+
+
+def _list_changes(found: Iterable[Violation]) -> str:
+    """What a function wants changed in its arguments, in a few words that hold no value."""
+    errors = [each for each in found if each.severity is codes.Severity.ERROR]
+    changes: list[str] = []
+    for each in errors[:_CHANGES]:
+        place = cut(format_pointer(each.path), _LONGEST_PLACE) or "the arguments"
+        wanted = each.expected if len(each.expected) <= _LONGEST_PLACE else each.expected.split(" (")[0]
+        if each.code is codes.REQUIRED_MISSING:
+            changes.append(f"add {place} ({wanted})" if wanted else f"add {place}")
+        elif each.code is codes.UNKNOWN_FIELD:
+            changes.append(f"rename or leave out {place}")
+        else:
+            changes.append(f"send {wanted} at {place}" if 0 < len(wanted) <= _LONGEST_PLACE else f"correct {place}")
+    more = f" (+{len(errors) - _CHANGES} more)" if len(errors) > _CHANGES else ""
+    return "; ".join(changes) + more
 
 
 def ask_for_two_calls(failure: Failure) -> Failure:

@@ -31,6 +31,8 @@ _HANGUL_PAIRS: Final = frozenset({
     ("L", "L"), ("L", "V"), ("L", "LV"), ("L", "LVT"), ("LV", "V"), ("LV", "T"), ("V", "V"), ("V", "T"),
     ("LVT", "T"), ("T", "T"),
 })  # fmt: skip
+# A value in quotes, or the end of a part.
+_PART: Final = re.compile(r"'[^'\n]*'|(?P<end>, | \| |; )|.", re.DOTALL)
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 
 
@@ -50,6 +52,19 @@ def cut_sentences(text: str, limit: int) -> str:
     if end <= limit // 2:
         end = shown.rfind(" ")
     return f"{text[:end].rstrip()} ..." if end > limit // 2 else cut(text, limit)
+
+
+def cut_parts(text: str, limit: int) -> str:
+    """At most `limit` code points of a signature or a list of values, ending behind one of its parts: none is cut."""
+    if len(text) <= limit:
+        return text
+    end = 0
+    for found in _PART.finditer(text, 0, max(limit - 4, 0)):  # a value in quotes may hold a comma
+        if found["end"]:
+            end = found.end()
+    if end:
+        return f"{text[:end].rstrip()} ..."
+    return "..."[: max(limit, 0)] if "'" in text[:limit] else cut(text, limit)
 
 
 def find_boundary(text: str, index: int) -> int:

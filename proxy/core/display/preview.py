@@ -3,9 +3,9 @@ argument uses this file.
 
 `write_preview` gives JSON-like text of at most `limits.max_preview` code points: long strings end in `...` (Acode
 FR-051), long arrays show their first and last items (FR-053), objects stop at a depth (FR-054). `sanitise_value` gives
-a JSON value for machine-readable parts, reduced by the same rules. The order matters, because a cut credential would no
-longer be recognised: mask secrets, shorten file paths, cut, escape. Neither function raises, whatever it is given
-(NFR-005).
+a JSON value for machine-readable parts, reduced by the same rules. Both write a text that they changed as `<...>`: what
+stands in quotes is what was sent, and may be copied. The order matters, because a cut credential would no longer be
+recognised: mask secrets, shorten file paths, cut, escape. Neither function raises, whatever it is given (NFR-005).
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ _TOO_SHORT: Final = 3
 SHOWN_BEGINNING: Final = 8
 
 _DEFAULT: Final = FeedbackLimits()
+# Stands in the place of a secret value.
+_HIDDEN: Final = f"<{MASK}>"
 _CONTAINERS: Final = (dict, list, tuple)
 _LISTS: Final = (list, tuple)
 
@@ -77,7 +79,7 @@ def write_preview(
     if isinstance(value, Absent):
         return ""
     if value is not None and (sensitive or (path and is_secret_path(path, limits))):
-        return cut(f'"{MASK}"', budget)
+        return cut(_HIDDEN, budget)
     if isinstance(value, str):
         return _quote_text(value, budget, limits)
     if not isinstance(value, _CONTAINERS):
@@ -125,7 +127,7 @@ def _show(value: JsonValue, depth: int, entries: int, width: int, limits: Feedba
         parts, left_out, tail = [], max(len(value) - entries, 0), list[JsonValue]()
         for key, item in _first(value, entries):
             hidden = item is not None and _is_secret_key(key, limits)
-            shown = f'"{MASK}"' if hidden else _show(item, depth - 1, entries, width, limits)
+            shown = _HIDDEN if hidden else _show(item, depth - 1, entries, width, limits)
             parts.append(f"{_quote_text(key, width, limits)}: {shown}")
     else:
         head, left_out, tail = _ends(value, entries)
@@ -164,20 +166,30 @@ def _show_number(value: JsonValue) -> str:
 
 
 def _quote_text(text: str, width: int, limits: FeedbackLimits) -> str:
-    """A JSON string of at most `width` code points, including quotes. Escapes count, and are never split."""
+    """A JSON string of at most `width` code points, or what was made of a text that is not shown whole, in `<>`.
+
+    Escapes count, and are never split.
+    """
     room = width - 2
     if room < 4:
-        return cut('""' if not text else '"..."', width)
+        return cut("<...>" if text else '""', width)
     if len(text) <= room and len(text) < SHORTEST_SECRET and text.isascii() and text.isalnum():
         return f'"{text}"'  # a short word, as most
     clean = clean_text(text, room, limits)
-    escaped = escape(clean, quotes=True)
+    if clean == text and len(escaped := escape(clean, quotes=True)) <= room:
+        return f'"{escaped}"'
+    escaped = _escape_inside(clean)
     kept = len(clean)
     while len(escaped) > room:
         kept = min(kept - 1, max(kept - (len(escaped) - room) // 6, 0))
         clean = cut(clean, kept)
-        escaped = escape(clean, quotes=True)
-    return f'"{escaped}"'
+        escaped = _escape_inside(clean)
+    return f"<{escaped}>"
+
+
+def _escape_inside(text: str) -> str:
+    """A text as it stands in `<>`: no part of it reads as JSON."""
+    return escape(text).replace('"', "'")
 
 
 def clean_text(text: str, limit: int, limits: FeedbackLimits = _DEFAULT) -> str:
@@ -205,7 +217,7 @@ def sanitise_value(
     """`value` as a small JSON value that may be shown: secrets masked, strings cut to `limits.max_preview`, at most 20
     entries of a container, 5 levels and 200 values. None for `ABSENT`. Small clean values come back equal."""
     if value is not None and not isinstance(value, Absent) and (sensitive or is_secret_path(path, limits)):
-        return MASK
+        return _HIDDEN
     for depth, entries in _MACHINE_SHAPES:
         if _fits_machine(value, depth, entries):
             return _reduce(value, depth, entries, limits)
@@ -231,16 +243,16 @@ def _fits_machine(value: JsonValue, depth: int, entries: int) -> bool:
 def _reduce(value: JsonValue, depth: int, entries: int, limits: FeedbackLimits) -> JsonValue:
     """A value with at most so many levels, and entries of one container."""
     if isinstance(value, str):
-        return clean_text(value, max(limits.max_preview, 0), limits)
+        return _reduce_text(value, limits)
     if not isinstance(value, _CONTAINERS):
         return _reduce_scalar(value)
     if value and depth == 0:
-        return "{...}" if isinstance(value, dict) else "[...]"
+        return "<object>" if isinstance(value, dict) else "<list>"
     if not isinstance(value, dict):
         head, left_out, tail = _ends(value, entries)
         shown_items = [_reduce(item, depth - 1, entries, limits) for item in head]
         if left_out:
-            shown_items += [f"... (+{left_out} more)", *(_reduce(item, depth - 1, entries, limits) for item in tail)]
+            shown_items += [f"<{left_out} more>", *(_reduce(item, depth - 1, entries, limits) for item in tail)]
         return shown_items
     shown: dict[str, JsonValue] = {}
     room = max(limits.max_preview, 8)
@@ -248,16 +260,22 @@ def _reduce(value: JsonValue, depth: int, entries: int, limits: FeedbackLimits) 
         if not isinstance(key, str):
             key = type(key).__name__  # noqa: PLW2901 - a value that was not read from JSON
         is_plain, is_secret = _read_key(key) if len(key) <= _SHORT_KEY else (False, is_secret_name(key))
-        name = key if is_plain and len(key) <= room else clean_text(key, room, limits)
+        name = key if is_plain and len(key) <= room else _reduce_text(key, limits)
         if item is not None and (is_secret or key in limits.secret_names):
-            shown[name] = MASK
+            shown[name] = _HIDDEN
         elif isinstance(item, str):
-            shown[name] = clean_text(item, max(limits.max_preview, 0), limits)
+            shown[name] = _reduce_text(item, limits)
         else:
             shown[name] = _reduce(item, depth - 1, entries, limits)
     if len(value) > entries:
-        shown["..."] = f"(+{len(value) - entries} more)"
+        shown["<more>"] = f"<{len(value) - entries} more>"
     return shown
+
+
+def _reduce_text(text: str, limits: FeedbackLimits) -> str:
+    """A text as it is, or what was made of it in `<>`."""
+    clean = clean_text(text, max(limits.max_preview, 0), limits)
+    return text if clean == text else f"<{clean}>"
 
 
 def _reduce_scalar(value: JsonValue) -> JsonValue:
@@ -267,9 +285,9 @@ def _reduce_scalar(value: JsonValue) -> JsonValue:
     if isinstance(value, Absent):
         return None
     if isinstance(value, float):
-        return value if isfinite(value) else str(value)
+        return value if isfinite(value) else f"<{value}>"
     text = _show_number(value)
-    return value if isinstance(value, int | LosslessFloat) and len(text) <= _LONGEST_NUMBER else text
+    return value if isinstance(value, int | LosslessFloat) and len(text) <= _LONGEST_NUMBER else f"<{text.strip('()')}>"
 
 
 @lru_cache(maxsize=1024)  # the names of a schema, in every refusal

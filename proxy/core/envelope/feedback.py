@@ -27,7 +27,7 @@ from collections.abc import Collection, Iterable
 from functools import lru_cache
 from typing import Final
 
-from proxy.core.display.graphemes import cut, escape, replace_surrogates
+from proxy.core.display.graphemes import cut, cut_parts, escape, replace_surrogates
 from proxy.core.display.preview import clean_text, make_hider, write_preview
 from proxy.core.display.secrets import mask_credentials
 from proxy.core.display.suggestions import quote_name
@@ -80,7 +80,7 @@ def render_feedback(view: FailureView) -> str:
     sizes = [f"Accepts: {_signature(text, size)}" for text in result.accepts]
     kind = "Example" if result.example_complete else "Shape"
     has_example = result.example and not result.escalated
-    example = f"{kind} of valid arguments: {_line(result.example, size)}" if has_example else ""
+    example = f"{kind} of valid arguments: {escape(result.example)}" if has_example else ""
     found = result.failure.violations
     needs_accepts = not found or len(found) > _SEVERAL or any(each.code in _PARTIAL for each in found)
     reserved = max(min(len(sizes[-1]) + 1, room * _ACCEPTS_SHARE // 10), 0) if sizes and needs_accepts else 0
@@ -91,7 +91,7 @@ def render_feedback(view: FailureView) -> str:
     room -= len(notes) + 2
     # The longest signature that leaves room for the example, else the longest that fits, else the shortest, cut.
     fitting = (text for taken in (len(example) + 1, 0) for text in sizes if len(text) + taken <= room)
-    accepts = next(fitting, "") or (cut(sizes[-1], room) if sizes and room > len("Accepts: ...") else "")
+    accepts = next(fitting, "") or (cut_parts(sizes[-1], room) if sizes and room > len("Accepts: ...") else "")
     room -= len(accepts) + 1
     example = example if len(example) <= room else ""
     room -= len(example) + 2
@@ -113,8 +113,11 @@ def _line(text: str, size: int) -> str:
     return cut(escape(mask_credentials(text, size)), size)
 
 
-# The signatures are those of the operator's schemas: the same few, in every refusal.
-_signature: Final = lru_cache(maxsize=256)(_line)
+@lru_cache(maxsize=256)
+def _signature(text: str, size: int) -> str:
+    """A signature on one line. It is made of the words of a schema, which are the same few in every refusal, and of
+    which none is hidden."""
+    return cut(escape(text), size)
 
 
 # --- opening and closing --------------------------------------------------------------------------------------------
@@ -234,7 +237,7 @@ def _make_blocks(shown: Iterable[Shown]) -> list[_Block]:
         severity = "" if violation.severity is Severity.ERROR else f", {violation.severity}"
         place = violation.path[:-1]
         is_unknown = violation.code is codes.UNKNOWN_FIELD
-        expected = "" if is_unknown and place in with_unknown_keys else cut(each.expected, _EXPECTED)
+        expected = "" if is_unknown and place in with_unknown_keys else cut_parts(each.expected, _EXPECTED)
         if is_unknown:
             with_unknown_keys.add(place)
         elif len(expected) > _WORTH_NAMING and (first := places.setdefault(expected, path)) != path:

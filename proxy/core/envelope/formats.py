@@ -229,10 +229,12 @@ def _hpd_errors(view: FailureView) -> list[JsonValue]:
     found = [_hpd_error(shown, result) for shown in view.shown]
     if view.full or not (result.escalated or result.repeated):
         return found
-    for error in found:  # the guidance is the whole feedback: the words of each, an array or object are shortened
+    for (
+        error
+    ) in found:  # the guidance is the whole feedback: the words of each are shortened, and a large value is left out
         value = error["attempted_value"]
-        if isinstance(value, dict | list):
-            error["attempted_value"] = cut(parts.write_body(value).decode(), _BRIEF)
+        if isinstance(value, dict | list) and len(parts.write_body(value)) > _BRIEF:
+            error["attempted_value"] = "<object>" if isinstance(value, dict) else "<list>"
         error["error_message"] = cut(error["error_message"], _BRIEF)
     return parts.cut_errors(found)
 

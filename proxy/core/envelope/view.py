@@ -77,7 +77,8 @@ def show_violations(violations: Sequence[Violation], limits: FeedbackLimits) -> 
         is_clean = is_plain(each.message) and is_plain(each.expected) and is_plain(each.hint)
         if not is_clean or secret or not may_be_quoted(each.value, _LOOKED_AT):
             is_clean, hider = False, make_hider(each.value, limits, sensitive=secret)
-            message, expected, hint = [escape(hider.hide(text)) for text in (message, expected, hint)]
+            message, hint = escape(hider.hide(message)), escape(hider.hide(hint))
+            expected = escape(expected)  # the schema's own words: none of them is hidden
         if not hint and each.code is REQUIRED_MISSING and each.path:  # nothing better is known
             inside = f" to '{show_path(each.path[:-1])}'" if each.path[:-1] else ""
             hint = f"Add it{inside}, and do not guess its value."

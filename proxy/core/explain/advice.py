@@ -16,8 +16,8 @@ from typing import Final
 
 from proxy.core.check.validation import Check
 from proxy.core.contract.policy import ToolPolicy
-from proxy.core.display.preview import MASK, sanitise_value
-from proxy.core.explain.expectation import describe_types, list_choices
+from proxy.core.explain.copyable import is_placeholder, make_copyable
+from proxy.core.explain.expectation import describe_types, list_choices, list_unlisted_types
 from proxy.core.explain.misplaced import WRONG, keep_good
 from proxy.core.explain.places import find_nodes_at, find_possible_nodes, find_value, list_declared_at, put_member
 from proxy.core.explain.signature import SHORT_ACCEPTS, Wanted, write_accepts, write_schema
@@ -25,7 +25,7 @@ from proxy.core.explain.undeclared import list_candidates
 from proxy.core.json.jsontext import are_equal, dumps_known, name_json_type
 from proxy.core.model import codes
 from proxy.core.model.codes import REQUIRED_MISSING
-from proxy.core.model.values import ABSENT, Absent, JsonValue, Pointer, ToolResult, Violation
+from proxy.core.model.values import ABSENT, JsonValue, Pointer, ToolResult, Violation
 from proxy.core.model.work import SKETCHING, TooMuchWorkError, Work
 from proxy.core.rules.branches import list_shared_choices, select_branches
 from proxy.core.rules.facts import (
@@ -57,16 +57,13 @@ def add_advice(result: ToolResult, policy: ToolPolicy | None) -> ToolResult:
     if not found:
         return replace(result, accepts=accepts)
     value, is_valid = make_example(check, *keep_good(check, base, found))
-    safe = sanitise_value(value, result.limits)
-    text = dumps_known(safe).decode()
-    if f'"{MASK}"' in text:  # the type stands in the place of each value that is hidden
-        safe = _show_types(safe, value)
-        text = dumps_known(safe).decode()
+    safe = make_copyable(check, value, base, result.limits)
+    text = "" if safe is ABSENT else dumps_known(safe).decode()
     complete = is_valid and safe == value and not ('"<' in text and _holds_placeholder(safe))
     # What was refused is no example, nor are arguments without a key that may stand for another.
     is_refused = sent is not ABSENT and are_equal(safe, sent)
     if (
-        value is ABSENT
+        safe is ABSENT
         or is_refused
         or (complete and any(each.code is codes.UNKNOWN_FIELD and each.hint.startswith(_ASKING) for each in found))
     ):
@@ -114,27 +111,12 @@ def _write_accepts(check: Check, sent: JsonValue, found: Iterable[Violation]) ->
 _MOST_KEYS: Final = 12
 
 
-def _show_types(safe: JsonValue, value: JsonValue) -> JsonValue:
-    """The sanitised value with the type in the place of each value that is hidden: masking hides values, not types."""
-    if safe == MASK and not isinstance(value, Absent):
-        return value if _is_placeholder(value) else f"<{name_json_type(value)}>"
-    if isinstance(safe, dict) and isinstance(value, dict):
-        return {key: _show_types(item, value.get(key, ABSENT)) for key, item in safe.items()}
-    if isinstance(safe, list) and isinstance(value, list) and len(safe) == len(value):
-        return [_show_types(*pair) for pair in zip(safe, value, strict=True)]
-    return safe
-
-
-def _is_placeholder(value: JsonValue) -> bool:
-    return isinstance(value, str) and value.startswith("<") and value.endswith(">")
-
-
 def _holds_placeholder(value: JsonValue) -> bool:
     if isinstance(value, dict):
         return any(_holds_placeholder(item) for item in value.values())
     if isinstance(value, list):
         return any(_holds_placeholder(item) for item in value)
-    return _is_placeholder(value)
+    return is_placeholder(value)
 
 
 # --- the example ------------------------------------------------------------------------------------------------------
@@ -240,13 +222,13 @@ class _Sketch:
         """Drawings of a place, best first."""
         parts = node.always
         site = read_facts(node).site
-        if site.choices is not None and not site.free_text and "object" not in site.types:
-            named = list_choices(site.choices).replace("'", "")
-            several = named if len(named) <= _LONGEST_PLACEHOLDER else f"one of the {len(site.choices)} values"
-            yield site.choices[0] if len(site.choices) == 1 else f"<{several}>"
+        if (listed := _draw_listed(site, sent)) is not ABSENT:
+            yield listed
             return
         unions = [part.any_of or part.one_of for part in parts if part.any_of or part.one_of]
         branches = [each for union in unions for each in select_branches(union, sent)]
+        taking = [branch for branch in branches if read_facts(branch).site.types != {"null"}]
+        is_nullable, branches = 0 < len(taking) < len(branches), taking or branches
         if isinstance(sent, dict) and branches:  # those that declare most of the sent keys
             counts = [len(list_declared(branch.always) & sent.keys()) for branch in branches]
             branches = [branch for branch, count in zip(branches, counts, strict=True) if count == max(counts)]
@@ -258,16 +240,18 @@ class _Sketch:
             yield undecided
             return
         for branch in branches:
-            yield self.draw(branch, sent, depth + 1)
+            drawn = self.draw(branch, sent, depth + 1)
+            yield f"{drawn[:-1]} or null>" if is_nullable and drawn is not sent and is_placeholder(drawn) else drawn
         if branches and isinstance(sent, dict):
             return
         if "array" in site.types and isinstance(sent, list) and sent:
             schemas = list_member_schemas(parts, 0, self.work)
+            more = [f"<{len(sent) - _ITEMS} more items>"] if len(sent) > _ITEMS else []
             if not schemas:  # nothing says what the items are: only what is wrong inside them goes
-                yield _strip(sent[:_ITEMS])
+                yield [*_strip(sent[:_ITEMS]), *more]
                 return
-            yield [each if self.is_accepted(schemas, each) else self.draw(schemas[0], each, depth + 1)
-                   for each in sent[:_ITEMS]]  # fmt: skip
+            yield [*(each if self.is_accepted(schemas, each) else self.draw(schemas[0], each, depth + 1)
+                     for each in sent[:_ITEMS]), *more]  # fmt: skip
             return
         yield from self.plain(parts, site, depth)
 
@@ -284,22 +268,25 @@ class _Sketch:
         return None
 
     def plain(self, parts: tuple[Node, ...], site: Site, depth: int) -> Iterator[JsonValue]:
+        null = (
+            " or null" if "null" in site.types else ""
+        )  # null is never drawn for what was wrong: it may clear a field
         if "string" in site.types:
             form = next((str(part.get("format")) for part in parts if part.has("format")), "string")
-            yield f"<{form}>"
+            yield f"<{form}{null}>"
         if "array" in site.types:
             least = max((n for part in parts if isinstance(n := part.get("minItems"), int)), default=0)
             schemas = list_member_schemas(parts, 0, self.work)
             inner = self.item(schemas[0], depth) if schemas else "<value>"
             yield [] if inner is ABSENT else [inner] * max(1, min(least, 5))
         if "integer" in site.types:
-            yield f"<{describe_types(Site(site.types & {'integer', 'number'}, False, None))}>"
+            yield f"<{describe_types(Site(site.types & {'integer', 'number'}, False, None))}{null}>"
         if "boolean" in site.types:
-            yield "<true or false>"
-        if "null" in site.types:
-            yield None
+            yield f"<true or false{null}>"
         if "object" in site.types:
             yield {}
+        if site.types == {"null"}:
+            yield None
 
     def item(self, node: Node, depth: int) -> JsonValue:
         """The drawing of an array's item, `ABSENT` within an item of the same schema: a tree has an end."""
@@ -313,7 +300,8 @@ class _Sketch:
     def object(self, parts: tuple[Node, ...], given: dict[str, JsonValue], depth: int) -> dict[str, JsonValue]:
         """Good members as they came; required members are drawn where they are wrong or missing."""
         wanted, known = list_required(parts), list_declared(parts)
-        named = [key for key, item in given.items() if key in known or key in wanted or item is WRONG]
+        is_map = not known and any(part.additional is not None and not part.additional.never for part in parts)
+        named = [key for key, item in given.items() if is_map or key in known or key in wanted or item is WRONG]
         keys = dict.fromkeys((*sorted(wanted & known), *named, *sorted(wanted - known)))
         built: dict[str, JsonValue] = {}
         for key, schemas in list_schemas_by_key(parts, keys.keys(), self.work):
@@ -327,6 +315,19 @@ class _Sketch:
                 if drawn is not ABSENT:
                     built[key] = drawn
         return built
+
+
+def _draw_listed(site: Site, sent: JsonValue) -> JsonValue:
+    """The only value that a place lists, or a placeholder for all that it takes; `ABSENT` if it lists none, and if
+    what was sent there is of a type that it takes beside them."""
+    rest = list_unlisted_types(site)
+    if site.choices is None or site.free_text or (isinstance(sent, dict | list) and name_json_type(sent) in rest):
+        return ABSENT
+    if len(site.choices) == 1 and not rest:
+        return site.choices[0]
+    named = list_choices(site.choices).replace("'", "")
+    several = named if len(named) <= _LONGEST_PLACEHOLDER else f"one of the {len(site.choices)} values"
+    return f"<{several}{f' or {describe_types(replace(site, types=rest))}' if rest else ''}>"
 
 
 def _find_holders(value: JsonValue, holders: set[int]) -> bool:

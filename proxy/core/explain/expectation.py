@@ -27,6 +27,7 @@ from proxy.core.schema.nodes import Node
 
 _MAX_CHOICES: Final = 50
 _ROOM_FOR_CHOICES: Final = 220
+_LONGEST_CHOICE: Final = 280
 _MAX_LIMIT: Final = 60
 
 # keyword -> how its limit reads behind the type
@@ -52,16 +53,24 @@ def write_literal(value: JsonValue) -> str:
     return f"'{value}'" if isinstance(value, str) else dumps(value).decode()
 
 
+def write_choice(choice: JsonValue) -> str:
+    """A listed value for a signature: whole, or only how long it is."""
+    text = write_literal(choice)
+    return text if len(text) <= _LONGEST_CHOICE else f"({len(text)} characters)"
+
+
 def list_choices(choices: tuple[JsonValue, ...], first: Iterable[JsonValue] = ()) -> str:
-    """`one of 'a', 'b'`: up to 50, as many as 220 characters hold; those of `first` before the others."""
+    """`one of 'a', 'b'`: up to 50, as many as 220 characters hold; those of `first` before the others. None is cut."""
     room = _ROOM_FOR_CHOICES
     shown: list[str] = []
     ordered = [*(choice for choice in first if choice in choices), *choices[:_MAX_CHOICES]]
-    for text in dict.fromkeys(cut(write_literal(choice), 60) for choice in ordered):
-        if shown and len(text) + 2 > room:
+    for text in dict.fromkeys(map(write_literal, ordered)):
+        if len(text) > (room - 2 if shown else _LONGEST_CHOICE):
             break
         shown.append(text)
         room -= len(text) + 2
+    if not shown:
+        return "one long value" if len(choices) == 1 else f"one of {len(choices)} long values"
     more = f" (+{len(choices) - len(shown)} more)" if len(choices) > len(shown) else ""
     return (shown[0] if len(choices) == 1 else f"one of {', '.join(shown)}") + more
 

@@ -15,7 +15,7 @@ from typing import Final
 from proxy.core.check.validation import BrokenKeyword, Check
 from proxy.core.contract.container import explain_dotted_name
 from proxy.core.contract.policy import ToolPolicy, ToolServer
-from proxy.core.display.graphemes import cut
+from proxy.core.display.graphemes import cut, cut_parts
 from proxy.core.display.preview import clean_text, write_preview
 from proxy.core.display.secrets import is_sensitive
 from proxy.core.display.suggestions import fold_name, make_unknown_tool_failure
@@ -208,7 +208,7 @@ def _no_branch(
     check: Check, broken: BrokenKeyword, branches: tuple[Node, ...], value: JsonValue, root: JsonValue
 ) -> Violation:
     shown = [
-        f"({number}) {cut(write_signature(branch, 2), 160)}"
+        f"({number}) {cut_parts(write_signature(branch, 2), 160)}"
         for number, branch in enumerate(branches[:_MAX_BRANCHES], 1)
     ]
     more = [f"... {len(branches) - _MAX_BRANCHES} more"] if len(branches) > _MAX_BRANCHES else []

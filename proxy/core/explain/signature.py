@@ -12,9 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Final, NamedTuple
 
-from proxy.core.display.graphemes import cut, cut_sentences
-from proxy.core.display.secrets import is_sensitive
-from proxy.core.explain.expectation import describe_types, list_limits, list_unlisted_types, write_literal
+from proxy.core.display.graphemes import cut, cut_parts, cut_sentences
+from proxy.core.display.preview import clean_text
+from proxy.core.display.secrets import is_sensitive, mask_credentials
+from proxy.core.explain.expectation import describe_types, list_limits, list_unlisted_types, write_choice
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import JsonValue, Pointer, value_class
 from proxy.core.model.work import WRITING_SIGNATURE, Work
@@ -141,7 +142,7 @@ class _Writer:
         keys = {key: member for part in parts for key, member in part.properties.items()}
         if site.choices is not None and not site.free_text and not keys and list_unlisted_types(site) <= {"null"}:
             most = _ALL_KEYS if focus is not None else _MAX_CHOICES
-            return _join_alternatives([write_literal(choice) for choice in site.choices], "null" in site.types, most)
+            return _join_alternatives([write_choice(choice) for choice in site.choices], "null" in site.types, most)
         if keys and "object" in site.types:
             return self.write_object(parts, keys, depth, focus)
         branches = next((part.any_of or part.one_of for part in parts if part.any_of or part.one_of), ())
@@ -200,7 +201,7 @@ class _Writer:
             named = [cut(key, _MAX_NAME) for key in ordered if key not in first and key not in wanted]
         shown = [self.write_member(key, keys[key], key in wanted, depth, focus) for key in chosen]
         left = len(keys) - len(shown) - len(named)
-        shown += [f"{cut(key, _MAX_NAME)}: any (required)" for key in sorted(focus.undeclared if focus else ())]
+        shown += [f"{clean_text(key, _MAX_NAME)}: any (required)" for key in sorted(focus.undeclared if focus else ())]
         if named:
             shown.append("optional, without their types: " + ", ".join(named))
         if left > 0:
@@ -229,11 +230,12 @@ def _describe(node: Node) -> str:
     """The schema's description of a place, short; '' without one."""
     texts = (part.get("description") for part in node.always)
     found = next((text for text in texts if isinstance(text, str)), "")
-    return "" if is_sensitive(node) else cut_sentences(" ".join(found.split()).replace("*/", "* /"), _MAX_DESCRIPTION)
+    found = mask_credentials(" ".join(found.split()), _MAX_DESCRIPTION).replace("*/", "* /")
+    return "" if is_sensitive(node) else cut_sentences(found, _MAX_DESCRIPTION)
 
 
 def _join_alternatives(shown: Iterable[str], null: bool, most: int) -> str:
-    kept = list(dict.fromkeys(cut(text, _MAX_ALTERNATIVE) for text in shown))
+    kept = list(dict.fromkeys(cut_parts(text, _MAX_ALTERNATIVE) for text in shown))
     if null and "null" not in kept:
         kept.append("null")
     more = [f"... {len(kept) - most} more"] if len(kept) > most else []
@@ -257,6 +259,11 @@ def write_schema(node: Node) -> str:
     return text
 
 
+def _holds_credential(value: JsonValue) -> bool:
+    text = dumps(value).decode("utf-8", "replace")
+    return mask_credentials(text) != text
+
+
 def _prune(value: JsonValue, are_names: bool) -> JsonValue:
     if isinstance(value, list):
         return [_prune(item, False) for item in value]
@@ -269,5 +276,5 @@ def _prune(value: JsonValue, are_names: bool) -> JsonValue:
     return {
         key: item if key in _VALUES else _prune(item, key in _NAMES)
         for key, item in value.items()
-        if key not in hidden and not key.startswith("x-")
+        if key not in hidden and not key.startswith("x-") and not (key == "default" and _holds_credential(item))
     }

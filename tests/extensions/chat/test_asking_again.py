@@ -149,7 +149,14 @@ async def test_mode_refuse_answers_in_place_of_a_wrong_answer() -> None:
     assert chat_answer(RIGHT) == passed.body
 
 
-STRICT: dict[str, Any] = {"refusal": None, "annotations": [], "audio": None, "function_call": None, "reasoning": "y", "index": 0}
+STRICT: dict[str, Any] = {
+    "refusal": None,
+    "annotations": [],
+    "audio": None,
+    "function_call": None,
+    "reasoning": "y",
+    "index": 0,
+}
 
 
 async def test_members_that_strict_servers_refuse_do_not_go_back() -> None:

@@ -119,7 +119,7 @@ async def test_one_call_is_opened_with_what_its_model_read_and_every_value_maske
         (error["path"], error["code"], error["got"]) for error in call["errors"]
     ]
     assert "Validation failed for tool 'add_reminder' (attempt 1/3)" in call["model_read"]
-    assert 'Actual: "***"' in call["model_read"]
+    assert "Actual: <***>" in call["model_read"]
     assert {"read", "decode", "decide"} <= set(call["stages_ms"])
     assert SECRET.encode() not in seen.body + metrics.body
     assert SECRET not in proxy.log.getvalue()
@@ -134,7 +134,7 @@ async def test_values_are_shown_to_the_operator_alone_and_only_where_the_config_
         mine = await get(proxy, f"/-/calls/{entry['id']}", TOKEN)
         theirs = await get(proxy, f"/-/calls/{entry['id']}", READER)
 
-    assert {"text": "tea", "at": "tomorrow", "password": "***"} == mine["came"]
+    assert {"text": "tea", "at": "tomorrow", "password": "<***>"} == mine["came"]
     assert ("preview", "off") == (mine["values"], theirs["values"])
     assert "came" not in theirs
     assert SECRET not in json.dumps([mine, theirs])

@@ -95,7 +95,7 @@ async def test_an_escalation_is_posted_once_signed_and_without_values(serving: S
         "blocked",
         ["Attempt 1: Missing required field 'path'", "Attempt 2: Missing required field 'path'",
          "Attempt 3: Missing required field 'path'"],
-        {"tool": "read_file", "arguments": {"password": "***"}},
+        {"tool": "read_file", "arguments": {"password": "<***>"}},
     ) == (
         told["type"], told["data"]["summary"], told["data"]["status"], told["data"]["history"],
         told["data"]["original_call"],
