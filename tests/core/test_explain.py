@@ -451,3 +451,66 @@ def test_warnings_beyond_the_hundredth_cannot_hide_an_error() -> None:
     check = compile_check({"items": {"type": "integer", "x-severity": "warning"}, "maxItems": 3})
     assert {Severity.ERROR} == {violation.severity for violation in list_violations(check, ["x"] * 200, ())}
     assert {Severity.WARNING, Severity.ERROR} == {v.severity for v in list_violations(check, ["x"] * 4, ())}
+
+
+@pytest.mark.parametrize(
+    ("expected", "schema", "value"),
+    [
+        ("'all' or object", {"anyOf": [{"const": "all"}, obj(status=STR)]}, "status = failed"),
+        ("integer or one of 'none', 'any'", {"anyOf": [INT, {"enum": ["none", "any"]}]}, "somebody"),
+        ("'*' or array of integer", {"oneOf": [{"const": "*"}, {"type": "array", "items": INT}]}, "everything"),
+        ("'admin' or boolean", {"oneOf": [{"enum": ["admin"]}, {"type": "boolean"}]}, "root"),
+        ("'auto' or object or array of integer",
+         {"anyOf": [{"const": "auto"}, obj(a=INT), {"type": "array", "items": INT}]}, "x"),
+    ],
+)  # fmt: skip
+def test_names_every_branch_of_a_union_in_place_of_the_nearest(
+    expected: str, schema: JsonValue, value: JsonValue
+) -> None:
+    (only,) = list_violations(compile_check(obj(filter=schema)), {"filter": value}, ())
+    assert (codes.ENUM_MISMATCH, expected) == (only.code, only.expected)
+    assert "Send a listed value exactly as written, or another type that is expected." == only.hint
+
+
+def test_keeps_null_beside_the_limits_of_the_other_branch() -> None:
+    check = compile_check(obj(size={"anyOf": [{"type": "integer", "minimum": 1}, {"type": "null"}]}))
+    (only,) = list_violations(check, {"size": 0}, ())
+    assert "integer (at least 1) or null" == only.expected
+
+
+@pytest.mark.parametrize(
+    ("hint", "items"),
+    [
+        ("Add it, and do not guess its value: an empty list [] is allowed.", {}),
+        ("", {"minItems": 1}),
+        ("", {"contains": STR}),
+    ],
+)
+def test_says_that_a_required_list_may_be_empty(hint: str, items: dict[str, JsonValue]) -> None:
+    (only,) = list_violations(compile_check(needs(exclude={"type": "array", **items})), {}, ())
+    assert hint == only.hint
+
+
+@pytest.mark.parametrize(
+    ("hint", "value", "items"),
+    [
+        ('Send a JSON array, not text: ["bug","urgent"], if the commas part its items.', "bug, urgent", STR),
+        ("Send a JSON array, not text.", "bug, urgent", INT),
+        ("Send a JSON array, not text.", "bug, urgent", {"enum": ["bug"]}),
+        ("Send a JSON array, not text.", "bug", STR),
+        ("Send a JSON array, not text.", "a," * 100, STR),
+        ("Send a JSON array, not text.", "/srv/data/a, /srv/data/b", STR),
+    ],
+)
+def test_writes_a_text_with_commas_as_the_list_that_it_may_mean(hint: str, value: str, items: JsonValue) -> None:
+    (only,) = list_violations(compile_check(obj(tags={"type": "array", "items": items})), {"tags": value}, ())
+    assert hint == only.hint
+    (hidden,) = list_violations(compile_check(obj(password={"type": "array", "items": STR})), {"password": "a,b"}, ())
+    assert "Send a JSON array, not text." == hidden.hint
+
+
+def test_advises_one_call_for_each_of_several_objects_and_no_doubled_backslash() -> None:
+    several = explain_invalid_json(JsonProblem("trailing characters", 1, 8)).hint
+    assert "Send one JSON object with nothing after it. For several objects make one call for each." == several
+    escape = explain_invalid_json(JsonProblem("invalid escape", 1, 8)).hint
+    assert escape.endswith("Remove it, or double it if the text holds a backslash.")

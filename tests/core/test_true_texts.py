@@ -56,6 +56,7 @@ SCHEMAS: dict[str, Any] = {
     "content": {"type": "string", "maxLength": 400},
     "count": {"type": "integer", "minimum": 1},
     "maybe": {"type": ["integer", "null"]},
+    "tags": {"type": "array", "items": {"type": "string"}},
     "numbers": {"type": "array", "items": {"type": "integer"}},
     "rows": {"type": "array", "items": {"type": "object", "required": ["id"], "properties": {"id": {"type": "integer"},
              "file": {"type": "string"}}}},
@@ -74,7 +75,8 @@ SCHEMAS: dict[str, Any] = {
 }  # fmt: skip
 
 VALUES = st.sampled_from(
-    [LONG_PATH, "C:\\Users\\alice\\notes.txt", LONG_TEXT, "short", "", KEY, "hunter2-hunter2", "create", "apend",
+    [LONG_PATH, "C:\\Users\\alice\\notes.txt", LONG_TEXT, "bug, urgent", "short", "", KEY,
+     "hunter2-hunter2", "create", "apend",
      "<b>x</b>", OWN_PATHS[0], OWN_PATHS[1], OWN_LONG, "M" * 70, "public", 0, 7, 12345678901234567890, None, True,
      "seven", LONG_LIST, DEEP, [LONG_PATH],
      [{"id": 1, "file": LONG_PATH}, {"id": "two", "file": LONG_TEXT}], [{"id": number} for number in range(40)],
@@ -126,8 +128,9 @@ PLACEHOLDER = re.compile(r"<.+>", re.DOTALL)
 
 
 def find_untrue(text: str, *known: Any) -> list[Any]:
-    """The leaves of the JSON in a text that are neither known whole nor `<...>`."""
+    """The leaves of the JSON in a text that are neither known whole, or between the commas of one, nor `<...>`."""
     leaves = [leaf for value in known for leaf in list_leaves(value)]
+    leaves += [piece.strip() for leaf in leaves if isinstance(leaf, str) and "," in leaf for piece in leaf.split(",")]
     return [
         leaf
         for value in list_json(text)

@@ -290,7 +290,7 @@ def _mark_lines(
     entries = list(value.items() if isinstance(value, dict) else enumerate(value))
     lines = [f"{indent}{label}{opening}{remark}"]
     for index, (step, item) in enumerate(entries[:_ENTRIES]):
-        key = f'"{escape(clean_text(step, 60), quotes=True)}": ' if isinstance(step, str) else ""
+        key = f"{write_preview(step, view.result.limits)}: " if isinstance(step, str) else ""
         lines += _mark_lines(key, item, (*path, step), errors, view, "" if index == len(entries) - 1 else ",")
     if len(entries) > _ENTRIES:
         lines.append(f"{indent}  ... (+{len(entries) - _ENTRIES} more)")

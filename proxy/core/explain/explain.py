@@ -19,11 +19,19 @@ from proxy.core.display.graphemes import cut, cut_parts
 from proxy.core.display.preview import clean_text, write_preview
 from proxy.core.display.secrets import is_sensitive
 from proxy.core.display.suggestions import fold_name, make_unknown_tool_failure
-from proxy.core.explain.expectation import add_own_words, describe_expectation, list_choices, read_own_words
+from proxy.core.explain.expectation import (
+    add_own_words,
+    describe_expectation,
+    describe_types,
+    list_choices,
+    read_own_words,
+)
 from proxy.core.explain.misplaced import relate_fields
 from proxy.core.explain.places import find_nodes_at, find_value
 from proxy.core.explain.signature import write_signature
 from proxy.core.explain.wording import (
+    EXACTLY,
+    OR_ANOTHER,
     OWN_WORDS,
     WORDS,
     make_choice_violation,
@@ -41,6 +49,7 @@ from proxy.core.schema.nodes import Node
 
 MAX_VIOLATIONS: Final = 100
 _MAX_BRANCHES: Final = 6
+_ROOM_FOR_BRANCHES: Final = 240
 _ERROR: Final = Severity.ERROR
 # A refused value is never left without a violation.
 _REFUSED: Final = Violation(codes.CONSTRAINT, (), "The arguments break the tool's schema")
@@ -62,7 +71,7 @@ def list_violations(check: Check, value: JsonValue, ambiguous: Iterable[Ambiguit
         found = [replace(violation, severity=Severity.ERROR) for violation in found] or [_REFUSED]
     unclear: dict[Pointer, Violation] = {}
     for entry in islice(ambiguous, MAX_VIOLATIONS):
-        read = [f"{cut(write_preview(value, path=entry.path), 40)} ({rule})" for rule, value in entry.options[:2]]
+        read = [f"{_show_reading(value, entry.path)} ({rule})" for rule, value in entry.options[:2]]
         quoted, message = " or ".join(read), "The value has more than one possible meaning"
         hint = f"It could mean {quoted}: send the one you mean in its proper type."
         unclear[entry.path] = Violation(codes.AMBIGUOUS, entry.path, message, hint=hint, quoted=quoted)
@@ -77,6 +86,13 @@ def list_violations(check: Check, value: JsonValue, ambiguous: Iterable[Ambiguit
     return tuple(found)
 
 
+def _show_reading(value: JsonValue, path: Pointer) -> str:
+    """One reading of a value: whole, or only its type."""
+    shown = write_preview(value, path=path)
+    return shown if len(shown) <= _LONGEST_READING else f"<{name_json_type(value)}>"
+
+
+_LONGEST_READING: Final = 40
 _LEAVE_OUT: Final = ", or leave an optional field out"
 
 
@@ -88,9 +104,12 @@ _JSON_HINTS: Final = {
     "expected value": _NO_VALUE,
     "expected ident": _NO_VALUE,
     "trailing comma": "Leave out the comma before the closing bracket.",
-    "trailing characters": "Send one JSON object alone, with nothing behind it.",
+    "trailing characters": "Send one JSON object with nothing after it. For several objects make one call for each.",
     "control character": "Escape line breaks and tabs inside texts.",
-    "invalid escape": "Double each backslash inside a text, unless it begins an escape such as \\n or \\u00e9.",
+    "invalid escape": (
+        'A backslash may stand only before one of " \\ / b f n r t, or before u and four digits. '
+        "Remove it, or double it if the text holds a backslash."
+    ),
     "nested deeper": "Send fewer levels of lists and objects.",
 }
 
@@ -160,7 +179,8 @@ def _union(check: Check, broken: BrokenKeyword, value: JsonValue, root: JsonValu
         yield undecided
     elif (near := _nearest_branch(branches, broken, value)) is not None:
         for inner in broken.branches[near]:
-            yield from _word_keyword(check, inner, find_value(root, inner.path), root, most)
+            found = _word_keyword(check, inner, find_value(root, inner.path), root, most)
+            yield from (_name_alternatives(one, branches) if one.path == broken.path else one for one in found)
     elif isinstance(value, dict | list):
         yield _no_branch(check, broken, branches, value, root)
     else:
@@ -171,6 +191,18 @@ def _union(check: Check, broken: BrokenKeyword, value: JsonValue, root: JsonValu
             yield _no_branch(check, broken, branches, value, root)
         else:
             yield make_type_violation(broken.path, value, broken.node)
+
+
+def _name_alternatives(violation: Violation, branches: tuple[Node, ...]) -> Violation:
+    """What one branch says of a value, with what the others take: it is not the only way to mend the place."""
+    phrases = list(dict.fromkeys(map(describe_expectation, branches)))
+    named = " or ".join(phrases)
+    if len(phrases) > _MAX_BRANCHES or len(named) > _ROOM_FOR_BRANCHES:
+        named = " or ".join(dict.fromkeys(describe_types(read_facts(branch).site) for branch in branches))
+    hint = violation.hint
+    for exactly in EXACTLY:
+        hint = hint.replace(exactly, OR_ANOTHER)
+    return replace(violation, expected=named, hint=hint)
 
 
 def _explain_undecided(broken: BrokenKeyword, branches: tuple[Node, ...], value: JsonValue) -> Violation | None:

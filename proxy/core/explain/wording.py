@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from proxy.core.check.validation import BrokenKeyword
@@ -20,6 +21,7 @@ from proxy.core.explain.expectation import (
     describe_types,
     find_declared,
     list_choices,
+    list_unlisted_types,
     may_take,
     takes_nothing,
     write_bound,
@@ -27,7 +29,7 @@ from proxy.core.explain.expectation import (
     write_literal,
 )
 from proxy.core.explain.undeclared import LOOKED_AT, make_unknown_violation
-from proxy.core.json.jsontext import name_json_type
+from proxy.core.json.jsontext import dumps, name_json_type
 from proxy.core.lint.contradictions import list_refused_keys
 from proxy.core.model import codes
 from proxy.core.model.codes import Severity, ViolationCode
@@ -55,10 +57,18 @@ def _word_required(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violatio
             continue
         member = find_declared(broken.node, name)
         expected = describe_expectation(member) if member is not None else ""
-        hint = write_default(member) if member is not None else ""
+        hint = write_default(member) or _allow_empty(member) if member is not None else ""
         if name in list_refused_keys(broken.node):
             hint = "The schema requires this field and refuses it, so no arguments are valid: tell the user."
         yield make_missing_violation((*broken.path, name), expected, hint)
+
+
+def _allow_empty(member: Node) -> str:
+    """Says of a list that it may be empty: a model that has nothing to send invents an item."""
+    parts = member.always
+    is_open = all(not part.get("minItems") and not part.has("contains") for part in parts)
+    is_list = read_facts(member).site.types == {"array"} and read_facts(member).site.choices is None
+    return "Add it, and do not guess its value: an empty list [] is allowed." if is_list and is_open else ""
 
 
 def make_missing_violation(path: Pointer, expected: str = "", hint: str = "") -> Violation:
@@ -118,12 +128,25 @@ def make_type_violation(path: Pointer, value: JsonValue, node: Node) -> Violatio
         message = f"Type mismatch: expected {wanted}, got {actual}"
         words = memo[id(node), actual] = message, expected, _IMPOSSIBLE if takes_nothing(node) else hint
     message, expected, hint = words
+    if isinstance(value, str) and (pieces := _list_pieces(path, value, node)):
+        hint = f"{hint.removesuffix('.')}: {dumps(pieces).decode()}, if the commas part its items."
     if isinstance(value, list) and hint in _OF_SEVERAL:
         if not all(may_take(node, item) for item in value):
             hint = "Send one of what is expected, not a list."
         elif len(value) > 1 and len(path) < 2:
             hint = _OF_SEVERAL[hint]  # what stands deeper cannot go into a call of its own
     return Violation(codes.TYPE_MISMATCH, path, message, expected, _or_leave_out(hint, value), value=value)
+
+
+def _list_pieces(path: Pointer, value: str, node: Node) -> list[JsonValue]:
+    """What stands between the commas of a text, if a list of that is taken here and may be shown; else nothing."""
+    if "," not in value or len(value) > _LONG or is_secret_path(path) or is_sensitive(node):
+        return []
+    pieces: list[JsonValue] = [piece.strip() for piece in value.split(",")]
+    is_plain = all(pieces) and value.isprintable() and not value.strip().startswith(("[", "{"))
+    items = [part.items for part in node.always if part.items is not None]
+    takes = is_plain and bool(items) and all(may_take(item, piece) for item in items for piece in pieces)
+    return pieces if takes and "array" in read_facts(node).site.types and clean_text(value, _LONG) == value else []
 
 
 # Texts that models send for "not given".
@@ -151,14 +174,18 @@ def make_choice_violation(path: Pointer, value: JsonValue, node: Node, choices: 
     """VAL-008 for a value that is not listed; VAL-002 for one whose type no listed value has."""
     if isinstance(value, dict | list) or value is None:
         return make_type_violation(path, value, node)
-    texts, listed, is_impossible = _read_choices(node, choices)
+    texts, every, is_impossible = _read_choices(node, choices)
+    listed = every
     nearest = find_nearest(value, texts) if isinstance(value, str) else None
-    exactly = "Send it exactly so." if len(choices) == 1 else "Send one of these, exactly as written."
+    exactly = EXACTLY[len(choices) != 1]
+    site = read_facts(node).site
+    if choices == site.choices and (rest := list_unlisted_types(site)):  # the list is one alternative among others
+        listed, exactly = f"{listed} or {describe_types(replace(site, types=rest))}", OR_ANOTHER
     if nearest is not None and _DIGITS.findall(nearest) != _DIGITS.findall(str(value)):
         nearest = None  # another quantity is another meaning
-    hint = (
-        f"Did you mean {cut(write_literal(nearest), _SHORT)}?" if nearest is not None else _or_leave_out(exactly, value)
-    )
+    if nearest is not None and len(nearest) > _LONGEST_SUGGESTION:
+        nearest = None
+    hint = f"Did you mean {write_literal(nearest)}?" if nearest is not None else _or_leave_out(exactly, value)
     parts = value.split(",") if isinstance(value, str) and len(path) < 2 else []
     if len(parts) > 1 and all(part.strip() in choices for part in parts):
         hint = _OF_SEVERAL["Send one value, not a list."]
@@ -172,7 +199,7 @@ def make_choice_violation(path: Pointer, value: JsonValue, node: Node, choices: 
     if isinstance(value, str) and len(choices) > _FEW_CHOICES:  # those like what was sent are listed first
         words, start = split_words(value), value.casefold()[:3]
         near = [text for text in texts if words & split_words(text) or text.casefold().startswith(start)]
-        listed = list_choices(choices, near[:_FEW_CHOICES])
+        listed = list_choices(choices, near[:_FEW_CHOICES]) + listed.removeprefix(every)
     message = f"Invalid enum value {shown}"
     return Violation(codes.ENUM_MISMATCH, path, message, listed, hint, value=value, quoted=shown)
 
@@ -187,6 +214,10 @@ def _read_choices(node: Node, choices: tuple[JsonValue, ...]) -> tuple[list[str]
     return known[1:]
 
 
+# What to do about a value that is not listed: one value is, several are, or other types are taken as well.
+EXACTLY: Final = ("Send it exactly so.", "Send one of these, exactly as written.")
+OR_ANOTHER: Final = "Send a listed value exactly as written, or another type that is expected."
+_LONGEST_SUGGESTION: Final = 200
 _FEW_CHOICES: Final = 12
 _DIGITS: Final = re.compile(r"[0-9]+")
 
