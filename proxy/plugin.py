@@ -1,9 +1,8 @@
 """The plugin interface: what a plugin can add to the proxy, and when it is asked.
 
 A plugin is a class that inherits the seams that it uses. Every seam is a class of this file with typed attributes and
-methods. The proxy makes one object of each plugin and calls its methods when a verb, a config key, a
-route or a page first needs them. A plugin imports its own modules inside of its methods, so that a proxy loads only
-what it uses.
+methods. The proxy makes one object of each plugin and calls its methods when something first needs them. A plugin
+imports its own modules inside of its methods, so that a proxy loads only what it uses.
 
 The plugins that ship with the proxy stand in `proxy/extensions`, each in a folder with a `plugin.py`. One of another
 package is declared in the entry point group `toolcall_proxy.plugins`, and loaded for a config that names it under
@@ -78,12 +77,10 @@ class Plugin:
 class Verb(Protocol):
     """A verb of the command line: a module with these two functions, as in `proxy/cli/`."""
 
-    @property
-    def register(self) -> Callable[[argparse._SubParsersAction[CommandParser]], None]:
+    def register(self, subparsers: argparse._SubParsersAction[CommandParser], /) -> None:
         """Adds the verb to the parser of the command line."""
 
-    @property
-    def run(self) -> Callable[[argparse.Namespace], int]:
+    def run(self, args: argparse.Namespace, /) -> int:
         """Runs it and returns its exit code."""
 
 
@@ -121,12 +118,17 @@ class Flag:
 @value_class
 class NoConfig:
     """A flag of `serve` in place of a config. `make_file` writes a config that exists until the stack closes, or prints
-    why it cannot and returns None. `flags` are those that count beside it alone. `find_trouble` returns the reasons, in
-    lines, why the tools at a URL cannot be reached."""
+    why it cannot and returns None. `flags` count beside it alone, `shares` names the flags that others take too.
+    With `takes_command` the words behind `--` stand in place of its value. `has_one_path`: all clients use one path.
+    `find_trouble` returns the reasons, in lines, why the tools at a URL cannot be reached."""
 
     flag: Flag
     make_file: Callable[[argparse.Namespace, ExitStack], Path | None]
+    examples: tuple[str, ...] = ()
     flags: tuple[Flag, ...] = ()
+    shares: frozenset[str] = frozenset()
+    takes_command: bool = False
+    has_one_path: Callable[[argparse.Namespace], bool] = lambda _: True
     find_trouble: Callable[[str, Sequence[tuple[str, str]]], Awaitable[list[str]]] | None = None
 
 
@@ -205,7 +207,7 @@ class AddsKeys(Plugin):
         raise NotImplementedError
 
     def read_policy_key(self, key: str, written: JsonValue) -> object | None:
-        """The value of one of `policy_keys` or `limit_keys` after merging; None if it says nothing."""
+        """The value of one of `policy_keys` or `limit_keys`, merged; None if it says nothing."""
         raise NotImplementedError
 
     def check_keys(self, context: Context, routes: tuple[RouteEntry, ...]) -> None:
@@ -375,8 +377,7 @@ class AddsPages(Plugin):
         raise NotImplementedError
 
     def make_counts(self, read: Callable[[], Counts], wall: Callable[[], float], *, values: bool) -> PageCounts | None:
-        """What counts finished calls for its pages, if `admin.console` is on. `read` returns the counts of all requests
-        so far, `wall` seconds since the epoch; `values`: the operator may see values."""
+        """What counts finished calls for its pages, with `admin.console` on. `read` gives the counts of all requests."""
         return None
 
     def make_shared(self, now: Callable[[], float]) -> SharedPages | None:
@@ -395,6 +396,5 @@ class KeepsState(Plugin):
         raise NotImplementedError
 
     def make_store(self, clock: Clock, max_keys: int, settings: object, changed: Changed) -> StateStore:
-        """The store. `max_keys` bounds what this process keeps, `settings` is what `read_state` returned. Raises
-        ImportError if a client library is missing."""
+        """The store; `settings` is what `read_state` returned. Raises ImportError if a client library is missing."""
         raise NotImplementedError

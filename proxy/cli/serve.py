@@ -53,10 +53,7 @@ The config is checked first; with a mistake in it nothing is served (exit code 2
 EPILOG: Final = """\
 examples:
   toolcall-proxy serve config.yaml
-  toolcall-proxy serve --mcp http://127.0.0.1:8000/mcp --listen 127.0.0.1:8081
-  toolcall-proxy serve --mcp -- npx -y @modelcontextprotocol/server-filesystem /data
-  toolcall-proxy serve --openapi http://127.0.0.1:8000/openapi.json
-  toolcall-proxy serve --openapi http://127.0.0.1:8000/openapi.json --as mcp
+  {examples}
 
 SIGTERM drains and ends it, Ctrl-C ends it sooner, SIGHUP looks at the config at once (docs/operations.md).
 
@@ -66,7 +63,9 @@ exit codes: 0 ended by a signal, 2 the config has mistakes, or a port cannot be 
 
 def register(subparsers: Any) -> None:
     """Describes the verb and its arguments."""
-    parser = subparsers.add_parser("serve", help="stand in front of your tools", description=DESCRIPTION, epilog=EPILOG)
+    examples = "\n  ".join(f"toolcall-proxy serve {each}" for source in list_no_config() for each in source.examples)
+    epilog = EPILOG.format(examples=examples)
+    parser = subparsers.add_parser("serve", help="stand in front of your tools", description=DESCRIPTION, epilog=epilog)
     parser.add_argument("path", nargs="?", metavar="CONFIG", help="the config file (YAML)")
     parser.add_argument("--config", metavar="FILE", help="the same, by name")
     parser.add_argument(
@@ -75,12 +74,14 @@ def register(subparsers: Any) -> None:
     for source in list_no_config():
         for flag in (source.flag, *source.flags):
             add_flag(parser, flag)
-    add_header_option(parser, "with --mcp URL: send this header with every request, may be repeated")
-    add_timeout_option(parser, "with --mcp: how long a tool may take (default: off for a command, 5m for a URL)")
-    add_null_option(parser, "with --mcp and --openapi: on whose word a null is left out (default: reading)")
+    add_header_option(parser, f"with {_name('header')}: send this header with every request, may be repeated")
+    add_timeout_option(
+        parser, f"with {_name('timeout')}: how long a tool may take (default: off for a command, 5m for a URL)"
+    )
+    add_null_option(parser, f"with {_name('null_optional')}: on whose word a null is left out (default: reading)")
     parser.add_argument(
         "--admin", metavar="HOST:PORT|off", type=lambda text: text if text == "off" else read_listen_address(text),
-        help="with --mcp, --openapi and --model: the operator's port (default 127.0.0.1:9090, or a free one)",
+        help=f"with {_name('admin')}: the operator's port (default 127.0.0.1:9090, or a free one)",
     )  # fmt: skip
     parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), help="instead of the config's")
     for place in find_plugins(PlacesProcess):
@@ -90,6 +91,22 @@ def register(subparsers: Any) -> None:
     parser.set_defaults(no_config=False, guarded=None)
     # One of several processes behind a port (`workers`); started by `proxy/extensions/workers/supervisor.py` alone.
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+
+
+# The flags that several of the flags in place of a config share, by their keys.
+_SHARED: Final = ("header", "timeout", "null_optional", "admin")
+
+
+def _name(shared: str) -> str:
+    """The flags in place of a config that share a flag, in words."""
+    sharing = [each for each in list_no_config() if shared in each.shares]
+    return _join(
+        [f"{each.flag.name} URL" if shared == "header" and each.takes_command else each.flag.name for each in sharing]
+    )
+
+
+def _join(words: list[str], last: str = "and") -> str:
+    return f" {last} ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def list_no_config() -> list[NoConfig]:
@@ -163,29 +180,31 @@ def _serve_file(path: Path | str, args: argparse.Namespace) -> int:
 
 def _find_contradiction(args: argparse.Namespace) -> str:
     """The contradiction among the arguments, or ''."""
-    flags = {source.flag.name: getattr(args, source.flag.key) for source in list_no_config()}
-    sources = {"CONFIG": args.path, "--config": args.config, **flags}
+    kinds = list_no_config()
+    sources = {"CONFIG": args.path, "--config": args.config}
+    sources |= {kind.flag.name: getattr(args, kind.flag.key) for kind in kinds}
     given = [word for word, value in sources.items() if value is not None]
     if not given:
-        return "which config?  (toolcall-proxy serve config.yaml; without one: --mcp URL, --openapi URL or --model URL)"
+        others = _join([f"{kind.flag.name} URL" for kind in kinds], "or")
+        return f"which config?  (toolcall-proxy serve config.yaml; without one: {others})"
     if len(given) > 1:
         return f"{' and '.join(given)} cannot stand together: say one of them"
-    if args.command is not None and args.mcp is None:
-        return "a command behind -- goes with --mcp alone"
-    if args.mcp is not None and bool(args.mcp) == bool(args.command):
-        return "which server?  (--mcp URL, or --mcp -- COMMAND ARGUMENT ...: one of the two)"
-    if args.admin is not None and all(value is None for value in flags.values()):
-        return "--admin goes with --mcp, --openapi and --model alone; a config says `admin`"
-    if args.header and not args.mcp:
-        return "--header goes with --mcp URL alone"
-    if args.timeout and args.mcp is None:
-        return "--timeout goes with --mcp alone; a config says `timeout`"
-    if args.null_optional and args.mcp is None and args.openapi is None:
-        return "--null-optional goes with --mcp and --openapi alone; a config says `null_optional`"
-    for source in list_no_config():
-        for flag in source.flags:
-            if getattr(args, flag.key) not in (None, False, flag.default) and flags[source.flag.name] is None:
-                return f"{flag.name} goes with {source.flag.name} alone"
+    kind = next((each for each in kinds if each.flag.name == given[0]), None)
+    takes_command = kind is not None and kind.takes_command
+    if args.command is not None and not takes_command:
+        takers = _join([each.flag.name for each in kinds if each.takes_command])
+        return f"a command behind -- goes with {takers} alone"
+    if takes_command and bool(sources[given[0]]) == bool(args.command):
+        return f"which server?  ({given[0]} URL, or {given[0]} -- COMMAND ARGUMENT ...: one of the two)"
+    for key in _SHARED:
+        shares = kind is not None and key in kind.shares and not (key == "header" and args.command)
+        if getattr(args, key) and not shares:
+            says = "" if key == "header" else f"; a config says `{key}`"
+            return f"--{key.replace('_', '-')} goes with {_name(key)} alone{says}"
+    for each in kinds:
+        for flag in each.flags:
+            if getattr(args, flag.key) not in (None, False, flag.default) and each is not kind:
+                return f"{flag.name} goes with {each.flag.name} alone"
     return ""
 
 
@@ -194,8 +213,8 @@ def _run_without_config(source: NoConfig, args: argparse.Namespace) -> int:
     with contextlib.ExitStack() as kept:
         path = source.make_file(args, kept)
         args.no_config = True
-        if source.flag.key != "openapi" or args.serve_as == "mcp":  # all clients use one path
-            args.guarded = args.mcp or "", tuple(args.header)
+        if source.has_one_path(args):
+            args.guarded = source
         return EXIT_CONFIG if path is None else _serve_file(path, args)
 
 
@@ -215,7 +234,7 @@ async def _serve(loaded: Loaded, args: argparse.Namespace, place: PlacesProcess 
     looking = None
     if args.guarded is not None:
         print(f"clients use {serving.url}{loaded.config.routes[0].path}", flush=True)
-        looking = asyncio.create_task(_look_at(*args.guarded)) if args.guarded[0] else None
+        looking = asyncio.create_task(_look_at(args.guarded, args))
     settling = asyncio.create_task(_settle_when_idle(serving))
     if await _await_ending(serving, signals) is signal.SIGTERM and takes_calls:
         # A second signal ends the drain.
@@ -230,10 +249,10 @@ async def _serve(loaded: Loaded, args: argparse.Namespace, place: PlacesProcess 
     return 0
 
 
-async def _look_at(url: str, headers: tuple[tuple[str, str], ...]) -> None:
-    """Warns on stderr if no MCP server answers at the URL. Serving goes on, because the server may start later."""
-    for source in list_no_config():
-        for line in await source.find_trouble(url, headers) if source.find_trouble is not None else ():
+async def _look_at(source: NoConfig, args: argparse.Namespace) -> None:
+    """Warns on stderr if no tools answer at a URL. Serving goes on, because they may start later."""
+    if source.find_trouble is not None and (url := getattr(args, source.flag.key)):
+        for line in await source.find_trouble(url, tuple(args.header)):
             print(f"serve {source.flag.name}: {line}", file=sys.stderr, flush=True)
 
 

@@ -69,9 +69,19 @@ class McpPlugin(AddsVerbs, ExtendsVerbs, AddsKeys, SpeaksProtocol, AddsAdapters)
         stands = (
             "no config: stand in front of the MCP server at this URL, or of the one that the command behind -- starts"
         )
-        return (
-            NoConfig(Flag("--mcp", stands, metavar="URL", nargs="?", const=""), _make_config_file, (), _find_trouble),
+        examples = (
+            "--mcp http://127.0.0.1:8000/mcp --listen 127.0.0.1:8081",
+            "--mcp -- npx -y @modelcontextprotocol/server-filesystem /data",
         )
+        source = NoConfig(
+            Flag("--mcp", stands, metavar="URL", nargs="?", const=""),
+            _make_config_file,
+            examples,
+            shares=frozenset(["header", "timeout", "null_optional", "admin"]),
+            takes_command=True,
+            find_trouble=_find_trouble,
+        )
+        return (source,)
 
     def load_import_kinds(self) -> Mapping[str, Verb]:
         """Kind of `import` -> its module."""

@@ -40,6 +40,12 @@ class OperationsPlugin(AddsKeys, AddsRequests, AddsAdapters, ExtendsVerbs):
                 Flag("--openapi", described, metavar="URL|FILE"),
                 _make_config_file,
                 (
+                    "--openapi http://127.0.0.1:8000/openapi.json",
+                    "--openapi http://127.0.0.1:8000/openapi.json --as mcp",
+                ),
+                shares=frozenset(["null_optional", "admin"]),
+                has_one_path=lambda args: bool(args.serve_as == "mcp"),
+                flags=(
                     Flag("--as", names, dest="serve_as", choices=("http", "mcp"), default="http"),
                     Flag(
                         "--upstream",
