@@ -641,7 +641,8 @@ class RequestCycle:
         if reply.status == 101:
             response = await run_tunnel(request, reply, record)
         else:
-            response = await deliver(Delivered(reply), request, call_route.cors, record, self.handler.draining)
+            delivered = Delivered(reply, keeps_request_id=route.relayed_by is not None)
+            response = await deliver(delivered, request, call_route.cors, record, self.handler.draining)
         record.stages["stream" if response.prepared else "answer"] = now() - started
         return response
 

@@ -376,7 +376,8 @@ class Delivered:
     """The tool's answer, which goes back as it is. `failed`: it is an error that the route returns unchanged.
 
     `attempt`: which try it was, where earlier ones failed. `corrections` are the places that a model changed, each with
-    its layer (docs/correction.md). `limits` bound what is shown of `warnings`.
+    its layer (docs/correction.md). `limits` bound what is shown of `warnings`. `keeps_request_id`: `X-Request-ID` is
+    that of the upstream, for its support, and the proxy's own has another name.
     """
 
     reply: UpstreamReply
@@ -386,6 +387,7 @@ class Delivered:
     corrections: tuple[Repair, ...] = ()
     attempt: Attempt | None = None
     limits: FeedbackLimits = FeedbackLimits()
+    keeps_request_id: bool = False
 
 
 @value_class

@@ -37,8 +37,9 @@ _MIRROR: Final = re.compile(r"mcp-param-[A-Za-z0-9_.-]{1,100}", re.IGNORECASE)
 # What pages may read of an answer: else they could not tell what was repaired, or which attempt this was.
 _EXPOSED: Final = ", ".join(
     (
-        "X-Request-ID", "Tool-Error", "Tool-Attempt", "Tool-Format", "Tool-Repairs", "Tool-Corrections",
-        "Tool-Warnings", "Retry-After", "RateLimit", "RateLimit-Policy", "Mcp-Session-Id", "WWW-Authenticate",
+        "X-Request-ID", "Tool-Request-ID", "Tool-Error", "Tool-Attempt", "Tool-Format", "Tool-Repairs",
+        "Tool-Corrections", "Tool-Warnings", "Retry-After", "RateLimit", "RateLimit-Policy", "Mcp-Session-Id",
+        "WWW-Authenticate",
     )
 )  # fmt: skip
 

@@ -50,7 +50,9 @@ _OTHER_ADDRESSES: Final = frozenset(
 _PATH_OVERRIDES: Final = frozenset({"x-original-url", "x-rewrite-url"})
 ANOTHER_REQUEST: Final = frozenset({*METHOD_OVERRIDES, *_PATH_OVERRIDES})
 
-_OWN_REPLY: Final = frozenset({"content-length", "x-request-id", "tool-corrections", "tool-repairs", "tool-warnings"})
+_OWN_REPLY: Final = frozenset(
+    {"content-length", "x-request-id", "tool-request-id", "tool-corrections", "tool-repairs", "tool-warnings"}
+)
 
 # What nearly every answer says in `Connection`; it names no field.
 _ABOUT_THE_CONNECTION: Final = frozenset({"keep-alive", "close"})

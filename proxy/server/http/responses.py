@@ -1,8 +1,9 @@
 """Answers on their way to the client: the tool's own, ours as JSON, and streams. Nothing is decided here.
 
-Every answer carries `X-Request-ID`. An answer of ours says in `Proxy-Status` (RFC 9209) what the upstream had to do
-with it. A stream is written as it comes, with the client's pace as back-pressure; if it breaks off, so does the
-client's connection, because a clean end would claim that the answer was whole.
+Every answer carries `X-Request-ID`, or `Tool-Request-ID` beside that of a model server. An answer of ours says in
+`Proxy-Status` (RFC 9209) what the upstream had to do with it. A stream is written as it comes, with the client's pace
+as back-pressure; if it breaks off, so does the client's connection, because a clean end would claim that the answer was
+whole.
 """
 
 from __future__ import annotations
@@ -140,7 +141,9 @@ def make_delivery_headers(delivered: Delivered, method: str, cors: Headers, requ
         headers += make_warning_headers(delivered.warnings, delivered.limits)
     if delivered.attempt is not None:
         headers.append(("Tool-Attempt", str(delivered.attempt)))
-    headers.append(("X-Request-ID", request_id))
+    if delivered.keeps_request_id:
+        headers += [(name, value) for name, value in reply.headers if name.lower() == "x-request-id"]
+    headers.append(("Tool-Request-ID" if delivered.keeps_request_id else "X-Request-ID", request_id))
     if cors:  # what the upstream says of pages is its own view, without our routes
         headers = [(name, value) for name, value in headers if not name.lower().startswith("access-control-")]
     if method == "HEAD":

@@ -8,6 +8,7 @@ import gzip
 import pytest
 
 from tests.extensions.chat.answers import (
+    EVENTS_TYPE,
     ROUTES,
     WEATHER,
     chat_answer,
@@ -161,3 +162,34 @@ async def test_a_call_of_a_tool_of_another_kind_passes_unjudged(kind: str) -> No
     async with tool(replies(whole(called))) as server, proxied(routes, server.url) as proxy:
         seen = await proxy.post(path, request)
     assert (200, called, None, 1) == (seen.status, seen.body, seen.header("tool-error"), len(server.seen))
+
+
+IDS = ("X-Request-ID: req_provider", "Request-Id: req_a", 'ETag: "x"', "Tool-Request-ID: other")
+
+
+@pytest.mark.parametrize(
+    ("path", "request_", "sent"),
+    [
+        ("/v1/chat/completions", chat_request(), answer("200 OK", BROKEN, JSON_TYPE, *IDS)),
+        ("/v1/chat/completions", chat_request(), answer("429 Slow", b"{}", JSON_TYPE, *IDS)),
+        ("/v1/chat/completions", chat_request(stream=True), answer("200 OK", b"data: {}\n\n", EVENTS_TYPE, *IDS)),
+        ("/v1/embeddings", b"{}", answer("200 OK", b"{}", JSON_TYPE, *IDS)),
+    ],
+)
+async def test_the_id_of_the_model_server_reaches_the_client(path: str, request_: bytes, sent: bytes) -> None:
+    async with tool(replies(sent)) as server, proxied(ROUTES, server.url) as proxy:
+        seen = await proxy.post(path, request_)
+        line = proxy.lines()[-1]
+    ids = [(name.lower(), value) for name, value in seen.headers if "request-id" in name.lower()]
+    assert [
+        ("request-id", "req_a"),
+        ("x-request-id", "req_provider"),
+        ("tool-request-id", line["correlation_id"]),
+    ] == ids
+    assert (sent.endswith(BROKEN)) == (seen.header("etag") is None)
+
+
+async def test_answers_of_the_proxys_own_have_its_id() -> None:
+    async with proxied(ROUTES, "http://127.0.0.1:1") as proxy:
+        seen = await proxy.post("/v1/chat/completions", chat_request())
+        assert (502, proxy.lines()[-1]["correlation_id"]) == (seen.status, seen.header("x-request-id"))

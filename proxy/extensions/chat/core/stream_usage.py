@@ -105,7 +105,7 @@ def _look_up(value: Any, place: Pointer) -> Any:
     return value
 
 
-def read_turn(api: Api, calls: Iterable[FoundCall], events: Iterable[bytes]) -> dict[str, JsonValue]:
+def rebuild_answer(api: Api, calls: Iterable[FoundCall], events: Iterable[bytes]) -> dict[str, JsonValue]:
     """The answer that these events are, with these calls and the reasoning before them, for the next question."""
     answer: dict[str, Any] = make_answer(api, calls)
     values = [value for event in events if isinstance(value := read_event(event), dict)]

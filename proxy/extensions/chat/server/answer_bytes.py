@@ -8,8 +8,9 @@ from collections.abc import AsyncGenerator
 from proxy.core.model.values import Headers, UpstreamReply
 from proxy.extensions.mcp.server.replayed_body import ReplayedBody
 
-# Fields that are wrong for a changed answer.
-_OF_THE_BYTES = frozenset({"content-length", "etag", "content-digest", "repr-digest", "digest", "content-md5"})
+# Fields that are wrong for an answer that may change, and one that is wrong for a changed one.
+_OF_THE_BYTES = frozenset({"content-length", "content-digest", "repr-digest", "digest", "content-md5"})
+_OF_THE_VERSION = "etag"
 
 
 def is_plain(reply: UpstreamReply) -> bool:
@@ -17,9 +18,10 @@ def is_plain(reply: UpstreamReply) -> bool:
     return reply.status // 100 == 2 and reply.header("content-encoding") in ("", "identity")
 
 
-def keep_true(headers: Headers) -> Headers:
-    """The headers that are right for another body, too."""
-    return tuple((name, value) for name, value in headers if name.lower() not in _OF_THE_BYTES)
+def keep_true(headers: Headers, *, is_changed: bool = True) -> Headers:
+    """The headers that are right for another body, too, or for one that may still change."""
+    wrong = _OF_THE_BYTES | {_OF_THE_VERSION} if is_changed else _OF_THE_BYTES
+    return tuple((name, value) for name, value in headers if name.lower() not in wrong)
 
 
 def make_headers_again(headers: Headers, body: bytes) -> Headers:

@@ -30,7 +30,7 @@ from proxy.extensions.chat.core.api_errors import write_error_event
 from proxy.extensions.chat.core.found_calls import FoundCall, list_places
 from proxy.extensions.chat.core.model_request import Api, ModelRequest
 from proxy.extensions.chat.core.next_question import is_cut_off
-from proxy.extensions.chat.core.stream_usage import read_turn
+from proxy.extensions.chat.core.stream_usage import rebuild_answer
 from proxy.extensions.chat.core.text_watch import TextWatch
 from proxy.extensions.chat.core.whole_bodies import ReadAnswer
 from proxy.extensions.chat.core.written_calls import NewCall, make_call_id
@@ -179,7 +179,8 @@ class ModelExchange:
         if stream.refused is not None:
             return self._refuse_answer(stream.refused)
         repairs = tuple(repair for each in stream.judged for repair in each.repairs)
-        return UpstreamReply(reply.status, keep_true(reply.headers), stream_on(first, body)), repairs
+        headers = keep_true(reply.headers, is_changed=bool(repairs))
+        return UpstreamReply(reply.status, headers, stream_on(first, body)), repairs
 
     def _make_stream(self, reply: UpstreamReply, before: Spending, size: int) -> JudgedStream:
         """The body of an answer: `before` is the cost of the answers before it, `size` the length of its question."""
@@ -211,7 +212,7 @@ class ModelExchange:
             return LostAnswer()
         results = write_results(calls, spent.answers, self.settings.retries)
         found = [call.found for call in calls]
-        turn = read_turn(self.request.api, found, events)
+        turn = rebuild_answer(self.request.api, found, events)
         body = await self.large.write_question(
             self.listed, self.request, turn, found, results, is_cut=is_cut_off(self.request.api, turn)
         )

@@ -138,7 +138,8 @@ class ModelRelay:
             self._count_unread(route.name, "no_json" if is_readable else "compressed")
             if _find_settings(route).mode == "refuse":
                 return await exchange.refuse_unread(reply)
-        return await deliver(Delivered(reply, repairs), listed.request, call_route.cors, record, listed.closing)
+        delivered = Delivered(reply, repairs, keeps_request_id=True)
+        return await deliver(delivered, listed.request, call_route.cors, record, listed.closing)
 
     def _make_exchange(self, listed: ListedRequest, request: ModelRequest) -> ModelExchange:
         route = listed.call_route.binding.route
