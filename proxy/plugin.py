@@ -377,7 +377,7 @@ class AddsPages(Plugin):
         raise NotImplementedError
 
     def make_counts(self, read: Callable[[], Counts], wall: Callable[[], float], *, values: bool) -> PageCounts | None:
-        """What counts finished calls for its pages, with `admin.console` on. `read` gives the counts of all requests."""
+        """What counts finished calls for its pages. `read` returns the counts of all requests."""
         return None
 
     def make_shared(self, now: Callable[[], float]) -> SharedPages | None:

@@ -30,6 +30,7 @@ from proxy.config.sections.top_level import (
     read_single_keys,
     read_state,
     read_upstreams,
+    widen_pools,
 )
 from proxy.config.tools import ToolReader, check_policy
 from proxy.core.contract.policy import Block, ByAddress, Mode
@@ -120,6 +121,8 @@ def _read_config(context: Context, files: Files) -> Config:
     catalogue.check()
     routes = Routes(context, catalogue)
     entries = routes.read()
+    relayed = {entry.upstream for entry in entries if entry.relayed_by is not None}
+    upstreams = widen_pools(upstreams, relayed, context.mapping("upstreams"))
     sections = read_sections(context, files, upstreams)
     check_added_keys(context, entries)
     metadata_routes: tuple[RouteEntry, ...] = ()

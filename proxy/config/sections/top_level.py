@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -135,6 +135,27 @@ def _read_upstream(context: Context, files: Files, name: str, entry: Mapping[str
         made["health"] = reveal(entry["health"])
     headers = read_headers(context, (*path, "headers"), entry.get("headers", {}))
     return UpstreamConfig(name, url, socket, headers=headers, guard=read_guard(entry), **made)
+
+
+# The pool of an upstream whose answers are streams that stay open: sessions of MCP's old revisions, models' answers.
+STREAM_CONNECTIONS: Final = 2048
+
+
+def widen_pools(
+    upstreams: Mapping[str, UpstreamConfig], names: Container[str], written: Mapping[str, JsonValue]
+) -> dict[str, UpstreamConfig]:
+    """The upstreams, with more connections for those of these names unless the config sets the number."""
+    return {
+        name: replace(upstream, pool_connections=STREAM_CONNECTIONS)
+        if name in names and not _sets_connections(written.get(name))
+        else upstream
+        for name, upstream in upstreams.items()
+    }
+
+
+def _sets_connections(written: JsonValue) -> bool:
+    pool = written.get("pool") if isinstance(written, dict) else None
+    return isinstance(pool, dict) and "connections" in pool
 
 
 def _read_share(percent: JsonValue) -> float:

@@ -41,7 +41,9 @@ class ChatPlugin(ExtendsVerbs, RelaysRequests, AddsAdapters):
         model = Flag("--model", "no config: repair the tool calls of the model server there", metavar="URL")
         reads = "with --model: turn markup of calls in the model's text into calls (default: off)"
         texts = Flag("--text-calls", reads, choices=("off", "leaked", "json"), default="off")
-        return (NoConfig(model, _make_config_file, flags=(texts,), shares=frozenset(["admin"])),)
+        most = "with --model: the most streams at a time (default: 2048)"
+        streams = Flag("--connections", most, metavar="N", type=int)
+        return (NoConfig(model, _make_config_file, flags=(texts, streams), shares=frozenset(["admin"])),)
 
     def list_evaluations(self) -> Mapping[str, Callable[[argparse.Namespace], int]]:
         """Side of `evaluate` -> what measures it."""

@@ -41,6 +41,13 @@ def test_the_flag_decides_which_texts_become_calls(tmp_path: Path, text_calls: s
     assert text_calls == route.relayed_by.settings.text_calls
 
 
+def test_the_flag_decides_how_many_streams_there_may_be(tmp_path: Path) -> None:
+    for connections, wanted in ((None, 2048), (5000, 5000)):
+        file = tmp_path / "c.yaml"
+        file.write_text(write_model_config("http://127.0.0.1:1/v1", connections=connections))
+        assert wanted == load(file, {}).config.upstreams["model"].pool_connections
+
+
 async def test_serve_reports_leaked_markup_once_and_reads_it_with_the_flag() -> None:
     leaked = chat_text(WHOLE["hermes"][0])
     for flags, reports in ((), 1), (("--text-calls", "leaked"), 0):

@@ -20,10 +20,12 @@ upstreams:
   tools: {url: "http://127.0.0.1:9"}
   small: {url: "http://127.0.0.1:9", pool: {connections: 7}}
   plain: {url: "http://127.0.0.1:9"}
+  model: {url: "http://127.0.0.1:9"}
 routes:
   - {path: /mcp, upstream: tools, protocol: mcp}
   - {path: /small, upstream: small, protocol: mcp}
   - {path: /plain, upstream: plain, passthrough: true}
+  - {path: /v1, upstream: model, model: {}}
 """
 
 
@@ -32,7 +34,7 @@ def test_servers_behind_mcp_routes_have_room_for_the_streams_of_many_sessions(tm
     path.write_text(CONFIG)
     upstreams = load(path, {}).config.upstreams
 
-    assert {"tools": 2048, "small": 7, "plain": 256} == {
+    assert {"tools": 2048, "small": 7, "plain": 256, "model": 2048} == {
         name: upstream.pool_connections for name, upstream in upstreams.items()
     }
 

@@ -20,11 +20,13 @@ _ASKS_AGAIN: Final = (
 )
 
 
-def write_model_config(url: str, text_calls: str = "off") -> str:
+def write_model_config(url: str, text_calls: str = "off", connections: int | None = None) -> str:
     """A config (YAML) with one route to the model server whose base URL is `url`, below the path that the URL has.
 
     A URL that no upstream can have (with a query, without a scheme) gives a config that reports it when it is read.
+    `connections` is the most streams at a time, None for the default.
     """
+    pool = "" if connections is None else f", pool: {{connections: {connections}}}"
     parts = split_url(url)
     origin, path = f"{parts.scheme}://{parts.netloc}" if parts.scheme else url, parts.path.rstrip("/") or "/"
     origin += f"?{parts.query}" if parts.query else ""
@@ -32,7 +34,7 @@ def write_model_config(url: str, text_calls: str = "off") -> str:
 version: 1
 admin: off
 upstreams:
-  model: {{url: {json.dumps(origin.replace("$", "$$"))}}}
+  model: {{url: {json.dumps(origin.replace("$", "$$"))}, timeouts: {{connect: 10s}}{pool}}}
 routes:
   - {{path: {json.dumps(path)}, upstream: model, timeout: 10m, model: {{retries: 1, text_calls: {text_calls}}}}}
 """
@@ -56,6 +58,6 @@ def make_config_file(args: argparse.Namespace, kept: ExitStack) -> Path | None:
         print(f"serve --model: {mistake}", file=sys.stderr)
         return None
     path = Path(kept.enter_context(tempfile.TemporaryDirectory(prefix="toolcall-proxy-"))) / "model.yaml"
-    replace_file(path, write_model_config(args.model, args.text_calls).encode())
+    replace_file(path, write_model_config(args.model, args.text_calls, args.connections).encode())
     print(_ASKS_AGAIN, file=sys.stderr)
     return path

@@ -20,6 +20,7 @@ from proxy.config.mistakes import split_url, suggest_word
 from proxy.config.model import RouteEntry, ToolConfig, UpstreamConfig
 from proxy.config.policies import Written, merge_layers, name_scope, read_auth, read_policy
 from proxy.config.schemas import BASE, ReadSchema, SchemaPlace, describe_finding
+from proxy.config.sections.top_level import widen_pools
 from proxy.config.sections.units import read_seconds, read_switch
 from proxy.config.tools import ToolReader, check_policy
 from proxy.core.check.validation import SchemaError
@@ -54,27 +55,16 @@ MCP_DEFAULTS: Final[Written] = {
 OWN_CHILD_DEFAULTS: Final[Written] = {**MCP_DEFAULTS, "timeout": "off"}
 
 
-# The pool of an MCP upstream: every session of an old revision keeps a stream open, and so a connection.
-MCP_CONNECTIONS: Final = 2048
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 
 
 def widen_session_pools(
     upstreams: Mapping[str, UpstreamConfig], routes: Iterable[RouteEntry], written: Mapping[str, JsonValue]
 ) -> dict[str, UpstreamConfig]:
-    """The upstreams, with more connections for those of MCP routes unless the config sets the number."""
+    """The upstreams, with more connections for those of MCP routes: every session of an old revision keeps a stream
+    open, and so a connection."""
     served = {name for route in routes if (mcp := find_mcp(route)) is not None for name in (route.upstream, *mcp.parts)}
-    return {
-        name: replace(upstream, pool_connections=MCP_CONNECTIONS)
-        if name in served and not _sets_connections(written.get(name))
-        else upstream
-        for name, upstream in upstreams.items()
-    }
-
-
-def _sets_connections(written: JsonValue) -> bool:
-    pool = written.get("pool") if isinstance(written, dict) else None
-    return isinstance(pool, dict) and "connections" in pool
+    return widen_pools(upstreams, served, written)
 
 
 @dataclass(slots=True)
