@@ -191,8 +191,9 @@ def test_a_misused_container_is_told_the_two_calls_and_the_one_it_meant() -> Non
 )  # fmt: skip
 def test_an_unknown_tool_is_told_the_nearest_or_the_known_names(hint: str, known: list[str]) -> None:
     failure = names.make_unknown_tool_failure("getWether", known)
+    closing = "" if hint.startswith("Did you mean") else "\n\nCall one of the known tools by its exact name."
     assert write_feedback(ToolResult(call("getWether"), failure, Attempt(1, 3))) == (
-        f"Unknown tool 'getWether' (attempt 1/3).\n\n{hint}\n\nCall one of the known tools by its exact name."
+        f"Unknown tool 'getWether' (attempt 1/3).\n\n{hint}{closing}"
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.display.graphemes import cut, escape, find_boundary
+from proxy.core.display.graphemes import cut, cut_parts, escape, find_boundary
 from proxy.core.display.preview import make_hider, sanitise_value, write_preview
 from proxy.core.display.secrets import find_sensitive_names, is_secret_name, mask_credentials, shorten_paths
 from proxy.core.json.jsontext import dumps, parse
@@ -291,3 +291,16 @@ def test_a_text_within_the_limit_is_not_cut() -> None:
 )
 def test_what_could_steer_a_reader_is_escaped(shown: str, text: str) -> None:
     assert shown == escape(text)
+
+
+@pytest.mark.parametrize(
+    ("limit", "shown"),
+    [
+        (99, "one of 'EUR', 'CN, Y', 'USD'"),
+        (24, "one of 'EUR', ..."),  # the comma inside an item is no end of one
+        (27, "one of 'EUR', 'CN, Y', ..."),
+        (14, "one of 'EUR..."),
+    ],
+)
+def test_cuts_a_list_behind_an_item(limit: int, shown: str) -> None:
+    assert shown == cut_parts("one of 'EUR', 'CN, Y', 'USD'", limit)

@@ -11,7 +11,7 @@ from typing import Final
 from urllib.parse import quote
 
 from proxy.core.contract import container
-from proxy.core.display.graphemes import cut, escape, replace_surrogates
+from proxy.core.display.graphemes import cut, cut_parts, escape, replace_surrogates
 from proxy.core.display.preview import clean_text, sanitise_value
 from proxy.core.envelope.feedback import write_original_call
 from proxy.core.envelope.view import SHOWN, FailureView, Shown, show_violations, summarize_escalation, write_remedy
@@ -80,7 +80,8 @@ def _brief_words(shown: Shown) -> tuple[dict[str, JsonValue], int]:
             else:
                 length = len(write_body(text))
             if length - 2 > room:  # a text of wide characters may be cut shorter than it has to be
-                words[key] = cut(text, max(0, room - 3) * len(text) // (length - 2))
+                shorten = cut_parts if key == "expected" else cut
+                words[key] = shorten(text, max(0, room - 3) * len(text) // (length - 2))
                 length = len(write_body(words[key]))
             size += len(key) + 4 + length  # with its quotes, colon and comma
     return words, max(size, len("{}"))

@@ -249,6 +249,8 @@ def write_remedy(result: ToolResult) -> str:
         return _ASK if result.escalated else _JSON_ONLY
     if result.escalated:
         return _write_stop(result)
+    if failure.code is codes.UNKNOWN_TOOL and "did_you_mean" in failure.details:
+        return ""  # the hint says it
     if failure.status in _CANNOT and not may_retry:
         return "The tool's service cannot do this at all: no repetition helps. Tell the user."
     mendable = failure.code.category in (Category.INPUT_ERROR, Category.NOT_FOUND)
