@@ -170,7 +170,8 @@ class SchemaLoader:
         inner, remarks = find_definition(within)
         steps = (*steps, *inner)
         _check_entries(find_at_pointer(source.value, steps), SchemaPlace(source, steps, place.where))
-        part, notes = normalise(find_at_pointer(source.value, steps))
+        names_draft = isinstance(source.value, dict) and "$schema" in source.value
+        part, notes = normalise(find_at_pointer(source.value, steps), names_draft=names_draft)
         file = SchemaDocument(_replace_at(source.value, steps, part), source, uri, path.parent)
         documents = Collector(self._files, self._registered, root, place.where).collect(file)
         read = ReadSchema(part, SchemaPlace(source, steps, place.where), uri, documents, "", (*remarks, *notes))

@@ -640,3 +640,37 @@ def test_what_a_listed_schema_means_and_does_not_guard_is_one_line() -> None:
     assert "/properties/a: no number can satisfy it, `minimum: 2` and `maximum: 1` exclude each other" == describe_gaps(
         compile_check({"properties": {"a": {"minimum": 2, "maximum": 1}}})
     ).removesuffix(" (change one of the two)")
+
+
+# --- discriminators ---------------------------------------------------------------------------------------------------
+CAT = {"type": "object", "properties": {"kind": {"type": "string"}, "lives": {"type": "integer"}}, "required": ["kind"]}
+DOG = {"type": "object", "properties": {"kind": {"type": "string"}, "age": {"type": "integer"}}, "required": ["kind"]}
+AMBIGUOUS = "calls are ambiguous, the required keys of each branch of `oneOf` fit another branch too"
+
+
+def make_union(*branches: object) -> dict[str, object]:
+    return {"type": "object", "oneOf": list(branches), "discriminator": {"propertyName": "kind"}}
+
+
+def test_rejects_a_discriminator_whose_branches_do_not_list_its_value(tmp_path: Path) -> None:
+    (line,) = said(tmp_path, make_union(CAT, DOG))
+    assert AMBIGUOUS in line
+    assert "list the value of 'kind' in each branch, such as `const: cat`" in line
+    assert AMBIGUOUS in describe_gaps(compile_check(make_union(CAT, DOG)))
+
+
+@pytest.mark.parametrize(
+    "branches",
+    [
+        (
+            {**CAT, "properties": {"kind": {"const": "cat"}}},
+            {**DOG, "properties": {"kind": {"const": "dog"}}},
+        ),
+        (CAT, {**DOG, "required": ["kind", "age"]}),
+        (CAT, {**DOG, "additionalProperties": False}),
+        (CAT,),
+        ({**CAT, "required": ["lives"]}, {**DOG, "required": ["age"]}),
+    ],
+)
+def test_accepts_a_discriminator_whose_branches_differ(tmp_path: Path, branches: tuple[object, ...]) -> None:
+    assert not [line for line in said(tmp_path, make_union(*branches)) if "ambiguous" in line]

@@ -114,6 +114,24 @@ def test_registered_documents_are_found_by_their_uri(tmp_path: Path) -> None:
     assert [True, False] == accepts(made, {"n": 1}, {"n": "x"})
 
 
+def test_reads_a_tuple_with_a_note(tmp_path: Path) -> None:
+    point = {"type": "array", "items": [{"type": "number"}, {"type": "number"}]}
+    made = tool(tmp_path, {"type": "object", "properties": {"point": point}})
+    assert [True, False] == accepts(made, {"point": [1, 2]}, {"point": [1, "x"]})
+    assert made.schema is not None
+    assert ("/properties/point: a list under `items` read as `prefixItems`, as drafts before 2020-12 do",) == (
+        made.schema.notes
+    )
+
+
+def test_keeps_a_tuple_in_a_part_of_a_file_with_a_draft(tmp_path: Path) -> None:
+    draft_7 = "http://json-schema.org/draft-07/schema#"
+    point = {"type": "array", "items": [{"$ref": "#/n"}, {"type": "string"}]}
+    write(tmp_path, {"all.json": {"$schema": draft_7, "x": {"properties": {"p": point}}, "n": {"type": "number"}}})
+    made = tool(tmp_path, "all.json#/x")
+    assert [True, False, False] == accepts(made, {"p": [1, "a"]}, {"p": ["a", "a"]}, {"p": [1, 2]})
+
+
 def test_nothing_is_ever_fetched(tmp_path: Path) -> None:
     (found,) = mistakes(tmp_path, {"$ref": "https://example.com/n"})
     assert "leads to a document that is not there" in found

@@ -122,13 +122,69 @@ def test_what_is_no_schema_and_no_list_of_parameters_is_left_alone(schema: JsonV
     assert (schema, ()) == normalise(schema)
 
 
+TUPLE = {"items": [{"type": "integer"}, {"type": "string"}], "additionalItems": False}
+
+
+@pytest.mark.parametrize(
+    ("written", "read", "note"),
+    [
+        (TUPLE, {"prefixItems": TUPLE["items"], "items": False}, "/properties/a: a list under `items` read as"),
+        ({"minimum": 1, "exclusiveMinimum": True}, {"exclusiveMinimum": 1}, "a boolean `exclusiveMinimum` beside"),
+        ({"maximum": 1, "exclusiveMaximum": False}, {"maximum": 1}, "a boolean `exclusiveMaximum` beside `maximum`"),
+        ({"type": "string", "nullable": True}, {"type": ["string", "null"]}, "`nullable: true` lets null in"),
+        ({"type": "str", "nullable": True}, {"type": ["string", "null"]}, "`nullable: true` lets null in"),
+        (
+            {"type": "string", "enum": ["a"], "nullable": True},
+            {"type": ["string", "null"], "enum": ["a", None]},
+            "`nullable: true` lets null in",
+        ),
+        (
+            {"type": "string", "const": "a", "nullable": True},
+            {"anyOf": [{"type": "string", "const": "a"}, {"type": "null"}]},
+            "`nullable: true` lets null in",
+        ),
+    ],
+)
+def test_reads_spellings_of_earlier_drafts_and_of_openapi(written: JsonValue, read: JsonValue, note: str) -> None:
+    made, notes = normalise({"properties": {"a": written}})
+    assert {"properties": {"a": read}} == made
+    assert note in notes[-1]
+    compile_check(made)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"nullable": True},
+        {"type": "string", "nullable": False},
+        {"$schema": "http://json-schema.org/draft-07/schema#", **TUPLE},
+        {"$schema": "http://json-schema.org/draft-04/schema#", "minimum": 1, "exclusiveMinimum": True},
+        {"items": []},
+        {"exclusiveMinimum": True},
+        {"enum": [TUPLE], "const": {"type": "string", "nullable": True}},
+    ],
+)
+def test_leaves_spellings_that_mean_something_else(part: JsonValue) -> None:
+    schema = {"properties": {"a": part}}
+    assert (schema, ()) == normalise(schema)
+    assert ({"a": TUPLE}, ()) == normalise({"a": TUPLE}, names_draft=True)
+
+
+def test_the_arguments_themselves_are_never_null() -> None:
+    schema = {"type": "object", "nullable": True}
+    assert (schema, ()) == normalise(schema)
+
+
+LATEST = "https://json-schema.org/draft/2020-12/schema"
+
+
 @pytest.mark.parametrize(
     ("schema", "path", "words"),
     [
-        ({"minimum": 1, "exclusiveMinimum": True}, ("exclusiveMinimum",),
+        ({"$schema": LATEST, "minimum": 1, "exclusiveMinimum": True}, ("exclusiveMinimum",),
          "write the limit itself (`exclusiveMinimum: 0`) and drop `minimum`"),
         ({"exclusiveMaximum": False}, ("exclusiveMaximum",), "drop `maximum`"),
-        ({"items": [{}]}, ("items",), "is called `prefixItems` since 2020-12"),
+        ({"$schema": LATEST, "items": [{}]}, ("items",), "is called `prefixItems` since 2020-12"),
         ({"properties": {"a": {"required": True}}}, ("properties", "a", "required"), "`required: [name]`"),
         ({"type": "strng"}, ("type",), "did you mean 'string'?"),
         ({"type": "fruit"}, ("type",), "a type is one of null, boolean, integer"),

@@ -13,7 +13,7 @@ from typing import Final, Literal, Protocol
 
 from proxy.core.check.validation import Check, SchemaError, compile_check
 from proxy.core.display.preview import clean_text
-from proxy.core.json.jsontext import TRUSTED, LosslessFloat, format_pointer, parse, walk, write_canonical
+from proxy.core.json.jsontext import TRUSTED, format_pointer, parse, walk, write_canonical
 from proxy.core.model import codes
 from proxy.core.model.values import Failure, JsonValue, value_class
 from proxy.core.schema.dialects import normalise
@@ -75,9 +75,8 @@ class PinnedTools(Protocol):
 # --- its schema -----------------------------------------------------------------------------------------------------
 # Values in one schema: the largest in tests/data/mcp-tools has 422, and 5,000 take most of a second to compile.
 MAX_NODES: Final = 5_000
-_LIMITS: Final = (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum"))
-# Keywords that hold values and no schemas.
-_DATA: Final = frozenset({"enum", "const", "default", "examples"})
+# The remedy of a reference that leads out of a listed schema.
+_WHOLE: Final = "the server has to list the whole schema, for example with the other document under `$defs`"
 
 
 @value_class
@@ -112,25 +111,8 @@ def check_size(schema: JsonValue) -> None:
 def compile_listed(schema: JsonValue, formats: bool | Formats) -> Check:
     """A listed schema, compiled. Raises BadSchemaError."""
     check_size(schema)
-    if isinstance(schema, dict) and "$schema" not in schema:
-        schema = _without_old_limits(schema)
     try:
         return compile_check(normalise(schema)[0], formats=formats, is_trusted=False)
     except SchemaError as error:
-        raise BadSchemaError(f"{format_pointer(error.path)}: {error.message}"[:300]) from None
-
-
-def _without_old_limits(schema: JsonValue) -> JsonValue:
-    """A schema in which limits are spelled as since draft 6: `exclusiveMinimum: true` beside a `minimum` comes out of
-    real servers that name no draft, and means one thing only."""
-    if isinstance(schema, list):
-        return [_without_old_limits(item) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    made = {key: item if key in _DATA else _without_old_limits(item) for key, item in schema.items()}
-    for limit, exclusive in _LIMITS:
-        number = made.get(limit)
-        if isinstance(made.get(exclusive), bool) and isinstance(number, int | float | LosslessFloat):
-            holds = made.pop(exclusive)
-            made |= {exclusive: made.pop(limit)} if holds else {}
-    return made
+        remedy = f"; {_WHOLE}" if error.path[-1:] == ("$ref",) else ""
+        raise BadSchemaError(f"{format_pointer(error.path)}: {error.message}"[:300] + remedy) from None

@@ -13,6 +13,7 @@ from proxy.core.json.jsontext import FRACTIONS, format_pointer, is_integral, mak
 from proxy.core.lint.findings import show
 from proxy.core.lint.keywords import lint
 from proxy.core.model.value_class import value_class
+from proxy.core.model.values import JsonValue
 from proxy.core.rules.facts import read_facts
 from proxy.core.schema.drafts import REFERENCES, is_conditional, list_subschemas
 from proxy.core.schema.matching import SearchGivenUp, make_matcher
@@ -77,9 +78,52 @@ def list_unsatisfiable(check: Check) -> Iterator[tuple[Node, str, str]]:
             yield node, message, "change the listed values or the keywords beside them"
         for message in (*_list_contrary_limits(node, parts), *_list_contrary_counts(node)):
             yield node, message, "change one of the two"
+        if node.has("discriminator") and _is_ambiguous(node):
+            message = "calls are ambiguous, the required keys of each branch of `oneOf` fit another branch too"
+            yield node, message, _PIN.format(_name_discriminator(node))
         for name in list_refused_keys(node):
             message = f"no object can satisfy it, {format_pointer((name,))[1:]!r} is required and refused as well"
             yield node, message, "declare it under `properties`, or take it out of `required`"
+
+
+# The remedy of branches that no discriminator tells apart.
+_PIN: Final = "list the value of {!r} in each branch, such as `const: cat`, or write `anyOf` in place of `oneOf`"
+
+
+def _name_discriminator(node: Node) -> str:
+    """The property that a discriminator names."""
+    written = node.get("discriminator")
+    name = written.get("propertyName") if isinstance(written, dict) else written  # Swagger 2.0 writes the name itself
+    return name if isinstance(name, str) else "the property"
+
+
+def _is_ambiguous(node: Node) -> bool:
+    """Whether each branch of a `oneOf` is open and lies within another one, as far as both say."""
+    branches = node.one_of
+    return len(branches) > 1 and all(
+        any(one is not other and _covers(other, one) for other in branches) for one in branches
+    )
+
+
+def _covers(wider: Node, narrower: Node) -> bool:
+    """Whether the smallest object that one branch accepts is surely accepted by another one. The properties that the
+    wider one requires have the same schemas in both."""
+    read = {key: value for part in narrower.always for key, value in part.properties.items()}
+    needed = {key for part in wider.always for key in part.required}
+    given = {key for part in narrower.always for key in part.required}
+    is_plain = all(part.keywords.keys() <= _PLAIN and part.additional is None for part in wider.always)
+    declared = {key: value for part in wider.always for key, value in part.properties.items()}
+    return (
+        is_plain
+        and needed <= given
+        and all(
+            key in read and _read_target(read[key]) == _read_target(declared[key]) for key in given & declared.keys()
+        )
+    )
+
+
+def _read_target(node: Node) -> JsonValue:
+    return node.reference.raw if node.reference is not None and node.keywords.keys() == {"$ref"} else node.raw
 
 
 def _list_contrary_counts(node: Node) -> Iterator[str]:
@@ -110,6 +154,10 @@ def _list_applied(root: Node) -> Iterator[Node]:
             stack += [*node.references, *(node.descend(at) for at in inner if at[0] not in ("$defs", "definitions"))]
 
 
+# The keywords of a branch that say no more than its properties do.
+_PLAIN: Final = frozenset(
+    ["type", "properties", "required", "allOf", "$ref", "title", "description", "example", "examples", "default"]
+)
 # Keywords beside `enum` and `const` that refuse nothing of their own, or whose part is looked at already.
 _LISTING: Final = frozenset(["enum", "const", "type", "title", "description", "default", "examples", "example"])
 

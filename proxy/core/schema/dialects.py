@@ -1,10 +1,11 @@
 """Translates schemas from one spelling to another: found ones to JSON Schema, compiled ones to draft 2020-12. Pure.
 
-`normalise` translates, at load time, what is found in real tool catalogues (docs/engine.md). Two spellings are
-translated, because each has one meaning: type names of other languages (`float`, `int`, `dict`, `Boolean`, in any case)
-and a flat list of parameters instead of an object schema. Everything else that is not JSON Schema is left as it is,
-fails its meta-schema, and `suggest_remedy` says what to write instead. The given schema is never changed; a correct
-schema comes back as the same object.
+`normalise` translates, at load time, what is found in real tool catalogues (docs/engine.md). These spellings are
+translated, because each has one meaning: type names of other languages (`float`, `int`, `Boolean`, in any case), a flat
+list of parameters instead of an object schema, `nullable: true` beside `type`, and without `$schema` the tuples and the
+boolean limits of earlier drafts. Everything else that is not JSON Schema is left as it is, fails its meta-schema, and
+`suggest_remedy` says what to write instead. The given schema is never changed; a correct schema comes back as the same
+object.
 
 `bundle_schema` writes a schema as one self-contained document in the spelling of draft 2020-12, for readers that cannot
 follow our references, such as a model's vendor. It judges the same values; names of schemas, comments, and the keywords
@@ -18,7 +19,7 @@ from collections.abc import Callable
 from itertools import chain, count
 from typing import Final
 
-from proxy.core.json.jsontext import JSON_TYPES, dumps, find_at_pointer, format_pointer, make_decimal
+from proxy.core.json.jsontext import FRACTIONS, JSON_TYPES, dumps, find_at_pointer, format_pointer, make_decimal
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.schema.definitions import TYPE_NAMES, is_parameter_list, make_object_schema
 from proxy.core.schema.drafts import META_SCHEMA, REFERENCES, Draft, list_subschemas, list_vocabularies
@@ -26,38 +27,100 @@ from proxy.core.schema.formats import list_formats
 from proxy.core.schema.nodes import NUMERIC, Node, Schemas
 
 
-def normalise(schema: JsonValue) -> tuple[JsonValue, tuple[str, ...]]:
+def normalise(schema: JsonValue, *, names_draft: bool = False) -> tuple[JsonValue, tuple[str, ...]]:
     """Translates a schema's spellings to JSON Schema. Takes a schema document, or a list `[{name, type, required,
     description}]`; gives the schema and one note for each change, such as `/properties/lat: type 'float' read as
-    'number'`. Never raises."""
+    'number'`. `names_draft`: the document around the schema has `$schema`. Never raises."""
     notes: list[str] = []
     if is_parameter_list(schema):
         is_summary = isinstance(schema, dict)
         written = "`required_fields` and `optional_fields` (GoMind)" if is_summary else "a flat list of parameters"
         notes.append(f"{written} read as an object schema")
         schema = make_object_schema(schema)
-    return _normalise_node(schema, (), notes), tuple(notes)
+    return _normalise_node(schema, (), notes, names_draft=names_draft), tuple(notes)
 
 
-def _normalise_node(schema: JsonValue, path: Pointer, notes: list[str]) -> JsonValue:
-    """The same object where nothing changed; else a copy of the changed parts and of everything around them."""
+def _normalise_node(schema: JsonValue, path: Pointer, notes: list[str], *, names_draft: bool) -> JsonValue:
+    """The same object if nothing changed; else a copy of the changed parts and of everything around them.
+    `names_draft`: a schema around it has `$schema`."""
     if not isinstance(schema, dict):
         return schema
+    names_draft = names_draft or "$schema" in schema
     changed = dict(schema)
+    remarks = _respell_type(changed)
+    if not names_draft:
+        remarks += respell_bounds(changed) + _respell_tuple(changed)
+    notes += [f"{format_pointer(path)}: {remark}" for remark in remarks]
+    nullable = bool(path) and _respell_nullable(changed)  # the arguments themselves are never null
+    made = map_subschemas(
+        changed, lambda step, child: _normalise_node(child, (*path, *step), notes, names_draft=names_draft)
+    )
+    if nullable:
+        notes.append(f"{format_pointer(path)}: `nullable: true` lets null in")
+        if not made.keys().isdisjoint(_APPLICATORS):
+            return {"anyOf": [made, {"type": "null"}]}
+    same = len(made) == len(schema) and all(key in made and made[key] is schema[key] for key in schema)
+    return schema if same else made
+
+
+def _respell_type(schema: dict[str, JsonValue]) -> list[str]:
+    """Spells the type names of other languages as JSON Schema does, in place; returns the note."""
     written = schema.get("type")
     names = written if isinstance(written, list) else [written]
-    if not all(name in JSON_TYPES or not isinstance(name, str) or name.lower() not in TYPE_NAMES for name in names):
-        read = [TYPE_NAMES.get(name.lower(), name) if isinstance(name, str) else name for name in names]
-        read = list(dict.fromkeys(read))
-        changed["type"] = read[0] if len(read) == 1 else read
-        meaning = repr(changed["type"])
-        if None in read:
-            del changed["type"]
-            meaning = "any type"
-        notes.append(f"{format_pointer(path)}: type {written!r} read as {meaning}")
-    changed = map_subschemas(changed, lambda step, child: _normalise_node(child, (*path, *step), notes))
-    same = len(changed) == len(schema) and all(changed[key] is schema[key] for key in schema)
-    return schema if same else changed
+    if all(name in JSON_TYPES or not isinstance(name, str) or name.lower() not in TYPE_NAMES for name in names):
+        return []
+    read = [TYPE_NAMES.get(name.lower(), name) if isinstance(name, str) else name for name in names]
+    read = list(dict.fromkeys(read))
+    schema["type"] = read[0] if len(read) == 1 else read
+    meaning = repr(schema["type"])
+    if None in read:
+        del schema["type"]
+        meaning = "any type"
+    return [f"type {written!r} read as {meaning}"]
+
+
+def respell_bounds(schema: dict[str, JsonValue]) -> list[str]:
+    """Spells draft 4's `exclusiveMinimum: true` beside `minimum` as later drafts do, in place; returns the notes."""
+    remarks = []
+    for switch, limit in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
+        number = schema.get(limit)
+        is_number = isinstance(number, (int, *FRACTIONS)) and not isinstance(number, bool)
+        if isinstance(schema.get(switch), bool) and is_number:
+            if schema.pop(switch):
+                schema[switch] = schema.pop(limit)
+            remarks.append(f"a boolean `{switch}` beside `{limit}` read as draft 4 reads it")
+    return remarks
+
+
+def _respell_tuple(schema: dict[str, JsonValue]) -> list[str]:
+    """Spells a list under `items` as 2020-12 does, in place; returns the note. Every draft that allows it agrees."""
+    if not isinstance(schema.get("items"), list) or not schema["items"] or "prefixItems" in schema:
+        return []
+    schema["prefixItems"] = schema.pop("items")
+    if "additionalItems" in schema:
+        schema["items"] = schema.pop("additionalItems")
+    return ["a list under `items` read as `prefixItems`, as drafts before 2020-12 do"]
+
+
+# What judges a value beside its type: null would have to pass it too.
+_APPLICATORS: Final = frozenset(["$ref", "allOf", "anyOf", "oneOf", "not", "if", "const"])
+
+
+def _respell_nullable(schema: dict[str, JsonValue]) -> bool:
+    """Reads `nullable: true` beside `type` as OpenAPI 3.0 does, in place; returns whether null is new. A null that an
+    applicator may refuse is left to the caller."""
+    kinds = schema.get("type")
+    if schema.get("nullable") is not True or not isinstance(kinds, str | list):
+        return False
+    named = [kinds] if isinstance(kinds, str) else kinds
+    del schema["nullable"]
+    if "null" in named:
+        return False
+    if schema.keys().isdisjoint(_APPLICATORS):
+        schema["type"] = [*named, "null"]
+        if isinstance(values := schema.get("enum"), list) and None not in values:
+            schema["enum"] = [*values, None]
+    return True
 
 
 def map_subschemas(
@@ -75,13 +138,6 @@ def map_subschemas(
                 changed[keyword] = schema[keyword].copy()
             changed[keyword][step[1]] = made
     return changed
-
-
-def respell_bounds(schema: dict[str, JsonValue]) -> None:
-    """Spells draft 4's `exclusiveMinimum: true` beside `minimum` as the later drafts do, in place."""
-    for switch, limit in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
-        if isinstance(schema.get(switch), bool) and schema.pop(switch) and limit in schema:
-            schema[switch] = schema.pop(limit)
 
 
 # --- what to write instead where the meta-schema has refused a schema -------------------------------------------------
@@ -153,6 +209,8 @@ def _suggest_type(value: JsonValue) -> str:
 
 
 def _value_remedy(keyword: str, value: JsonValue) -> str:
+    if keyword == "$ref" and isinstance(value, str) and not value.startswith("#"):
+        return "put the document below the schema folder, or register it under `documents`; nothing is ever fetched"
     if keyword in _TAKE_TEXT:
         if isinstance(value, str):
             return ""  # a text that the keyword cannot use: the message says why

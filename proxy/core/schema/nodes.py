@@ -213,8 +213,7 @@ class Schemas:
                     self._index(known)
         if (resource := self._resources.get(base)) is None:
             raise SchemaError(
-                f"$ref {reference!r} leads to a document that is not there: put it below the schema folder "
-                "or register it under `documents`; nothing is ever fetched",
+                f"$ref {reference!r} leads to a document that is not there, and nothing is ever fetched",
                 (*place.path, "$ref"),
             )
         fragment = unquote(fragment)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from proxy.call.judging import is_ready
 from proxy.core.check.validation import MAX_STRANGE_CHARACTERS, compile_check
-from proxy.core.contract.listed_tool import MAX_NODES
+from proxy.core.contract.listed_tool import MAX_NODES, BadSchemaError, compile_listed
 from proxy.core.contract.policy import CallCap, ToolPolicy
 from proxy.core.decide import prepare
 from proxy.core.model.values import Container
@@ -51,6 +51,25 @@ def test_arguments_are_an_object_also_where_the_schema_does_not_say_so() -> None
 
     assert found.check is not None
     assert [True, False, False] == [found.check.accepts(value) for value in _ANY]
+
+
+def test_reads_tuples_and_nullable_of_a_listed_schema() -> None:
+    point = {"type": "array", "items": [{"type": "number"}, {"type": "number"}], "additionalItems": False}
+    properties = {"point": point, "note": {"type": "string", "nullable": True}}
+    found = tools(ListedTool("a", schema={"type": "object", "properties": properties}))["a"]
+    assert found.check is not None
+    assert [True, False, False] == [found.check.accepts({"point": each}) for each in ([1, 2], [1, "x"], [1, 2, 3])]
+    assert [True, True, False] == [found.check.accepts({"note": each}) for each in ("a", None, 1)]
+
+
+def test_explains_a_remote_reference_of_a_listed_schema() -> None:
+    with pytest.raises(BadSchemaError) as caught:
+        compile_listed({"type": "object", "properties": {"a": {"$ref": "https://example.org/s.json"}}}, True)
+    assert "/properties/a/$ref: $ref 'https://example.org/s.json' leads to a document that is not there" in str(
+        caught.value
+    )
+    assert "the server has to list the whole schema" in str(caught.value)
+    assert "`documents`" not in str(caught.value)
 
 
 def test_a_limit_in_draft_4s_spelling_means_what_it_meant_where_no_draft_is_named() -> None:

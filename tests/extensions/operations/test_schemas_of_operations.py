@@ -9,6 +9,9 @@ import pytest
 
 from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
+from proxy.core.json.jsontext import parse
+from proxy.extensions.importing.harvest import FoundTool, describe_unguarded
+from proxy.extensions.operations.core.openapi import import_operation
 from tests.config.test_schema_lint import LAT, said
 from tests.config.test_schemas import OBJECT, accepts, mistakes, tool, write
 
@@ -92,3 +95,23 @@ def test_an_imported_operation_is_served_and_told_of(tmp_path: Path) -> None:
     (tmp_path / "o.json").write_text(json.dumps(document))
     (line,) = said(tmp_path, {"openapi": "o.json", "operation": "p"})
     assert line.endswith("unknown keyword 'requird', which JSON Schema ignores  (did you mean 'required'?)")
+
+
+def test_check_and_import_report_a_discriminator_that_tells_no_branches_apart(tmp_path: Path) -> None:
+    branch = {"type": "object", "properties": {"kind": {"type": "string"}}, "required": ["kind"]}
+    pet = {
+        "oneOf": [{"$ref": "#/components/schemas/Cat"}, {"$ref": "#/components/schemas/Dog"}],
+        "discriminator": {"propertyName": "kind", "mapping": {"cat": "#/components/schemas/Cat"}},
+    }
+    operation = {"operationId": "addPet", "requestBody": {"content": {"application/json": {"schema": pet}}}}
+    api = {
+        "openapi": "3.0.3",
+        "paths": {"/pets": {"post": operation}},
+        "components": {"schemas": {"Cat": branch, "Dog": branch}},
+    }
+    write(tmp_path, {"api.json": api})
+    made = tool(tmp_path, {"openapi": "api.json", "operation": "addPet"})
+    assert made.schema is not None
+    assert any("calls are ambiguous" in note for note in made.schema.notes)
+    found = import_operation(parse(json.dumps(api).encode()), "addPet")
+    assert "calls are ambiguous" in describe_unguarded(FoundTool("addPet", "", found.schema, "POST /pets"))
