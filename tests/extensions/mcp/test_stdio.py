@@ -122,6 +122,31 @@ async def test_messages_may_stand_in_a_file_and_may_be_none(tmp_path: Path, sour
     assert 0 == process.returncode
 
 
+async def test_answers_what_it_has_read_when_its_input_ends(tmp_path: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "proxy", "stdio", "--", *SERVER, f"late={tmp_path / 'ready'}"), stdin=-1, stdout=-1
+    )
+    messages = [asked("initialize", 0, protocolVersion="2025-06-18"), INITIALIZED, call("echo", 1)]
+    lines = "".join(f"{json.dumps(each)}\n" for each in messages)
+    answering = asyncio.create_task(process.communicate(lines.encode()))
+    await asyncio.wait({answering}, timeout=3.0)  # longer than clients leave a process that they end
+    assert not answering.done()
+    (tmp_path / "ready").touch()
+    answers, _ = await answering
+    assert [0, 1] == [json.loads(line)["id"] for line in answers.splitlines()]
+    assert 0 == process.returncode
+
+
+async def test_ends_if_nobody_reads_its_answers(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    command = (sys.executable, "-m", "proxy", "stdio", "--", *SERVER, f"late={tmp_path / 'never'}")
+    process = await asyncio.create_subprocess_exec(*command, stdin=-1, stdout=writer)
+    os.close(writer)
+    os.close(reader)
+    await process.communicate(json.dumps(asked("initialize", 0)).encode() + b"\n")
+    assert process.returncode is not None
+
+
 async def test_what_is_no_message_is_answered_as_json_rpc_says() -> None:
     async with started("stdio", "--", *SERVER) as client:
         assert -32700 == (await client.ask("{" * 3))["error"]["code"]  # type: ignore[arg-type]

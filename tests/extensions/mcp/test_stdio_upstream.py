@@ -360,11 +360,10 @@ async def test_an_answer_of_any_depth_reaches_its_client(upstream: StdioUpstream
     assert 50_000 == reply.body.count(b"[") - 1
 
 
-@pytest.mark.parametrize("used", [None, 1.5e300, True, {}])
-async def test_an_answer_without_a_usable_id_ends_the_oldest_request_and_is_reported(used: object) -> None:
+async def test_an_answer_without_an_id_ends_the_oldest_request_and_is_reported() -> None:
     lost: list[int] = []
     upstream = StdioUpstream(settings(lost=lost.append))
-    (answer,) = await messages(await post(upstream, call("nameless", 7, arguments={"id": used}), await begin(upstream)))
+    (answer,) = await messages(await post(upstream, call("nameless", 7, arguments={"id": None}), await begin(upstream)))
     assert (7, -32603) == (answer["id"], answer["error"]["code"])
     assert 1 == len(lost)
     await upstream.close()

@@ -11,11 +11,13 @@ import argparse
 import asyncio
 import contextlib
 import os
+import select
 import stat
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
@@ -41,7 +43,7 @@ examples:
 
 Logs go to stderr, which such clients keep (docs/mcp.md).
 
-exit codes: 0 the client closed its end, 2 the config has mistakes
+exit codes: 0 the client closed its end, 1 and left requests without an answer, 2 the config has mistakes
 """
 
 
@@ -93,9 +95,12 @@ def run(args: argparse.Namespace) -> int:
         except LookupError as error:
             print(f"stdio: {error.args[0]}", file=sys.stderr)
             return EXIT_CONFIG
+        unanswered = 0
         with contextlib.suppress(BrokenPipeError):
-            asyncio.run(_serve(loaded, route, folder / "listen", headers, out, args.url or ""))
-    return 0
+            unanswered = asyncio.run(_serve(loaded, route, folder / "listen", headers, out, args.url or ""))
+    if unanswered:
+        print(f"stdio: {unanswered} requests got no answer in time after the client closed its end", file=sys.stderr)
+    return 1 if unanswered else 0
 
 
 def _find_contradiction(args: argparse.Namespace) -> str:
@@ -158,7 +163,7 @@ def _find_route(loaded: Loaded, path: str | None) -> RouteEntry:
 
 async def _serve(
     loaded: Loaded, route: RouteEntry, socket: Path, headers: dict[str, str], out: BinaryIO, server: str
-) -> None:
+) -> int:
     from proxy.config.model import Address
     from proxy.extensions.mcp.server.stdio import carry
     from proxy.server import start_serving
@@ -171,7 +176,8 @@ async def _serve(
 
     serving = await start_serving(_make_single(loaded, route), listen=Address(unix=str(socket)))
     try:
-        await carry(_read_lines(), write, socket, route.path, headers, listed=serving.listed, server=server)
+        client = _read_lines(), write, partial(_is_read, out)
+        return await carry(*client, socket, route.path, headers, listed=serving.listed, server=server)
     finally:
         await serving.stop()
 
@@ -190,6 +196,13 @@ def _write_line(out: BinaryIO, message: bytes) -> None:
     rest = memoryview(message + b"\n")
     while rest:
         rest = rest[out.write(rest) :]
+
+
+def _is_read(out: BinaryIO) -> bool:
+    """Whether somebody still reads `out`: a pipe without a reader has an error."""
+    poll = select.poll()
+    poll.register(out, 0)
+    return not poll.poll(0)
 
 
 async def _read_lines() -> AsyncIterator[bytes]:

@@ -13,7 +13,7 @@ JSON is sent unchanged, too: the listener answers it as over HTTP, under the id 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -29,57 +29,88 @@ _PING: Final = "ping"
 _CANCELLED: Final = "notifications/cancelled"
 # The most lines that wait for an earlier one; beyond it the client has to wait.
 _MOST_WAITING: Final = 1_000
-# The seconds that answers may still take after the client has closed its end: clients kill a process after 2 s.
-_LAST_ANSWERS: Final = 1.5
+# The seconds that a message may still take after the client has closed its end, and the first one, for which the server
+# may have to start. Clients that do not want them kill the process, most of them after 2 s.
+_NEXT_ANSWER: Final = 10.0
+_FIRST_ANSWER: Final = 60.0
+# How often to look whether the client still reads, in seconds.
+_LOOK: Final = 1.5
+_ENDLESS: Final = "subscriptions/listen"
 
 
 async def carry(
     lines: AsyncIterator[bytes],
     write: Write,
+    is_read: Callable[[], bool],
     socket: Path,
     path: str,
     headers: Mapping[str, str],
     *,
     listed: ListedRoutes,
     server: str = "",
-) -> None:
-    """Serves one client through the listener at a unix socket. Each line is sent to `path` with `headers`; `listed`
-    tells of each request that the server has. `server` is the URL behind the listener, if it is one."""
+) -> int:
+    """Serves one client through the listener at a unix socket, and gives the number of requests without an answer. Each
+    line is sent to `path` with `headers`; `listed` tells of each request that the server has. `server` is the URL
+    behind the listener, if it is one."""
     connector, timeout = aiohttp.UnixConnector(str(socket), limit=0), aiohttp.ClientTimeout(total=None)
     async with aiohttp.ClientSession(connector=connector, timeout=timeout) as http:
-        session = StdioSession(http, f"http://localhost{path}", write, headers, server)
-        pump = LinePump(session, write)
+
+        async def write_and_note(message: bytes) -> None:
+            await write(message)
+            pump.note_written()
+
+        session = StdioSession(http, f"http://localhost{path}", write_and_note, headers, server)
+        pump = LinePump(session, write, is_read)
         listed.passed_on = pump.note_passed
-        await pump.run(lines)
+        return await pump.run(lines)
 
 
 class LinePump:
-    """Serves one client. `write` writes one message without line breaks."""
+    """Serves one client. `write` writes one message without line breaks; `is_read` says whether the client still reads
+    messages."""
 
-    def __init__(self, session: StdioSession, write: Write) -> None:
+    def __init__(self, session: StdioSession, write: Write, is_read: Callable[[], bool]) -> None:
         self._session = session
+        self._is_read = is_read
         self._write = write
+        self._written: float | None = None
         self._ordered: asyncio.Queue[Line | None] = asyncio.Queue(_MOST_WAITING)
         self._requests: dict[bytes, Line] = {}
         self._at_once: set[Line] = set()
         self._tasks: set[asyncio.Future[None]] = set()
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    async def run(self, lines: AsyncIterator[bytes]) -> None:
-        """Serves the client until its lines end."""
+    async def run(self, lines: AsyncIterator[bytes]) -> int:
+        """Serves the client until its lines end and their requests are answered. Gives the number of requests that were
+        not answered in time."""
         reading = asyncio.create_task(self._read_each(lines))
         sending = asyncio.create_task(self._send_each())
         try:
             await asyncio.wait({reading, sending, self._failure}, return_when=asyncio.FIRST_COMPLETED)
-            if reading.done() and not sending.done():  # the client has closed its end, and some answers are missing
-                await asyncio.wait({sending, self._failure}, timeout=_LAST_ANSWERS, return_when=asyncio.FIRST_COMPLETED)
+            if reading.done():
+                await self._await_answers({sending, self._failure})
             for task in (reading, sending, self._failure):
                 if task.done():
                     task.result()
+            return len(self._find_awaited()) if reading.done() and not sending.done() else 0
         finally:
             for task in (reading, sending, self._failure, *self._tasks):
                 task.cancel()
             await self._session.end()
+
+    async def _await_answers(self, ends: set[asyncio.Future[None]]) -> None:
+        """Waits for missing answers after the client has closed its end, as long as they come and it reads them."""
+        now = asyncio.get_running_loop().time
+        since = now()
+        while not any(end.done() for end in ends) and self._is_read():
+            await asyncio.wait(ends, timeout=_LOOK, return_when=asyncio.FIRST_COMPLETED)
+            limit = _FIRST_ANSWER if self._written is None else _NEXT_ANSWER
+            if now() > max(since, self._written or 0.0) + limit:
+                break
+
+    def note_written(self) -> None:
+        """Notes that the client got a message."""
+        self._written = asyncio.get_running_loop().time()
 
     def note_passed(self, request_id: JsonValue) -> None:
         """Notes that the server has the request `request_id`. `initialize` counts once it is answered, because later
@@ -122,9 +153,13 @@ class LinePump:
                 continue
             self._start(line, self._session.carry(line), at_once=False)
             await line.passed.wait()
-        awaited = {line.task for line in self._requests.values() if line.task is not None and not line.is_cancelled}
-        if awaited := (awaited | {line.task for line in self._at_once if line.task is not None}):
+        awaited = {line.task for line in (*self._find_awaited(), *self._at_once) if line.task is not None}
+        if awaited:
             await asyncio.wait(awaited)
+
+    def _find_awaited(self) -> list[Line]:
+        """The requests whose answers the client waits for."""
+        return [one for one in self._requests.values() if not one.is_cancelled and one.message.method != _ENDLESS]
 
     async def _cancel(self, line: Line, target: Line) -> None:
         """Sends a cancellation once the server has the request `target`. A request of the revisions without sessions

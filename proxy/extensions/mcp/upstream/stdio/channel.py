@@ -268,7 +268,7 @@ class Channel:
             number = _key(value.get("id"))
             self._late.pop(number, None)
             self.has_answered = True
-            if not number and ("result" in value or "error" in value):
+            if value.get("id") is None and ("result" in value or "error" in value):
                 self._end_oldest()
             request = self._finish(number)
             if request is not None:
@@ -290,11 +290,11 @@ class Channel:
                 client.tell(line, change=change and not self._single)
 
     def _end_oldest(self) -> None:
-        """Ends the oldest request with an error: an answer without a usable id is most likely its own."""
+        """Ends the oldest request with an error: an answer without an id is most likely its own."""
         self._lost(self._child.pid)
         number = next(iter(self._requests), "")
         if (request := self._finish(number)) is not None:
-            reason = "the server sent an answer without a usable id; it is not known whether this request ran"
+            reason = "the server sent an answer without an id; it is not known whether this request ran"
             self._answer(request, dumps(_make_error(parse(request.own_id), reason, _INTERNAL_ERROR)))
 
     def _answer(self, request: ChildRequest, line: bytes) -> None:

@@ -28,7 +28,7 @@ class StdioSettings:
     most `max_children` run at a time; a child whose session was idle for `idle` seconds is ended. With `shared` all
     sessions use one child. With `single_client` the only client reads every message. The shared child starts at most
     `restarts` times within `restart_window` seconds. `line` is the longest message. `stderr` receives each line of the
-    child's stderr with the child's process id, `lost` that id for each answer without a usable id.
+    child's stderr with the child's process id, `lost` that id for each answer without an id.
     """
 
     name: str
