@@ -9,7 +9,7 @@ import pytest
 
 from proxy.server.http.access import is_served_host
 from tests.serving.proxied import WEATHER, code, proxied, told
-from tests.serving.wire import JSON_TYPE, answer, exchange, replies, tool
+from tests.serving.wire import JSON_TYPE, answer, exchange, post, replies, tool
 
 OK = answer("200 OK", b"{}", JSON_TYPE)
 CALL = b'{"lat": 1}'
@@ -124,6 +124,23 @@ async def test_no_page_may_call_unless_the_config_says_so() -> None:
     assert [[403, "ORIGIN_NOT_ALLOWED"]] * 5 == [list(code(one)) for one in seen]
     assert [] == server.seen
     assert {None} == {one.header("access-control-allow-origin") for one in seen}
+
+
+@pytest.mark.parametrize(
+    ("host", "origin", "status"),
+    [
+        ("localhost:8080", "http://localhost:8080", 200),
+        ("[::1]:8080", "https://[::1]:8080", 200),
+        ("localhost:8080", "http://localhost:8081", 403),
+        ("localhost:8080", "http://evil.test:8080", 403),
+        ("rebound.test:8080", "http://rebound.test:8080", 403),
+        ("localhost.evil.test", "http://localhost.evil.test", 403),
+    ],
+)
+async def test_accepts_a_page_at_its_own_loopback_address(host: str, origin: str, status: int) -> None:
+    async with tool(replies(OK)) as server, proxied(WEATHER, server.url) as proxy:
+        call = post("/weather", CALL, f"Origin: {origin}").replace(b"Host: tools.test", f"Host: {host}".encode())
+        assert status == (await exchange(proxy.port, call)).status
 
 
 async def test_a_listed_page_may_call_and_read_the_answer_good_or_bad() -> None:

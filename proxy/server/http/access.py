@@ -4,8 +4,8 @@ A refusal says nothing of what would have been right. Tokens are compared by the
 constant time, so that neither a token nor its place in the list can be measured.
 
 A page in a browser is known by its `Origin`, which a browser always sends with what could change something. Without
-`cors` there is no page that may call: so one that a user of this machine happens to look at cannot reach a proxy on
-loopback, not even when it gives its own name this machine's address (DNS rebinding).
+`cors` only a page at the proxy's own loopback address may call: so one that a user of this machine happens to look at
+cannot reach a proxy on loopback, not even when it gives its own name this machine's address (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from proxy.server.http.request_head import RequestHead
 # RFC 6750 section 3: what is asked for, and what was wrong with what came. No `error` where no token came at all.
 _ASK: Final = 'Bearer realm="toolcall-proxy"'
 _BEARER: Final = "bearer "
+_LOOPBACK: Final = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?")
 
 # What pages may send beyond what browsers always allow: a call's own headers, and those of MCP's HTTP transport.
 _ALLOWED: Final = (
@@ -72,7 +73,8 @@ def admit(route: Route, headers: Fields, access: RouteAccess | None, certificate
     """Whether a request may use a route. `access`: what the route asks of its callers beyond `auth`; None: nothing."""
     cors = route.cors
     origins = [value for name, value in headers if name == "origin"]
-    if origins and (cors is None or not cors.upstream) and not (len(origins) == 1 and _welcome(origins[0], cors)):
+    is_welcome = len(origins) == 1 and (_welcome(origins[0], cors) or _is_own(origins[0], headers))
+    if origins and (cors is None or not cors.upstream) and not is_welcome:
         return AccessDenied(codes.ORIGIN_NOT_ALLOWED, "Pages of this origin may not call this route.")
     fields: Headers = ()
     if origins and cors is not None and not cors.upstream:
@@ -104,6 +106,13 @@ def _add_cors(found: Admitted | AccessDenied, fields: Headers) -> Admitted | Acc
 
 def _welcome(origin: str, cors: Cors | None) -> bool:
     return cors is not None and (origin in cors.origins or "*" in cors.origins)
+
+
+def _is_own(origin: str, headers: Fields) -> bool:
+    """Whether a page has the address to which its request goes. Only names that no DNS can give to another machine
+    count."""
+    host = (headers.get("host") or "").lower()
+    return _LOOPBACK.fullmatch(host) is not None and origin.lower() in (f"http://{host}", f"https://{host}")
 
 
 def _holder(auth: Auth, headers: Headers) -> str | AccessDenied:
