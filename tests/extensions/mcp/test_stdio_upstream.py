@@ -164,10 +164,22 @@ async def test_a_session_that_is_not_used_is_ended(upstream: StdioUpstream) -> N
 @with_settings(max_children=1)
 async def test_one_process_more_than_may_run_is_overloaded_and_says_when_to_come_back(upstream: StdioUpstream) -> None:
     headers = await begin(upstream)
+    listening: Headers = (("accept", "text/event-stream"), *headers)
+    await upstream.relay(UpstreamRequest("tools", "GET", "/mcp", listening, b"", 30), None)  # it is in use
     fault = await post(upstream, asked("initialize"))
     message = "upstream 'tools': 1 processes run, which is as many as may (`max_children`)"
     assert UpstreamFault(OVERLOADED, "connection_limit_reached", Executed.NO, message, 5) == fault
     assert "null" == await result(await post(upstream, call("echo"), headers))
+
+
+@with_settings(max_children=2)
+async def test_ends_the_session_that_was_idle_for_the_longest_time_to_begin_another(upstream: StdioUpstream) -> None:
+    first, second = await begin(upstream), await begin(upstream)
+    await post(upstream, asked("ping"), first)
+    third = await begin(upstream)
+    assert 2 == upstream.sessions.children
+    replies = [await post(upstream, asked("ping"), one) for one in (first, second, third)]
+    assert [200, 404, 200] == [reply.status for reply in replies if isinstance(reply, UpstreamReply)]
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------

@@ -82,7 +82,7 @@ class Sessions:
         """Begins a session, with a child of its own unless the settings share one.
 
         Raises:
-                NoChild: `max_children` are running, or the child does not start.
+                NoChild: `max_children` are running and none is idle, or the child does not start.
         """
         channel = await self._join() if self._settings.shared else self._take_spare() or await self._start()
         session = Session(secrets.token_hex(16), channel, channel.client(), self._now())
@@ -177,6 +177,8 @@ class Sessions:
         settings = self._settings
         if self._closed:
             raise NoChild(self._fault(RESTARTING, "destination_unavailable", "this proxy no longer uses it"))
+        while len(self._channels) + self._starting >= settings.max_children and (idle := self._find_idle()) is not None:
+            await self.end(idle)
         if len(self._channels) + self._starting >= settings.max_children:
             message = f"{settings.max_children} processes run, which is as many as may (`max_children`)"
             raise NoChild(self._fault(OVERLOADED, "connection_limit_reached", message, _SOON))
@@ -195,6 +197,12 @@ class Sessions:
         channel = Channel(child, self._drop_channel, shared=shared, single=settings.single_client, lost=settings.lost)
         self._channels.add(channel)
         return channel
+
+    def _find_idle(self) -> Session | None:
+        """The session with a child of its own that was idle for the longest time."""
+        shared = (self._stateless, self._common)
+        own = [one for one in self._sessions.values() if one.channel not in shared and one.channel.has_answered]
+        return min((one for one in own if not one.client.is_busy), key=lambda one: one.used, default=None)
 
     def _check_restarts(self) -> None:
         now, settings = self._now(), self._settings
