@@ -408,3 +408,19 @@ def test_the_proxy_is_known_by_its_name_and_as_a_module() -> None:
     )
     assert ("/py", "-m", "proxy") == find_program({"command": "/py", "args": ["-m", "proxy", "stdio", "--", "y"]})
     assert None is find_program({"command": "npx", "args": ["stdio"]})
+
+
+def test_names_the_servers_that_claude_code_keeps_for_one_project(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / ".claude.json"
+    kept = {"/p": {"mcpServers": {"loc": {"command": "npx", "args": []}}}, "/q": {}}
+    path.write_text(json.dumps({"mcpServers": {"files": {"command": "npx", "args": FILES}}, "projects": kept}))
+    assert 0 == main(["install", "claude-code", "--file", str(path)])
+    said = capsys.readouterr().out
+    assert "loc" in said
+    assert "it belongs to the project /p" in said
+    assert kept == json.loads(path.read_text())["projects"]
+    path.write_text(json.dumps({"projects": kept}))
+    assert 2 == main(["install", "claude-code", "--file", str(path)])
+    assert "loc belong to single projects" in capsys.readouterr().err

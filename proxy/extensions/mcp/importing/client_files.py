@@ -25,10 +25,17 @@ from proxy.extensions.mcp.importing.client_entries import (
     wrap_entry,
 )
 from proxy.extensions.mcp.importing.client_texts import read_text, replace_entries
-from proxy.extensions.mcp.importing.clients import CLIENTS, ClientFormat, find_servers, guess_client
+from proxy.extensions.mcp.importing.clients import (
+    CLIENTS,
+    ClientFormat,
+    find_servers,
+    guess_client,
+    list_project_servers,
+)
 from proxy.file_writing import check_below, check_regular, replace_file
 
 BACKUP: Final = ".before-toolcall-proxy"
+_OF_PROJECT: Final = "add it with `--scope user`, or with `--scope project` for `install --project`"
 
 
 @value_class
@@ -89,6 +96,8 @@ def parse_client_file(text: bytes, path: Path, client: str = "") -> ClientFile:
     found = find_servers(value)
     if found is None:
         hint = "it is looked for under `mcpServers`, `servers` (VS Code) and `mcp_servers` (Codex)"
+        if kept := list_project_servers(value):
+            hint = f"{', '.join(sorted({name for _, name in kept}))} belong to single projects: {_OF_PROJECT}"
         raise ImportProblem(f"{path} names no MCP servers", hint)
     place, servers = found
     return ClientFile(path, CLIENTS.get(client) or guess_client(path, place, servers), text, value, place, servers)
@@ -104,6 +113,11 @@ def put_in_front(file: ClientFile, program: Sequence[str], named: Collection[str
             left.append(LeftOut(name, why))
         elif isinstance(entry, dict):
             entries[name] = wrap_entry(entry, file.client, program)
+    left += [
+        LeftOut(name, f"it belongs to the project {folder}", _OF_PROJECT)
+        for folder, name in list_project_servers(file.value)
+        if not named
+    ]
     return ClientEdit(file.write(entries), tuple(entries), tuple(left))
 
 

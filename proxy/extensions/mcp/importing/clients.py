@@ -87,6 +87,15 @@ def find_servers(value: JsonValue) -> tuple[tuple[str, ...], dict[str, JsonValue
     return None
 
 
+def list_project_servers(value: JsonValue) -> list[tuple[str, str]]:
+    """The servers that Claude Code keeps for single projects, which is the default of `claude mcp add`: the folder of
+    the project, and the server's name."""
+    projects = value.get("projects") if isinstance(value, dict) else None
+    found = projects.items() if isinstance(projects, dict) else ()
+    kept = ((folder, each["mcpServers"]) for folder, each in found if isinstance(each, dict) and "mcpServers" in each)
+    return [(folder, name) for folder, servers in kept if isinstance(servers, dict) for name in servers]
+
+
 def guess_client(path: Path, place: tuple[str, ...], servers: Mapping[str, JsonValue]) -> ClientFormat:
     """The client that a config belongs to, by the file's name, by where its servers stand, and by how they are written.
     The default is Claude Code: its entries say `type`, which other clients ignore."""
