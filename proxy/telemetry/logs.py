@@ -44,6 +44,8 @@ _MESSAGES: Final = {
     "tool_error": ("warning", "Tool reported an error"),
     "upstream_error": ("error", "Upstream failed"),
 }
+# The messages of calls that no upstream got: a check, or a call that the proxy answers itself.
+_UNSENT: Final = {"delivered": "Tool call valid, nothing sent", "repaired": "Tool call repaired, nothing sent"}
 # The message of a call that broke its tool's rules (Acode, "Logging").
 _FAILED: Final = "Tool validation failed"
 # The same on a report-only route, which still delivers the call.
@@ -217,6 +219,8 @@ def _choose_headline(record: CallRecord) -> tuple[str, str]:
         return "warning", _WOULD_FAIL
     if record.repairs and record.outcome == "delivered":
         return "info", _WOULD_REPAIR
+    if record.outcome in _UNSENT and not record.upstream:
+        return "info", _UNSENT[record.outcome]
     return _MESSAGES.get(record.outcome, ("info", "Request finished"))
 
 

@@ -84,6 +84,11 @@ def test_the_ordinary_line_has_what_every_line_has() -> None:
     )
 
 
+def test_says_that_nothing_was_sent_if_no_upstream_got_the_call() -> None:
+    lines = logged(record(upstream=""), record(upstream="", outcome="repaired"))
+    assert ["Tool call valid, nothing sent", "Tool call repaired, nothing sent"] == [line["message"] for line in lines]
+
+
 def test_instants_are_cut_to_milliseconds_and_never_stand_still() -> None:
     stream, instants = io.StringIO(), [0.0, 0.0004, 1767225599.9996, 1767225599.9996, 1767225600.25]
     log = Log(stream, "json", "info", iter(instants).__next__)
