@@ -240,6 +240,12 @@ class Metrics:
         return self._shown
 
     # --- finished requests --------------------------------------------------------------------------------------------
+    def count_sent(self, upstream: str, status: int, error: str = "") -> None:
+        """Counts one request to an upstream: its status, 0 for none, and the fault, if any."""
+        self.sent.series[upstream, f"{str(status)[0]}xx" if status else OTHER] += 1
+        if error:
+            self._faults.series[upstream, error] += 1
+
     def finished(self, record: CallRecord) -> None:
         """Counts one finished request."""
         route = record.route or OTHER
@@ -253,9 +259,7 @@ class Metrics:
             self._hooks.series[failed.hook, failed.point, failed.reason] += 1
         if upstream := record.upstream:
             answered = str(record.upstream_status) if record.upstream_status else ""
-            self.sent.series[upstream, f"{answered[0]}xx" if answered else OTHER] += 1
-            if record.upstream_error:
-                self._faults.series[upstream, record.upstream_error] += 1
+            self.count_sent(upstream, record.upstream_status, record.upstream_error)
             for reason in record.resends:
                 self.resent.series[upstream, reason] += 1
             if record.resend_denied is not None:

@@ -24,8 +24,9 @@ from proxy.telemetry.metrics import Metrics
 class Corrections:
     """Makes correctors, one for each config that is served."""
 
-    def __init__(self, services: Services, log: Log, _metrics: Metrics) -> None:
+    def __init__(self, services: Services, log: Log, metrics: Metrics) -> None:
         self._log = log
+        self._metrics = metrics
         self._now = services.clock.now
         self._trajectories: Trajectories | None = None
         self._debug: tuple[DebugStore, DebugLog] | None = None
@@ -38,11 +39,23 @@ class Corrections:
         if self._trajectories is None:
             self._trajectories = Trajectories(self._now)
         client = OutgoingClient(make_settings(config.upstreams[settings.upstream]))
-        endpoint = Endpoint(settings, partial(_exchange, services.upstreams[settings.upstream], client))
+        ask = partial(self._exchange, settings.upstream, services.upstreams[settings.upstream], client)
+        endpoint = Endpoint(settings, ask)
         corrector = ModelCorrector(
             settings, endpoint, self._trajectories, services, self._store(settings), self._log.defect, self._warn_spent
         )
         return replace(services, corrector=corrector)
+
+    async def _exchange(
+        self, name: str, upstream: GuardedUpstream, client: OutgoingClient, request: UpstreamRequest, limit: int
+    ) -> UpstreamReply | UpstreamFault:
+        """One question, unless the upstream's guard refuses it: its breaker and its bound hold for questions too."""
+        found = await upstream.guard(request, lambda entered: client.fetch(entered, limit))
+        if isinstance(found, UpstreamReply):
+            self._metrics.count_sent(name, found.status)
+        else:
+            self._metrics.count_sent(name, 0, found.token)
+        return found
 
     async def close(self) -> None:
         """Does nothing: nothing is queued."""
@@ -59,10 +72,3 @@ class Corrections:
 
     def _warn_unwritten(self, error: OSError) -> None:
         self._log.event("debug store cannot be written", "warning", reason=error.strerror or type(error).__name__)
-
-
-async def _exchange(
-    upstream: GuardedUpstream, client: OutgoingClient, request: UpstreamRequest, limit: int
-) -> UpstreamReply | UpstreamFault:
-    """One question, unless the upstream's guard refuses it: its breaker and its bound hold for questions too."""
-    return await upstream.guard(request, lambda entered: client.fetch(entered, limit))

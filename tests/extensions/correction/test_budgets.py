@@ -43,6 +43,14 @@ async def read_series(it: Rig, name: str) -> dict[str, float]:
     return {labels.replace(',route="/w",tool="weather"', ""): float(value) for labels, _, value in samples}
 
 
+async def test_counts_the_questions_among_the_requests_of_the_models_upstream() -> None:
+    async with rig(replies(completion(NEVER)), replies(OK), ROUTE) as it:
+        await ask(it, "fahrenheit")
+        upstreams = json.loads((await it.proxy.ask_admin("/-/upstreams")).body)["upstreams"]
+        asked = len(it.outcomes())
+    assert {"model": {"2xx": asked}} == {row["upstream"]: row["requests"] for row in upstreams if row["requests"]}
+
+
 @pytest.mark.parametrize(
     ("budget", "outcomes"),
     [
