@@ -297,9 +297,9 @@ def test_what_could_steer_a_reader_is_escaped(shown: str, text: str) -> None:
     ("limit", "shown"),
     [
         (99, "one of 'EUR', 'CN, Y', 'USD'"),
-        (24, "one of 'EUR', ..."),  # the comma inside an item is no end of one
+        (24, "one of 'EUR', ..."),  # the comma inside an item ends none
         (27, "one of 'EUR', 'CN, Y', ..."),
-        (14, "one of 'EUR..."),
+        (14, "..."),
     ],
 )
 def test_cuts_a_list_behind_an_item(limit: int, shown: str) -> None:

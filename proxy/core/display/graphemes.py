@@ -31,8 +31,8 @@ _HANGUL_PAIRS: Final = frozenset({
     ("L", "L"), ("L", "V"), ("L", "LV"), ("L", "LVT"), ("LV", "V"), ("LV", "T"), ("V", "V"), ("V", "T"),
     ("LVT", "T"), ("T", "T"),
 })  # fmt: skip
-# A value in quotes, or the end of a part.
-_PART: Final = re.compile(r"'[^'\n]*'|(?P<end>, | \| |; )|.", re.DOTALL)
+# A value in quotes, which may be cut off, or the end of a part.
+_PART: Final = re.compile(r"(?<!\w)'[^'\n]*(?:'|\Z)|(?P<end>, | \| |; )|.", re.DOTALL)
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 
 
