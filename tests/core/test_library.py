@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import proxy.core
 from proxy.cli.dryrun import DryRun, ForwardedCall
@@ -158,6 +160,24 @@ def test_follows_switches_of_rules_and_aliases() -> None:
     assert isinstance(book('{"guests":"4","name":"a"}', CallPolicy("off")), RejectedCall)
     renamed = book('{"people":4,"name":"a"}', CallPolicy(aliases={"people": "guests"}))
     assert {"guests": 4, "name": "a"} == renamed.value
+
+
+JSON: Final = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["guests", "name", "x"]), inner),
+    max_leaves=8,
+)
+LENIENT: Final = compile_tool("book_table", TABLE, CallPolicy("lenient"))
+
+
+@given(st.binary() | st.text() | JSON.filter(lambda value: isinstance(value, dict)))
+def test_never_raises_and_accepts_again_what_it_would_send(arguments: Any) -> None:
+    decision = LENIENT.decide(arguments)
+    if isinstance(decision, AcceptedCall):
+        assert AcceptedCall(decision.arguments) == LENIENT.decide(decision.arguments)
+        assert isinstance(decision.value["guests"], int)
+    else:
+        assert decision.text
 
 
 # --- schemas and policies that cannot be used -------------------------------------------------------------------------
