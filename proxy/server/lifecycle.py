@@ -116,7 +116,7 @@ class Serving:
         self._extending = ExtensionServices(base, log, self.metrics)
         self.unpinned = UnpinnedWatch(self._tool_unpinned)
         self.listed = ListedRoutes(base.clock, make_id, Reports(log, self.metrics, self.unpinned))
-        self._nulls = NullWatch(partial(warn_of_null, log))
+        self.nulls = NullWatch(partial(warn_of_null, log))
         self._addresses = AddressWatch(lambda: self.metrics.sources, partial(warn_of_addresses, log))
         self.handler = Handler(
             self._make_snapshot(compiled, self.pools.of(config)[0]),
@@ -286,7 +286,7 @@ class Serving:
         # An observer that is off is left out, so it costs no call anything.
         kept = () if self.console is None else (self.console.observer,)
         traced = () if self._tracer is None else (self._tracer,)
-        self.handler.observers = (self.metrics, self.log, self._nulls, *kept, *added, *traced)
+        self.handler.observers = (self.metrics, self.log, self.nulls, *kept, *added, *traced)
         self.metrics.note_config(list_served(compiled), loaded.digest, self._base.clock.wall(), loaded.files_digest)
         for unpinned in list_unpinned(loaded.config):
             self.unpinned(*unpinned)

@@ -71,5 +71,6 @@ async def test_a_plain_config_has_the_observers_of_every_proxy_and_no_other() ->
         assert (
             serving.metrics,
             serving.log,
+            serving.nulls,
             serving.console.observer,
         ) == serving.handler.observers
