@@ -20,6 +20,11 @@ _SCALAR: Final = re.compile(rb"[^ \t\n\r,\]}]+")
 # everything else that is not a bracket; a key with its colon; the comma between two members.
 _BRACKET: Final = re.compile(rb'[^"{}\[\]]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"{}\[\]]*+)*+[{}\[\]]', re.DOTALL)
 _KEY: Final = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"[ \t\n\r]*+:[ \t\n\r]*+', re.DOTALL)
+_MARK: Final = re.compile(rb'["{}\[\]]')
+_QUOTE: Final = ord('"')
+_BACKSLASH: Final = ord("\\")
+# Bytes from which a container counts as large.
+_LARGE: Final = 256 * 1024
 _BETWEEN: Final = re.compile(rb"[ \t\n\r]*+,?[ \t\n\r]*+")
 
 
@@ -99,11 +104,40 @@ def _end(text: bytes, at: int) -> int:
     if opening not in (b"{", b"["):
         return _skip(text, at, _STRING if opening == b'"' else _SCALAR)
     depth = 0
+    if len(text) - at > _LARGE:
+        return _end_of_large(text, at)
     while (found := _BRACKET.match(text, at)) is not None:
         at = found.end()
         depth += 1 if text[at - 1] in b"{[" else -1
         if depth == 0:
             return at
+    return len(text)
+
+
+def _end_of_large(text: bytes, at: int) -> int:
+    """The same for a large container: a long string is passed by searching for its end, many times as fast."""
+    depth = 0
+    while (found := _MARK.search(text, at)) is not None:
+        at = found.end()
+        mark = text[at - 1]
+        if mark == _QUOTE:
+            at = _end_of_string(text, at)
+        else:
+            depth += 1 if mark in b"{[" else -1
+            if depth == 0:
+                return at
+    return len(text)
+
+
+def _end_of_string(text: bytes, at: int) -> int:
+    """The offset behind the string whose first character is at `at`."""
+    while (end := text.find(b'"', at)) >= 0:
+        last = end - 1
+        while text[last] == _BACKSLASH:
+            last -= 1
+        if (end - last) % 2:
+            return end + 1
+        at = end + 1
     return len(text)
 
 

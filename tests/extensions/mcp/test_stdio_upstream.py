@@ -372,6 +372,18 @@ async def test_an_answer_of_any_depth_reaches_its_client(upstream: StdioUpstream
     assert 50_000 == reply.body.count(b"[") - 1
 
 
+@pytest.mark.parametrize("upstream", [settings(), settings(shared=True)], indirect=True)
+async def test_passes_a_long_answer_whole_and_in_pieces(upstream: StdioUpstream) -> None:
+    long = '"' * 700_000 + "\\" + "x" * 700_000
+    reply = await post(upstream, call("echo", "mine", arguments={"b": [long, {}]}), await begin(upstream))
+    assert isinstance(reply, UpstreamReply)
+    assert not isinstance(reply.body, bytes)
+    pieces = [piece async for piece in reply.body]
+    answer = json.loads(b"".join(pieces))
+    assert ("mine", {"b": [long, {}]}) == (answer["id"], json.loads(answer["result"]["content"][0]["text"]))
+    assert len(pieces) > 1
+
+
 async def test_an_answer_without_an_id_ends_the_oldest_request_and_is_reported() -> None:
     lost: list[int] = []
     upstream = StdioUpstream(settings(lost=lost.append))

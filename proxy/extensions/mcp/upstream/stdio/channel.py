@@ -28,7 +28,7 @@ import itertools
 from collections.abc import Callable, Container
 from typing import Final
 
-from proxy.core.json.jsonspan import replace_value
+from proxy.core.json.jsonspan import find_span, replace_value
 from proxy.core.json.jsontext import TextLimits, dumps, parse
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.extensions.mcp.adapters.mcpmessage import find_missing_capability, read_head, write_id
@@ -40,6 +40,9 @@ from proxy.extensions.mcp.upstream.stdio.mailbox import MOST_WAITING, ChildEnded
 _LIMITS: Final = TextLimits(depth=128, nodes=2_000_000)
 _SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
 _ID: Final[Pointer] = ("id",)
+Span = tuple[int, int]
+# Bytes from which a line is read in a thread, so that other clients need not wait for it.
+_LONG_LINE: Final = 512 * 1024
 _PROGRESS: Final[Pointer] = ("params", "progressToken")
 _REQUEST_PROGRESS: Final[Pointer] = ("params", "_meta", "progressToken")
 _SUBSCRIBED: Final[Pointer] = ("params", "_meta", _SUBSCRIPTION)
@@ -230,7 +233,9 @@ class Channel:
         try:
             while (line := await self._child.read()) is not None:
                 if line:
-                    self._hand_on(line)
+                    split = await asyncio.to_thread(_split, line) if len(line) > _LONG_LINE else _split(line)
+                    for head, text, id_span in split:
+                        self._message(head, text, id_span)
                     if self._single:
                         await self._await_reader()
         finally:
@@ -253,17 +258,7 @@ class Channel:
                 mailbox.when_read(read.set)
                 await read.wait()
 
-    def _hand_on(self, line: bytes) -> None:
-        """Passes on the messages in a line; some servers also print text that is no message."""
-        if line.startswith(b"{"):
-            self._message(read_head(line), line)
-        elif line.startswith(b"["):  # a batch: revision 2025-03-26
-            value = parse(line, _LIMITS)
-            for one in value if isinstance(value, list) else ():
-                if isinstance(one, dict):
-                    self._message(one, dumps(one))
-
-    def _message(self, value: dict[str, JsonValue], line: bytes) -> None:
+    def _message(self, value: dict[str, JsonValue], line: bytes, id_span: Span | None) -> None:
         if "method" not in value:
             number = _key(value.get("id"))
             self._late.pop(number, None)
@@ -272,7 +267,9 @@ class Channel:
                 self._end_oldest()
             request = self._finish(number)
             if request is not None:
-                self._answer(request, _replace_own(line, _ID, request.number, request.own_id))
+                if id_span is not None and request.number.encode() != request.own_id:
+                    line = request.own_id.join((line[: id_span[0]], line[id_span[1] :]))
+                self._answer(request, line)
             return
         params = value.get("params")
         params = params if isinstance(params, dict) else {}
@@ -347,6 +344,17 @@ class Channel:
                 timer.cancel()
             self._end_if_retired()
         return request
+
+
+def _split(line: bytes) -> list[tuple[dict[str, JsonValue], bytes, Span | None]]:
+    """The messages in a line of output, each with its head, its text and the place of its id. Some servers also print
+    text that is no message."""
+    if line.startswith(b"{"):
+        head = read_head(line)
+        return [(head, line, find_span(line, _ID) if "id" in head else None)]
+    value = parse(line, _LIMITS) if line.startswith(b"[") else None  # a batch: revision 2025-03-26
+    texts = [(one, dumps(one)) for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    return [(one, text, find_span(text, _ID) if "id" in one else None) for one, text in texts]
 
 
 def _is_for_all(method: JsonValue) -> bool:

@@ -128,8 +128,8 @@ class Child:
         size = 0
         while True:
             try:
-                pieces.append(await self._stdout.readuntil(b"\n"))
-                return b"".join(pieces).strip()
+                pieces.append((await self._stdout.readuntil(b"\n")).rstrip())
+                return b"".join(pieces).lstrip()
             except asyncio.LimitOverrunError as overrun:
                 pieces.append(await self._stdout.readexactly(max(overrun.consumed, 1)))
             except asyncio.IncompleteReadError as rest:

@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import Final
 
+from proxy.core.json.jsonspan import read_members
 from proxy.core.json.jsontext import TextLimits, dumps, parse
 from proxy.core.model.codes import UPSTREAM_BAD_ANSWER
 from proxy.core.model.values import (
@@ -60,6 +61,8 @@ _REFUSED: Final = (-32020, -32021, -32022)
 _OTHER_ERA: Final = (_INVALID_REQUEST, -32022)
 _NO_SESSION: Final = -32001
 _NOT_INITIALIZED: Final = -32000
+# The longest answer in bytes that is passed on as one piece.
+_PIECE: Final = 256 * 1024
 _JSON: Final[Headers] = (("content-type", "application/json"),)
 _EVENTS: Final[Headers] = (("content-type", "text/event-stream"), ("cache-control", "no-cache"))
 
@@ -233,7 +236,8 @@ class StdioUpstream(OwnServer):
             raise channel.exit or ChildEnded(0)
         first, last = found
         if last:
-            return UpstreamReply(200, _JSON, first)
+            is_long = len(first) > _PIECE and not request.answer_only
+            return UpstreamReply(200, _JSON, _cut(first) if is_long else first)
 
         async def leave(number: str = child_request.number) -> None:
             channel.abandon(number)
@@ -330,10 +334,16 @@ def _find_error_code(reply: Answer) -> int | None:
     """The code of a JSON-RPC error; None for every other answer."""
     if isinstance(reply, UpstreamFault) or not isinstance(reply.body, bytes) or b'"error"' not in reply.body:
         return None
-    answer = parse(reply.body, _LIMITS)
-    error = answer.get("error") if isinstance(answer, dict) else None
+    error = read_members(reply.body, ("error",)).get("error")
     code = error.get("code") if isinstance(error, dict) else None
     return code if isinstance(code, int) else None
+
+
+async def _cut(text: bytes) -> AsyncIterator[bytes]:
+    """A long answer in pieces, so that the exchanges of other clients go on between them."""
+    for start in range(0, len(text), _PIECE):
+        yield text[start : start + _PIECE]
+        await asyncio.sleep(0)
 
 
 def _value(body: bytes) -> dict[str, JsonValue]:
