@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
+from dataclasses import replace
 
 from proxy.core.check.validation import Check
+from proxy.core.contract.policy import RepairPolicy
 from proxy.core.rules.facts import nodes_at
 
 
@@ -27,6 +29,14 @@ def list_alias_mistakes(aliases: Mapping[str, str], declared: Set[str] | None) -
                 f"the alias {alias!r} stands for {name!r}, which the schema does not declare",
                 f"declared: {known}",
             )
+
+
+def keep_usable_aliases(repair: RepairPolicy, declared: Set[str]) -> RepairPolicy:
+    """The policy without the aliases that cannot be used: a listed schema may change after the config was written."""
+    if not repair.aliases:
+        return repair
+    unusable = {alias for alias, *_ in list_alias_mistakes(repair.aliases, declared)}
+    return replace(repair, aliases={alias: name for alias, name in repair.aliases.items() if alias not in unusable})
 
 
 def list_root_properties(check: Check) -> frozenset[str]:

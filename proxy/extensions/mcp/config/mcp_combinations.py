@@ -46,6 +46,9 @@ def _check_mcp(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
         if key in route.entry and key in _ANSWERS and route.upstream not in ("", NO_UPSTREAM) and not route.passes:
             why = "MCP's tools tell it themselves (`mcp: {output_check: on}`)"
             yield (*route.at, key), f"`{key}` has no effect: {why}", DROP_ONE
+    if "aliases" in route.entry:
+        hint = "an alias belongs to one tool: `mcp: {tools: {NAME: {aliases: ...}}}`"
+        yield (*route.at, "aliases"), "`aliases` on a route of many tools", hint
     if route.upstream == NO_UPSTREAM:
         yield (*route.at, "upstream"), "an MCP route needs an upstream", "name one of `upstreams`"
     for name in route.parameters:

@@ -14,6 +14,7 @@ from dataclasses import field, replace
 from typing import Final, Literal
 
 from proxy.core.check.validation import Check
+from proxy.core.contract.aliases import keep_usable_aliases, list_root_properties
 from proxy.core.contract.listed_tool import BadSchemaError, Hints, PinnedTools, check_size, compile_listed, parse_schema
 from proxy.core.contract.policy import CallCap, ListedSchema, ListRules, ToolPolicy
 from proxy.core.display.secrets import find_sensitive_names
@@ -385,6 +386,9 @@ def _policy(listed: ListedTool, rules: LearnPolicy, *, far: bool = False) -> Too
     schema_id = hashlib.sha256(dumps(found.schema)).hexdigest()[:12]
     made = replace(made, schema_id=schema_id, fingerprint=f"{base.fingerprint}/{schema_id}")
     if far:
-        return replace(made, listed=found)
+        properties = found.schema.get("properties") if isinstance(found.schema, dict) else None
+        declared = frozenset(properties) if isinstance(properties, dict) else frozenset[str]()
+        return replace(made, listed=found, repair=keep_usable_aliases(base.repair, declared))
     check = compile_listed(found.schema, found.formats)
+    made = replace(made, repair=keep_usable_aliases(base.repair, list_root_properties(check)))
     return replace(made, check=check, feedback=replace(base.feedback, secret_names=find_sensitive_names(check.schemas)))

@@ -274,6 +274,9 @@ class Asking:
                 return Failure(codes.SCHEMA_UNKNOWN, message, retryable=False)
         elif found is not None and found.check is not None and catalogue.is_first_report(call.tool):
             self.reports.note_unguarded(route.name, call.tool, found.check)
+            if (overlay := self.rules.overlays.get(self.rules.names.find(call.tool) or "")) is not None:
+                ignored = overlay.policy.repair.aliases.keys() - found.repair.aliases.keys()
+                self.reports.note_ignored_aliases(route.name, call.tool, sorted(ignored))
         if found is None and find_listed_name(call.tool, catalogue.tools) == call.tool and route.mode is Mode.ENFORCE:
             return self._judge_unknown(call, catalogue)
         return Tools(catalogue.tools, catalogue)

@@ -46,6 +46,12 @@ class ListReports:
             self._unguarded[route, tool if self._metrics.knows(route, tool) else OTHER] += 1
             self._log.event("tool schema guards less than it says", "warning", route=route, tool=tool, remarks=remarks)
 
+    def note_ignored_aliases(self, route: str, tool: str, aliases: list[str]) -> None:
+        """Logs aliases of the config that the listed schema leaves no use for."""
+        if aliases:
+            reason = "they are declared, or stand for what the listed schema does not declare"
+            self._log.event("aliases ignored", "warning", route=route, tool=tool, aliases=aliases, reason=reason)
+
     def note_ambiguous(self, route: str, tool: str, reason: str) -> None:
         """Counts an entry, or a list (`tool` is ''), that has two readings, and logs its first time."""
         known = tool if not tool or self._metrics.knows(route, tool) else OTHER
