@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final, cast
 
 from aiohttp.web_server import Server
 
-from proxy.server.connection import Begin, Connection, Handle, RefuseHead, Service, Timeouts, respond
+from proxy.server.connection import Begin, Connection, Service, respond
+from proxy.server.service import Handle, RefuseHead, Timeouts
 
 if TYPE_CHECKING:
     from aiohttp import web

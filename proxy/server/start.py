@@ -16,12 +16,13 @@ from proxy.config.model import AdminConfig as AdminEntry
 from proxy.interfaces import Clock, ConnectedStore
 from proxy.server.admin.api import make_pages
 from proxy.server.admin.port import open_operator_ports
-from proxy.server.connection import Timeouts, check_aiohttp
 from proxy.server.fast_call import begin_call
+from proxy.server.http.reading import check_aiohttp
 from proxy.server.lifecycle import Serving
 from proxy.server.listener import Listener
 from proxy.server.ports import make_server_context, open_port
 from proxy.server.reload import Compiled
+from proxy.server.service import Timeouts
 from proxy.server.setup.services import SharedStore, SystemClock, make_services, tell_notes
 from proxy.telemetry.logs import Log
 from proxy.telemetry.notices import TroubleWatcher

@@ -217,7 +217,7 @@ MAX_FIELD: Final = 16 * 1024
 MAX_FIELDS: Final = 128
 # Bytes of a head as a whole. A head that arrives in one piece may be longer by what is read at once (256 KB).
 MAX_HEAD: Final = 64 * 1024
-# Messages of the errors that `connection.py` adds to those of the parser.
+# Messages of the errors that `reading.py` adds to those of the parser.
 HEAD_TOO_LONG: Final = "Head too long"
 FRAMING_TOO_LONG: Final = "Chunk sizes, extensions and trailers too long"
 
