@@ -175,7 +175,7 @@ def test_what_the_schema_calls_a_warning_is_told_and_sent() -> None:
     assert b'{"a":9,"old":1}' == decision.checked.arguments
     assert [
         Violation(codes.CONSTRAINT, ("a",), "Value out of range: must be at most 5", "integer (at most 5)",
-                  "Send a number within these limits.", severity=Severity.WARNING, value=9),
+                  "", severity=Severity.WARNING, value=9),
         Violation(codes.DEPRECATED_FIELD, ("old",), "Field 'old' is deprecated", severity=Severity.WARNING),
     ] == list(decision.checked.warnings)  # fmt: skip
     assert "VAL-002 /a" == told(judged('{"a":"x"}', policy(schema)))

@@ -42,7 +42,7 @@ MISSING = Violation(
     ("path",),
     "Required field 'path' is missing",
     "string",
-    "You sent '/file_path', which this tool does not know: rename it to 'path'.",
+    "You sent '/file_path': rename it to 'path'.",
 )
 BAD_ENUM = Violation(
     codes.ENUM_MISMATCH,
@@ -82,7 +82,7 @@ def test_a_refusal_says_everything_a_model_needs_in_the_agreed_layout() -> None:
         "  Expected: one of 'utf-8', 'ascii', 'utf-16'\n"
         '  Actual: "uft8"\n'
         "• /path (VAL-001): Required field 'path' is missing. "
-        "You sent '/file_path', which this tool does not know: rename it to 'path'.\n"
+        "You sent '/file_path': rename it to 'path'.\n"
         "  Expected: string\n"
         "\n"
         "Accepts: {path: string (required), content: string (required, max 1048576), encoding?: 'utf-8' | 'ascii'}\n"
@@ -260,7 +260,7 @@ def test_a_failure_that_the_upstream_calls_final_is_not_said_to_be_mendable() ->
 
 def test_lines_of_a_tools_own_formatter_stand_before_the_last_line() -> None:
     assert write_feedback(replace(refused(MISSING), extra=("Paths are relative to the project.",))).endswith(
-        "\n\nPaths are relative to the project.\n\nPlease add /path and call the tool again."
+        "\n\nPaths are relative to the project.\n\nPlease send that value as /path and call the tool again."
     )
 
 
@@ -296,16 +296,11 @@ def test_beyond_ten_errors_the_rest_is_counted() -> None:
     assert "\n(+15 more)\n" in text
 
 
-@pytest.mark.parametrize(
-    ("path", "hint"),
-    [
-        (("city",), "Add it, and do not guess its value."),
-        (("stops", 0, "city"), "Add it to '/stops/0', and do not guess its value."),
-    ],
-)
-def test_a_missing_key_of_which_nothing_else_is_known_has_a_hint(path: Pointer, hint: str) -> None:
+@pytest.mark.parametrize("path", [("city",), ("stops", 0, "city")])
+def test_a_missing_key_of_which_nothing_else_is_known_has_a_hint(path: Pointer) -> None:
     missing = Violation(codes.REQUIRED_MISSING, path, "Required field 'city' is missing", "string")
-    assert f"(VAL-001): Required field 'city' is missing. {hint}\n" in write_feedback(refused(missing))
+    told = "(VAL-001): Required field 'city' is missing. Add it, and do not guess its value.\n"
+    assert told in write_feedback(refused(missing))
 
 
 def test_several_unknown_keys_of_one_object_tell_once_which_keys_there_are() -> None:
@@ -324,9 +319,7 @@ def test_several_unknown_keys_of_one_object_tell_once_which_keys_there_are() -> 
         "• /t (VAL-002): Wrong type",
         "  Expected: number",
         '  Actual: "x"',
-        "• /u (VAL-002): Wrong type",
-        "  Expected: number",
-        '  Actual: "x"',
+        "• /u (VAL-002): as at /t",
         "• /zip (VAL-005): Unknown field",
         "  Actual: 1",
     ] == lines[lines.index("Errors:") + 1 : -2]
@@ -342,7 +335,14 @@ def test_an_error_of_the_arguments_as_a_whole_says_so() -> None:
 
 def test_ten_long_errors_still_leave_room_for_signature_and_last_line() -> None:
     broken = [
-        Violation(codes.TYPE_MISMATCH, (f"field_{number}" * 4,), "m" * 400, "e" * 400, "h" * 400, value="v" * 400)
+        Violation(
+            codes.TYPE_MISMATCH,
+            (f"field_{number}" * 4,),
+            f"{number}" + "m" * 400,
+            "e" * 400,
+            "h" * 400,
+            value="v" * 400,
+        )
         for number in range(10)
     ]
     accepts = "{" + "a: string, " * 100 + "}"
@@ -364,7 +364,7 @@ def test_nothing_a_model_sent_can_break_a_line_or_forge_one() -> None:
     broken = Violation(codes.UNKNOWN_FIELD, (evil,), f"Unknown field '{evil}'", "", evil, value=evil)
     text = write_feedback(refused(broken, tool=evil, sent={evil: evil}))
     assert [line[:8] for line in text.split("\n")] == [
-        "Validati", "", "Errors:", "• /x'\\n\\", "  Actual", "", "Please c",
+        "Validati", "", "Errors:", "• /x'\\n\\", "  Actual", "", "Please l",
     ]  # fmt: skip
 
 

@@ -48,12 +48,12 @@ from tests.corpora.generate import damaged, random_value
 _SEEDS: Final = 6
 
 _RENAME: Final = re.compile(
-    r"You sent '([^']+)'.*(?:rename it to '([^']+)'|if (?:you meant|it holds) '([^']+)', rename it)"
+    r"You sent '([^']+)'.*(?:rename it to '([^']+)'|if (?:you meant|it holds) '([^']+)', rename it(?! and))"
 )
 _MOVE: Final = re.compile(r"It was sent at '([^']+)': move it to '([^']+)'")
 _BELONGS: Final = re.compile(r"It (?:may )?belongs? to ((?:'[^']+'(?: or )?)+): move it there")
 _MEANT: Final = re.compile(r"Did you mean '([^']*)'\?")
-_UNKNOWN: Final = re.compile(r"You sent ((?:'[^']+'(?:, )?)+), which this tool does not know")
+_UNKNOWN: Final = re.compile(r"You sent ((?:'[^']+'(?:, )?)+): (?:if|rename)")
 _CONTENT: Final = re.compile(r"'([^']+)'(?:: send| only wraps the arguments, send) its content itself as the arguments")
 
 
@@ -147,7 +147,7 @@ def follow(check: Check, sent: JsonValue, violation: Violation) -> Iterator[bool
             yield not find_possible_nodes(check, parse_pointer(name))
     if "or leave it out" in hint and isinstance(path[-1], str) and violation.code is not codes.UNKNOWN_FIELD:
         yield all(path[-1] not in node.required for node in find_nodes_at(check, path[:-1]))
-    if hint.endswith(": leave it out.") and violation.code is codes.UNKNOWN_FIELD:
+    if hint == "Leave it out." and violation.code is codes.UNKNOWN_FIELD:
         yield not find_possible_nodes(check, path)
     if (meant := _MEANT.search(hint)) and violation.code is codes.ENUM_MISMATCH:
         yield _is_mended(check, _set(sent, path, meant[1]), path)

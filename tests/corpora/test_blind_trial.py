@@ -96,8 +96,9 @@ def test_the_names_of_the_call_that_a_hard_one_needs_next_stand_in_its_text(name
     assert all(holds for violation in followed for holds in follow(policy.check, sent, violation))
 
 
-def test_the_texts_have_at_most_600_characters_in_the_median() -> None:
-    assert median(len(call.text) for call in calls()) <= 600
+def test_the_texts_have_at_most_420_characters_in_the_median_and_hard_ones_740() -> None:
+    assert median(len(call.text) for call in calls()) <= 420
+    assert median(len(call.text) for call, _ in hard().values()) <= 740
 
 
 async def test_all_of_them_reach_their_tools_through_the_proxy(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ MISSING = Violation(
     ("path",),
     "Required field 'path' is missing",
     "string",
-    "You sent '/file_path', which this tool does not know: if you meant 'path', rename it; if not, leave it out.",
+    "You sent '/file_path': if you meant 'path', rename it; if not, leave it out.",
 )
 ENCODING = Violation(
     codes.ENUM_MISMATCH,

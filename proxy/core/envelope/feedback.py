@@ -23,7 +23,8 @@ was sent, what to do, the example. An error is shown briefly before one is left 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import re
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -81,11 +82,14 @@ def render_feedback(view: FailureView) -> str:
     kind = "Example" if result.example_complete else "Shape"
     has_example = result.example and not result.escalated
     example = f"{kind} of valid arguments: {escape(result.example)}" if has_example else ""
-    found = result.failure.violations
-    needs_accepts = not found or len(found) > _SEVERAL or any(each.code in _PARTIAL for each in found)
+    # One that is not too long; what is in error stands in each of them.
+    enough = _ENOUGH * (2 if any(each.hint.startswith(_OPEN_MEANING) for each in view.shown) else 1)
+    sizes = [text for text in sizes if len(text) <= enough] or sizes[-1:]
+    needs_accepts = _need_accepts(result.failure.violations)
     reserved = max(min(len(sizes[-1]) + 1, room * _ACCEPTS_SHARE // 10), 0) if sizes and needs_accepts else 0
-    blocks = _make_blocks(view.shown)
+    blocks = _make_blocks(view.shown, has_accepts=bool(sizes) and reserved > len(sizes[-1]))
     errors, is_whole = _write_errors(view, blocks, room - reserved)
+    sizes = sizes if needs_accepts or not is_whole or view.left_out else []
     room -= len(errors) + 2
     notes = write_notes(result, limits, f"{opening}\n{errors}", room - reserved)
     room -= len(notes) + 2
@@ -93,7 +97,8 @@ def render_feedback(view: FailureView) -> str:
     fitting = (text for taken in (len(example) + 1, 0) for text in sizes if len(text) + taken <= room)
     accepts = next(fitting, "") or (cut_parts(sizes[-1], room) if sizes and room > len("Accepts: ...") else "")
     room -= len(accepts) + 1
-    example = example if len(example) <= room else ""
+    is_long = size - room > _LONG and bool(accepts) and not _KEPT.sub("", example)
+    example = example if len(example) <= room and not is_long else ""
     room -= len(example) + 2
     if room > 0 and not is_whole:  # what is left of the room is for the errors again
         longer, _ = _write_errors(view, blocks, len(errors) + room)
@@ -103,9 +108,28 @@ def render_feedback(view: FailureView) -> str:
     return cut(replace_surrogates("\n\n".join(filter(None, (opening, errors, picture, notes, last)))), size)
 
 
-# Errors that say only with the signature what to send; and how many errors of any kind do.
+# In a longer text no shape stands beside Accepts if it holds nothing but placeholders.
+_LONG: Final = 900
+_KEPT: Final = re.compile(r'^(?:Shape|Example) of valid arguments: |"(?:[^"\\]|\\.)*":|"<[^"]*>"|[{}\[\],]')
+# Errors that say only with the signature what to send; a wrong type does if what is expected ends so.
 _PARTIAL: Final = frozenset((codes.REQUIRED_MISSING, codes.UNKNOWN_FIELD, codes.NO_BRANCH, codes.INVALID_JSON))
-_SEVERAL: Final = 4
+_OPEN: Final = re.compile(r"object|array(?! of)|array of array| more\)|long value")
+_OF_VALUES: Final = (codes.TYPE_MISMATCH, codes.ENUM_MISMATCH)
+# So many characters of a signature are enough: with more, only what is in no error is described at length.
+_ENOUGH: Final = 369
+# An unknown key that may stand for any field: each of them has its type.
+_OPEN_MEANING: Final = "If no other field"
+
+
+def _need_accepts(found: Sequence[Violation]) -> bool:
+    """Whether the errors do not say by themselves what to send."""
+    return not found or any(
+        each.code in _PARTIAL
+        or not each.expected
+        or each.keyword in ("anyOf", "oneOf")
+        or (each.code in _OF_VALUES and _OPEN.search(each.expected) is not None)
+        for each in found
+    )
 
 
 def _line(text: str, size: int) -> str:
@@ -226,10 +250,12 @@ def _length(texts: list[str]) -> int:
     return sum(map(len, texts)) + len(texts)
 
 
-def _make_blocks(shown: Iterable[Shown]) -> list[_Block]:
-    """The blocks of some errors. What is expected at several places alike is written out at the first; the declared
-    keys of an object stand at its first unknown key."""
+def _make_blocks(shown: Iterable[Shown], has_accepts: bool) -> list[_Block]:
+    """The blocks of some errors. What is wrong or expected at several places alike is written out at the first; the
+    declared keys of an object stand in Accepts, or at its first unknown key."""
     blocks: list[_Block] = []
+    alike: dict[tuple[str, str, str, str], Shown] = {}
+    places_seen: dict[str, Shown] = {}
     with_unknown_keys: set[Pointer] = set()
     places: dict[str, str] = {}
     for each in shown:
@@ -237,21 +263,32 @@ def _make_blocks(shown: Iterable[Shown]) -> list[_Block]:
         severity = "" if violation.severity is Severity.ERROR else f", {violation.severity}"
         place = violation.path[:-1]
         is_unknown = violation.code is codes.UNKNOWN_FIELD
-        expected = "" if is_unknown and place in with_unknown_keys else cut_parts(each.expected, _EXPECTED)
+        expected = (
+            "" if is_unknown and (has_accepts or place in with_unknown_keys) else cut_parts(each.expected, _EXPECTED)
+        )
+        hint, actual = each.hint if len(each.hint) <= SHOWN else cut(each.hint, SHOWN), each.actual or ""
+        if (before := places_seen.setdefault(path, each)) is not each:  # a second error of one place
+            expected = "" if before.expected == each.expected else expected
+            hint = _drop_repeated(hint, before.hint)
+            actual = "" if before.actual == each.actual else actual
         if is_unknown:
             with_unknown_keys.add(place)
-        elif len(expected) > _WORTH_NAMING and (first := places.setdefault(expected, path)) != path:
-            expected = f"as at {first}"
-        blocks.append(
-            _Block(
-                f"• {path} ({violation.code.name}{severity}): ",
-                each.message if len(each.message) <= SHOWN else cut(each.message, SHOWN),
-                expected,
-                each.actual or "",
-                each.hint if len(each.hint) <= SHOWN else cut(each.hint, SHOWN),
-            )
-        )
+        elif len(expected) > _WORTH_NAMING and (at := places.setdefault(expected, path)) != path:
+            expected = f"as at {at}"
+        start = f"• {path} ({violation.code.name}{severity}): "
+        message = each.message if len(each.message) <= SHOWN else cut(each.message, SHOWN)
+        first = alike.setdefault((violation.code.name, message, each.expected, each.hint), each)
+        if first is not each and not is_unknown:
+            message, expected, hint = f"as at {first.path or 'arguments'}", "", ""
+            actual = "" if first.actual == actual else actual
+        blocks.append(_Block(start, message, expected, actual, hint))
     return blocks
+
+
+def _drop_repeated(hint: str, before: str) -> str:
+    """A hint without the sentences with which another one begins as well."""
+    same = next((i for i, pair in enumerate(zip(hint, before, strict=False)) if pair[0] != pair[1]), len(hint))
+    return hint[hint.rfind(". ", 0, same) + 1 :].lstrip() if same < len(hint) else ""
 
 
 # --- the arguments with their errors ----------------------------------------------------------------------------------

@@ -80,8 +80,7 @@ def show_violations(violations: Sequence[Violation], limits: FeedbackLimits) -> 
             message, hint = escape(hider.hide(message)), escape(hider.hide(hint))
             expected = escape(expected)  # the schema's own words: none of them is hidden
         if not hint and each.code is REQUIRED_MISSING and each.path:  # nothing better is known
-            inside = f" to '{show_path(each.path[:-1])}'" if each.path[:-1] else ""
-            hint = f"Add it{inside}, and do not guess its value."
+            hint = "Add it, and do not guess its value."
         path = _known_paths.get(each.path) or show_path(each.path)
         shown.append(Shown(each, path, message, expected, hint, actual, is_clean))
     return tuple(shown), left_out
@@ -228,6 +227,12 @@ _JSON_ONLY: Final = (
 )
 # What to do about a value, where that is one thing; every other code: correct it.
 _VERBS: Final = {codes.REQUIRED_MISSING: "add", codes.STRING_LENGTH: "change the length of"}
+# The same for an unknown key, by how its hint begins; and how the hint of a missing key names where its value is.
+_OF_UNKNOWN: Final = {
+    "Did you mean": "rename", "It belongs": "move", "It may belong": "move", "If": "rename or leave out",
+    "Its meaning": "rename or leave out", "Name it so": "rename or leave out",
+}  # fmt: skip
+_SENT_ELSEWHERE: Final = re.compile(r"rename (?:it|that one)|: move it")
 # Not implemented; HTTP version not supported (RFC 9110 sections 15.6.2 and 15.6.6).
 _CANNOT: Final = frozenset({501, 505})
 _ASK: Final = "Do not answer with guessed values: tell the user what is missing and ask for it."
@@ -266,7 +271,16 @@ def write_remedy(result: ToolResult) -> str:
     of_arguments = failure.code in (codes.INVALID_ARGUMENTS, codes.UPSTREAM_REJECTED_ARGUMENTS)
     if len(found) != 1 or not found[0].path or not of_arguments:
         return failure.code.remedy
-    return f"Please {_VERBS.get(found[0].code, 'correct')} {show_path(found[0].path)} and call the tool again."
+    return f"Please {_choose_verb(found[0])} {show_path(found[0].path)} and call the tool again."
+
+
+def _choose_verb(violation: Violation) -> str:
+    """What to do about the place of the only error: what its hint says, or else what its code says."""
+    if violation.code is codes.UNKNOWN_FIELD:
+        return next((verb for start, verb in _OF_UNKNOWN.items() if violation.hint.startswith(start)), "leave out")
+    if violation.code is REQUIRED_MISSING and _SENT_ELSEWHERE.search(violation.hint):
+        return "send that value as"
+    return _VERBS.get(violation.code, "correct")
 
 
 def _names_unknown(result: ToolResult) -> bool:

@@ -77,7 +77,7 @@ def add_advice(result: ToolResult, policy: ToolPolicy | None) -> ToolResult:
 # Failures by which a tool refuses its arguments without saying which: the answer says all the same what it takes.
 _UNPLACED: Final = (codes.UPSTREAM_REJECTED_ARGUMENTS, codes.INVALID_REQUEST)
 # How the hint begins where it is open which field an unknown key stands for.
-_ASKING: Final = ("There is no such field: if", "Did you", "Name it so", "It belongs to", "It may belong to")
+_ASKING: Final = ("If you", "If no", "Did you", "Name it so", "It belongs to", "It may belong to")
 
 
 def _write_accepts(check: Check, sent: JsonValue, found: Iterable[Violation]) -> tuple[str, ...]:

@@ -213,7 +213,8 @@ def _explain_undecided(broken: BrokenKeyword, branches: tuple[Node, ...], value:
     if named and not any(value[key] in choices for key, listed in named for choices in listed):
         key, found = named[0]
         every = tuple(dict.fromkeys(choice for choices in found for choice in choices if isinstance(choice, str)))
-        return make_choice_violation((*broken.path, key), value[key], broken.node, every)
+        made = make_choice_violation((*broken.path, key), value[key], broken.node, every)
+        return replace(made, keyword=broken.keyword)  # each choice has fields of its own
     absent = next(((key, choices) for key, choices in list_shared_choices(branches) if key not in value), None)
     if named or absent is None:
         return None

@@ -111,15 +111,15 @@ def _find_source(
     close = candidates[missing.path]
     if len(close) == 1 and sum(close[0] in others for others in candidates.values()) == 1:
         sent = cut(format_pointer(close[0]), 120)
-        known = f"You sent '{sent}', which this tool does not know"
+        known = f"You sent '{sent}'"
         takes = is_taken_at(check, missing.path, find_value(root, close[0]))
         if takes and is_same_name(str(close[0][-1]), str(missing.path[-1])):
             return f"{known}: rename it to '{name}'.", close[0]
-        how = "rename it" if takes else "send it so, with a value as expected"
+        how = "rename it" if takes else "rename it and correct its value"
         return f"{known}: if you meant '{name}', {how}; if not, leave it out.", close[0]
     if close:
         shown = ", ".join(f"'{cut(format_pointer(path), 120)}'" for path in close[:_NAMED])
-        return f"You sent {shown}, which this tool does not know: if one of them means '{name}', rename that one.", ()
+        return f"You sent {shown}: if one of them means '{name}', rename that one.", ()
     elsewhere = [path for path in places.get(str(missing.path[-1]), ()) if path[:-1] != place]
     elsewhere = [path for path in elsewhere if not find_possible_nodes(check, path)]  # one that is declared stays
     if len(elsewhere) == 1 and is_taken_at(check, missing.path, find_value(root, elsewhere[0])):
@@ -145,10 +145,10 @@ def _ask_about_unknown(check: Check, root: JsonValue, missing: Violation) -> str
     shown = ", ".join(f"'{cut(format_pointer((*place, key)), 120)}'" for key in beside)
     takes = all(is_taken_at(check, missing.path, find_value(root, (*place, key))) for key in beside)
     if len(beside) == 1:
-        how = "rename it" if takes else "send it so, with a value as expected"
-        return f"You sent {shown}, which this tool does not know: if it holds '{name}', {how}."
-    how = "rename that one" if takes else "send that one so, with a value as expected"
-    return f"You sent {shown}, which this tool does not know: if one of them holds '{name}', {how}."
+        how = "rename it" if takes else "rename it and correct its value"
+        return f"You sent {shown}: if it holds '{name}', {how}."
+    how = "rename that one" if takes else "rename that one and correct its value"
+    return f"You sent {shown}: if one of them holds '{name}', {how}."
 
 
 def find_renames(check: Check, root: JsonValue, found: Iterable[Violation]) -> dict[Pointer, Pointer]:

@@ -28,10 +28,14 @@ _MAX_KEYS: Final = 24
 _MAX_NAME: Final = 60
 _MAX_ALTERNATIVE: Final = 400
 _MAX_DESCRIPTION: Final = 100
+# Levels of a part in error that are shown at least.
+_FOCUSED: Final = 3
+# Levels below the last one at which the items of lists still have their types.
+_DEEPEST_ITEM: Final = -3
 # A text that repeats is written once from this length on.
 _WORTH_NAMING: Final = 32
 # An `Accepts` up to this length needs no shorter one beside it.
-SHORT_ACCEPTS: Final = 400
+SHORT_ACCEPTS: Final = 360
 # Places of a schema that are visited to write one size.
 _ALL_KEYS: Final = 400
 # `Accepts` lines that a schema remembers: models repeat their mistakes.
@@ -157,8 +161,8 @@ class _Writer:
             item = next((part.items for part in parts if part.items is not None), None)
             below = focus.inside.get("*") if focus is not None else None
             inner = "any"
-            if item is not None and (depth > 0 or focus is not None):
-                inner = self.write(item, depth - 1, below, name)
+            if item is not None:  # a list in a list in a list may have no end
+                inner = self.write(item, depth - 1, below, name) if depth > _DEEPEST_ITEM or focus else "..."
             inner = f"({inner})" if " | " in inner else inner
             return inner + "[]" + self.write_limits(node, name)
         types = describe_types(site).replace(" or ", " | ").replace("any value", "any")
@@ -215,7 +219,7 @@ class _Writer:
         if focus is not None and below is None and (is_candidate or key in focus.missing):
             below = Focus()
         name = cut(key, _MAX_NAME)
-        text = self.write(node, max(depth - 1, 2) if below is not None else depth - 1, below, name)
+        text = self.write(node, max(depth - 1, _FOCUSED) if below is not None else depth - 1, below, name)
         if len(text) >= _WORTH_NAMING and "..." not in text:
             first = self.written.setdefault(text, name)
             text = text if first == name else f"as '{first}'"

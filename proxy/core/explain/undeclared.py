@@ -159,12 +159,14 @@ def _explain_unknown(name: str, unsent: Mapping[str, Node], near: list[str]) -> 
     if not _ACTING.isdisjoint(words):
         leave += " only if the call means the same without it"
     if not unsent:
-        return f"There is no such field: {leave}."
+        return f"{leave.capitalize()}."
     near = near or (list(unsent) if len(unsent) <= _FEW else [])
     if len(near) == 1:
-        return f"There is no such field: if you did not mean '{cut(near[0], 60)}', {leave}."
-    which = ", ".join(f"'{cut(key, 60)}'" for key in near) if near else "those expected"
-    return f"There is no such field: if you meant none of {which}, {leave}."
+        return f"If you did not mean '{cut(near[0], 60)}', {leave}."
+    if not near:
+        return f"If no other field takes it, {leave}."
+    named = ", ".join(f"'{cut(key, 60)}'" for key in near)
+    return f"If you meant none of {named}, {leave}."
 
 
 def place_unknown(check: Check, root: JsonValue, violation: Violation) -> Violation:

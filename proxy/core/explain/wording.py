@@ -155,8 +155,10 @@ _NO_VALUE: Final = ("", "null", "None", "undefined")
 
 def _or_leave_out(hint: str, value: JsonValue) -> str:
     """The hint, with the other way where an empty text or a word for nothing was sent."""
-    if hint in ("", _IMPOSSIBLE) or not isinstance(value, str) or value.strip() not in _NO_VALUE:
+    if hint == _IMPOSSIBLE or not isinstance(value, str) or value.strip() not in _NO_VALUE:
         return hint
+    if not hint:
+        return "Send a value, or leave an optional field out."
     return f"{hint.removesuffix('.')}, or leave an optional field out."
 
 
@@ -338,14 +340,10 @@ _HAS_ZONE: Final = re.compile(r"(?:[Zz]|[+-][0-9]{2}:?[0-9]{2})$")
 
 # keyword -> what to do about a value beyond its limit
 _BOUND_HINTS: Final = {
-    **dict.fromkeys(
-        ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), "Send a number within these limits."
-    ),
     "minItems": "Send more items.",
     "maxItems": "Send fewer items.",
     "minProperties": "Send more fields.",
     "maxProperties": "Send fewer fields.",
-    "pattern": "Send a value of this form.",
 }
 
 
