@@ -306,6 +306,15 @@ class HookFailure:
     reason: str
 
 
+@dataclass(slots=True)
+class AccessNote:
+    """What the audit shows of who sent a request: `caller` are the fields that name it; `rule` is the rule of access
+    that decided on its call last."""
+
+    caller: Mapping[str, str]
+    rule: str = ""
+
+
 class ModelQuestion(Protocol):
     """One question to a model about a call, in the words of the extension that asked it."""
 
@@ -364,6 +373,7 @@ class CallRecord:
     upstream_status: int = 0
     upstream_error: str = ""
     upstream_seconds: float = 0.0
+    sent: bool = False  # a service may have the call, or the request if it is not a call
     resends: Sequence[Reason] = ()  # why the call was sent again, each time
     resend_denied: ResendDenied | None = None  # why it was not sent once more although it might have been
     trace_id: str = ""
@@ -385,6 +395,7 @@ class CallRecord:
     checked: CheckedCall | None = field(default=None, repr=False)
     result: ToolResult | None = field(default=None, repr=False)
     replaced: Sequence[ReplacedAnswer] = field(default=(), repr=False)  # answers of the model before the call's
+    access: AccessNote | None = field(default=None, repr=False)  # where the route asks who calls
     # The fields of its log line (telemetry/logs.py), which spans and kept calls show too; made once it has ended.
     line: dict[str, Any] | None = field(default=None, init=False, repr=False)
 
@@ -436,11 +447,12 @@ class LearnedLists(Protocol):
 # --- access ---------------------------------------------------------------------------------------------------------
 @value_class
 class AccessDenied:
-    """Why a request may not go on; `headers` belong to the answer."""
+    """Why a request may not go on; `headers` belong to the answer, `note` is for the audit."""
 
     code: ErrorCode
     message: str
     headers: Headers = ()
+    note: AccessNote | None = field(default=None, repr=False, compare=False)
 
 
 class CallAccess(Protocol):
@@ -467,12 +479,14 @@ class CallAccess(Protocol):
 @value_class
 class Admitted:
     """A request that may go on: the name of its token, '' without one, the CORS fields of its answer, what its caller
-    may call (`calls` None: anything), and who that is where a token proves it: equal for one caller, '' for nobody."""
+    may call (`calls` None: anything), and who that is where a token proves it: equal for one caller, '' for nobody.
+    `note` is for the audit."""
 
     token: str = ""
     cors: Headers = ()
     calls: CallAccess | None = field(default=None, repr=False)
     caller: str = field(default="", repr=False)
+    note: AccessNote | None = field(default=None, repr=False, compare=False)
 
 
 # Gives the names in a client's certificate, each with its kind: `CN:name`, `DNS:host`, `URI:spiffe://...`.

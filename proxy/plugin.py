@@ -342,7 +342,7 @@ class SamplesCalls(ExtendsCalls):
 class ObservesCalls(AddsKeys):
     """Observes finished calls, for a config with one of the plugin's sections."""
 
-    def make_observer(self, clock: Clock, pacing: Pacing, metrics: Metrics) -> ConfiguredObserver:
+    def make_observer(self, clock: Clock, pacing: Pacing, metrics: Metrics, log: Log) -> ConfiguredObserver:
         """The observer. It is made once, gets each config, and outlives a reload."""
         raise NotImplementedError
 

@@ -5,8 +5,7 @@ A stage returns an `ApprovedCall`, which may be sent, or a `PendingFailure`, whi
 correction may still find a better call, and the model reads of the failure only if none is found.
 
 The functions at the end write what the stages return into the `CallRecord`, also of a request that is not a call. No
-other file changes a record, but for the times of single stages (`stages`) and the log's own `line`. It holds names,
-codes, paths and numbers, and the call itself for what the operator may ask to see (docs/console.md).
+other file changes a record, but for the times of single stages (`stages`) and the log's own `line`.
 """
 
 from __future__ import annotations
@@ -41,6 +40,7 @@ from proxy.core.model.values import (
 from proxy.core.rules.rules import CORRECTIONS
 from proxy.core.tool_errors.answers import wrap_answer
 from proxy.interfaces import (
+    AccessNote,
     CallRecord,
     CallRoute,
     Ending,
@@ -61,17 +61,15 @@ _JSON: Final = (("Content-Type", "application/json"),)
 # Stages that wait for others: the client, the operator's own code, and the model endpoint with what it led to.
 _WAITED_FOR: Final = ("read", "stream", "hooks", "correction")
 # Fields of a record that a correction keeps although it found no better call.
-_KEPT: Final = frozenset({"events", "questions", "stages", "trace"})
+_KEPT: Final = frozenset({"events", "questions", "stages", "trace", "sent"})
 
 
 @value_class
 class CallContext:
     """One call under way. `policy` is None for an unknown tool. `opening` are the repairs made before anything was
     judged. The retry contract knows the call by `key` and `digest`: those of the call as it `came`, whatever becomes
-    of `call`. `seen` is how many attempts this process knew of when the call arrived.
-
-    A report-only call is neither changed nor refused: what would have been done is counted.
-    """
+    of `call`. `seen` is how many attempts this process knew of when the call arrived. A report-only call is neither
+    changed nor refused: what would have been done is counted."""
 
     call: ToolCall
     policy: ToolPolicy | None
@@ -193,9 +191,9 @@ def make_delivered(
 
 
 # --- the record ------------------------------------------------------------------------------------------------------
-def record_route(record: CallRecord, route: str) -> None:
-    """Records the route of a request."""
-    record.route = route
+def record_route(record: CallRecord, route: str, access: AccessNote | None = None) -> None:
+    """Records the route of a request, and who sent the request if the route asks that."""
+    record.route, record.access = route, access
 
 
 def record_trace(record: CallRecord, trace_id: str, trace: Trace | None) -> None:
@@ -266,6 +264,7 @@ def record_success(record: CallRecord, upstream: str, status: int, seconds: floa
 def record_sends(record: CallRecord, upstream: str, sends: Sends) -> None:
     """Records that a call goes to its tool, which may run from here on, and what its sends have come to."""
     record.upstream, record.resends, record.resend_denied = upstream, sends.resends, sends.denied
+    record.sent = sends.reached
     record.upstream_status = sends.status or record.upstream_status
     record.upstream_error = sends.error or record.upstream_error
     record.upstream_seconds = sends.seconds or record.upstream_seconds
@@ -337,9 +336,9 @@ def record_escalation(record: CallRecord) -> None:
     record.escalated = True
 
 
-def record_fault(record: CallRecord, token: str) -> None:
-    """Records that an upstream gave no answer, or broke it off."""
-    record.outcome, record.upstream_error = "upstream_error", token
+def record_fault(record: CallRecord, token: str, *, unsent: bool = False) -> None:
+    """Records that an upstream gave no answer, or broke it off. `unsent`: it got nothing."""
+    record.outcome, record.upstream_error, record.sent = "upstream_error", token, record.sent and not unsent
 
 
 def record_no_call(record: CallRecord, code: str, call_id: str = "") -> None:
@@ -350,9 +349,10 @@ def record_no_call(record: CallRecord, code: str, call_id: str = "") -> None:
 def record_passthrough(
     record: CallRecord, upstream: str = "", reply: Answer | None = None, seconds: float = 0.0, received: int = 0
 ) -> None:
-    """Records that a request is passed on to `upstream` ('': it is answered here all the same), with so many bytes of a
-    body that were `received` first; once `upstream` has answered, its `reply` and the time that it took."""
+    """Records that a request is passed on to `upstream` ('': it is answered here), with the bytes of a body `received`
+    first; once `upstream` has answered, its `reply` and the time that it took."""
     record.outcome, record.code, record.upstream = "passthrough", "", upstream
+    record.sent = upstream != ""
     record.upstream_seconds = seconds or record.upstream_seconds
     record.request_bytes += received
     if isinstance(reply, UpstreamReply):

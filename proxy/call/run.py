@@ -146,7 +146,8 @@ async def send_call(
             return PendingFailure(adjusted, "refused", approved.repairs)
         request = adjusted
     record = context.record
-    sends = Sends(tuple(record.resends), record.resend_denied)  # a corrected call goes on where the first one ended
+    # A corrected call goes on where the first one ended.
+    sends = Sends(tuple(record.resends), record.resend_denied, earlier=record.sent)
     record_sends(record, request.upstream, sends)
     try:
         answer = await send_with_backoff(checked, request, tool, context.services, sends, record.trace, first)

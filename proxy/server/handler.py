@@ -408,6 +408,8 @@ class RequestCycle:
     def _put_on_route(self, admitted: Admitted | AccessDenied) -> Response | None:
         """Puts an admitted request on its route; gives the response to any other."""
         head, fields, target, record = self.head, self.fields, self.target, self.record
+        if admitted.note is not None:
+            record_route(record, self.binding.route.name, admitted.note)
         if isinstance(admitted, AccessDenied):
             return self._deny(admitted)
         binding = self.binding
@@ -611,7 +613,6 @@ class RequestCycle:
         """Forwards a request that is not a call unchanged, streamed both ways."""
         call_route, request, fields, record = self.call_route, self.request, self.fields, self.record
         route, now = call_route.binding.route, self.handler.now
-        record_passthrough(record, route.upstream)
         await say_continue(request, fields)
         started = now()
         body = None
@@ -623,7 +624,8 @@ class RequestCycle:
                 call_route = replace(call_route, raw=replace(call_route.raw, body=whole))
             else:
                 body = stream_body(request, route.timeout)
-        upstream = self.snapshot.services.upstreams[record.upstream]
+        record_passthrough(record, route.upstream)
+        upstream = self.snapshot.services.upstreams[route.upstream]
         try:
             reply = await self._send(call_route.make_passthrough(), body, upstream, record)
         except BodyBrokenError as broken:

@@ -108,7 +108,7 @@ class Serving:
         self.metrics = Metrics(list_served(compiled), compiled.loaded.digest)
         self.console = make_console_data(admin, lambda: self.metrics.requests.series, base.clock.wall)
         self.readers, self.comparing = Readers(), asyncio.Lock()
-        self._added = ExtensionObservers(base.clock, base.pacing, self.metrics)
+        self._added = ExtensionObservers(base.clock, base.pacing, self.metrics, log)
         self._lag = LoopLag(self.metrics.lag.observe)
         self._base, config = base, compiled.loaded.config
         self._tracer = make_tracer(config.telemetry.traces, environ, log, self.metrics, base.clock)

@@ -85,13 +85,16 @@ class FirstSend:
 @dataclass(slots=True)
 class Sends:
     """What the sends of a call have come to, noted while they run: why it was sent again each time, why it was not sent
-    once more, the last answer's status or error, and the seconds that all of it took."""
+    once more, the last answer's status or error, and the seconds that all of it took. `reached`: the tool may have
+    the call, until its answer says otherwise; `earlier`: it may have one that this one replaces."""
 
     resends: tuple[Reason, ...] = ()
     denied: ResendDenied | None = None
     status: int = 0
     error: str = ""
     seconds: float = 0.0
+    reached: bool = True
+    earlier: bool = False
 
 
 def start_send(
@@ -157,7 +160,7 @@ def _finish(answer: Answer, failure: Failure | None, sends: Sends, seconds: floa
     """The result of a call that is not sent again."""
     sends.seconds = seconds
     if isinstance(answer, UpstreamFault):
-        sends.error = answer.token
+        sends.error, sends.reached = answer.token, sends.earlier or answer.executed is not Executed.NO
         return FailedSend(make_fault_failure(answer, len(sends.resends) + 1), None)
     sends.status = answer.status
     return answer if failure is None else FailedSend(failure, answer)

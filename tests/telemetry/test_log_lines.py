@@ -36,9 +36,10 @@ CHANGES: dict[str, Any] = {
     "trace": Trace("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", "", 1, "", str),
 }  # fmt: skip
 # `corrections` stand beside `questions`; hooks that failed have lines of their own; `line` is what is made of the rest.
+# `access` and `sent` are for the audit.
 UNTOLD = {
     "events", "settling", "answer", "corrections", "hook_failures", "call", "policy", "checked", "result", "replaced",
-    "line",
+    "line", "access", "sent",
 }  # fmt: skip
 
 

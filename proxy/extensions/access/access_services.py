@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from proxy.config.mistakes import split_url
@@ -13,7 +11,6 @@ from proxy.config.model import Config
 from proxy.core.model.values import UpstreamFault
 from proxy.extensions.access.access_section import find_access
 from proxy.extensions.access.admission import RouteAdmission
-from proxy.extensions.access.audit import Audit, FileAudit, LogAudit, NoAudit
 from proxy.extensions.access.core.settings import AccessSettings, IssuerSettings, JwtSettings
 from proxy.extensions.access.metadata import name_metadata
 from proxy.extensions.access.pins.pins_section import find_withheld
@@ -21,23 +18,13 @@ from proxy.extensions.outgoing.outgoing_client import OutgoingClient
 from proxy.interfaces import RouteAccess, Services, UpstreamRequest
 from proxy.routing import name_routes
 from proxy.telemetry.logs import Log
-from proxy.telemetry.metric_table import Label, MetricRow
 from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.writer import DROP_REASONS
 from proxy.upstream import UpstreamSettings
 
 if TYPE_CHECKING:  # needs the extra `jwt`
     from proxy.extensions.access.tokens.issuer_keys import IssuerKeys
     from proxy.extensions.access.tokens.signed_tokens import SignedTokens
 
-LOST: Final = MetricRow(
-    "toolproxy_audit_lines_dropped_total",
-    "counter",
-    "Decisions that the file of `access.audit` lost ([access.md](access.md)).",
-    ("reason",),
-    {"reason": Label("`queue_full`: the disk is too slow; `write_failed`: it cannot be written.", DROP_REASONS)},
-)
-METRICS: Final = (LOST,)
 # Seconds for one document of an issuer.
 _TIMEOUT: Final = 5.0
 # The longest answer of an issuer, in bytes.
@@ -48,19 +35,16 @@ _HEADERS: Final = (("accept", "application/json"), ("accept-encoding", "identity
 class AccessServices:
     """Implements `ServiceExtender`. Its memory outlives a reload."""
 
-    def __init__(self, base: Services, log: Log, metrics: Metrics) -> None:
+    def __init__(self, base: Services, log: Log, _metrics: Metrics) -> None:
         self._base = base
         self._log = log
-        self._lost = metrics.add_counter(LOST).series
         self._keys: dict[IssuerSettings, IssuerKeys] = {}
         self._failing: dict[str, str] = {}
-        self._audits: dict[str, Audit] = {}
 
     def extend(self, config: Config, services: Services) -> Services:
         """The services with the access checks of the config's routes."""
         settings = find_access(config)
         tokens = self._make_tokens(settings) if settings.issuers else None
-        audit = self._find_audit(settings.audit)
         access: dict[str, RouteAccess] = {}
         for key, entry in name_routes(config):
             jwt, allow, deny = (entry.policy.added.get(key) for key in ("jwt", "allow", "deny"))
@@ -74,9 +58,7 @@ class AccessServices:
                 deny = None if deny is None else tuple(replace(rule, hints={}) for rule in deny)
             metadata = name_metadata(settings, entry)
             passes = entry.kind == "passthrough"
-            access[key] = RouteAdmission(
-                entry.name, taken, allow, tokens, audit, metadata, passes, withheld, deny or ()
-            )
+            access[key] = RouteAdmission(taken, allow, tokens, metadata, passes, withheld, deny or ())
         return replace(services, access={**services.access, **access})
 
     def _make_tokens(self, settings: AccessSettings) -> SignedTokens:
@@ -103,24 +85,8 @@ class AccessServices:
         else:
             self._log.event("Keys of an issuer can be fetched again", issuer=issuer)
 
-    def _find_audit(self, where: str) -> Audit:
-        if where not in self._audits:
-            self._audits[where] = self._make_audit(where)
-        return self._audits[where]
-
-    def _make_audit(self, where: str) -> Audit:
-        if not where:
-            return NoAudit()
-        if where == "log":
-            return LogAudit(self._log)
-        for reason in DROP_REASONS:
-            self._lost.setdefault((reason,), 0.0)
-        return FileAudit(Path(where), self._base.clock.wall, self._log, self._lost)
-
     async def close(self) -> None:
-        """Writes the decisions that are queued."""
-        for audit in self._audits.values():
-            await asyncio.to_thread(audit.close)
+        """Does nothing: nothing is queued."""
 
 
 async def fetch(url: str) -> bytes | str:

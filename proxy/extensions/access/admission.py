@@ -12,7 +12,6 @@ from proxy.core.json.jsontext import dumps
 from proxy.core.model import codes
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import CheckedCall, Failure, Headers, JsonValue, ToolCall
-from proxy.extensions.access.audit import Audit
 from proxy.extensions.access.core.access_rules import (
     Identity,
     find_arguments,
@@ -27,13 +26,15 @@ from proxy.extensions.access.core.access_rules import (
 from proxy.extensions.access.core.settings import AccessRule, JwtSettings
 from proxy.extensions.access.pins.approved_calls import ApprovedCalls, WithheldTools
 from proxy.extensions.access.tokens.verdicts import Judgement, KeysUnavailable, TokenAccepted, TokenRefused
-from proxy.interfaces import AccessDenied, Admission, Admitted, Certificate
+from proxy.interfaces import AccessDenied, AccessNote, Admission, Admitted, Certificate
 
 if TYPE_CHECKING:  # needs the extra `jwt`
     from proxy.extensions.access.tokens.signed_tokens import SignedTokens
 
 # What a route without `allow` allows.
 _ANYTHING: Final = AccessRule("")
+# The longest subject in the audit, in characters.
+_LONGEST: Final = 200
 _SCHEME: Final = "bearer "
 _NONE_CAME: Final = "This route asks for a bearer token."
 _ONE: Final = "This route asks for one bearer token."
@@ -46,11 +47,9 @@ class RouteAdmission:
     call anything that no rule of `deny` denies. `metadata`: the address of the route's metadata (RFC 9728), '' where it
     has none. `withheld`: operations whose definitions are not approved."""
 
-    route: str
     jwt: JwtSettings | None
     allow: tuple[AccessRule, ...] | None
     tokens: SignedTokens | None
-    audit: Audit
     metadata: str = ""
     passes: bool = False
     withheld: WithheldTools | None = None
@@ -62,12 +61,12 @@ class RouteAdmission:
         if isinstance(token, str) and token:
             return self._admit(Identity(token=token, certificate=shown))
         if self.jwt is None or self.tokens is None:
-            return self._admit(Identity(certificate=shown)) if isinstance(token, str) else self._deny(token)
+            return self._admit(Identity(certificate=shown)) if isinstance(token, str) else token
         sent = [value for name, value in headers if name == "authorization"]
         if not sent:
-            return self._deny(self._ask(_NONE_CAME))
+            return self._ask(_NONE_CAME)
         if len(sent) > 1 or not sent[0].lower().startswith(_SCHEME):
-            return self._deny(self._ask(_ONE, "invalid_request"))
+            return self._ask(_ONE, "invalid_request")
         judged = self.tokens.judge(sent[0][len(_SCHEME) :].strip(" "))
         return self._conclude_later(judged, shown) if isinstance(judged, Awaitable) else self._conclude(judged, shown)
 
@@ -88,10 +87,10 @@ class RouteAdmission:
                 return self._admit(Identity(issuer=issuer, claims=claims, certificate=certificate))
             case TokenRefused(reason):
                 message = f"The bearer token does not count here: {reason}."
-                return self._deny(self._ask(message, "invalid_token", reason))
+                return self._ask(message, "invalid_token", reason)
             case KeysUnavailable(seconds):
                 wait = (("Retry-After", str(math.ceil(seconds))),)
-                return self._deny(AccessDenied(codes.TOKEN_UNCHECKED, codes.TOKEN_UNCHECKED.meaning, wait))
+                return AccessDenied(codes.TOKEN_UNCHECKED, codes.TOKEN_UNCHECKED.meaning, wait)
 
     def _takes(self, issuer: str) -> bool:
         return self.jwt is not None and (not self.jwt.issuers or issuer in self.jwt.issuers)
@@ -103,20 +102,16 @@ class RouteAdmission:
         fields.append(("resource_metadata", self.metadata))
         return AccessDenied(codes.TOKEN_REQUIRED, message, write_challenge(fields))
 
-    def _deny(self, why: AccessDenied) -> AccessDenied:
-        self.audit.write(self.route, Identity(), "", "", f"denied: {why.code}")
-        return why
-
     def _admit(self, caller: Identity) -> Admitted | AccessDenied:
         found = self._judge(caller)
         if self.withheld is None or isinstance(found, AccessDenied):
             return found
-        return replace(found, calls=ApprovedCalls(self.route, caller, self.withheld, self.audit, found.calls))
+        return replace(found, calls=ApprovedCalls(self.withheld, found.calls))
 
     def _judge(self, caller: Identity) -> Admitted | AccessDenied:
+        note = AccessNote(_describe_caller(caller))
         if self.allow is None and not self.deny:
-            self.audit.write(self.route, caller, "", "", "admitted")
-            return Admitted(caller.token, caller=caller.key)
+            return Admitted(caller.token, caller=caller.key, note=note)
         allow = (_ANYTHING,) if self.allow is None else self.allow
         rules = tuple(rule for rule in allow if fits_caller(rule, caller))
         denying = tuple(rule for rule in self.deny if may_fit_caller(rule, caller))
@@ -124,26 +119,22 @@ class RouteAdmission:
         if self.passes and (denying or not rules):
             why = "A rule of this route denies this caller everything."
             why = why if denying else "No rule of this route allows this caller anything."
-            self.audit.write(self.route, caller, "", "", f"denied: {codes.CALL_NOT_ALLOWED}")
+            note.rule = denying[0].name if denying else ""
             wanted = next((rule.scopes for rule in raisable), ())
-            return AccessDenied(codes.CALL_NOT_ALLOWED, why, write_scope_challenge(wanted, self.metadata))
-        self.audit.write(self.route, caller, rules[0].name if self.passes else "", "", "admitted")
-        return Admitted(
-            caller.token,
-            calls=AllowedCalls(self.route, caller, rules, self.audit, raisable, self.metadata, denying),
-            caller=caller.key,
-        )
+            return AccessDenied(codes.CALL_NOT_ALLOWED, why, write_scope_challenge(wanted, self.metadata), note)
+        note.rule = rules[0].name if self.passes else ""
+        calls = AllowedCalls(caller, rules, note, raisable, self.metadata, denying)
+        return Admitted(caller.token, calls=calls, caller=caller.key, note=note)
 
 
 @value_class
 class AllowedCalls:
     """Implements `CallAccess`: the calls that the `rules` for a caller allow, but for those that a rule of `denying`
-    may be about. `raisable`: rules for which the token lacks only a scope."""
+    may be about. `note` gets the rule that decides. `raisable`: rules for which the token lacks only a scope."""
 
-    route: str
     caller: Identity
     rules: tuple[AccessRule, ...]
-    audit: Audit
+    note: AccessNote
     raisable: tuple[AccessRule, ...] = ()
     metadata: str = ""
     denying: tuple[AccessRule, ...] = ()
@@ -170,14 +161,14 @@ class AllowedCalls:
     def refuse_tool(self, tool: str, hints: Hints | None = None) -> Failure | None:
         """The failure where no call of a tool is allowed, whatever its arguments."""
         if (denying := self._find_denying(tool, hints)) is not None:
-            return self._deny(tool, denying, f"A rule of the operator denies this caller every call of '{tool}'.")
+            return self._deny(denying, f"A rule of the operator denies this caller every call of '{tool}'.")
         if self.may_see(tool, hints):
             return None
         why = f"No rule of the operator allows this caller to call '{tool}'."
-        return self._refuse(tool, why, (rule for rule in self.raisable if names_tool(rule, tool, hints)))
+        return self._refuse(why, (rule for rule in self.raisable if names_tool(rule, tool, hints)))
 
     def refuse_call(self, checked: CheckedCall, hints: Hints | None = None) -> Failure | None:
-        """The failure of a call that is not allowed; the audit gets every decision."""
+        """The failure of a call that is not allowed."""
         return self._judge(checked.call.tool, hints, find_sent(checked))
 
     def refuse_answer(self, call: ToolCall, hints: Hints | None = None) -> Failure | None:
@@ -190,25 +181,35 @@ class AllowedCalls:
         for rule in self.denying:
             if may_name_tool(rule, tool, hints) and not fits_arguments(rule, arguments):
                 why = f"A rule of the operator denies this caller to call '{tool}' with these arguments."
-                return self._deny(tool, rule, why)
+                return self._deny(rule, why)
         claims = self.caller.claims
         for rule in self.rules:
             if names_tool(rule, tool, hints) and fits_arguments(rule, arguments, claims):
-                self.audit.write(self.route, self.caller, rule.name, tool, "allowed")
+                self.note.rule = rule.name
                 return None
         why = f"No rule of the operator allows this caller to call '{tool}' with these arguments."
         named = (rule for rule in self.raisable if names_tool(rule, tool, hints))
-        return self._refuse(tool, why, (rule for rule in named if fits_arguments(rule, arguments, claims)))
+        return self._refuse(why, (rule for rule in named if fits_arguments(rule, arguments, claims)))
 
-    def _deny(self, tool: str, rule: AccessRule, message: str) -> Failure:
-        self.audit.write(self.route, self.caller, rule.name, tool, "denied")
+    def _deny(self, rule: AccessRule, message: str) -> Failure:
+        self.note.rule = rule.name
         return Failure(codes.CALL_NOT_ALLOWED, message, retryable=False)
 
-    def _refuse(self, tool: str, message: str, raisable: Iterator[AccessRule]) -> Failure:
-        self.audit.write(self.route, self.caller, "", tool, "refused")
+    def _refuse(self, message: str, raisable: Iterator[AccessRule]) -> Failure:
         wanted = next((rule.scopes for rule in raisable), ())
         headers = write_scope_challenge(wanted, self.metadata)
         return Failure(codes.CALL_NOT_ALLOWED, message, retryable=False, headers=headers)
+
+
+def _describe_caller(caller: Identity) -> dict[str, str]:
+    """The fields that name a caller in the audit, '' for those that it has not. The only claim in it is `sub`."""
+    subject = caller.claims.get("sub")
+    return {
+        "token": caller.token,
+        "issuer": caller.issuer,
+        "subject": subject[:_LONGEST] if isinstance(subject, str) else "",
+        "certificate": next(iter(sorted(caller.certificate)), "")[:_LONGEST],
+    }
 
 
 def write_challenge(fields: Sequence[tuple[str, str]]) -> Headers:

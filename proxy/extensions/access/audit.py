@@ -1,62 +1,132 @@
-"""One line per decision of access: caller, rule, tool and outcome. No argument and no claim but `sub`."""
+"""One line per request in the audit, once it is over: caller, rule, tool and outcome. No argument, and no claim but
+`sub`.
+
+A line has one of these outcomes:
+
+    answered   the service answered, or a hook or the proxy did in its place
+    sent       the service may have the call, and no answer came
+    denied     access refused it: a token, a rule, a hook, a pin
+    limited    a rate or a number of calls at once refused it
+    refused    it was not sent for any other reason
+    left       the client left before it was sent
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, MutableMapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Protocol
 
+from proxy.config.model import Config
+from proxy.core.model import codes
+from proxy.extensions.access.access_section import find_access
 from proxy.extensions.access.audit_file import AuditFile
-from proxy.extensions.access.core.access_rules import Identity
+from proxy.interfaces import CallRecord, Clock, Observer, Pacing
+from proxy.routing import RouteTable
 from proxy.telemetry.logs import Log, render_json
-from proxy.telemetry.writer import QueueWriter
+from proxy.telemetry.metric_table import Label, MetricRow
+from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.writer import DROP_REASONS, QueueWriter
 
-# The longest subject and tool name in a line, in characters.
+LOST: Final = MetricRow(
+    "toolproxy_audit_lines_dropped_total",
+    "counter",
+    "Lines that the file of `access.audit` lost ([access.md](access.md)).",
+    ("reason",),
+    {"reason": Label("`queue_full`: the disk is too slow; `write_failed`: it cannot be written.", DROP_REASONS)},
+)
+METRICS: Final = (LOST,)
+_DENIED: Final = frozenset(
+    code.name
+    for code in (
+        codes.CALL_NOT_ALLOWED, codes.TOOL_NOT_APPROVED, codes.TOKEN_REQUIRED, codes.TOKEN_UNCHECKED,
+        codes.ORIGIN_NOT_ALLOWED,
+    )
+)  # fmt: skip
+_LIMITED: Final = frozenset(code.name for code in (codes.CALL_RATE_EXCEEDED, codes.TOO_MANY_CALLS_AT_ONCE))
+# The codes of a request that the proxy itself ended, perhaps after it was sent.
+_CUT_SHORT: Final = frozenset(code.name for code in (codes.RESTARTING, codes.INTERNAL_ERROR))
+# The longest tool name and code in a line, in characters.
 _LONGEST: Final = 200
 # The size of a line in the queue beside its texts, in bytes.
 _USUAL_SIZE: Final = 200
 # How long the end of the process waits for a slow disk, in seconds.
 _CLOSING: Final = 2.0
 
+Line = Mapping[str, str]
 
-class Audit(Protocol):
-    """Receives decisions."""
 
-    def write(self, route: str, caller: Identity, rule: str, tool: str, outcome: str) -> None:
-        """Writes one decision. `rule` and `tool` are '' where there is none. Never raises, and waits for nothing."""
+class CallAudit:
+    """Implements `ConfiguredObserver`, and `Observer` if the config has an audit."""
+
+    def __init__(self, clock: Clock, _pacing: Pacing, metrics: Metrics, log: Log) -> None:
+        self._wall = clock.wall
+        self._log = log
+        self._lost = metrics.add_counter(LOST).series
+        self._writers: dict[str, AuditWriter] = {}
+        self._writer: AuditWriter | None = None
+        self._routes: frozenset[str] = frozenset()
+
+    @property
+    def observers(self) -> tuple[Observer, ...]:
+        """This audit if the config has one."""
+        return () if self._writer is None else (self,)
+
+    def adopt(self, config: Config, _table: RouteTable, _digest: str) -> None:
+        """Writes where this config says from now on."""
+        where = find_access(config).audit
+        self._routes = frozenset(route.name for route in config.routes)
+        if where and where not in self._writers:
+            self._writers[where] = self._make_writer(where)
+        self._writer = self._writers[where] if where else None
+
+    def _make_writer(self, where: str) -> AuditWriter:
+        if where == "log":
+            return LogAudit(self._log)
+        for reason in DROP_REASONS:
+            self._lost.setdefault((reason,), 0.0)
+        return FileAudit(Path(where), self._wall, self._log, self._lost)
+
+    def finished(self, record: CallRecord) -> None:
+        """Writes the line of one finished request of a route. A browser's question before a request has no outcome."""
+        if self._writer is not None and record.outcome and record.route in self._routes:
+            self._writer.write(describe_record(record))
+
+    async def close(self) -> None:
+        """Writes the queues, and ends."""
+        for writer in self._writers.values():
+            await asyncio.to_thread(writer.close)
+
+
+class AuditWriter(Protocol):
+    """Receives lines."""
+
+    def write(self, line: Line) -> None:
+        """Writes one line. Never raises, and waits for nothing."""
 
     def close(self) -> None:
         """Writes the queue, and ends."""
 
 
-class NoAudit:
-    """Implements `Audit`: the config wants none."""
-
-    def write(self, route: str, caller: Identity, rule: str, tool: str, outcome: str) -> None:
-        """Writes nothing."""
-
-    def close(self) -> None:
-        """Does nothing."""
-
-
 class LogAudit:
-    """Implements `Audit`: decisions stand in the log."""
+    """Implements `AuditWriter`: the lines are in the log."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
 
-    def write(self, route: str, caller: Identity, rule: str, tool: str, outcome: str) -> None:
+    def write(self, line: Line) -> None:
         """Writes a line at the level `info`."""
-        self._log.event("Access decision", **describe_decision(route, caller, rule, tool, outcome))
+        self._log.event("Access decision", **line)
 
     def close(self) -> None:
         """Does nothing: the log is closed by its owner."""
 
 
 class FileAudit:
-    """Implements `Audit`: decisions are lines of a file, in their order. A thread writes them, so that a slow disk
-    delays no call; `counts` are the lost lines, by reason."""
+    """Implements `AuditWriter`: the lines are those of a file, in their order. A thread writes them, so that a slow
+    disk delays no call; `counts` are the lost lines, by reason."""
 
     def __init__(
         self, path: Path, wall: Callable[[], float], log: Log, counts: MutableMapping[tuple[str, ...], float]
@@ -64,10 +134,9 @@ class FileAudit:
         self._wall = wall
         self._writer = QueueWriter(AuditFile(path, log, counts), _write_line, self._write_losses)
 
-    def write(self, route: str, caller: Identity, rule: str, tool: str, outcome: str) -> None:
+    def write(self, line: Line) -> None:
         """Queues a line."""
-        fields = describe_decision(route, caller, rule, tool, outcome)
-        self._writer.write((self._wall(), fields), _USUAL_SIZE + sum(map(len, fields.values())))
+        self._writer.write((self._wall(), line), _USUAL_SIZE + sum(map(len, line.values())))
 
     def close(self) -> None:
         """Writes the queue, within seconds, and ends."""
@@ -84,17 +153,38 @@ def _write_line(entry: tuple[float, Mapping[str, object]]) -> bytes:
     return render_json(None, "", {"time": at, **fields})
 
 
-def describe_decision(route: str, caller: Identity, rule: str, tool: str, outcome: str) -> dict[str, str]:
-    """The fields of one line without the empty ones. The only claim in it is `sub`, the caller."""
-    subject = caller.claims.get("sub")
+def describe_record(record: CallRecord) -> dict[str, str]:
+    """The fields of one line without the empty ones."""
+    note, outcome = record.access, find_outcome(record)
+    caller = {"token": record.notes.get("client.token", "")} if note is None else note.caller
     fields = {
-        "route": route,
-        "token": caller.token,
-        "issuer": caller.issuer,
-        "subject": subject[:_LONGEST] if isinstance(subject, str) else "",
-        "certificate": next(iter(sorted(caller.certificate)), "")[:_LONGEST],
-        "rule": rule,
-        "tool": tool[:_LONGEST],
+        "request": record.request_id,
+        "route": record.route,
+        **caller,
+        "rule": "" if note is None or outcome in ("refused", "left") else note.rule,
+        "tool": record.tool[:_LONGEST],
         "outcome": outcome,
+        "code": record.code[:_LONGEST],
     }
     return {name: value for name, value in fields.items() if value}
+
+
+def find_outcome(record: CallRecord) -> str:
+    """The outcome of a request, as the head of this file lists them."""
+    reached = "answered" if record.upstream_status else "sent" if record.sent else ""
+    match record.outcome:
+        case "client_gone":
+            return reached or "left"
+        case "upstream_error":
+            return reached or "refused"
+        case "refused":
+            cut_short = record.code in _CUT_SHORT or not record.upstream_status
+            return (reached if cut_short else "") or _name_refusal(record.code)
+        case "passthrough" if record.call is not None:  # another answer of the server took the place of the call's
+            return "refused"
+        case _:
+            return "answered"
+
+
+def _name_refusal(code: str) -> str:
+    return "denied" if code in _DENIED else "limited" if code in _LIMITED else "refused"

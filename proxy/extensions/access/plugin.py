@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from proxy.plugin import AddsVerbs, ExtendsCalls, Verb
+from proxy.plugin import AddsVerbs, ExtendsCalls, ObservesCalls, Verb
 
 if TYPE_CHECKING:
     from proxy.config.context import Context
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from proxy.core.contract.listed_tool import PinnedTools
     from proxy.core.model.values import JsonValue
     from proxy.extensions.access.access_services import AccessServices
-    from proxy.interfaces import CallLimiter, Services
+    from proxy.extensions.access.audit import CallAudit
+    from proxy.interfaces import CallLimiter, Clock, Pacing, Services
     from proxy.plugin import Upstreams
     from proxy.server.handler import AnswerPath
     from proxy.telemetry.logs import Log
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from proxy.telemetry.metrics import Metrics
 
 
-class AccessPlugin(AddsVerbs, ExtendsCalls):
+class AccessPlugin(AddsVerbs, ExtendsCalls, ObservesCalls):
     """Decides who may call what and how often."""
 
     name = "access"
@@ -36,7 +37,7 @@ class AccessPlugin(AddsVerbs, ExtendsCalls):
     asks_callers = ("jwt", "allow", "deny")
 
     def list_metrics(self) -> Sequence[MetricRow]:
-        from proxy.extensions.access.access_services import METRICS
+        from proxy.extensions.access.audit import METRICS
 
         return METRICS
 
@@ -81,6 +82,11 @@ class AccessPlugin(AddsVerbs, ExtendsCalls):
         from proxy.extensions.access.access_services import AccessServices
 
         return AccessServices(services, log, metrics)
+
+    def make_observer(self, clock: Clock, pacing: Pacing, metrics: Metrics, log: Log) -> CallAudit:
+        from proxy.extensions.access.audit import CallAudit
+
+        return CallAudit(clock, pacing, metrics, log)
 
     def make_answers(self, config: Config) -> Mapping[str, AnswerPath]:
         from proxy.extensions.access.metadata import make_answers

@@ -9,6 +9,7 @@ from proxy.extensions.correction.core.words import BudgetKind, CorrectionQuestio
 from proxy.extensions.correction.correction_section import find_correction
 from proxy.interfaces import CallRecord, Clock, Observer, Pacing
 from proxy.routing import RouteTable
+from proxy.telemetry.logs import Log
 from proxy.telemetry.metric_table import OTHER, Label, MetricRow
 from proxy.telemetry.metrics import Metrics
 
@@ -56,7 +57,7 @@ METRICS: Final = (EVENTS_COUNTED, QUESTIONS, SECONDS, TOKENS, BUDGETS)
 class CorrectionMetrics:
     """Implements `ConfiguredObserver`, and `Observer` where the config has corrections."""
 
-    def __init__(self, _clock: Clock, _pacing: Pacing, metrics: Metrics) -> None:
+    def __init__(self, _clock: Clock, _pacing: Pacing, metrics: Metrics, _log: Log) -> None:
         self._knows = metrics.knows
         self._events = metrics.add_counter(EVENTS_COUNTED).series
         self._questions = metrics.add_counter(QUESTIONS).series

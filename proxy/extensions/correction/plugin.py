@@ -62,7 +62,7 @@ class CorrectionPlugin(AddsVerbs, ExtendsCalls, ObservesCalls):
 
         return Corrections(services, log, metrics)
 
-    def make_observer(self, clock: Clock, pacing: Pacing, metrics: Metrics) -> CorrectionMetrics:
+    def make_observer(self, clock: Clock, pacing: Pacing, metrics: Metrics, log: Log) -> CorrectionMetrics:
         from proxy.extensions.correction.correction_metrics import CorrectionMetrics
 
-        return CorrectionMetrics(clock, pacing, metrics)
+        return CorrectionMetrics(clock, pacing, metrics, log)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from proxy.plugin import Upstreams
     from proxy.server.admin.page import Page, PageRequest
     from proxy.server.lifecycle import Serving
+    from proxy.telemetry.logs import Log
     from proxy.telemetry.metric_table import MetricRow
     from proxy.telemetry.metrics import Metrics
 
@@ -50,7 +51,7 @@ class RecordingPlugin(AddsVerbs, AddsPages, ObservesCalls):
 
         return await make_comparison_page(serving, question)
 
-    def make_observer(self, clock: Clock, pacing: Pacing, metrics: Metrics) -> Recorder:
+    def make_observer(self, clock: Clock, pacing: Pacing, metrics: Metrics, log: Log) -> Recorder:
         from proxy.extensions.recording.recorder import make_recorder
 
-        return make_recorder(clock, pacing, metrics)
+        return make_recorder(clock, pacing, metrics, log)

@@ -21,6 +21,7 @@ from proxy.extensions.recording.record_file import RESULTS, RecordFile
 from proxy.extensions.recording.record_section import RecordConfig, find_record
 from proxy.interfaces import CallRecord, Clock, Observer, Pacing
 from proxy.routing import RouteTable
+from proxy.telemetry.logs import Log
 from proxy.telemetry.metric_table import Label, MetricRow
 from proxy.telemetry.metrics import Metrics
 
@@ -34,7 +35,7 @@ RECORDED: Final = MetricRow(
 METRICS: Final = (RECORDED,)
 
 
-def make_recorder(clock: Clock, pacing: Pacing, metrics: Metrics) -> Recorder:
+def make_recorder(clock: Clock, pacing: Pacing, metrics: Metrics, _log: Log) -> Recorder:
     """The recorder of a proxy, which records nothing yet."""
     return Recorder(clock.wall, pacing.chance, metrics.add_counter(RECORDED).series)
 

@@ -97,7 +97,7 @@ def answer_fault(binding: RouteBinding, raw: RawRequest, fault: UpstreamFault, r
     """The answer to a relayed request whose upstream gave none."""
     failure = make_fault_failure(fault)
     result = replace(make_refusal(failure.code, "", record), failure=failure)
-    record_fault(record, fault.token)
+    record_fault(record, fault.token, unsent=fault.executed is Executed.NO)
     return answer_failure(binding, raw, result, record)
 
 

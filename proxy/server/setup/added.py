@@ -160,8 +160,8 @@ class ConfiguredObserver(Protocol):
 class ExtensionObservers:
     """The observers that plugins add, each made for the first config that has a section of its plugin."""
 
-    def __init__(self, clock: Clock, pacing: Pacing, metrics: Metrics) -> None:
-        self._world = (clock, pacing, metrics)
+    def __init__(self, clock: Clock, pacing: Pacing, metrics: Metrics, log: Log) -> None:
+        self._world = (clock, pacing, metrics, log)
         self._made: dict[str, ConfiguredObserver] = {}
 
     def adopt(self, config: Config, table: RouteTable, digest: str) -> tuple[Observer, ...]:

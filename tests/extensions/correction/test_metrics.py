@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 from hypothesis import given, settings
@@ -12,6 +13,7 @@ from proxy.extensions.correction.core.words import BudgetKind, CorrectionQuestio
 from proxy.extensions.correction.correction_metrics import EVENTS, METRICS, CorrectionMetrics
 from proxy.interfaces import CallRecord, Event
 from proxy.server.setup.services import SystemClock, SystemPacing
+from proxy.telemetry.logs import Log
 from proxy.telemetry.metrics import Metrics, Served
 from proxy.telemetry.metrics_page import write_page
 
@@ -34,7 +36,9 @@ CALLS = st.fixed_dictionaries(
 @given(st.lists(CALLS, max_size=4))
 def test_no_question_or_event_has_a_label_that_is_not_in_the_catalogue(calls: list[dict[str, Any]]) -> None:
     metrics = Metrics([Served("/weather", "weather")], "digest")
-    observer = CorrectionMetrics(SystemClock(), SystemPacing(), metrics)
+    log = Log(io.StringIO(), "json", "info", lambda: 0.0)
+    observer = CorrectionMetrics(SystemClock(), SystemPacing(), metrics, log)
+    log.close()
     for call in calls:
         record = CallRecord("r", "/weather")
         for name, value in call.items():

@@ -5,8 +5,6 @@ from __future__ import annotations
 from proxy.core.contract.listed_tool import Hints, refuse_unapproved
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import CheckedCall, Failure, ToolCall
-from proxy.extensions.access.audit import Audit
-from proxy.extensions.access.core.access_rules import Identity
 from proxy.interfaces import CallAccess
 
 
@@ -22,10 +20,7 @@ class WithheldTools:
 class ApprovedCalls:
     """Implements `CallAccess`: calls of approved operations, as far as `others` allow them (None: all)."""
 
-    route: str
-    caller: Identity
     withheld: WithheldTools
-    audit: Audit
     others: CallAccess | None
 
     @property
@@ -42,10 +37,7 @@ class ApprovedCalls:
         """The failure where no call of a tool is allowed; that of `others` comes first."""
         if self.others is not None and (refused := self.others.refuse_tool(tool, hints)) is not None:
             return refused
-        if tool not in self.withheld.tools:
-            return None
-        self.audit.write(self.route, self.caller, "", tool, "not approved")
-        return refuse_unapproved(tool)
+        return refuse_unapproved(tool) if tool in self.withheld.tools else None
 
     def refuse_call(self, checked: CheckedCall, hints: Hints | None = None) -> Failure | None:
         """The failure of a call that is not allowed."""

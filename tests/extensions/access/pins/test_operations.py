@@ -239,7 +239,9 @@ async def test_a_decision_about_a_changed_operation_is_in_the_audit(tmp_path: Pa
         await there.take_over(change(summary="Books all tables."))
         await there.book()
     lines = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
-    assert [("admitted", None), ("not approved", "book")] == [(line["outcome"], line.get("tool")) for line in lines]
+    assert [("denied", "TOOL_NOT_APPROVED", "book")] == [
+        (line["outcome"], line["code"], line["tool"]) for line in lines
+    ]
 
 
 async def test_an_operation_that_an_mcp_route_lists_is_pinned_with_its_request(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ class BasicAuthPlugin(AddsVerbs, ExtendsCalls, ObservesCalls):
 
         return BasicServices()
 
-    def make_observer(self, clock: Clock, pacing: Pacing, metrics: Metrics) -> CountedUsers:
+    def make_observer(self, clock: Clock, pacing: Pacing, metrics: Metrics, log: Log) -> CountedUsers:
         from basic_auth.counting import CountedUsers
 
         return CountedUsers(metrics)
