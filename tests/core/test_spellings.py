@@ -30,23 +30,24 @@ def reached(path: str, target: str, method: str = "POST", upstream: str = "u") -
     "last", ["Weather", "weather;v=1", "weather.", "weather ", "weather;", "weather/", "weather\u200b", "weather%20",
              "WEATHER. .", "weather%3bv", "\tweather", "weather.json", "Weather.JSON", "weather.json;v",
              "weather.html. ", "weather::$DATA", "weather%3a%3a$data", "weather%3fx", "weather?x=1", "weather%23x",
-             "weather.php?x"]
+             "weather.php?x", "weather.a-b", "weather.tar.gz", "weather.\uff4ason", "weather.json%00"]
 )  # fmt: skip
 def test_another_spelling_leads_to_the_judged_path(last: str) -> None:
     assert "/x/weather" == reached(f"/x/{last}", f"/{last}")
 
 
-@pytest.mark.parametrize("last", ["weathers", "weather,x", "weather:", "weather:run", ".weather", "weather.a-b",
-             "other", "weather-1", "weather.tar.gz"]
+@pytest.mark.parametrize("last", ["weathers", "weather,x", "weather:", "weather:run", ".weather", "other", "weather-1"]
 )  # fmt: skip
 def test_another_name_leads_nowhere(last: str) -> None:
     assert "" == reached(f"/x/{last}", f"/{last}")
 
 
 def test_rejects_the_path_of_a_judged_format_without_it_or_with_another() -> None:
-    judged = JudgedPaths([JudgedRoute("/t.json", "u", "/t.json"), JudgedRoute("/v1.0/run", "u", "/v1.0/run")])
-    shown = [judged.list_reached(path.split("/")[1:], "u", path, POST) for path in ("/t", "/t.xml", "/v1.1/run")]
-    assert [["/t.json"], ["/t.json"], []] == shown
+    routes = [JudgedRoute(path, "u", path) for path in ("/t.json", "/v1.0/run", "/api/chat.post")]
+    judged = JudgedPaths(routes)
+    paths = ("/t", "/t.xml", "/t.", "/v1.1/run", "/v1.0/run.x", "/api/chat.post.json", "/api/chat.update", "/api/chat")
+    shown = [judged.list_reached(path.split("/")[1:], "u", path, POST) for path in paths]
+    assert [["/t.json"]] * 3 + [[], ["/v1.0/run"], ["/api/chat.post"], [], []] == shown
 
 
 def test_a_template_is_reached_as_well() -> None:

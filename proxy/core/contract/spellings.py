@@ -19,8 +19,8 @@ from proxy.core.model.value_class import value_class
 _DECODINGS: Final = 4
 # Where a server may end a segment: at a path parameter, at an escaped `?` or `#`, at the name of a stream (NTFS).
 _END: Final = re.compile(r"[;?#]|::")
-# The format that Rails, Spring and others read at the end of a path.
-_FORMAT: Final = re.compile(r"(?<=.)\.[a-z0-9]+\Z")
+# A format at the end of a judged path: Rails, Spring and others reach the same place without it and with any other.
+_FORMAT: Final = re.compile(r"(?<=.)\.(?:json|xml|html?|te?xt|csv|ya?ml|js|rss|atom)\Z")
 _BLANKS: Final = "".join(map(chr, (*range(33), 127, 0xA0, 0x200B, 0xFEFF)))
 
 
@@ -78,10 +78,7 @@ def read_strictly(segments: Iterable[str]) -> tuple[str, ...]:
     parts: list[str] = []
     for segment in segments:
         parts += [segment] if _is_parameter(segment) else decode_escapes(segment).replace("\\", "/").split("/")
-    folded = list(filter(None, (part if _is_parameter(part) else _fold(part) for part in parts)))
-    if folded and not _is_parameter(folded[-1]):
-        folded[-1] = _FORMAT.sub("", folded[-1])
-    return tuple(folded)
+    return tuple(filter(None, (part if _is_parameter(part) else _fold(part) for part in parts)))
 
 
 def _fold(part: str) -> str:
@@ -92,11 +89,20 @@ def _is_parameter(segment: str) -> bool:
     return segment.startswith("{") and segment.endswith("}")
 
 
-def may_be_same(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """Whether two folded paths, with parameters or without, can name the same place."""
-    return len(one) == len(other) and all(
-        left == right or _is_parameter(left) or _is_parameter(right) for left, right in zip(one, other, strict=True)
-    )
+def may_reach(path: tuple[str, ...], judged: tuple[str, ...]) -> bool:
+    """Whether a folded path can name the same place as a judged one, with parameters or without. The path may have a
+    format at its end: `t.json` names `t`."""
+    if len(path) != len(judged):
+        return False
+    pairs = list(zip(path, judged, strict=True))
+    same = [left == right or _is_parameter(left) or _is_parameter(right) for left, right in pairs]
+    return all(same[:-1]) and (not pairs or same[-1] or path[-1].startswith(f"{judged[-1]}."))
+
+
+def _read_judged(path: str) -> tuple[str, ...]:
+    """A judged path without the format at its end."""
+    folded = read_strictly(path.split("/"))
+    return (*folded[:-1], _FORMAT.sub("", folded[-1])) if folded else ()
 
 
 class _AnyRoute(Protocol):
@@ -122,7 +128,7 @@ class JudgedPaths:
         self._known: dict[tuple[str, int], list[tuple[tuple[str, ...], tuple[str, ...], _AnyRoute]]] = {}
         for route in routes:
             if route.kind == "call":
-                path, target = read_strictly(route.path.split("/")), read_strictly(route.upstream_path.split("/"))
+                path, target = _read_judged(route.path), _read_judged(route.upstream_path)
                 self._known.setdefault((route.upstream, len(path)), []).append((path, target, route))
 
     def __bool__(self) -> bool:
@@ -138,5 +144,5 @@ class JudgedPaths:
         return [
             judged.path
             for path, goal, judged in known
-            if not methods.isdisjoint(judged.methods) and may_be_same(path, requested) and may_be_same(goal, sent)
+            if not methods.isdisjoint(judged.methods) and may_reach(requested, path) and may_reach(sent, goal)
         ]

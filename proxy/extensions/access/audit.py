@@ -67,7 +67,7 @@ class CallAudit:
         self._lost = metrics.add_counter(LOST).series
         self._writers: dict[str, AuditWriter] = {}
         self._writer: AuditWriter | None = None
-        self._routes: frozenset[str] = frozenset()
+        self._routes: set[str] = set()
 
     @property
     def observers(self) -> tuple[Observer, ...]:
@@ -77,7 +77,7 @@ class CallAudit:
     def adopt(self, config: Config, _table: RouteTable, _digest: str) -> None:
         """Writes where this config says from now on."""
         where = find_access(config).audit
-        self._routes = frozenset(route.name for route in config.routes)
+        self._routes |= {route.name for route in config.routes}  # requests of the config before are still under way
         if where and where not in self._writers:
             self._writers[where] = self._make_writer(where)
         self._writer = self._writers[where] if where else None
