@@ -8,7 +8,7 @@ A line has one of these outcomes:
     denied     access refused it: a token, a rule, a hook, a pin
     limited    a rate or a number of calls at once refused it
     refused    it was not sent for any other reason
-    left       the client left before it was sent
+    left       the client left before its call was read
 """
 
 from __future__ import annotations
@@ -173,8 +173,9 @@ def find_outcome(record: CallRecord) -> str:
     """The outcome of a request, as the head of this file lists them."""
     reached = "answered" if record.upstream_status else "sent" if record.sent else ""
     match record.outcome:
-        case "client_gone":
-            return reached or "left"
+        case "client_gone":  # a call that was read may continue without its client (MCP)
+            begun = _name_refusal(record.code) if record.code else "sent" if record.call is not None else "left"
+            return reached or begun
         case "upstream_error":
             return reached or "refused"
         case "refused":

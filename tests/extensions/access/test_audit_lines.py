@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from proxy.core.model.values import Conversation, Document, Rung, ToolCall
 from proxy.extensions.access.audit import find_outcome
 from proxy.interfaces import AccessNote, CallRecord
 from tests.extensions.access.issuer import OK, guarded
 from tests.extensions.access.test_mcp_access import AUTH as MCP_AUTH
 from tests.extensions.access.test_mcp_access import BEARER, DROP, LIST
 from tests.extensions.access.test_rules import AUTH, READER, TOOLS, call
+from tests.extensions.chat.answers import ROUTES as MODEL
+from tests.extensions.chat.answers import chat_answer, chat_request, whole
 from tests.extensions.mcp.conversation import Talk
 from tests.extensions.mcp.server import ADD, McpServer
 from tests.extensions.mcp.server import call as mcp_call
@@ -171,6 +175,34 @@ async def test_names_the_subject_of_a_token_in_at_most_200_characters(tmp_path: 
     assert [("answered", "x" * 200, "main"), ("denied", "", "")] == shown(
         tmp_path / "audit", "outcome", "subject", "issuer"
     )
+
+
+async def test_each_call_of_a_model_has_a_line(tmp_path: Path) -> None:
+    file = tmp_path / "audit"
+    calls = [("get_weather", '{"city": "secret-value"}'), ("get_weather", '{"days": 3}'), ("get_weather", "{}")]
+    made = [
+        {"id": f"call_{at}", "type": "function", "function": {"name": name, "arguments": text}}
+        for at, (name, text) in enumerate(calls)
+    ]
+    turn = json.loads(chat_answer("{}", "get_weather"))
+    turn["choices"][0]["message"]["tool_calls"] = made
+    async with (
+        tool(replies(whole(json.dumps(turn).encode()))) as server,
+        proxied(MODEL, server.url, access=f"{{audit: {file}}}") as proxy,
+    ):
+        await proxy.post("/v1/chat/completions", chat_request())
+        await until(lambda: len(read(file)) == 3)
+    assert [("answered", "get_weather")] * 3 == shown(file, "outcome", "tool")
+    assert "secret-value" not in file.read_text()
+
+
+def test_a_client_that_leaves_hides_no_refusal_and_no_call_that_continues() -> None:
+    gone = CallRecord("r", "/a", outcome="client_gone")
+    assert "left" == find_outcome(gone)
+    assert "denied" == find_outcome(replace(gone, code="CALL_NOT_ALLOWED"))
+    assert "limited" == find_outcome(replace(gone, code="CALL_RATE_EXCEEDED"))
+    call = ToolCall("a", Document(b"{}", {}), "", Conversation("", Rung.ADDRESS))
+    assert "sent" == find_outcome(replace(gone, call=call))
 
 
 @pytest.mark.parametrize("outcome", ["delivered", "repaired", "corrected", "answered", "refused", "tool_error",
