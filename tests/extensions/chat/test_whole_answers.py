@@ -77,6 +77,34 @@ async def test_a_misspelt_name_becomes_that_of_the_only_tool_meant(api: str) -> 
     assert (write('{"city": "Oslo"}'), "tool_name;path=") == (seen.body, seen.header("tool-repairs"))
 
 
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("name", ["functions.get_weather:0", "functions.get_weather"])
+async def test_a_name_is_that_of_the_only_tool_that_it_wraps(api: str, name: str) -> None:
+    path, request, write = APIS[api]
+    seen, _ = await ask(write('{"city": "Oslo"}', name), path, request)
+    assert (write('{"city": "Oslo"}'), "tool_name;path=") == (seen.body, seen.header("tool-repairs"))
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        chat_answer('{"city": "Oslo"}', "Get-Weather"),
+        chat_answer('{"city": "Oslo"}', "functions.get_weather:0"),
+        chat_answer({"city": "Oslo"}),
+        chat_answer('{"city": "Oslo", "days": "3"}'),
+    ],
+)
+async def test_nothing_is_repaired_at_the_level_off(sent: bytes) -> None:
+    seen, _ = await ask(sent, routes="  - {path: /v1, upstream: tools, model: {}, repair: off}")
+    assert (sent, None) == (seen.body, seen.header("tool-repairs"))
+
+
+async def test_a_name_with_a_token_of_a_template_is_left() -> None:
+    sent = chat_answer('{"city": "Oslo"}', "get_weather<|channel|>commentary")
+    seen, line = await ask(sent)
+    assert (sent, None, True) == (seen.body, seen.header("tool-repairs"), line["validation.mode"] == "report")
+
+
 async def test_a_name_that_two_tools_may_be_is_left() -> None:
     tools = [{"type": "function", "function": {"name": name}} for name in ("get_weather", "getWeather")]
     sent = chat_answer('{"city": "Oslo"}', "GET-WEATHER")

@@ -4,10 +4,12 @@ they call."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import field
 from typing import Any, Final
 
+from proxy.core.contract.toolname import RULE as TRIMS
+from proxy.core.contract.toolname import trim
 from proxy.core.json.jsonspan import find_span
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.value_class import value_class
@@ -131,11 +133,16 @@ def _read_id(written: object) -> str:
     return written if isinstance(written, str) else ""
 
 
-def find_tool_name(called: str, tools: Iterable[str]) -> str | None:
-    """The tool's own name; None where no tool, or more than one, can be meant."""
+def find_tool_name(called: str, tools: Iterable[str], rules: Set[str]) -> str | None:
+    """The tool's own name; None if no tool, or more than one, can be meant. `rules` are those of the repairs: without
+    one, only the name itself counts."""
     known = list(tools)
     if called in known:
         return called
+    if not rules:
+        return None
+    if TRIMS in rules and "<|" not in called and (trimmed := trim(called, known)) is not None:
+        return trimmed  # a template's token in a name is the rest of another message
     folded = _fold_name(called)
     alike = [tool for tool in known if folded and _fold_name(tool) == folded]
     return alike[0] if len(alike) == 1 else None

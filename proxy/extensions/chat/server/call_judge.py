@@ -95,7 +95,7 @@ class CallJudge:
             unread = ToolCall(found.name, Document(b"", None), found.call_id or "call", conversation)
             return JudgedCall(found, unread, found.name, failure=text)
         call = self._read_call(found, text, conversation)
-        name = find_tool_name(found.name, tools.listing.tools)
+        name = find_tool_name(found.name, tools.listing.tools, self._rules.template.repair.rules)
         if name is None:
             return JudgedCall(found, call, found.name, failure=explain_unknown_tool(call, tools))
         call = replace(call, tool=name)
@@ -109,7 +109,7 @@ class CallJudge:
         if not isinstance(decision, Forward):
             return JudgedCall(found, call, name, policy, failure=decision.failure)
         made = [Repair(RENAMED, ())] if name != found.name else []
-        made += [Repair(ENCODED, ())] if found.was_plain else []
+        made += [Repair(ENCODED, ())] if found.was_plain and self._rules.template.repair.rules else []
         return JudgedCall(found, call, name, policy, decision.checked, repairs=(*made, *decision.checked.repairs))
 
     async def judge_text(
