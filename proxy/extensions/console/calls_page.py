@@ -47,7 +47,7 @@ async def list_calls(data: ConsoleData, question: PageRequest, readers: Readers)
     if limit is None:
         return refuse_question(f"`limit` is a number from 1 to {MOST_ENTRIES}")
     if _first(query, "sort").removeprefix("-") not in ("", *SORTS):
-        return refuse_question(f"`sort` is one of: {', '.join(SORTS)}; with `-` before it the highest stand first")
+        return refuse_question(f"`sort` is one of: {', '.join(SORTS)}; put `-` before it for the highest first")
     return Page(_list_entries(data, call_filter, limit, query))
 
 

@@ -16,7 +16,7 @@ from proxy.core.model.values import JsonProblem, JsonValue
 from proxy.routing.table import Route
 from proxy.telemetry.recent.ring import LONGEST_ARGUMENTS
 
-_READER: Final = "Arguments are shown to who logs in with `admin.token`, if `admin.values` keeps them."
+_READER: Final = "Only holders of `admin.token` see arguments, if `admin.values` keeps them."
 _OFF: Final = "Arguments are not kept. To see and copy them, set `admin.values: full`."
 _PREVIEW: Final = "These arguments are a preview, masked and cut. To copy the call, set `admin.values: full`."
 _GONE: Final = (

@@ -74,7 +74,7 @@ def read_question(snapshot: Snapshot, question: Mapping[str, JsonValue]) -> tupl
         return f"say `method`, one of: {', '.join(found.methods)}"
     if found is None or found.route.kind == "passthrough":
         known = [one.name for one in snapshot.table.routes if one.kind != "passthrough"]
-        return f"no such route judges calls; these do: {', '.join(known) or 'none'}"
+        return f"no such route validates calls; these do: {', '.join(known) or 'none'}"
     if "body" not in question and "text" not in question and found.route.shape.operation is None:
         return _NO_BODY
     param = found.route.shape.tool_param

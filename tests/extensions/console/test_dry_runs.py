@@ -64,7 +64,7 @@ async def test_a_dry_run_of_a_report_only_route_says_what_enforcing_would_do() -
         ({}, "say `route`"),
         ({"route": "/weather"}, "say `body`"),
         ({"route": "/weather", "body": 1, "text": "1"}, "say `body`"),
-        ({"route": "/relay", "body": 1}, "no such route judges calls; these do: /weather"),
+        ({"route": "/relay", "body": 1}, "no such route validates calls; these do: /weather"),
         ([], "the body is a JSON mapping, or empty"),
     ],
 )

@@ -249,7 +249,7 @@ def test_where_values_are_not_shown_the_page_says_why(started: Served, running: 
         shown.get_by_text("values are not shown to readers").wait_for()
         shown.goto(started.link(view="#/calls?outcome=refused"))
         shown.locator(".call").first.click()
-        shown.get_by_text("Arguments are shown to who logs in with admin.token").wait_for()
+        shown.get_by_text("Only holders of admin.token see arguments").wait_for()
         assert 0 == shown.get_by_role("button", name="copy as curl").count()
 
 

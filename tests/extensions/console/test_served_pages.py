@@ -303,7 +303,7 @@ def test_acceptance_13_a_page_says_that_the_proxy_drains_or_is_gone_and_goes_on_
         started.ask("/-/drain", {"seconds": 0})
         shown.get_by_text("The proxy is draining").wait_for()
         started.stop()
-        shown.get_by_text("This page goes on by itself").wait_for()
+        shown.get_by_text("This page reconnects by itself").wait_for()
         shown.get_by_text("DOES NOT ANSWER", exact=True).wait_for()
         started.start()
         shown.get_by_text("READY", exact=True).wait_for()

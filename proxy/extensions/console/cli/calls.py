@@ -25,9 +25,9 @@ _AGAIN_AFTER: Final = 1.0
 
 # The filters of `CallFilter`, each with its placeholder and its explanation.
 FILTERS: Final = {
-    "tool": ("NAME", "calls of this tool alone; may be repeated"),
-    "model": ("NAME", "calls in the answers of this model alone; may be repeated"),
-    "route": ("NAME", "calls of this route alone; may be repeated"),
+    "tool": ("NAME", "only calls of this tool; may be repeated"),
+    "model": ("NAME", "only calls in the answers of this model; may be repeated"),
+    "route": ("NAME", "only calls of this route; may be repeated"),
     "outcome": ("OUTCOME", "delivered, repaired, refused ...; may be repeated"),
     "code": ("CODE", "calls with this error code, such as VAL-010"),
     "path": ("POINTER", "calls with an error or a repair at this place, such as /at"),
@@ -35,8 +35,8 @@ FILTERS: Final = {
     "conversation": ("HASH", "calls of this conversation, as the log and the console show it"),
     "request_id": ("ID", "the call with this request id"),
     "trace_id": ("ID", "the calls of this trace"),
-    "text": ("TEXT", "calls of which something shown holds each of these words, in capitals or not"),
-    "since": ("TIME", "no older than this, such as 10m"),
+    "text": ("TEXT", "calls that show each of these words, in any case"),
+    "since": ("TIME", "not older than this, such as 10m"),
 }
 
 EPILOG: Final = f"""\
@@ -45,9 +45,9 @@ examples:
   toolcall-proxy calls --follow --outcome refused       refused calls as they come
   toolcall-proxy calls --since 10m --tool weather --json | jq .errors
 
-Where the config has an `admin.token`, it is read from --token-file or from the variable {TOKEN_VARIABLE}.
+If the config has an `admin.token`, pass it by --token-file or in the variable {TOKEN_VARIABLE}.
 
-exit codes: 0 shown, 1 nobody answers there, 2 wrong usage
+exit codes: 0 success, 1 no proxy answers at the address, 2 usage error
 """
 
 
@@ -55,16 +55,18 @@ def register(subparsers: Any) -> None:
     """Describes the verb's arguments."""
     verb = subparsers.add_parser(
         "calls",
-        help="see the last calls of a running proxy, or follow them",
-        description="Shows the last calls of a running proxy, one line each, from its operator's port.",
+        help="show the last calls of a running proxy, or follow them",
+        description="Show the last calls of a running proxy, one line each, from its operator's port.",
         epilog=EPILOG,
         formatter_class=HelpText,
     )
-    verb.add_argument("-f", "--follow", action="store_true", help="go on with the calls that come, until Ctrl-C")
+    verb.add_argument("-f", "--follow", action="store_true", help="also show new calls, until Ctrl-C")
     for name, (metavar, explanation) in FILTERS.items():
         how = "append" if explanation.endswith("may be repeated") else "store"
         verb.add_argument(f"--{name.replace('_', '-')}", metavar=metavar, action=how, help=explanation)
-    verb.add_argument("-n", "--limit", metavar="N", type=int, default=20, help="how many at first (default 20)")
+    verb.add_argument(
+        "-n", "--limit", metavar="N", type=int, default=20, help="number of calls to show at first (default 20)"
+    )
     verb.add_argument("--json", action="store_true", help="one JSON object per line")
     add_operator_arguments(verb)
 
@@ -128,7 +130,7 @@ def _follow(port: OperatorPort, path: str, place: str, *, as_json: bool) -> None
         except BrokenPipeError:  # the reader of our output has closed it
             raise
         except (http.client.HTTPException, ConnectionError) as error:
-            print(f"calls: {str(error) or 'the stream broke off'}; asking again", file=sys.stderr)
+            print(f"calls: {str(error) or 'the stream broke off'}; reconnecting", file=sys.stderr)
         time.sleep(_AGAIN_AFTER)
 
 
@@ -141,7 +143,7 @@ def _show_event(event: dict[str, str], *, as_json: bool) -> None:
             missed = data.get("missed")
             print(f"... {missed if missed is not None else 'some'} calls missed", file=sys.stderr)
         case "bye":
-            print("... the proxy ends", file=sys.stderr)
+            print("... the proxy shuts down", file=sys.stderr)
         case "reload" | "breaker" | "drain":
             fields = " ".join(f"{name}={value}" for name, value in data.items() if value and name != "at")
             print(f"... {event['event']} {fields}", file=sys.stderr)

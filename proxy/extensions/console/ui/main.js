@@ -67,7 +67,7 @@ function Login({ error }) {
     setToken(new FormData(event.target).get("token"));
     dispatchEvent(new Event("login"));
   };
-  return html`<main class="login"><h1>toolcall-proxy</h1><p>The operator's port asks for a token: <code>admin.token</code> of the config, or <code>admin.readers</code>.</p>
+  return html`<main class="login"><h1>toolcall-proxy</h1><p>Enter the token of the operator's port: <code>admin.token</code> of the config, or <code>admin.readers</code>.</p>
     <form onSubmit=${enter}><label>token<input type="password" name="token" required autocomplete="off" autofocus /></label> <button>log in</button></form>
     <p role="alert" class="bad">${hasToken() && error.status === 401 ? "This token is wrong." : error.status === 429 ? clean(error.message) : ""}</p></main>`;
 }
@@ -89,8 +89,8 @@ function Shell() {
       <span class="actions spring"><button type="button" onClick=${() => setTheme(other)}>theme: ${theme}</button><button type="button" aria-label="keys" onClick=${() => document.getElementById("keys").showModal()}>?</button>
       ${hasToken() && html`<button type="button" onClick=${() => { dropToken(); dispatchEvent(new Event("login")); }}>log out</button>`}</span></div>
       <nav aria-label="pages">${Object.entries(PAGES).map(([name, [text]]) => html`<a href=${`#/${name}`} aria-current=${name === page ? "page" : null}>${text}</a>`)}</nav></header>
-    ${error && !error.status && html`<div class="banner" role="alert">The proxy does not answer. This page goes on by itself when it does.</div>`}
-    ${about?.status === "draining" && html`<div class="banner" role="alert">The proxy is draining: it finishes its calls and ends.</div>`}
+    ${error && !error.status && html`<div class="banner" role="alert">The proxy does not answer. This page reconnects by itself.</div>`}
+    ${about?.status === "draining" && html`<div class="banner" role="alert">The proxy is draining: it finishes its calls and shuts down.</div>`}
     <main id="main" tabindex="-1">${about ? html`<${Page} params=${params} role=${about.role} values=${about.values} />` : ""}</main><${Keys} />`;
 }
 

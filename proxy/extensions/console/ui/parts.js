@@ -76,7 +76,7 @@ export function useAnswer(path, every = 0) {
 export const Asking = () => html`<p class="dim" aria-busy="true">Asking the proxy.</p>`;
 
 export function Failed({ error }) {
-  return error ? html`<p class="bad" role="alert">${error.status ? clean(error.message) : "The proxy does not answer; asking again."}</p>` : null;
+  return error ? html`<p class="bad" role="alert">${error.status ? clean(error.message) : "The proxy does not answer; retrying."}</p>` : null;
 }
 
 export function Copy({ text, children }) {
