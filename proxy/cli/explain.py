@@ -1,4 +1,5 @@
-"""`explain --route R` prints the generated code that checks a route's calls, and the repair rules that are on."""
+"""`explain --route R` prints the repair rules that are on, each with a value and its result, and the generated code
+that checks a route's calls."""
 
 from __future__ import annotations
 
@@ -15,17 +16,19 @@ if TYPE_CHECKING:
 
 # The most characters of a schema shown after its place.
 _WIDEST: Final = 100
+# The most characters of the changes of rules that are written below one another.
+_WIDEST_CHANGE: Final = 60
 
 EPILOG: Final = """\
 examples:
   toolcall-proxy explain --config config.yaml --route /weather
   toolcall-proxy explain --config config.yaml --route '/tools/{tool}' --tool weather
 
-The code is what runs. A comment above each part names the place in the schema it was written from, as a JSON Pointer
-behind '#', and what the schema says there. Functions A judge a value, R report what is wrong with one, `repair` repairs
-the obvious cases.
+Each repair rule is shown as VALUE -> RESULT and its name. The code that checks a call follows. A comment above
+each part of the code names its place in the schema (a JSON Pointer after '#') and what the schema says there. Functions
+named A accept or reject a value, and functions named R report its errors.
 
-exit codes: 0 all well, 2 the config, the route or the tool is wrong
+exit codes: 0 success, 2 an error in the config, the route or the tool
 """
 
 
@@ -33,9 +36,9 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Describes the verb's arguments."""
     verb = subparsers.add_parser(
         "explain",
-        help="the code generated from a tool's schema, and the repair rules that are on",
-        description="Prints, for each tool of a route, the repair rules that are on and the code generated from its "
-        "schema, with the place in the schema above each part.",
+        help="show the repair rules and the generated code of a tool",
+        description="Print, for each tool of a route, the repair rules that are on and the code that is generated from "
+        "its schema.",
         epilog=EPILOG,
     )
     verb.add_argument("-c", "--config", required=True, metavar="CONFIG", help="the config file")
@@ -80,9 +83,19 @@ def _explain_tool(policy: ToolPolicy) -> Iterator[str]:
         return
     check, rules = policy.check, policy.repair_in_force.rules
     yield f"# repair rules that are on: {', '.join(sorted(rules)) or 'none'}"
+    yield from _list_rules(rules)
     if policy.repair.drop_keys:
         yield f"# keys that drop_unknown may remove: {', '.join(sorted(policy.repair.drop_keys))}"
     yield f"\n# --- judge and report\n{_add_keywords(check, check.source())}"
+
+
+def _list_rules(rules: frozenset[str]) -> Iterator[str]:
+    """One comment for each rule: the value, the result, and the rule."""
+    from proxy.core.rules.rules import RULES
+
+    changes = [(rule.change.replace("`", ""), name) for name, rule in RULES.items() if name in rules]
+    width = min(max((len(change) for change, _ in changes), default=0), _WIDEST_CHANGE)
+    yield from (f"#   {change:{width}}  {name}" for change, name in changes)
 
 
 def _add_keywords(check: Check, code: str) -> str:

@@ -53,6 +53,9 @@ def test_the_code_and_the_rules_of_a_tool_are_shown(
     assert said.startswith(
         "# === route forecast, tool weather\n"
         "# repair rules that are on: string_to_boolean, string_to_integer, string_to_number\n"
+        '#   "42", " 42 ", "42.0" -> 42  string_to_integer\n'
+        '#   "35.6" -> 35.6              string_to_number\n'
+        '#   "true", "0" ... -> boolean  string_to_boolean\n'
     )
     names = [part.name for part in ast.parse(said).body if isinstance(part, ast.FunctionDef)]
     assert ["A0", "R0"] == names

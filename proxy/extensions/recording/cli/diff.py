@@ -30,8 +30,9 @@ _WAITING: Final = 3
 _MOST_JOBS: Final = 64
 
 EPILOG: Final = """\
-CALLS.jsonl is what `record` writes (also gzipped); each line is judged by the old and by the new config, without hooks
-and corrections. Lines with stand-ins where the new schema asks what these do not keep are counted as `cannot tell`.
+CALLS.jsonl is a file that `record` has written, also gzipped. Each line is validated by the old and by the new config,
+without hooks and corrections. A call that is newly rejected counts at each of its new errors. A line counts as `cannot
+tell` if the new schema checks a property that its stand-ins do not keep.
 
 examples:
   toolcall-proxy diff old/config.yaml config.yaml calls.jsonl
@@ -40,7 +41,7 @@ examples:
 
 --format json prints one object (schemas/verbs/diff.schema.json); every format has the same exit codes.
 
-exit codes: 0 nothing worse, 1 what --fail-on names happens more often than --allow, 2 unusable input
+exit codes: 0 success, 1 more changes of the kinds in --fail-on than --allow, 2 unusable input
 """
 
 
@@ -48,16 +49,21 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Describes the verb's arguments."""
     verb = subparsers.add_parser(
         "diff",
-        help="what a changed config makes of recorded calls",
-        description="Says what a new config makes of recorded calls that the old one judged otherwise.",
+        help="compare two configs on recorded calls",
+        description="Show the recorded calls that a changed config validates with another result.",
         epilog=EPILOG,
         formatter_class=HelpText,
     )
-    verb.add_argument("old", metavar="OLD", help="the config as it is served")
-    verb.add_argument("new", metavar="NEW", help="the config as it would be")
+    verb.add_argument("old", metavar="OLD", help="the config in use")
+    verb.add_argument("new", metavar="NEW", help="the changed config")
     verb.add_argument("calls", metavar="CALLS.jsonl", help="recorded calls, also gzipped; - for standard input")
     verb.add_argument("--format", choices=tuple(_FORMATS), default="text", help="the format of the output")
-    verb.add_argument("--fail-on", metavar="KINDS", default=_FAIL_ON, help=f"what exits with 1 (default: {_FAIL_ON})")
+    verb.add_argument(
+        "--fail-on",
+        metavar="KINDS",
+        default=_FAIL_ON,
+        help=f"kinds of changes that end with code 1 (default: {_FAIL_ON})",
+    )
     verb.add_argument("--allow", metavar="N|N%", default="0", help="how many of these are allowed (default 0)")
     verb.add_argument("--jobs", metavar="N", type=read_jobs, default=1, help="how many processes judge (default 1)")
 
