@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.config.files.masking import mask_url
+from proxy.config.files.masking import mask_url, redact_config
 
 
 @pytest.mark.parametrize(
@@ -21,3 +21,18 @@ from proxy.config.files.masking import mask_url
 )
 def test_a_dump_shows_what_is_a_reference_and_nothing_that_is_a_password(written: str, shown: str) -> None:
     assert shown == mask_url(written)
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("http://h/mcp?key=s3cret&project=a", "http://h/mcp?key=***&project=***"),
+        ("http://h?s3cret", "http://h?***"),
+        ("http://h?key=${KEY}&other=a${B}", "http://h?key=${KEY}&other=***${B}"),
+        ("http://h?key=", "http://h?key=***"),
+        ("${URL}", "${URL}"),
+        ("unix:/run/a.sock:/p?key=s3cret", "unix:/run/a.sock:/p?key=***"),
+    ],
+)
+def test_a_dump_shows_the_names_in_the_query_of_an_upstream_and_no_value(written: str, shown: str) -> None:
+    assert {"upstreams": {"a": {"url": shown}}} == redact_config({"upstreams": {"a": {"url": written}}})

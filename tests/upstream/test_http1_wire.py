@@ -148,11 +148,29 @@ def test_a_chunk_is_its_size_in_hex_and_its_content() -> None:
         ("http://b\xfccher.test", Origin("xn--bcher-kva.test", 80, False, "xn--bcher-kva.test")),
         ("unix:/run/tool.sock", Origin("localhost", 0, False, "localhost", socket="/run/tool.sock")),
         ("unix:///run/tool.sock", Origin("localhost", 0, False, "localhost", socket="/run/tool.sock")),
+        ("http://tools.test?a=1", Origin("tools.test", 80, False, "tools.test", query="a=1")),
+        ("http://tools.test/v1?a=1&b", Origin("tools.test", 80, False, "tools.test", "/v1", query="a=1&b")),
         ("http+unix://%2Frun%2Ftool.sock/v1", Origin("localhost", 0, False, "localhost", "/v1", "/run/tool.sock")),
     ],
 )
 def test_a_url_is_read(url: str, origin: Origin) -> None:
     assert origin == read_origin(url)
+
+
+@pytest.mark.parametrize(
+    ("target", "sent"),
+    [
+        ("/x", "/x?project=a&read_only"),
+        ("/x?", "/x?project=a&read_only"),
+        ("/x?page=2&sort=up", "/x?project=a&read_only&page=2&sort=up"),
+        ("/x?project=b&page=2", "/x?project=a&read_only&page=2"),
+        ("/x?PROJECT=b&proj%65ct=c&read_only=0", "/x?project=a&read_only"),
+        ("/x?a=1;project=b&page=2", "/x?project=a&read_only&page=2"),
+        ("/x?projects=b&q=a%26project%3Db", "/x?project=a&read_only&projects=b&q=a%26project%3Db"),
+    ],
+)
+def test_the_query_of_a_url_goes_with_every_target_and_wins(target: str, sent: str) -> None:
+    assert sent == read_origin("http://tools.test?project=a&read_only").add_query(target)
 
 
 def test_a_socket_stands_in_for_the_network() -> None:

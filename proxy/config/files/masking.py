@@ -63,6 +63,8 @@ def redact_config(value: JsonValue, path: Pointer = ()) -> JsonValue:
         return f"{value.split()[0]} ***" if value.split()[1:] else value
     if isinstance(value, str) and "://" in value and "${" not in value:
         value = mask_url(value)
+    if isinstance(value, str) and path[:1] == ("upstreams",) and path[2:] == ("url",):
+        value = _mask_query(value)
     if isinstance(value, str) and path[-1:] != ("url",):
         in_schema = path[:1] == ("documents",) or any(is_schema_place(path[:end]) for end in range(3, len(path) + 1))
         named = bool(path) and not in_schema and _names_secret(path[-1])  # keys in a schema are names of properties
@@ -84,6 +86,14 @@ def _mask_around_references(written: str) -> str:
 
 def _names_secret(step: str | int) -> bool:
     return isinstance(step, str) and is_secret_name(step)
+
+
+def _mask_query(written: str) -> str:
+    """A URL as it is written in the config, with the names of its query and the references in it alone."""
+    before, mark, query = written.partition("?")
+    pairs = [pair.partition("=") for pair in query.split("&")]
+    masked = [name + sign + _mask_around_references(value) if sign else "***" for name, sign, value in pairs]
+    return f"{before}?{'&'.join(masked)}" if mark else written
 
 
 def mask_url(written: str) -> str:

@@ -76,7 +76,7 @@ class PinnedTools(Protocol):
 # Values in one schema: the largest in tests/data/mcp-tools has 422, and 5,000 take most of a second to compile.
 MAX_NODES: Final = 5_000
 # The remedy of a reference that leads out of a listed schema.
-_WHOLE: Final = "the server has to list the whole schema, for example with the other document under `$defs`"
+_WHOLE: Final = "nothing is ever fetched: the server has to list the whole schema, such as with `$defs`"
 
 
 @value_class

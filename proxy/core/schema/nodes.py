@@ -213,7 +213,7 @@ class Schemas:
                     self._index(known)
         if (resource := self._resources.get(base)) is None:
             raise SchemaError(
-                f"$ref {reference!r} leads to a document that is not there, and nothing is ever fetched",
+                f"$ref {reference!r} leads to a document that is not there",
                 (*place.path, "$ref"),
             )
         fragment = unquote(fragment)

@@ -59,7 +59,7 @@ class FetchSite:
             hint = "http://host:port/path; secrets go into --header"
             raise ImportProblem("this is not an http or https URL", hint) from None
         self._extra = extra
-        self.shown = _hide_query(url)
+        self.shown = hide_query(url)
         self.target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
 
     async def fetch(
@@ -91,7 +91,7 @@ async def fetch_description(url: str, extra: Headers = ()) -> bytes:
 
 def _advise(answer: FetchedAnswer) -> str:
     if 300 <= answer.status < 400 and "location" in answer.headers:
-        return f"it says to look at {_hide_query(answer.headers['location'])}"
+        return f"it says to look at {hide_query(answer.headers['location'])}"
     if answer.status in (401, 403):
         return "it wants to know who asks: --header 'Authorization: Bearer ...'"
     return "FastAPI and mcpo publish theirs at /openapi.json"
@@ -106,6 +106,6 @@ def _describe_fault(fault: UpstreamFault) -> str:
     return fault.message.removeprefix(f"upstream '{_NAME}': ")
 
 
-def _hide_query(url: str) -> str:
+def hide_query(url: str) -> str:
     """A URL for messages: without its query, which may hold a secret."""
     return url.partition("?")[0]

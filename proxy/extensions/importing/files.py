@@ -17,6 +17,7 @@ from typing import Final
 from proxy.config.files.yaml12 import read_scalar
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import JsonValue
+from proxy.extensions.importing.fetch import hide_query
 from proxy.extensions.importing.harvest import (
     FILE,
     FoundTool,
@@ -73,7 +74,7 @@ def _name_schema_files(names: list[str]) -> dict[str, str]:
 def write_config_text(harvest: Harvest, schemas: Mapping[str, str]) -> str:
     """The text of the config; `schemas` maps each tool to its schema file."""
     head = _HEAD.format(
-        kind=harvest.kind, source=flatten_text(harvest.source), config=CONFIG, record=FILE, schema=SCHEMA
+        kind=harvest.kind, source=flatten_text(hide_query(harvest.source)), config=CONFIG, record=FILE, schema=SCHEMA
     )
     sections: dict[str, JsonValue] = {
         "version": 1,

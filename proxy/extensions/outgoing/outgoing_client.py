@@ -131,11 +131,12 @@ class OutgoingClient:
         self, session: aiohttp.ClientSession, request: UpstreamRequest, limit: int, enough: Enough
     ) -> WholeReply | UpstreamFault:
         name, begun = self.name, False
+        target = self._origin.add_query(request.target) if self._origin.query else request.target
         try:
             async with asyncio.timeout(request.timeout):
                 response = await session.request(
                     request.method,
-                    URL(self._base + request.target, encoded=True),
+                    URL(self._base + target, encoded=True),
                     headers=request.headers,
                     data=request.body or None,
                     allow_redirects=False,

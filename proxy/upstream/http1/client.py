@@ -115,6 +115,8 @@ class Http1Upstream:
 
     def _write_head(self, request: UpstreamRequest, length: int, upgrade: str = "") -> bytes:
         target = request.target if request.is_from_root else self._origin.prefix + request.target
+        if self._origin.query:
+            target = self._origin.add_query(target)
         authority, headers = self._origin.authority, request.headers
         return write_head(request.method, target, authority, headers, length, upgrade, request.client_names)
 

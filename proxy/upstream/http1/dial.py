@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import re
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, unquote_plus, urlsplit
 
 from proxy.core.model.value_class import value_class
 from proxy.upstream.faults import CONNECT_ERRORS, ExchangeError, connect_fault
@@ -48,7 +49,8 @@ class UpstreamSettings:
 class Origin:
     """`host` and `port` to connect to, or the path of a unix `socket`; `authority` is the Host header.
 
-    `prefix` goes before every target and does not end in a slash. `literal` says that the host is an IP address.
+    `prefix` goes before every target and does not end in a slash; `query` goes with every target. `literal` says that
+    the host is an IP address.
     """
 
     host: str
@@ -58,10 +60,28 @@ class Origin:
     prefix: str = ""
     socket: str | None = None
     literal: bool = False
+    query: str = ""
+
+    def add_query(self, target: str) -> str:
+        """A target with the origin's own query. A parameter of the same name in the target is dropped, because servers
+        differ in which of two they read."""
+        path, _, sent = target.partition("?")
+        own = set(_read_names(self.query))
+        kept = [pair for pair in sent.split("&") if pair and own.isdisjoint(_read_names(pair))]
+        return f"{path}?{'&'.join([self.query, *kept])}"
+
+
+# Some servers begin a parameter at `;` too.
+_PAIRS: Final = re.compile("[&;]")
+
+
+def _read_names(query: str) -> Iterator[str]:
+    """The names in a query, without regard to their case, which some servers ignore."""
+    return (unquote_plus(pair.partition("=")[0]).casefold() for pair in _PAIRS.split(query))
 
 
 def read_origin(url: str, socket: str | None = None) -> Origin:
-    """Reads `http://host:port/prefix`, `https://...`, `unix:/path` or `http+unix://%2Fpath/prefix`.
+    """Reads `http://host:port/prefix?query`, `https://...`, `unix:/path` or `http+unix://%2Fpath/prefix`.
 
     `socket` is a unix socket to use instead of the network; the URL then gives the Host header, the scheme and the
     prefix. Raises ValueError, which does not quote the URL: it may hold a secret.
@@ -71,7 +91,9 @@ def read_origin(url: str, socket: str | None = None) -> Origin:
         return Origin("localhost", 0, False, "localhost", socket="/" + rest.lstrip("/"))
     if scheme == "http+unix":
         parts = urlsplit(url)
-        return Origin("localhost", 0, False, "localhost", parts.path.rstrip("/"), unquote(parts.netloc))
+        return Origin(
+            "localhost", 0, False, "localhost", parts.path.rstrip("/"), unquote(parts.netloc), query=parts.query
+        )
     parts = urlsplit(url)
     if parts.scheme not in _PORTS or not parts.hostname or parts.username is not None:
         raise ValueError("an upstream's URL is http://host:port, https://host:port, unix:/path or http+unix://")
@@ -84,7 +106,7 @@ def read_origin(url: str, socket: str | None = None) -> Origin:
         literal = True
     except ValueError:
         literal = False
-    return Origin(name, port, parts.scheme == "https", authority, parts.path.rstrip("/"), socket, literal)
+    return Origin(name, port, parts.scheme == "https", authority, parts.path.rstrip("/"), socket, literal, parts.query)
 
 
 # Seconds for the peer's close_notify when TLS is closed in order; nobody waits for it.

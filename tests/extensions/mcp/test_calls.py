@@ -430,6 +430,18 @@ async def test_an_id_makes_a_resend_within_its_session_alone(headers: tuple[str,
     assert tries == [one.header("tool-attempt") for one in answers]
 
 
+async def test_the_query_of_the_upstreams_url_goes_with_every_request() -> None:
+    listing = McpServer()
+    routes = "\n  - {path: /mcp, protocol: mcp, upstream: tools}\n"
+    accepts = "Accept: application/json, text/event-stream"
+    async with tool(listing) as server, proxied(routes, f"{server.url}?project=a&ro=1") as proxy:
+        for path in ("/mcp", "/mcp?project=b&page=2"):
+            answer = await proxy.post(path, json.dumps(call("add", {"a": 1, "b": 2})).encode(), accepts)
+            assert 200 == answer.status
+    assert listing.listed[0].start.split()[1] == "/mcp?project=a&ro=1"
+    assert ["/mcp?project=a&ro=1", "/mcp?project=a&ro=1&page=2"] == [seen.start.split()[1] for seen in listing.calls]
+
+
 async def test_a_target_that_looks_like_one_of_another_route_is_judged_by_its_own() -> None:
     """`/mcp?x=1` as a whole fits `/{tool}`."""
     listing = McpServer()

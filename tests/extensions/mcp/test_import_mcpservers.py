@@ -61,6 +61,17 @@ def test_the_servers_of_claude_are_served_each_at_its_own_path(tmp_path: Path) -
     assert 0o600 == stat.S_IMODE((tmp_path / "config.yaml").stat().st_mode)
 
 
+def test_the_query_of_a_url_is_kept(tmp_path: Path) -> None:
+    """As in the published config of a server that is switched by a query."""
+    url = "https://mcp.example.dev/mcp/org/project?experimental=1&key=${TOKEN}"
+    found = read_mcpservers(written(tmp_path, "mcp.json", {"mcpServers": {"tools": {"type": "http", "url": url}}}))
+    assert () == found.left_out
+    (tmp_path / "c.yaml").write_text(found.write_config("c.yaml"))
+    config = load(tmp_path / "c.yaml", {"TOKEN": "s3cret"}).config
+    assert "https://mcp.example.dev?experimental=1&key=s3cret" == reveal(config.upstreams["tools"].url)
+    assert ["/mcp/org/project"] == [route.upstream_path for route in config.routes]
+
+
 def test_what_cannot_be_served_is_named_with_its_reason(tmp_path: Path) -> None:
     found = read_mcpservers(written(tmp_path, "config.json", CLAUDE))
     assert (

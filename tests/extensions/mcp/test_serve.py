@@ -28,6 +28,7 @@ from tests.serving.wire import exchange, post, tool
         ("http://127.0.0.1:9000/mcp", "http://127.0.0.1:9000", "/mcp"),
         ("https://tools.example/v1/mcp/", "https://tools.example", "/v1/mcp/"),
         ("http://127.0.0.1:9000", "http://127.0.0.1:9000", "/"),
+        ("http://127.0.0.1:9000/mcp?project=a$b&ro", "http://127.0.0.1:9000?project=a$b&ro", "/mcp"),
     ],
 )
 def test_the_config_has_the_servers_path(tmp_path: Path, url: str, upstream: str, path: str) -> None:
@@ -89,7 +90,7 @@ async def test_a_server_is_guarded_without_a_config() -> None:
     assert [{"a": 1, "b": 2}] == [json.loads(seen.body)["params"]["arguments"] for seen in server.calls]
 
 
-@pytest.mark.parametrize("url", ["localhost", "http://127.0.0.1:9000/mcp?key=k"])
+@pytest.mark.parametrize("url", ["localhost", "ftp://127.0.0.1:9000/mcp?key=k"])
 def test_a_url_that_cannot_be_used_is_told(tmp_path: Path, url: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "proxy", "serve", "--mcp", url], capture_output=True, text=True, check=False,

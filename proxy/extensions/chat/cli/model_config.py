@@ -23,8 +23,8 @@ _ASKS_AGAIN: Final = (
 def write_model_config(url: str, text_calls: str = "off", connections: int | None = None) -> str:
     """A config (YAML) with one route to the model server whose base URL is `url`, below the path that the URL has.
 
-    A URL that no upstream can have (with a query, without a scheme) gives a config that reports it when it is read.
-    `connections` is the most streams at a time, None for the default.
+    A URL that no upstream can have (without a scheme) gives a config that reports it when it is read. `connections` is
+    the most streams at a time, None for the default.
     """
     pool = "" if connections is None else f", pool: {{connections: {connections}}}"
     parts = split_url(url)

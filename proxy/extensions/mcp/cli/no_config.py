@@ -25,11 +25,11 @@ def write_mcp_config(url: str, headers: Sequence[tuple[str, str]] = (), timeout:
     """A config (YAML) with one route to the MCP server at `url`, below the path that the server has. `headers` go with
     every request to it; `timeout` is how long its tools may take (None: as long as they may by default).
 
-    A URL that no upstream can have (with a query, without a scheme) gives a config that reports it when it is read.
+    A URL that no upstream can have (without a scheme) gives a config that reports it when it is read.
     """
     parts = split_url(url)
     origin, path = f"{parts.scheme}://{parts.netloc}" if parts.scheme else url, parts.path or "/"
-    origin += f"?{parts.query}" if parts.query else ""
+    origin = escape_text(origin + (f"?{parts.query}" if parts.query else ""))
     sent = {name: escape_text(value) for name, value in headers}
     return f"""\
 version: 1

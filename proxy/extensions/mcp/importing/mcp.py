@@ -51,7 +51,7 @@ async def read_mcp(url: str, headers: Headers = ()) -> Harvest:
     parts = urlsplit(url)
     about = f"an MCP server, revision {revision}, {len(tools)} tool{'s' * (len(tools) != 1)}"
     found, left = _sort_tools(tools)
-    origin = f"{parts.scheme}://{parts.netloc}"
+    origin = f"{parts.scheme}://{parts.netloc}" + (f"?{parts.query}" if parts.query else "")
     names = tuple(dict.fromkeys(tool.name for tool in tools))
     listed = {str(entry["name"]): entry for entry in reversed(entries) if read_tool(entry) is not None}
     return Harvest("mcp", url, origin, about, found, (), left, (), names, parts.path or "/", listed)

@@ -141,10 +141,11 @@ class _Reading:
         if entry.get("type") == "sse" or parts.path.endswith("/sse"):
             hint = "put a bridge in front: fastmcp run URL --transport http"
             self._leave(name, "it speaks HTTP+SSE of 2024-11-05", hint)
-        elif parts.query or parts.fragment or parts.scheme not in ("http", "https") or not parts.netloc:
-            self._leave(name, "its url is not a plain http or https url without a query")
+        elif parts.scheme not in ("http", "https") or not parts.netloc:
+            self._leave(name, "its url is not an http or https url")
         else:
-            upstream: dict[str, JsonValue] = {"url": self._translate_text(f"{parts.scheme}://{parts.netloc}")}
+            address = f"{parts.scheme}://{parts.netloc}" + (f"?{parts.query}" if parts.query else "")
+            upstream: dict[str, JsonValue] = {"url": self._translate_text(address)}
             if headers:
                 upstream["headers"] = {"set": headers}
             self._upstreams[name] = upstream

@@ -182,7 +182,9 @@ def _find_server(document: JsonValue, source: str, upstream: str) -> tuple[str, 
             f"the description names {_cut_origin(written[0])} as its server: "
             "a client that follows it passes the proxy by",
         )
-    return _cut_origin(upstream), _read_base_path(upstream) or _read_base_path(named), notes
+    query = split_url(upstream).query
+    origin = _cut_origin(upstream) + (f"?{query}" if query else "")
+    return origin, _read_base_path(upstream) or _read_base_path(named), notes
 
 
 def _is_http(text: str) -> bool:
@@ -202,7 +204,7 @@ def _read_base_path(url: str) -> str:
 
 def _find_description_path(source: str, origin: str) -> str:
     """The description's own path behind the proxy, where agents read it; '' where another server publishes it."""
-    if not _is_http(source) or _cut_origin(source) != origin:
+    if not _is_http(source) or _cut_origin(source) != origin.partition("?")[0]:
         return ""
     path = split_url(source).path
     return path if path and _explain_unroutable(path) == "" else ""
