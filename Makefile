@@ -68,7 +68,7 @@ test: checks
 	$(BIN)/pytest -n 5 --dist loadfile -m 'not large and not locks'
 
 test-all: checks
-	$(BIN)/pytest -n 3 --dist loadfile -m 'not locks'
+	$(BIN)/pytest -n 3 --dist loadfile --durations=20 -m 'not locks'
 
 locks: $(VENV)/test.stamp
 	$(BIN)/pytest -n 3 --dist loadgroup -m locks tests/extensions/test_locks.py

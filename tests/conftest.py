@@ -34,6 +34,18 @@ def _refuse_default_ports(event: str, arguments: tuple[Any, ...]) -> None:
 sys.addaudithook(_refuse_default_ports)
 
 
+# Seconds for one test of the generated sets, the real parties and the copies of the code.
+LONGEST_LARGE: Final = 1200
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Gives long tests more time than the default of pyproject.toml."""
+    for item in items:
+        is_long = any(item.get_closest_marker(name) for name in ("large", "locks"))
+        if is_long and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(LONGEST_LARGE))
+
+
 def pytest_sessionstart() -> None:
     """What is collected stays until the end: looking through it again and again is a tenth of each worker's start."""
     gc.disable()
