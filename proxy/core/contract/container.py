@@ -239,7 +239,7 @@ def _function(container: str, named: str, known: list[str]) -> str:
     for separator in SEPARATORS:
         if fold_name(named.partition(separator)[0]) == fold_name(container) and separator in named:
             named = named.partition(separator)[2]
-    return named if named in known else find_nearest(named, known) or ""
+    return named if named in known else find_nearest(named, known, slip=True) or ""
 
 
 # --- what to do instead ---------------------------------------------------------------------------------------------

@@ -19,6 +19,8 @@ from proxy.core.model.work import afford_work, remember_short
 # Below this ratio, two names share too little to suggest one for the other. difflib's own `get_close_matches` uses 0.6,
 # which suggests `get_time` for `get_item`.
 _NEAR: Final = 0.7
+# The least likeness of two parts of names that differ by a slip.
+_SLIP: Final = 0.5
 # Names compared and names listed: an answer has to stay small and quick with ten thousand tools.
 _LOOKED_AT: Final = 2000
 _LISTED: Final = 50
@@ -33,6 +35,8 @@ _SHORTEST: Final = 3
 
 
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_PART: Final = re.compile(r"[0-9]+|[^\W\d_]+")
+_HUMP: Final = re.compile(r"(?<=[^\W\d_A-Z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][^\W\d_A-Z])")
 # Words that turn a name's meaning round, and those that make a name of a thing one of its number.
 _TURNING: Final = frozenset(
     ["exclude", "excluded", "excludes", "excluding", "without", "not", "no", "non", "never", "avoid", "hide", "hidden",
@@ -68,12 +72,40 @@ def split_words(name: str) -> frozenset[str]:
     return frozenset(map(str.lower, _WORD.findall(name)))
 
 
-def is_same_name(one: str, other: str) -> bool:
-    """Whether two names are equal but for case, separators and the plural."""
-    mine, theirs = fold_name(one), fold_name(other)
-    return not is_other_meaning(one, other) and (
-        mine == theirs or mine + "s" == theirs or theirs + "s" == mine or mine + "es" == theirs or theirs + "es" == mine
+@remember_short
+def split_parts(name: str) -> tuple[str, ...]:
+    """The parts of a name in order, in lower case: words and numbers. No part is joined with the next one."""
+    return tuple(
+        part.lstrip("0") or "0" if part.isdecimal() else part.lower() for part in _PART.findall(_HUMP.sub(" ", name))
     )
+
+
+def is_same_name(one: str, other: str) -> bool:
+    """Whether two names have the same parts, whatever their case, separators and the plural of the last one."""
+    mine, theirs = split_parts(one), split_parts(other)
+    if not mine or mine[:-1] != theirs[:-1] or is_other_meaning(one, other):
+        return False
+    short, long = sorted((mine[-1], theirs[-1]), key=len)
+    return long in (short, f"{short}s", f"{short}es")
+
+
+def is_slip(one: str, other: str) -> bool:
+    """Whether a slip of the hand makes one name of the other: a letter or two inside a part, the order of the parts.
+
+    A part that is only in one of them, another number, and the case of a short name carry meaning.
+    """
+    mine, theirs = split_parts(one[:_LONGEST_NAME]), split_parts(other[:_LONGEST_NAME])
+    if sorted(mine) == sorted(theirs):
+        is_case_only = one != other and one.casefold() == other.casefold()
+        return not is_case_only or (len(fold_name(one)) >= _SHORTEST and not any(map(str.isdigit, one)))
+    left, right = [each for each in mine if each not in theirs], [each for each in theirs if each not in mine]
+    return len(mine) == len(theirs) and len(left) == len(right) and all(map(_is_slip_of_part, left, right))
+
+
+def _is_slip_of_part(one: str, other: str) -> bool:
+    short, long = sorted((one, other), key=len)
+    is_prefixed = long.endswith(short) and len(long) - len(short) > 1  # `undo` and `do`
+    return not (one.isdecimal() or other.isdecimal() or is_prefixed) and _most_alike(one, other) >= _SLIP
 
 
 @remember_short
@@ -83,8 +115,9 @@ def fold_name(name: str) -> str:
     return folded if folded.isalnum() else "".join(filter(str.isalnum, folded))
 
 
-def find_nearest(name: str, known: Iterable[str]) -> str | None:
-    """The one known name that `name` most likely stands for, or None. Equal candidates: the first known wins."""
+def find_nearest(name: str, known: Iterable[str], *, slip: bool = False) -> str | None:
+    """The one known name that `name` most likely stands for, or None. Equal candidates: the first known wins. `slip`:
+    only one that a slip of the hand explains, as a text needs that says "Did you mean"."""
     wanted = fold_name(name[:_LONGEST_NAME])
     best, best_ratio = None, _NEAR
     for index, candidate in enumerate(known):
@@ -94,7 +127,7 @@ def find_nearest(name: str, known: Iterable[str]) -> str | None:
             return None
         folded = fold_name(candidate)
         is_near = folded == wanted or _most_alike(folded, wanted) > best_ratio
-        if not is_near or is_other_meaning(name, candidate):
+        if not is_near or is_other_meaning(name, candidate) or (slip and not is_slip(name, candidate)):
             continue
         if folded == wanted:
             return candidate
@@ -103,7 +136,7 @@ def find_nearest(name: str, known: Iterable[str]) -> str | None:
         ratio = SequenceMatcher(None, folded, wanted, autojunk=False).ratio()
         if ratio > best_ratio:
             best, best_ratio = candidate, ratio
-    return best or _find_contained(name, wanted, known)
+    return best if best or slip else _find_contained(name, wanted, known)
 
 
 def _most_alike(left: str, right: str) -> float:
@@ -142,7 +175,7 @@ def find_abbreviation(name: str, known: Iterable[str]) -> str | None:
 def make_unknown_tool_failure(name: str, known: Iterable[str]) -> Failure:
     """The failure for a call of an unknown tool: names the nearest known tool, or lists some of them."""
     names = list(known)
-    nearest = find_nearest(name, names)
+    nearest = find_nearest(name, names, slip=True)
     message = f"Unknown tool {quote_name(name)}."
     if nearest is not None:
         hint = f"Did you mean '{nearest}'? Call it by exactly this name."

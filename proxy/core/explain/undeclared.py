@@ -18,7 +18,14 @@ from typing import Final
 from proxy.core.check.validation import Check
 from proxy.core.display.graphemes import cut
 from proxy.core.display.preview import clean_text
-from proxy.core.display.suggestions import find_abbreviation, find_nearest, is_same_name, split_words, turns_meaning
+from proxy.core.display.suggestions import (
+    find_abbreviation,
+    find_nearest,
+    is_same_name,
+    is_slip,
+    split_words,
+    turns_meaning,
+)
 from proxy.core.explain.expectation import describe_expectation, read_own_words
 from proxy.core.explain.places import (
     find_possible_nodes,
@@ -150,8 +157,8 @@ def _list_fields(names: Iterable[str]) -> str:
 def _explain_unknown(name: str, unsent: Mapping[str, Node], near: list[str]) -> str:
     """What to do about an unknown key: it may carry a value that the tool takes under another name."""
     words = split_words(name)
-    same = [key for key in near if split_words(key) == words]
-    nearest = same[0] if len(same) == 1 else find_nearest(name, list(unsent)[:LOOKED_AT])
+    same = [key for key in near if split_words(key) == words and is_slip(name, key)]
+    nearest = same[0] if len(same) == 1 else find_nearest(name, list(unsent)[:LOOKED_AT], slip=True)
     if nearest is not None:
         takes = cut(describe_expectation(unsent[nearest]), 160)
         return f"Did you mean '{cut(nearest, 60)}'" + (f" ({takes})?" if takes != "any value" else "?")

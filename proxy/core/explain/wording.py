@@ -178,13 +178,11 @@ def make_choice_violation(path: Pointer, value: JsonValue, node: Node, choices: 
         return make_type_violation(path, value, node)
     texts, every, is_impossible = _read_choices(node, choices)
     listed = every
-    nearest = find_nearest(value, texts) if isinstance(value, str) else None
+    nearest = find_nearest(value, texts, slip=True) if isinstance(value, str) else None
     exactly = EXACTLY[len(choices) != 1]
     site = read_facts(node).site
     if choices == site.choices and (rest := list_unlisted_types(site)):  # the list is one alternative among others
         listed, exactly = f"{listed} or {describe_types(replace(site, types=rest))}", OR_ANOTHER
-    if nearest is not None and _DIGITS.findall(nearest) != _DIGITS.findall(str(value)):
-        nearest = None  # another quantity is another meaning
     if nearest is not None and len(nearest) > _LONGEST_SUGGESTION:
         nearest = None
     hint = f"Did you mean {write_literal(nearest)}?" if nearest is not None else _or_leave_out(exactly, value)
@@ -221,7 +219,6 @@ EXACTLY: Final = ("Send it exactly so.", "Send one of these, exactly as written.
 OR_ANOTHER: Final = "Send a listed value exactly as written, or another type that is expected."
 _LONGEST_SUGGESTION: Final = 200
 _FEW_CHOICES: Final = 12
-_DIGITS: Final = re.compile(r"[0-9]+")
 
 # keyword -> (code, what the limit means); `{limit}` is the keyword's value, `{size}` how much was sent
 _BOUNDS: Final[dict[str, tuple[ViolationCode, str]]] = {

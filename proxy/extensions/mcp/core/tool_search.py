@@ -156,7 +156,7 @@ def make_description(functions: Sequence[ContainerFunction], arguments: JsonValu
     name = value if isinstance(value, str) else ""
     found = next((function for function in functions if function.name == name), None)
     if found is None:
-        near = find_nearest(name, [function.name for function in functions])
+        near = find_nearest(name, [function.name for function in functions], slip=True)
         hint = f"Did you mean '{near}'?" if near else f"`{SEARCH}` finds tools."
         return {"success": False, "message": f"There is no tool of this name. {hint}"}
     return {"success": True, "functions": [show_function(found)]}
