@@ -254,7 +254,8 @@ def test_a_wrapper_around_the_arguments_is_pointed_out(hint: str, sent: str) -> 
         ("", closed(message=STR), '{"message_id":"x"}'),
         ("", closed(label=STR), '{"-label":"x"}'),
         ("It was sent at '/a/b': move it to '/b'.", needs(a={"type": "object"}, b=INT), '{"a":{"b":1}}'),
-        ("", needs(a={"type": "object"}, b=INT), '{"a":{"b":"one"}}'),
+        ("You sent '/a/b': if it holds 'b', move it here and correct its value.", needs(a={"type": "object"}, b=INT),
+         '{"a":{"b":"one"}}'),
         ("It was sent at '/kind': move it to '/s/kind'.", needs(s=SHAPES), '{"s":{},"kind":"circle"}'),
         ("", needs(s=SHAPES), '{"s":{},"kind":{"x":1}}'),
         ("You sent '/s/Kind': "
@@ -514,3 +515,20 @@ def test_advises_one_call_for_each_of_several_objects_and_no_doubled_backslash()
     assert "Send one JSON object with nothing after it. For several objects make one call for each." == several
     escape = explain_invalid_json(JsonProblem("invalid escape", 1, 8)).hint
     assert escape.endswith("Remove it, or double it if the text holds a backslash.")
+
+
+@pytest.mark.parametrize(
+    ("hint", "value"),
+    [
+        ("It was sent at '/place/title': move it to '/title'.", {"place": {"title": "x"}}),
+        ("You sent '/place/title': if it holds 'title', move it here and correct its value.", {"place": {"title": 5}}),
+        ("You sent '/x/title', '/y/title': if one of them holds 'title', move that one.",
+         {"y": {"title": "b"}, "x": {"title": "a"}}),
+        ("You sent '/y/title', '/x/title': if one of them holds 'title', move that one.",
+         {"x": {"title": "a"}, "y": {"title": 5}}),
+    ],
+)  # fmt: skip
+def test_says_where_a_missing_key_stands_too_deep(hint: str, value: JsonValue) -> None:
+    schema: JsonValue = {**obj(title=STR, place=obj(city=STR)), "required": ["title"]}
+    (only,) = list_violations(compile_check(schema), value, ())
+    assert hint == only.hint

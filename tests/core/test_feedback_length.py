@@ -98,6 +98,11 @@ def test_leaves_out_a_shape_of_placeholders_alone_in_a_long_text() -> None:
         ("add /a", codes.REQUIRED_MISSING, "Add it, and do not guess its value."),
         ("send that value as /a", codes.REQUIRED_MISSING, "You sent '/A': rename it to 'a'."),
         ("send that value as /a", codes.REQUIRED_MISSING, "It was sent at '/b/a': move it to '/a'."),
+        (
+            "send that value as /a",
+            codes.REQUIRED_MISSING,
+            "You sent '/b/a', '/c/a': if one of them holds 'a', move that one.",
+        ),
         ("correct /a", codes.TYPE_MISMATCH, "Send a JSON array, not text."),
     ],
 )

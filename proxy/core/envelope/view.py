@@ -232,7 +232,7 @@ _OF_UNKNOWN: Final = {
     "Did you mean": "rename", "It belongs": "move", "It may belong": "move", "If": "rename or leave out",
     "Its meaning": "rename or leave out", "Name it so": "rename or leave out",
 }  # fmt: skip
-_SENT_ELSEWHERE: Final = re.compile(r"rename (?:it|that one)|: move it")
+_SENT_ELSEWHERE: Final = re.compile(r"(?:rename|move) (?:it|that one)")
 # Not implemented; HTTP version not supported (RFC 9110 sections 15.6.2 and 15.6.6).
 _CANNOT: Final = frozenset({501, 505})
 _ASK: Final = "Do not answer with guessed values: tell the user what is missing and ask for it."

@@ -125,6 +125,14 @@ def _find_source(
     if len(elsewhere) == 1 and is_taken_at(check, missing.path, find_value(root, elsewhere[0])):
         sent, target = cut(format_pointer(elsewhere[0]), 120), cut(format_pointer(missing.path), 120)
         return f"It was sent at '{sent}': move it to '{target}'.", elsewhere[0]
+    if elsewhere and all(path[:-2] == place for path in elsewhere):  # one level too deep
+        sent = ", ".join(f"'{cut(format_pointer(each), 120)}'" for each in elsewhere)
+        one = (
+            ("it holds", "move it here and correct its value")
+            if len(elsewhere) == 1
+            else ("one of them holds", "move that one")
+        )
+        return f"You sent {sent}: if {one[0]} '{name}', {one[1]}.", ()
     return _ask_about_unknown(check, root, missing), ()
 
 

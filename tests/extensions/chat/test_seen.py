@@ -189,7 +189,7 @@ async def test_what_the_model_read_of_an_answer_that_was_replaced_is_kept(keeps:
     assert [("/city", "nothing"), ("/days", f"text of {len(SECRET)}")] == sorted(
         (error["path"], error["got"]) for error in first["errors"]
     )
-    assert said[0].replace(SECRET, "***") == first["model_read"]
+    assert said[0].replace(f'"{SECRET}"', "<***>") == first["model_read"]
     assert said[1:] == [second["model_read"], third["model_read"]]
     came = [{"days": SECRET}, {"city": "Oslo"}, {}] if keeps else [None] * 3
     assert came == [call.get("came") for call in opened["calls"]]
