@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 from collections import Counter
 from dataclasses import replace
@@ -11,10 +12,16 @@ from typing import Any
 
 import pytest
 
+from proxy.config.load import load
 from proxy.core.model.values import Conversation, Document, Rung, ToolCall
-from proxy.extensions.access.audit import find_outcome
+from proxy.extensions.access.audit import CallAudit, find_outcome
 from proxy.interfaces import AccessNote, CallRecord
+from proxy.routing import RouteTable
+from proxy.server.setup.services import SystemClock, SystemPacing
+from proxy.telemetry.logs import Log
+from proxy.telemetry.metrics import Metrics, Served
 from tests.extensions.access.issuer import OK, guarded
+from tests.extensions.access.test_access_config import write
 from tests.extensions.access.test_mcp_access import AUTH as MCP_AUTH
 from tests.extensions.access.test_mcp_access import BEARER, DROP, LIST
 from tests.extensions.access.test_rules import AUTH, READER, TOOLS, call
@@ -166,6 +173,25 @@ async def test_a_route_that_asks_nobody_has_lines_too_and_what_is_no_route_has_n
                      b"Access-Control-Request-Method: POST", b"Connection: close", b"", b"")  # fmt: skip
         assert 204 == (await exchange(proxy.port, b"\r\n".join(preflight))).status
     assert [("answered", ""), ("denied", "ORIGIN_NOT_ALLOWED")] == shown(file, "outcome", "code")
+
+
+async def test_a_reload_takes_later_lines_to_another_file(tmp_path: Path) -> None:
+    log = Log(io.StringIO(), "json", "info", lambda: 0.0)
+    audit = CallAudit(SystemClock(), SystemPacing(), Metrics([Served("/a", "a")], "digest"), log)
+    seen = []
+    for number, where in enumerate(("one", "two", "", "one")):
+        top = f"access: {{audit: {where}}}" if where else ""
+        path = write(tmp_path, top, "mode: enforce")
+        if number:  # requests of the route that the reload takes away are still under way
+            path.write_text(path.read_text().replace("path: /a", "path: /b"))
+        loaded = load(path, {})
+        audit.adopt(loaded.config, RouteTable(()), "")
+        seen.append(len(audit.observers))
+        audit.finished(CallRecord(f"{number}", "/a", outcome="delivered"))
+    await audit.close()
+    log.close()
+    assert [1, 1, 0, 1] == seen
+    assert ([("0",), ("3",)], [("1",)]) == (shown(tmp_path / "one", "request"), shown(tmp_path / "two", "request"))
 
 
 async def test_names_the_subject_of_a_token_in_at_most_200_characters(tmp_path: Path) -> None:
