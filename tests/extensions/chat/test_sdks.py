@@ -12,8 +12,7 @@ from typing import Any, Final
 import pytest
 
 from proxy.core.json.jsontext import parse
-from proxy.core.model.values import Forward, JsonProblem
-from tests.corpora.calls import judged
+from proxy.core.model.values import JsonProblem
 from tests.extensions.chat.answers import WEATHER
 from tests.extensions.chat.client_runs import CLIENTS, NODE, run_client
 from tests.extensions.chat.recorded_turns import list_recorded_turns
@@ -36,8 +35,23 @@ SDKS: Final = {
     )
     for package, ways in (("openai", OPENAI_WAYS), ("anthropic", ANTHROPIC_WAYS))
 }
-# Recorded turns: arguments that no level repairs, and a number of 19 digits.
-NOT_REPAIRED, LONG_NUMBER = "ff-41", "rf-028"
+# A recorded turn with a number of 19 digits, and those that stay wrong at every level, since a repair would have to
+# guess what is meant by a value of another shape, a key of another name, a key too many, or a null that nothing states.
+LONG_NUMBER: Final = "rf-028"
+GUESSED: Final = {
+    "a value for a list": (
+        "gorilla/AIREV-Agent-0.8B/parallel_multiple_126#240",
+        "rf-030",
+        "rf-094",
+        "rf-126",
+        "rf-127",
+    ),
+    "a wrapper of any name": ("rf-033", "rf-084", "rf-102", "ff-31", "ff-33"),
+    "a key of another name": ("ff-39", "ff-41"),
+    "a key too many": ("rf-082", "rf-083"),
+    "a null that nothing states": ("rf-123", "rf-143", "ff-43", "ff-45"),
+}
+LEFT: Final = frozenset(name for names in GUESSED.values() for name in names)
 TOOLS: Final = {"get_weather": WEATHER}
 WRONG: Final = ("get_weather", '{"days": 3}')
 RIGHT: Final = ("get_weather", '{"city": "Oslo"}')
@@ -113,30 +127,25 @@ def read(request: pytest.FixtureRequest) -> tuple[str, Read]:
 
 def test_calls_that_real_models_broke_arrive_repaired(read: tuple[str, Read]) -> None:
     sdk, found = read
+    assert (101, 18) == (len(list_recorded()), len(LEFT & list_recorded().keys()))
     for way, each in found.items():
         right = {name: calls for name, (turn, calls) in list_recorded().items() if is_told(sdk, way, name, turn)}
-        assert len(right) >= 70
         assert right == {name: each[name] for name in right}
 
 
 def is_told(sdk: str, way: str, name: str, turn: Turn) -> bool:
-    """Whether a recorded call is repaired, and the SDK can say it: an answer of Messages in one piece has no broken
-    JSON, and the TypeScript SDK of Anthropic reads numbers as JavaScript has them."""
-    is_broken = isinstance(parse(turn.said[1].encode()), JsonProblem) if isinstance(turn.said, tuple) else False
+    """Whether a recorded call has to be repaired, and the SDK can say it: an answer of Messages in one piece has no
+    broken JSON, and the TypeScript SDK of Anthropic reads numbers as JavaScript has them."""
+    is_broken = isinstance(turn.said, tuple) and isinstance(parse(turn.said[1].encode()), JsonProblem)
     is_short = sdk == "anthropic, TypeScript" and name == LONG_NUMBER
-    ((tool, schema),) = turn.tools.items()
-    is_repaired = isinstance(turn.said, tuple) and isinstance(
-        judged(schema, turn.said[1], "lenient", tool=tool), Forward
-    )
-    return is_repaired and not (name == NOT_REPAIRED or is_short or (way == "messages" and is_broken))
+    return not (name in LEFT or is_short or (way == "messages" and is_broken))
 
 
 def test_calls_in_the_text_arrive_as_calls(read: tuple[str, Read]) -> None:
     _, found = read
     right = {name: [["get_weather", each] for each in calls] for name, (_, calls) in WHOLE.items()}
-    for way, each in found.items():
-        if way != "responses, streamed":  # no call is looked for in its text
-            assert right == {name: each[name] for name in right}
+    for each in found.values():
+        assert right == {name: each[name] for name in right}
 
 
 def test_a_call_that_cannot_be_repaired_is_asked_for_again(read: tuple[str, Read]) -> None:

@@ -251,9 +251,6 @@ async def test_the_older_function_call_is_read() -> None:
         wanted = b"".join(stream_legacy(('{"days":3}', "")))
         assert wanted == (await proxy.post(CHAT, json.dumps(request).encode())).body
         assert 502 == (await proxy.post(CHAT, json.dumps(request).encode())).status
-    async with serving(REFUSE, whole(write_legacy('{"days": "x"}'))) as (_, proxy):
-        none = json.dumps({**request, "function_call": "none"}).encode()
-        assert 200 == (await proxy.post(CHAT, none)).status
 
 
 async def test_data_in_several_lines_is_read_and_written_in_one() -> None:
@@ -267,3 +264,14 @@ async def test_data_in_several_lines_is_read_and_written_in_one() -> None:
     assert [*map(read_event, EventSplitter().feed(b"".join(write(REPAIRED, b""))))] == [
         *map(read_event, EventSplitter().feed(seen.body))
     ]
+
+
+@pytest.mark.parametrize("done", [[], [b"data: [DONE]\n\n"]])
+async def test_a_call_that_an_error_of_the_server_ends_is_not_asked_for_again(done: list[bytes]) -> None:
+    failed = data({"error": {"message": "pop from empty list", "code": 500}})
+    sent = [*chat_stream(WRONG)[:3], failed, *done]
+    async with serving("{retries: 1}", streamed(sent)) as (server, proxy):
+        seen = await proxy.post(CHAT, chat_request(stream=True))
+        assert (1, b"".join(sent)) == (len(server.seen), seen.body)
+    async with serving(REFUSE, streamed(sent)) as (_, proxy):
+        assert 502 == (await proxy.post(CHAT, chat_request(stream=True))).status

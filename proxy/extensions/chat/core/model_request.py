@@ -73,7 +73,9 @@ class ModelRequest:
     def may_call(self, names: Sequence[str]) -> bool:
         """Whether the request lets one answer call these tools: by `tool_choice`, and by whether calls may be
         parallel."""
-        choice = self.body.get("tool_choice")
+        choice = self.body.get("tool_choice") or self.body.get("function_call")
+        if choice == "none":
+            return False
         choice = choice if isinstance(choice, dict) else {}
         alone = self.body.get("parallel_tool_calls") is False or choice.get("disable_parallel_tool_use") is True
         if alone and len(names) > 1:
@@ -109,11 +111,12 @@ def names_tools(path: str, text: bytes) -> bool:
 
 
 def read_model_request(api: Api, text: bytes) -> ModelRequest | JsonProblem | None:
-    """A request's body; None where it is not an object, names no tool, or forbids calls (`tool_choice: none`)."""
+    """A request's body; None if it is not an object or names no tool. Calls of a request that forbids them are read,
+    too: not every server keeps to `tool_choice: none`."""
     body = parse(text, TRUSTED)
     if isinstance(body, JsonProblem):
         return body
-    if not isinstance(body, dict) or _forbids_calls(body.get("tool_choice") or body.get("function_call")):
+    if not isinstance(body, dict):
         return None
     tools: dict[str, ListedTool] = {}
     for tool in (*_list_tools(api, body.get("tools")), *_list_functions(api, body.get("functions"))):
@@ -125,10 +128,6 @@ def read_model_request(api: Api, text: bytes) -> ModelRequest | JsonProblem | No
         tools.setdefault(name, _make_unusable(name, ""))
     digest = hashlib.sha256("".join(tool.digest for tool in tools.values()).encode()).hexdigest()
     return ModelRequest(api, body, Listing(tools, digest, len(text)), body.get("stream") is True, len(text))
-
-
-def _forbids_calls(choice: JsonValue) -> bool:
-    return choice == "none" or (isinstance(choice, dict) and choice.get("type") == "none")
 
 
 def _make_unusable(name: str, digest: str) -> ListedTool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.values import JsonValue, Pointer
@@ -70,7 +70,7 @@ def _is_blank(value: object) -> bool:
     return not isinstance(value, str) or not value.strip()
 
 
-def is_error(value: JsonValue) -> bool:
+def is_error(value: JsonValue) -> TypeGuard[dict[str, JsonValue]]:
     """Whether the data of an event says that the answer failed."""
     return isinstance(value, dict) and (value.get("type") in ("error", "response.failed") or bool(value.get("error")))
 

@@ -16,6 +16,7 @@ from proxy.core.model.values import JsonValue, Pointer
 from proxy.extensions.chat.core.events import change_event, is_done, is_unreadable, read_event, write_event
 from proxy.extensions.chat.core.found_calls import CallChange, FoundCall, encode_arguments
 from proxy.extensions.chat.core.model_request import Api
+from proxy.extensions.chat.core.stream_usage import is_error
 
 # The number of a held event, and a place in the JSON of its data.
 Place = tuple[int, Pointer]
@@ -75,8 +76,8 @@ MARKS: Final[Mapping[Api, tuple[bytes, ...]]] = {
 
 
 class HeldCalls:
-    """The held part of one answer, from the first event of a call on. The calls never become complete where one of
-    their events cannot be read, because it may be a part of them."""
+    """The held part of one answer, from the first event of a call on. The calls never become complete if one of their
+    events cannot be read, because it may be a part of them, or if the server reports an error."""
 
     def __init__(self, api: Api) -> None:
         self._reader: CallReader = _READERS[api]()
@@ -103,7 +104,8 @@ class HeldCalls:
         if not self._reader.calls:
             return False
         self._is_done = value is None and is_done(event)
-        self._is_unread = self._is_unread or (value is None and is_unreadable(event))
+        is_failed = is_error(value) and value.get("type") != "response.failed"  # which repeats whole calls
+        self._is_unread = self._is_unread or is_failed or (value is None and is_unreadable(event))
         self.events.append(event)
         self.size += len(event)
         return True
