@@ -14,11 +14,11 @@ from typing import Final
 
 from proxy.config.context import Context, check_added_keys, read_sections
 from proxy.config.files.masking import is_schema_place, may_hold_secret, redact_config
-from proxy.config.files.secrets import Substitution, Unresolved
+from proxy.config.files.secrets import Substitution, Unresolved, restore_written
 from proxy.config.files.source import ConfigSource, Files, describe_failure
 from proxy.config.files.structure import check_structure, describe_section
 from proxy.config.mistakes import ConfigError, Mistake
-from proxy.config.model import Config, Policy, RouteEntry, ToolSchema
+from proxy.config.model import Config, Policy, RouteEntry, ToolConfig, ToolSchema
 from proxy.config.policies import check_auth, merge_layers, name_scope
 from proxy.config.routes import Routes
 from proxy.config.schemas import SchemaLoader
@@ -39,6 +39,9 @@ from proxy.core.json.jsontext import format_pointer
 from proxy.core.model.value_class import value_class
 from proxy.plugins import PluginError, load_named
 
+# A variable as a shell writes it, which this config does not replace.
+_SHELL_REFERENCE: Final = re.compile(r"(?<!\$)\$[A-Za-z_][A-Za-z0-9_]*")
+_PARAMETER: Final = re.compile(r"\{(\w+)(?:\.\.\.)?\}")
 # A segment of a path as other routers write templates: `:id`, `*`, `*rest`, `<id>`, `<int:id>`.
 _FOREIGN_TEMPLATE: Final = re.compile(r"(?::|\*\*?|<(?:\w+:)?)(?P<name>[^:>]*)>?")
 
@@ -186,6 +189,32 @@ def _list_notes(context: Context, catalogue: ToolReader, routes: tuple[RouteEntr
     yield from (f"upstream {name!r} is used by no route" for name in unused)
     uncalled = (name for name in catalogue.names if name not in catalogue.used)
     yield from (f"tool {name!r} can be called by no route" for name in uncalled)
+    for name, entry in context.entries("upstreams"):
+        for found in _SHELL_REFERENCE.findall(str(restore_written(entry.get("url", "")))):
+            yield f"upstream {name!r}: `{found}` stays as it is in the url  (did you mean `${{{found[1:]}}}`?)"
+    yield from _list_lookalikes(routes)
+    for route in routes:
+        for step in route.path.split("/"):
+            if (named := _FOREIGN_TEMPLATE.fullmatch(step)) is not None:
+                name = re.sub(r"\W", "_", named["name"] or "")
+                template = "{" + (name or "rest") + "...}" if step.startswith("*") else "{" + (name or "id") + "}"
+                yield f"route {route.name!r}: {step!r} stands for itself  (did you mean {template!r}?)"
+        if route.listed is not None:
+            yield from route.listed.list_notes()
+        for tool in route.tools.values():
+            if tool.schema is not None:
+                yield from _list_path_arguments(route, tool)
+                yield from (f"tool {tool.name!r}: {note}" for note in tool.schema.notes)
+                yield from _list_too_large(tool.name, tool.schema, tool.policy.max_body)
+            elif tool.container is None:
+                yield f"route {route.name!r}: calls of tool {tool.name!r} are not judged (validation: off)"
+            if tool.policy.mode == "report":
+                yield f"route {route.name!r}: report only, invalid calls of tool {tool.name!r} go through"
+            yield from _describe_address_effects(route.name, tool.name, tool.policy)
+
+
+def _list_lookalikes(routes: tuple[RouteEntry, ...]) -> Iterator[str]:
+    """The paths of calls of which other spellings fall into a relaying route."""
     judged = JudgedPaths(routes)
     for route in routes:
         if route.kind != "passthrough" or "{" not in route.path:
@@ -197,23 +226,16 @@ def _list_notes(context: Context, catalogue: ToolReader, routes: tuple[RouteEntr
                 f"route {route.name!r}: other spellings of {', '.join(map(repr, reach))} (case, ';', '%20', '.json', "
                 f"a dot or a slash at the end) fall into it, and some servers read them as that path: {consequence}"
             )
-    for route in routes:
-        for step in route.path.split("/"):
-            if (named := _FOREIGN_TEMPLATE.fullmatch(step)) is not None:
-                name = re.sub(r"\W", "_", named["name"] or "")
-                template = "{" + (name or "rest") + "...}" if step.startswith("*") else "{" + (name or "id") + "}"
-                yield f"route {route.name!r}: {step!r} stands for itself  (did you mean {template!r}?)"
-        if route.listed is not None:
-            yield from route.listed.list_notes()
-        for tool in route.tools.values():
-            if tool.schema is not None:
-                yield from (f"tool {tool.name!r}: {note}" for note in tool.schema.notes)
-                yield from _list_too_large(tool.name, tool.schema, tool.policy.max_body)
-            elif tool.container is None:
-                yield f"route {route.name!r}: calls of tool {tool.name!r} are not judged (validation: off)"
-            if tool.policy.mode == "report":
-                yield f"route {route.name!r}: report only, invalid calls of tool {tool.name!r} go through"
-            yield from _describe_address_effects(route.name, tool.name, tool.policy)
+
+
+def _list_path_arguments(route: RouteEntry, tool: ToolConfig) -> Iterator[str]:
+    """The required arguments that look as if a parameter of the path gave them."""
+    required = tool.schema.check.root.required if tool.schema is not None and tool.request is None else ()
+    for name in sorted(set(_PARAMETER.findall(route.path)) & set(required) - {"tool"}):
+        yield (
+            f"route {route.name!r}: {{{name}}} of the path is no argument without `request`, so the body has to hold "
+            f"{name!r}  (write `request` at the tool under `tools`)"
+        )
 
 
 def _list_too_large(tool: str, schema: ToolSchema, body: int) -> Iterator[str]:

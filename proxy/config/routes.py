@@ -212,8 +212,10 @@ class Routes:
             if (tool := self._catalogue.tool(name, route.entry, route.at, provided)) is not None:
                 found[name] = tool
             elif "tool" in route.entry:
+                structure = self._context.structure
                 is_defined = name in self._catalogue.names or is_tool_defined(route.entry)
-                if is_defined or self._context.structure.has_mistake(route.at, "schema", "container", "validation"):
+                is_defined = is_defined or structure.has_misspelt(route.at, "schema")
+                if is_defined or structure.has_mistake(route.at, "schema", "container", "validation"):
                     continue  # what keeps the tool from being served is told elsewhere
                 nearest = suggest_word(name, self._catalogue.names)
                 hint = f"{nearest} Otherwise {NO_SCHEMA}" if nearest else NO_SCHEMA

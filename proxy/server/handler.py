@@ -68,6 +68,7 @@ from proxy.interfaces import (
     UpstreamRequest,
 )
 from proxy.routing import LeftOutOperation, Match, MethodNotAllowed, Route, RouteTable
+from proxy.routing.nearest import describe_unrouted
 from proxy.server.bound_route import RouteBinding, RouteRequest, show_tools
 from proxy.server.http.access import admit, answer_preflight, is_served_host, read_names, read_preflight_method
 from proxy.server.http.body import (
@@ -473,6 +474,7 @@ class RequestCycle:
         if isinstance(match, LeftOutOperation):
             why = f"This operation is not judged here: {match.why}."
             return answer_unrouted(codes.OPERATION_LEFT_OUT, why, record, self.accept)
+        add_notes(record, describe_unrouted(table, path))
         if match is None:  # the path itself would be taken for a file's, and shortened
             ends_in_slash = path.endswith("/") and table.match(method, path.rstrip("/")) is not None
             why = "No route has this path: it ends in '/', and the route does not." if ends_in_slash else ""

@@ -32,7 +32,8 @@ def format_call(entry: Entry, *, colors: bool = False) -> str:
         time = ""
     # The tool, with the model that called it where its answer was judged; or method and route of any other request.
     tool, model = entry.get("gen_ai.tool.name"), entry.get("gen_ai.request.model")
-    subject = str(tool) if tool else f"{entry.get('http.request.method', '')} {entry.get('http.route') or '(no route)'}"
+    route = entry.get("http.route") or entry.get("url.path") or "(no route)"
+    subject = str(tool) if tool else f"{entry.get('http.request.method', '')} {route}"
     outcome = str(entry["outcome"])
     shown = outcome if not entry.get("would_refuse") else f"{outcome} (would refuse)"
     if entry.get("retry_attempt"):
@@ -47,6 +48,7 @@ def format_call(entry: Entry, *, colors: bool = False) -> str:
     parts = [
         " ".join(filter(None, head)),
         _format_reason(entry),
+        f"nearest route: {escape(str(entry['nearest_route']))}" if "nearest_route" in entry else "",
         f"asked again for {_format_reason(wrong)}" if wrong is not None else "",
         f"{entry.get('duration_ms', 0.0):.3g} ms{own}",
     ]

@@ -16,6 +16,7 @@ from functools import cache
 from typing import Final
 
 from proxy.config.files import fast_structure
+from proxy.config.files.hints import suggest_key, suggest_value, write_yaml_scalar
 from proxy.config.files.published import load_published_schema
 from proxy.config.files.secrets import Secret, restore_written, reveal_all
 from proxy.config.files.source import ConfigSource
@@ -108,6 +109,10 @@ class Structure:
         """Whether something at or below a path, or one of these keys there, is invalid and reported already."""
         paths = [(*path, key) for key in keys] or [path]
         return any(wrong[: len(at)] == at for wrong in self.bad for at in paths)
+
+    def has_misspelt(self, path: Pointer, key: str) -> bool:
+        """Whether an unknown key, which is reported already, stands in a mapping for a key like this one."""
+        return any(wrong[:-1] == path and suggest_word(str(wrong[-1]), (key,)) for wrong in self.bad if wrong)
 
     def _without_bad(self, value: JsonValue, path: Pointer) -> JsonValue:
         if isinstance(value, dict):
@@ -208,8 +213,8 @@ def _describe_broken(value: JsonValue, entry: BrokenKeyword) -> Iterator[tuple[P
                 yield (*entry.path, name), True, f"the name {name!r} cannot stand here", f"expects {names}"
                 continue
             others = [f"{who} calls it so; here it is {own[name]}" for who, own in OTHER_NAMES.items() if name in own]
-            hint = "".join(others[:1]) or _suggest_section(value, entry, name) or suggest_word(name, known)
-            hint = hint or f"known here: {', '.join(known)}"
+            hint = "".join(others[:1]) or _suggest_key(value, entry, name)
+            hint = hint or suggest_word(name, known) or f"known here: {', '.join(known)}"
             yield (*entry.path, name), True, f"unknown key {name!r}", hint
     elif entry.keyword == "required":
         described = (entry.node.reference or entry.node).properties.get(entry.detail)
@@ -229,6 +234,11 @@ def _describe_broken(value: JsonValue, entry: BrokenKeyword) -> Iterator[tuple[P
         yield entry.path, False, f"{subject} {_describe_expected(entry)}; this is {shown}", _suggest_hint(value, entry)
 
 
+def _suggest_key(value: JsonValue, entry: BrokenKeyword, name: str) -> str:
+    written = find_at_pointer(value, (*entry.path, name))
+    return suggest_key(entry.path, name, written) or _suggest_section(value, entry, name)
+
+
 def _suggest_section(value: JsonValue, entry: BrokenKeyword, name: str) -> str:
     """Where a key of the policy belongs that was written at the top level or in an upstream; '' for any other key."""
     in_upstream = len(entry.path) == 2 and entry.path[0] == "upstreams"
@@ -238,7 +248,8 @@ def _suggest_section(value: JsonValue, entry: BrokenKeyword, name: str) -> str:
     if in_upstream:
         return f"{name!r} is a key of a route, of a tool, or of `defaults`"
     written = find_at_pointer(value, (name,))
-    shown = "..." if isinstance(written, dict | list | None) else _shorten(written).strip('"')
+    is_shown = not isinstance(written, dict | list | None | Secret) and len(str(written)) <= _SHOWN
+    shown = write_yaml_scalar(written) if is_shown and " " not in str(written) else "..."
     return f"did you mean `defaults: {{{name}: {shown}}}`?"
 
 
@@ -260,6 +271,8 @@ def _describe_expected(entry: BrokenKeyword) -> str:
     if node.choices is not None:
         return join_words(str(choice) for choice in node.choices)
     bounds = [f"{word} {node.get(keyword)}" for keyword, word in _BOUNDS.items() if node.has(keyword)]
+    if node.has("minimum") and node.has("maximum"):
+        bounds = [f"from {node.get('minimum')} to {node.get('maximum')}"]
     if node.get("minLength") == 1:
         bounds = ["that is not empty"]
     kinds = " or ".join(_TYPE_WORDS[kind] for kind in sorted(node.types or ()))
@@ -298,6 +311,8 @@ def _suggest_hint(value: JsonValue, entry: BrokenKeyword) -> str:
             return "write it as `{url: ...}`"
         if entry.path[2:] == ("url",) and _HOST_AND_PORT.fullmatch(written):
             return f"did you mean http://{written}?"
+    if hint := suggest_value(entry.path, written, _describe_expected(entry)):
+        return hint
     if not isinstance(written, str):
         return ""
     choices, switch = list(_list_choices(entry.node)), _SWITCHES.get(written.casefold(), "")

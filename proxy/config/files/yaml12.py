@@ -98,6 +98,10 @@ def read_yaml(text: bytes, parser: Any = _PARSER) -> YamlNode:
         raise YamlError(f"not YAML: {error.reason}", line, column) from None
 
 
+# A reference that is not quoted: its brace ends a mapping in flow style.
+_FLOW_REFERENCE: Final = re.compile(r"(?<![\"'\w])\$\{[^}\"']*\}")
+
+
 def _explain_syntax(error: yaml.MarkedYAMLError, content: str, line: int, column: int) -> YamlError:
     """The parser's complaint with its remedy, where a usual cause is known; a quote that is never closed is reported
     where it opens."""
@@ -107,11 +111,13 @@ def _explain_syntax(error: yaml.MarkedYAMLError, content: str, line: int, column
     if "unexpected end of stream" in problem and error.context_mark and "quoted scalar" in (error.context or ""):
         opening = error.context_mark
         return YamlError("not YAML: this quote is never closed", opening.line + 1, opening.column + 1)
-    if "cannot start any token" in problem and here == "\t":
+    if reference := _FLOW_REFERENCE.search(written) if "did not find expected ','" in problem else None:
+        remedy = f'put {reference[0]} in quotes inside braces and brackets: "{reference[0]}"'
+    elif ("cannot start any token" in problem and here == "\t") or "found a tab character" in problem:
         remedy = "a tab cannot indent: write spaces"
     elif "cannot start any token" in problem and here:
         remedy = f"a text cannot start with {here}: put it in quotes"
-    elif "expected '-' indicator" in problem or "expected <block end>" in problem:
+    elif any(words in problem for words in ("expected '-' indicator", "expected <block end>", "find expected key")):
         remedy = "the indentation fits neither the line before nor an entry around it: align it with its neighbours"
     elif "mapping values are not allowed" in problem:
         remedy = "a key cannot stand here: align it with its neighbours, or put a text that holds ': ' in quotes"

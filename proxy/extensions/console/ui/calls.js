@@ -148,14 +148,14 @@ const short = (text) => (text.length > 60 ? `${text.slice(0, 60)}…` : text);
 export const reason = (call) => {
   const [error] = call.errors || [], [repair] = call.repairs || [];
   if (error) return `${error.path || "arguments"} ${error.code}${error.expected ? ` wants ${short(error.expected)},` : ""} got ${error.got}`;
-  if (call["error.type"] || !repair) return [call["error.type"], (call.earlier || []).at(-1) || said(call)].filter(Boolean).join(": ");
+  if (call["error.type"] || !repair) return [call["error.type"], (call.earlier || []).at(-1) || said(call), call.nearest_route && `nearest route ${call.nearest_route}`].filter(Boolean).join(": ");
   return `${repair.path || "arguments"} ${repair.rule}${repair.renamed ? ` renamed to ${repair.renamed}` : repair.became ? ` (${repair.got} → ${repair.became})` : ""}`;
 };
 // The words of a tool or a hook are hidden; the status that the tool answered with is not.
 const said = (call) => (call.reason !== "***" ? call.reason : call["upstream.status_code"] >= 400 ? `the tool answered ${call["upstream.status_code"]}` : "");
 const outcome = (call) => words(call.outcome) + (call.would_refuse ? " (would refuse)" : "") + (call.retry_attempt ? ` ${Math.min(call.retry_attempt, call.max_retries)}/${call.max_retries}` : "");
 const model = (call) => call["gen_ai.tool.name"] && call["gen_ai.request.model"];
-const name = (call) => (model(call) ? `${call["gen_ai.tool.name"]} (${model(call)})` : call["gen_ai.tool.name"]) || `${call["http.request.method"] || ""} ${call["http.route"] || "(no route)"}`;
+const name = (call) => (model(call) ? `${call["gen_ai.tool.name"]} (${model(call)})` : call["gen_ai.tool.name"]) || `${call["http.request.method"] || ""} ${call["http.route"] || call["url.path"] || "(no route)"}`;
 
 function Row({ call, open }) {
   const more = (call.errors || call.repairs || []).length - 1;
