@@ -93,6 +93,9 @@ def found(complaint: Complaint | None) -> list[tuple[str, str]]:
 @each_row("row", [row for *_, row in SAMPLES], ids=[f"{name}-{index}" for name, index, _ in SAMPLES])
 def test_a_complaint_becomes_violations_with_paths(row: dict[str, Any]) -> None:
     complaint = asked(row)
+    if not row["dialect"]:  # the model gets the tool's own words
+        assert ([], None) == (row["expect"], complaint)
+        return
     assert sorted((one["code"], one["path"]) for one in row["expect"]) == sorted(found(complaint))
     assert complaint is not None
     assert row["dialect"] == complaint.dialect
@@ -102,7 +105,7 @@ def test_a_complaint_becomes_violations_with_paths(row: dict[str, Any]) -> None:
 
 
 def test_every_dialect_has_samples_that_it_reads() -> None:
-    assert {dialect.name for dialect in DIALECTS} | LAST_RESORTS == {row["dialect"] for *_, row in SAMPLES}
+    assert {dialect.name for dialect in DIALECTS} | LAST_RESORTS == {row["dialect"] for *_, row in SAMPLES} - {""}
 
 
 def test_no_sample_file_is_empty() -> None:
@@ -429,7 +432,9 @@ def test_whatever_an_upstream_sends_nothing_is_raised_and_no_secret_is_shown(
 @each_row("row", [row for *_, row in SAMPLES], ids=[f"{name}-{index}" for name, index, _ in SAMPLES])
 def test_no_example_is_the_call_that_the_tool_refused_and_what_it_misses_is_in_it(row: dict[str, Any]) -> None:
     complaint, sent = asked(row), value(row["sent"])
-    assert complaint is not None
+    if complaint is None:
+        assert "" == row["dialect"]
+        return
     check = check_of(row)
     failure = Failure(codes.INVALID_ARGUMENTS, "refused", tuple(complaint.violations), sent=sent)
     policy = ToolPolicy("tool", check, "test")

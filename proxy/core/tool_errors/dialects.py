@@ -28,43 +28,31 @@ class Dialect:
 
 
 # --- lists and maps of errors -----------------------------------------------------------------------------------------
-# Places of a request outside of its arguments.
-_OUTSIDE: Final = ("header", "headers", "cookie", "cookies")
-# The same, for frameworks that also report parameters of the URL (`classify` explains those).
-_URL: Final = (*_OUTSIDE, "path", "query", "params")
+# Places of a request outside of its arguments, and those that `classify` explains.
+_OUTSIDE: Final = ("header", "headers", "cookie", "cookies", "path", "query", "params")
 
+# Three frameworks whose lists say nothing else, and one reader for the lists of all others: joi, valibot,
+# express-validator, Spring, JSON:API, huma, RFC 9457 (section 3, the example with `errors`) and RFC 7807 (section 3,
+# the one with `invalid-params`).
 _LISTS: Final = (
     Dialect("fastapi", make_items_reader(
-        needs=("loc", "msg"), place=("loc",), words=("msg",), kind=("type",), outside=_URL)),
+        needs=("loc", "msg"), place=("loc",), words=("msg",), kind=("type",), outside=_OUTSIDE)),
     Dialect("ajv", make_items_reader(
         needs=("keyword", "message"), place=("instancePath", "dataPath"), words=("message",), kind=("keyword",),
         extra=("params.missingProperty", "params.additionalProperty", "params.unevaluatedProperty"))),
-    Dialect("joi", make_items_reader(
-        needs=("path", "type", "message", "context"), place=("path",), words=("message",), kind=("type",))),
     Dialect("zod", make_items_reader(
         needs=("code", "path", "message"), place=("path",), words=("message",), kind=("code",), extra=("keys",))),
-    Dialect("valibot", make_items_reader(
-        needs=("kind", "type", "message"), place=("path",), words=("message",), kind=("type",))),
-    Dialect("express-validator", make_items_reader(
-        needs=("msg", "location"), place=("path", "param"), words=("msg",), outside=_URL)),
-    Dialect("express-openapi-validator", make_items_reader(
-        needs=("path", "errorCode"), place=("path",), words=("message",))),
-    Dialect("spring", make_items_reader(
-        needs=("field", "defaultMessage"), place=("field",), words=("defaultMessage",), kind=("code",))),
-    Dialect("json-api", make_items_reader(
-        needs=("source",), place=("source.pointer", "source.parameter"), words=("detail", "title")), sure=False),
-    # RFC 9457 section 3, the example with `errors`; RFC 7807 section 3, the one with `invalid-params`; huma.
-    Dialect("problem-details", make_items_reader(
-        needs=("pointer",), place=("pointer",), words=("detail", "message", "title"), kind=("code",)), sure=False),
-    Dialect("problem-details", make_items_reader(
-        needs=("name", "reason"), place=("name",), words=("reason",), kind=("code",)), sure=False),
-    Dialect("problem-details", make_items_reader(
-        needs=("message", "location"), place=("location",), words=("message",), outside=_OUTSIDE), sure=False),
-    Dialect("field-list", make_items_reader(
+    Dialect("list", make_items_reader(
         needs=(),
-        place=("field", "property", "propertyName", "propertyPath", "param", "parameter", "attribute", "fieldName"),
-        words=("message", "msg", "detail", "reason", "error", "description", "errorMessage", "code"),
+        place=("path", "field", "property", "propertyName", "propertyPath", "param",
+               "parameter", "attribute", "fieldName", "pointer", "source.pointer", "source.parameter"),
+        words=("msg", "message", "defaultMessage", "detail", "reason", "error", "description", "errorMessage", "title",
+               "code"),
         kind=("code", "rule", "tag", "type", "errorCode"), outside=_OUTSIDE), sure=False),
+    Dialect("list", make_items_reader(
+        needs=("name", "reason"), place=("name",), words=("reason",), kind=("code",)), sure=False),
+    Dialect("list", make_items_reader(
+        needs=("message", "location"), place=("location",), words=("message",), outside=_OUTSIDE[:4]), sure=False),
 )  # fmt: skip
 
 _MAPS: Final = (
@@ -74,8 +62,6 @@ _MAPS: Final = (
     Dialect("zod", make_map_reader(
         at=("error", "errors", "issues", "details"), marks=("_errors", "properties")), sure=False),
     Dialect("zod", make_map_reader(marks=("_errors", "fieldErrors", "formErrors")), sure=False),
-    Dialect("aspnet", make_map_reader(at=("errors",), marks=("traceId", "title")), sure=False),
-    Dialect("marshmallow", make_map_reader(at=("errors", "messages", "error"), marks=("json", "_schema")), sure=False),
 )  # fmt: skip
 
 # --- words ------------------------------------------------------------------------------------------------------------
@@ -160,14 +146,6 @@ _WORDS: Final = (
         (rf"(?P<root>)(?P<words>invalid length \d+, expected (?P<expected>[^\n]{{1,200}}?)){_SERDE_END}",
          codes.TYPE_MISMATCH),
     )),
-    # System.Text.Json and Newtonsoft.Json.
-    Dialect("dotnet-text", make_phrase_reader(
-        (r"The JSON value could not be converted to (?P<expected>[\w.`\[\]]{1,200})\. Path: (?P<path>\$[^\s|]{0,300})",
-         codes.TYPE_MISMATCH),
-        (r"Could not convert (?P<got>\w{1,20})[^\n]{0,20} to (?P<expected>\w{1,20}): (?P<quoted>[^\n]{0,100}?)\. "
-         r"Path '(?P<path>[^'\n]{0,300})'", codes.TYPE_MISMATCH),
-        (r"Required property '(?P<name>[^'\n]{1,200})' not found in JSON", codes.REQUIRED_MISSING),
-    )),
     # python-jsonschema, `str(error)` and `error.message`.
     Dialect("jsonschema-text", make_phrase_reader(
         (r"^(?P<words>[^\n]{1,2000})\n\nFailed validating '(?P<kind>\w{1,40})' in schema[\s\S]{1,12000}?\n\nOn instance"
@@ -196,29 +174,6 @@ _WORDS: Final = (
         (r"(?:✖ |^|: )(?P<root>)(?P<words>Invalid (?:input|type): [Ee]xpected \w{1,20}, received \w{1,20}"
          r"|Expected \w{1,20}, received \w{1,20})$", None),
     ), sure=False),
-    # joi's message, several joined by a full stop.
-    Dialect("joi-text", make_phrase_reader(
-        (r"(?:^|[.:] )\"(?P<path>[\w$.\[\] -]{1,200})\" (?P<words>(?:must|is|are|length|contains|does|fails|with"
-         r"|missing|failed|has) [^\n]{1,300}?)(?=\. \"|$|\n)", None),
-    ), sure=False, strict=True),
-    # Strong parameters: ActionController::ParameterMissing and UnpermittedParameters.
-    Dialect("rails", make_phrase_reader(
-        (r"param is missing or the value is empty(?: or invalid)?: (?P<name>[\w.]{1,200})", codes.REQUIRED_MISSING),
-        (r"found unpermitted parameters?: :(?P<name>\w{1,200})", codes.UNKNOWN_FIELD),
-    )),
-    # Python's own message for a function called with wrong arguments.
-    Dialect("python-text", make_phrase_reader(
-        (r"missing \d+ required (?:positional|keyword-only) arguments?: '(?P<name>\w{1,200})'", codes.REQUIRED_MISSING),
-        (r"got an unexpected keyword argument '(?P<name>\w{1,200})'", codes.UNKNOWN_FIELD),
-        (r"could not convert string to (?P<expected>float): '(?P<quoted>[^'\n]{0,200})'", codes.TYPE_MISMATCH),
-        (r"invalid literal for (?P<expected>int)\(\) with base 10: '(?P<quoted>[^'\n]{0,200})'", codes.TYPE_MISMATCH),
-    )),
-    # Messages that say that the body was unreadable.
-    Dialect("json-text", make_phrase_reader(
-        (r"(?P<root>)(?:JSON parse error - |Unexpected token [^\n]{1,80} in JSON|Unexpected end of JSON input"
-         r"|There was an error parsing the body|is not valid JSON|Malformed JSON|Invalid JSON\b)[^\n]{0,120}",
-         codes.INVALID_JSON),
-    )),
 )  # fmt: skip
 
 # --- anybody ----------------------------------------------------------------------------------------------------------

@@ -62,8 +62,8 @@ def make_items_reader(
 
     def read(answer: ErrorBody) -> Iterator[Claim]:
         for value in answer.values:
-            if not isinstance(value, dict) or not all(key in value for key in needs):
-                continue
+            if not isinstance(value, dict) or "timestamp" in value or not all(key in value for key in needs):
+                continue  # Spring's frame has a time, and the path of the request
             where, message = _place(_first(value, place)), _first(value, words)
             if where is None or not isinstance(message, str):
                 continue
