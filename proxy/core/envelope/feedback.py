@@ -87,7 +87,9 @@ def render_feedback(view: FailureView) -> str:
     sizes = [text for text in sizes if len(text) <= enough] or sizes[-1:]
     needs_accepts = _need_accepts(result.failure.violations)
     reserved = max(min(len(sizes[-1]) + 1, room * _ACCEPTS_SHARE // 10), 0) if sizes and needs_accepts else 0
-    blocks = _make_blocks(view.shown, has_accepts=bool(sizes) and reserved > len(sizes[-1]))
+    blocks = _make_blocks(view.shown, has_accepts=bool(sizes))
+    if sizes and sum(len(each.write()) + 1 for each in blocks) + len(sizes[-1]) > room:
+        blocks = _make_blocks(view.shown, has_accepts=False)  # the fields stand with the errors
     errors, is_whole = _write_errors(view, blocks, room - reserved)
     sizes = sizes if needs_accepts or not is_whole or view.left_out else []
     room -= len(errors) + 2
