@@ -70,3 +70,16 @@ async def test_the_list_of_2026_never_varies() -> None:
         before = await client.ask_modern(LIST)
         assert "success" in told(await client.ask_modern(call("describe_tool", {"name": "add"})))
         assert before == await client.ask_modern(LIST)
+
+
+async def test_advises_a_call_in_full_only_if_the_function_accepts_it_and_it_is_short() -> None:
+    same = "call 'add' with the same arguments, without `function`."
+    async with talk(McpServer(MANY), mcp="collapse: {name: everything}") as client:
+        for arguments, advice in (
+            ({"a": 1, "b": "2"}, "call 'add' with {\"a\": 1, \"b\": 2}."),
+            ({"a": 1, "b": 2, "note": "/srv/data/2026/report.txt"}, same),
+            ({"a": "five", "b": 2}, f"{same} Change first: send integer at /a."),
+        ):
+            answer = await client.ask(call("everything", {"function": "add", **arguments}))
+            assert advice in text(answer)
+        assert [] == client.received
