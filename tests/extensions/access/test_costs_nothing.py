@@ -38,7 +38,8 @@ routes: [{path: /a, upstream: none, tool: a, schema: {type: object}}]
 
 asyncio.run(main())
 named = ("proxy.extensions.access", "jwt", "cryptography")
-print([name for name in sys.modules if name.startswith(named)])
+rows = ("proxy.extensions.access", "proxy.extensions.access.plugin")
+print([name for name in sys.modules if name.startswith(named) and name not in rows])
 """
 
 
