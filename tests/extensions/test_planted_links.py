@@ -234,7 +234,7 @@ def test_check_rejects_an_audit_that_is_a_link(folder: Path) -> None:
 
 # --- configs that a flag of `serve` makes -----------------------------------------------------------------------------
 MADE: dict[str, dict[str, Any]] = {
-    "model": {"model": "http://127.0.0.1:9", "text_calls": "off"},
+    "model": {"model": "http://127.0.0.1:9", "text_calls": "off", "connections": 256},
     "mcp": {"mcp": "http://127.0.0.1:9/mcp", "command": [], "header": []},
     "openapi": {"openapi": "o.json", "relay": False, "serve_as": "http", "upstream": ""},
 }
