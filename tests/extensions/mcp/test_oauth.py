@@ -17,6 +17,7 @@ RESOURCE = "https://remote.example/v1/mcp"
 METADATA = {"resource": RESOURCE, "authorization_servers": ["https://login.example"], "scopes_supported": ["read"]}
 CHALLENGE = 'Bearer error="invalid_token", resource_metadata="https://remote.example/.well-known/x", scope="read"'
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
+AUTHORIZATION_SERVER = "/.well-known/oauth-authorization-server"
 
 
 class Guarded:
@@ -27,7 +28,7 @@ class Guarded:
 
     async def __call__(self, _reader: object, writer: object, seen: Seen) -> None:
         path = seen.start.split(" ")[1]
-        if path.startswith(WELL_KNOWN):
+        if path.startswith((WELL_KNOWN, AUTHORIZATION_SERVER)):
             self.asked.append(path)
             answer = http("200 OK", json.dumps(METADATA).encode(), "Content-Type: application/json")
         else:
@@ -49,6 +50,16 @@ async def test_metadata_comes_from_the_server_byte_for_byte(path: str) -> None:
     async with guarded() as (proxy, server):
         assert json.dumps(METADATA).encode() == (await proxy.get(path)).body
         assert [path.replace("/tools", "/v1/mcp")] == server.asked
+
+
+@pytest.mark.parametrize("more", ["", ", mcp: {resource: rewrite}"])
+async def test_passes_the_authorization_server_that_an_old_server_is_itself(more: str) -> None:
+    async with guarded(more) as (proxy, server):
+        assert 200 == (await proxy.get(AUTHORIZATION_SERVER)).status
+        assert [AUTHORIZATION_SERVER] == server.asked
+    other = "  - {path: /other, upstream: tools, protocol: mcp}\n"
+    async with guarded(routes=other) as (proxy, server):
+        assert 404 == (await proxy.get(AUTHORIZATION_SERVER)).status
 
 
 async def test_the_well_known_path_stands_before_the_path_of_the_servers_url() -> None:

@@ -56,6 +56,8 @@ OWN_CHILD_DEFAULTS: Final[Written] = {**MCP_DEFAULTS, "timeout": "off"}
 
 
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
+# Where a server of 2025-03-26 describes its authorization server, which it is itself ("Server Metadata Discovery").
+_AUTHORIZATION_SERVER: Final = "/.well-known/oauth-authorization-server"
 
 
 def widen_session_pools(
@@ -253,8 +255,10 @@ def _list_metadata_routes(
         base = url.path.rstrip("/") if url.scheme != "unix" else ""  # there the path is the socket's
         path, own = "" if route.path == "/" else route.path, base + route.upstream_path.removesuffix("/")
         yield _make_metadata_route(route, f"{WELL_KNOWN}{path}", f"{WELL_KNOWN}{own}")
-    if len(remote) == 1 and remote[0].path != "/":
-        yield _make_metadata_route(remote[0], WELL_KNOWN, WELL_KNOWN)
+    if len(remote) == 1:
+        if remote[0].path != "/":
+            yield _make_metadata_route(remote[0], WELL_KNOWN, WELL_KNOWN)
+        yield _make_metadata_route(remote[0], _AUTHORIZATION_SERVER, _AUTHORIZATION_SERVER)
 
 
 def _make_metadata_route(route: RouteEntry, path: str, target: str) -> RouteEntry:
