@@ -8,6 +8,7 @@
 # make locks        takes each extension away from a copy of the code: the rest still works
 # make docs         writes the pages that are made from the code
 # make bench        this proxy beside its peers (docs/performance.md)
+# make conformance  the conformance suite of MCP, directly and through the proxy (docs/mcp.md)
 # make reliability  a soak with faults (docs/evidence/reliability.md)
 # make evaluate     what repairs and a model's corrections are worth: ENDPOINT=http://.../v1 MODEL=name (docs/correction.md)
 # make soak         attacks and healthy calls side by side for ten minutes
@@ -34,7 +35,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all wheel locks fmt hooks checks lint types bench corpora differential evaluate reliability soak attack docs cluster pictures vendor release lock clean
+.PHONY: help run test test-all wheel locks fmt hooks checks lint types bench corpora differential evaluate conformance reliability soak attack docs cluster pictures vendor release lock clean
 
 help:
 	@sed -n '/^#/!q;s/^# \{0,1\}//p' Makefile
@@ -115,6 +116,12 @@ BEFORE ?= HEAD
 
 differential: $(VENV)/test.stamp
 	$(BIN)/python -m tests.corpora.run_differential $(BEFORE) $(DIFFERENTIAL)
+
+# The conformance suite of MCP against its own server and client, directly and through the proxy, at every revision. More
+# options: make conformance CONFORMANCE='--ways url --revisions 2026-07-28 --no-clients'
+conformance: $(VENV)/test.stamp
+	@bash .ci/parties >/dev/null
+	$(BIN)/python -m tests.parties.conformance $(CONFORMANCE)
 
 # Ten minutes of faults, and every hostile request of the collection: writes docs/evidence/reliability.md.
 SOAK ?= 600

@@ -24,6 +24,7 @@ EVERYTHING: Final = NODE / "node_modules/@modelcontextprotocol/server-everything
 # Environment -> the list it is made from. `.ci/parties` leaves a copy of the list where it has made one.
 LISTS: Final = {"py1": HERE / "py1.txt", "py2": HERE / "py2.txt", "node": HERE / "package.json",
                 "tools": HERE / "tools.txt", "library": HERE / "library.txt", "servers": HERE / "servers.json",
+                "conformance": HERE / "conformance.json",
                 "services": HERE / "services.json", "models": HERE / "models.json", "llama": HERE / "llama.txt",
                 "strict": HERE / "servers/strict/main.go",
                 "web": HERE / "web.txt", "webnode": HERE / "webnode.json",

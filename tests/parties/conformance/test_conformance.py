@@ -1,0 +1,17 @@
+"""The conformance suite of MCP through the proxy, in the ways that start quickly; `make conformance` runs all of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.parties.conformance.suite import REVISIONS, compare, run_servers
+from tests.parties.environment import needs
+
+pytestmark = pytest.mark.large
+
+
+def test_passes_through_the_proxy_what_passes_directly(tmp_path: Path) -> None:
+    needs("py2", "node", "conformance")
+    assert [] == compare(run_servers(tmp_path, REVISIONS, ["url", "command", "servers"]))
