@@ -70,7 +70,7 @@ def test_a_document_is_only_read_when_a_reference_leads_to_it() -> None:
     [
         ("#/$defs/none", "leads nowhere"),
         ("#none", "names an anchor that is not there"),
-        ("https://example.org/none", "nothing is ever fetched"),
+        ("https://example.org/none", "leads to a document that is not there"),
         ("#/$defs/x/title", "leads to something that is not a schema"),
     ],
 )
