@@ -38,6 +38,9 @@ from proxy.core.model.values import (
     ToolResult,
 )
 from proxy.core.rules.rules import select_rules
+from proxy.extensions.chat.core.found_calls import FoundCall
+from proxy.extensions.chat.server.asking_again import write_results
+from proxy.extensions.chat.server.call_judge import JudgedCall
 from proxy.extensions.correction.changes import hide_secrets
 from proxy.extensions.correction.core.words import Layer
 from proxy.extensions.correction.questions import load_prompt, write_json, write_messages
@@ -229,6 +232,21 @@ def test_shows_no_json_that_was_not_sent_in_the_question_of_a_correction(
         messages = write_messages(prompt, call, result.failure, policy, own)
         hidden = [leaf for leaf in list_leaves(hide_secrets(sent, policy.feedback)) if "***" in str(leaf)]
         assert [] == find_untrue(messages[-1]["content"], sent, schema, hidden)
+
+
+@settings(max_examples=60)
+@given(refused())
+def test_shows_no_json_that_was_not_sent_in_the_question_to_a_model_server(
+    case: tuple[dict[str, Any], JsonValue],
+) -> None:
+    schema, sent = case
+    if (found := refuse(schema, sent)) is None:
+        return
+    policy, call, result = found
+    judged = JudgedCall(FoundCall("call_1", call.tool, b""), call, call.tool, policy, failure=result.failure)
+    ((_, text),) = write_results([judged], 1, 2)
+
+    assert [] == find_untrue(text, sent, schema)
 
 
 CONTAINERS = st.sampled_from(["off", "expand", "dispatch"])

@@ -76,7 +76,7 @@ async def test_advises_a_call_in_full_only_if_the_function_accepts_it_and_it_is_
     same = "call 'add' with the same arguments, without `function`."
     async with talk(McpServer(MANY), mcp="collapse: {name: everything}") as client:
         for arguments, advice in (
-            ({"a": 1, "b": "2"}, "call 'add' with {\"a\": 1, \"b\": 2}."),
+            ({"a": 1, "b": "2"}, 'call \'add\' with {"a": 1, "b": 2}.'),
             ({"a": 1, "b": 2, "note": "/srv/data/2026/report.txt"}, same),
             ({"a": "five", "b": 2}, f"{same} Change first: send integer at /a."),
         ):
