@@ -34,12 +34,17 @@ from proxy.core.model.values import (
 )
 from proxy.extensions.operations.adapters.bound_operation import BoundOperation
 from proxy.extensions.operations.core.http.operations import RequestTemplate
-from proxy.plugin import AddsAdapters
+from proxy.plugin import AddsAdapters, RelaysRequests
 from proxy.plugins import find_plugins
 
 ADAPTERS = {
     **OWN_ADAPTERS,
-    **{name: find_adapter(name) for plugin in find_plugins(AddsAdapters) for name in plugin.adapters},
+    **{
+        name: find_adapter(name)
+        for plugin in find_plugins(AddsAdapters)
+        if not isinstance(plugin, RelaysRequests)  # no call is read there
+        for name in plugin.adapters
+    },
 }
 
 

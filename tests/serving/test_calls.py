@@ -44,7 +44,7 @@ async def test_a_refused_call_never_reaches_the_tool_and_is_told_where_it_stands
         seen.header(name) for name in ("tool-error", "tool-attempt", "tool-format", "cache-control")
     )
     assert "call_7" == told(seen)["tool_call_id"]
-    assert "Accepts: {lat: number (required), lon?: number, note?: string}" in told(seen)["content"]
+    assert 'Shape of valid arguments: {"lat":"<number>"}' in told(seen)["content"]
 
 
 async def test_a_delivered_call_ends_the_attempts() -> None:

@@ -324,7 +324,7 @@ async def test_a_tools_complaint_is_an_attempt_with_a_path() -> None:
     assert [("VAL-002", "/note")] == [(error["code"], error["path"]) for error in errors]
     assert 'Expected: number\n  Actual: "a"' in told(first)["content"]
     assert ["1/3", "2/3", "3/3", "1/3"] == [seen.header("tool-attempt") for seen in (first, second, good, after)]
-    assert "Accepts: {lat: number" in told(first)["content"]
+    assert 'Shape of valid arguments: {"lat":1,"note":"<string>"}' in told(first)["content"]
 
 
 async def test_a_passthrough_of_errors_leaves_answer_and_attempts_alone() -> None:

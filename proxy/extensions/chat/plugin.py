@@ -55,7 +55,7 @@ class ChatPlugin(ExtendsVerbs, RelaysRequests, AddsAdapters):
         return read_model(context, route)
 
     def prepare(self) -> None:
-        pass
+        from proxy.extensions.chat.server import model_relay  # noqa: F401
 
     def make_relay(self, clock: Clock, reports: Reports) -> ModelRelay:
         from proxy.extensions.chat.server.model_relay import ModelRelay

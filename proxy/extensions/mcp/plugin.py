@@ -115,7 +115,7 @@ class McpPlugin(AddsVerbs, ExtendsVerbs, AddsKeys, SpeaksProtocol, AddsAdapters)
         return Exchange(clock, fresh_id, reports, passed_on)
 
     def prepare(self) -> None:
-        pass
+        from proxy.extensions.mcp.server import exchange  # noqa: F401
 
     def make_lists(self) -> Catalogues:
         from proxy.extensions.mcp.server.lists.catalogue import Catalogues
