@@ -218,7 +218,13 @@ APPLIES: Final[dict[str, list[tuple[JsonValue, str, str]]]] = {
         (obj(tags=arr(STR)), '{"tags":{"tags":["x"]}}', '{"tags":["x"]}'),
         (obj(edits=arr(INT)), '{"edits":"{\\"edits\\":[1]}"}', '{"edits":[1]}'),
     ],
-    "key_markup": [(needs("ops", ops=arr(STR)), '{"parameter name=\\"ops\\"":["x"]}', '{"ops":["x"]}')],
+    "key_markup": [
+        (needs("ops", ops=arr(STR)), '{"parameter name=\\"ops\\"":["x"]}', '{"ops":["x"]}'),
+        # GLM's parser in vLLM (vllm-project/vllm#54971)
+        (needs("path", path=STR), '{"path</arg_key>":"x"}', '{"path":"x"}'),
+        (needs("path", path=STR), '{"<arg_key>path":"x"}', '{"path":"x"}'),
+        (needs("path", path=STR), '{"<arg_key>path</arg_key>":"x"}', '{"path":"x"}'),
+    ],
     "curly_quotes": [(obj(a=STR), '{“a”: “say \\"hi\\"”}', '{"a":"say \\"hi\\""}')],
     "first_of_one": [(obj(a=STR), '{"a":["x"]}', '{"a":"x"}'), (obj(a=INT), '{"a":[5]}', '{"a":5}')],
     "unwrap_arguments": [

@@ -64,6 +64,10 @@ OTHER_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
         "enable_dynamic_prompt_state": "`guidance: {dynamic_state: on}`",
         "tool_call_caps": "`caps: {default: 3, overrides: {web_search: 5}}`",
     },
+    "HPD": {
+        "IsContainer": "`container: {functions: [add, subtract]}`",
+        "FunctionNames": "`container: {functions: [add, subtract]}`",
+    },
 }
 
 

@@ -104,7 +104,10 @@ def _nest_dotted(
 # --- which declared key an unknown one means --------------------------------------------------------------------------
 # Quotes and white space around a key, and a call's markup around it.
 _AROUND: Final = " \t\n\r\"'`\\“”‘’"
-_MARKUP: Final = re.compile(r"<?(?:parameter|param|arg)(?:_key)?(?: name)?=[\"']?([^\"'<>=]+)[\"']?/?>?")
+_MARKUP: Final = re.compile(
+    r"<?(?:parameter|param|arg)(?:_key)?(?: name)?=[\"']?(?P<name>[^\"'<>=]+)[\"']?/?>?"
+    r"|<arg_key>(?P<opened>[^<>=]+)(?:</arg_key>)?|(?P<closed>[^<>=]+)</arg_key>"
+)
 
 
 def _meanings(
@@ -118,7 +121,8 @@ def _meanings(
     if "key_quotes" in rules:
         yield "key_quotes", {key: name for key in unknown if (name := key.strip(_AROUND)) in known}
     if "key_markup" in rules:
-        inside = {key: found[1].strip() for key in unknown if (found := _MARKUP.fullmatch(key.strip())) is not None}
+        found = {key: _MARKUP.fullmatch(key.strip()) for key in unknown}
+        inside = {key: str(each[str(each.lastgroup)]).strip() for key, each in found.items() if each is not None}
         yield "key_markup", {key: name for key, name in inside.items() if name in known}
 
 
