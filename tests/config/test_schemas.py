@@ -240,6 +240,14 @@ def test_a_default_that_its_own_type_refuses_is_told_of_with_the_remedy(tmp_path
     ] == sorted(made.schema.notes)
 
 
+def test_notes_a_default_that_is_none_of_the_listed_values(tmp_path: Path) -> None:
+    made = tool(tmp_path, {"type": "object", "properties": {"unit": {"type": "string", "enum": ["c"], "default": "k"}}})
+    assert made.schema is not None
+    assert ("`/properties/unit`: the default is none of the listed values: add it to `enum`, or correct it",) == tuple(
+        made.schema.notes
+    )
+
+
 def test_an_x_null_that_means_nothing_is_a_mistake(tmp_path: Path) -> None:
     (said,) = mistakes(tmp_path, {"type": "object", "properties": {"a": {"type": "string", "x-null": "keep"}}})
     assert "x-null is neither drop nor refuse: 'keep'" in said

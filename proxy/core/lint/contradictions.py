@@ -9,7 +9,7 @@ from math import ceil, floor
 from typing import Final
 
 from proxy.core.check.validation import Check
-from proxy.core.json.jsontext import FRACTIONS, format_pointer, is_integral, make_decimal, name_json_type
+from proxy.core.json.jsontext import FRACTIONS, are_equal, format_pointer, is_integral, make_decimal, name_json_type
 from proxy.core.lint.findings import show
 from proxy.core.lint.keywords import lint
 from proxy.core.model.value_class import value_class
@@ -24,18 +24,21 @@ _MOST: Final = 10
 
 
 def list_refused_defaults(schemas: Schemas) -> tuple[str, ...]:
-    """A sentence for each default that its own type refuses, with its place and remedy, at most 10."""
+    """A sentence for each default that its own type or `enum` refuses, with its place and remedy, at most 10."""
     found: list[str] = []
     for node in schemas.nodes():
         if not node.has("default"):
             continue
-        types, default = read_facts(node).site.types, node.get("default")
+        site, default = read_facts(node).site, node.get("default")
+        types = site.types
         kind = name_json_type(default)
         # 3.0 counts as an integer too.
         is_whole = isinstance(default, FRACTIONS) and "integer" in types and is_integral(make_decimal(default))
         is_taken = kind in types or (kind == "integer" and "number" in types) or is_whole
-        if not is_taken and (types or node.choices is None):
-            where = f"`{format_pointer(node.path)}`" if node.path else "the schema"
+        where = f"`{format_pointer(node.path)}`" if node.path else "the schema"
+        if is_taken and node.choices is not None and not any(are_equal(default, each) for each in node.choices):
+            found.append(f"{where}: the default is none of the listed values: add it to `enum`, or correct it")
+        elif not is_taken and (types or node.choices is None):
             found.append(
                 f"{where}: the default is refused by the property's own type ({kind} where "
                 f"{' or '.join(sorted(types)) or 'nothing'} is asked): allow it in `type`, or "
