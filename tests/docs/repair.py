@@ -82,8 +82,8 @@ null that the schema rejects at an optional key only in these cases:
 - The operator says so: `x-null: drop` in the property's schema, or the policy's `null_optional: drop`.
 
 `destructiveHint: true`, PATCH, PUT, DELETE and `x-null: refuse` overrule all but the last. An empty text or a word such
-as `"None"` is a value, never nothing. The first such refusal of a tool is logged (`null refused at an optional key`)
-with the line that changes it.
+as `"None"` is a value, never nothing. The log reports the first refused null of each tool
+(`null refused at an optional key`), with the config line that changes it.
 
 ## What refusing costs
 
