@@ -215,10 +215,10 @@ def _add_violations(call: ToolCall, found: tuple[Violation, ...], decision: Deci
         if any(violation.severity is _ERROR for violation in found):
             return Reject(_failure(call, found))
         return Forward(replace(decision.checked, warnings=decision.checked.warnings + found))
-    spelt = {(one.limit,) for one in found if one.keyword == OTHER_SPELLING}  # reported already by their own violation
-    own = [
-        one for one in decision.failure.violations if one.code is not codes.REQUIRED_MISSING or one.path not in spelt
-    ]
+    # Arguments that were sent, under another spelling or unreadable: their own violation reports them already.
+    sent = {(one.limit,) for one in found if one.keyword == OTHER_SPELLING}
+    sent |= {one.path for one in found if one.code is codes.CONSTRAINT}
+    own = [one for one in decision.failure.violations if one.code is not codes.REQUIRED_MISSING or one.path not in sent]
     return Reject(replace(decision.failure, violations=(*found, *own)))
 
 

@@ -146,6 +146,15 @@ async def test_a_path_parameter_is_never_another_path(value: str) -> None:
     assert ([], True) == (server.seen, seen.status in (400, 404))
 
 
+async def test_reports_no_parameter_as_missing_that_was_sent_twice() -> None:
+    async with tool(replies(OK)) as server, served(TRIPS, server.url) as port:
+        seen = await ask(port, "GET", "/airports?q=ab&q=cd")
+
+    content = json.loads(seen.body)["content"]
+    assert [] == server.seen
+    assert ("Send it once" in content, "missing" in content) == (True, False), content
+
+
 async def test_a_parameter_under_another_spelling_is_not_told_as_missing_too() -> None:
     async with tool(replies(OK)) as server, served(TRIPS, server.url) as port:
         seen = await ask(port, "GET", "/airports?Q=ab")
