@@ -31,6 +31,7 @@ from proxy.core.model.values import (
     Forward,
     JsonProblem,
     JsonValue,
+    Pointer,
     Reject,
     Repair,
     ToolCall,
@@ -216,7 +217,7 @@ def _add_violations(call: ToolCall, found: tuple[Violation, ...], decision: Deci
             return Reject(_failure(call, found))
         return Forward(replace(decision.checked, warnings=decision.checked.warnings + found))
     # Arguments that were sent, under another spelling or unreadable: their own violation reports them already.
-    sent = {(one.limit,) for one in found if one.keyword == OTHER_SPELLING}
+    sent: set[Pointer] = {(one.limit,) for one in found if one.keyword == OTHER_SPELLING}
     sent |= {one.path for one in found if one.code is codes.CONSTRAINT}
     own = [one for one in decision.failure.violations if one.code is not codes.REQUIRED_MISSING or one.path not in sent]
     return Reject(replace(decision.failure, violations=(*found, *own)))
