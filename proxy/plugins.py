@@ -102,7 +102,7 @@ def _load_named(name: str) -> Plugin:
     except Exception as error:
         raise PluginError(f"plugin {name!r} does not load: {type(error).__name__}: {error}") from error
     if not isinstance(made, Plugin) or made.name != name:
-        raise PluginError(f"plugin {name!r} does not load: {found[0].value} is no Plugin with that name")
+        raise PluginError(f"plugin {name!r} does not load: {found[0].value} is not a Plugin with that name")
     taken = {key for other in find_plugins(AddsKeys) for key in other.list_keys()}
     if isinstance(made, AddsKeys) and (twice := sorted(taken.intersection(made.list_keys()))):
         raise PluginError(f"plugin {name!r} does not load: another plugin has the key {twice[0]!r} already")

@@ -177,7 +177,7 @@ def _list_notes(loaded: Loaded, table: RouteTable) -> list[str]:
     relayed = [f"'{route.name}'" for route in table.routes if route.relayed_by is not None]
     if relayed and loaded.config.hooks:
         notes.append(
-            f"hooks are not asked on {', '.join(relayed)}: no tool is called there; they are asked when the agent "
+            f"hooks do not run on {', '.join(relayed)}: no tool is called there; they run when the agent "
             "sends the call through a route of a tool"
         )
     return notes

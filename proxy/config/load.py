@@ -191,7 +191,7 @@ def _list_notes(context: Context, catalogue: ToolReader, routes: tuple[RouteEntr
     yield from (f"tool {name!r} can be called by no route" for name in uncalled)
     for name, entry in context.entries("upstreams"):
         for found in _SHELL_REFERENCE.findall(str(restore_written(entry.get("url", "")))):
-            yield f"upstream {name!r}: `{found}` stays as it is in the url  (did you mean `${{{found[1:]}}}`?)"
+            yield f"upstream {name!r}: `{found}` is not replaced in the url  (did you mean `${{{found[1:]}}}`?)"
     yield from _list_lookalikes(routes)
     for route in routes:
         for step in route.path.split("/"):
@@ -221,7 +221,7 @@ def _list_lookalikes(routes: tuple[RouteEntry, ...]) -> Iterator[str]:
             continue
         path, methods = route.path.split("/"), frozenset(route.methods)
         if reach := judged.list_reached(path, route.upstream, route.upstream_path, methods):
-            consequence = "such requests are refused" if route.lookalikes == "refuse" else "they go on unjudged"
+            consequence = "such requests are refused" if route.lookalikes == "refuse" else "they are not validated"
             yield (
                 f"route {route.name!r}: other spellings of {', '.join(map(repr, reach))} (case, ';', '%20', '.json', "
                 f"a dot or a slash at the end) fall into it, and some servers read them as that path: {consequence}"
@@ -233,7 +233,7 @@ def _list_path_arguments(route: RouteEntry, tool: ToolConfig) -> Iterator[str]:
     required = tool.schema.check.root.required if tool.schema is not None and tool.request is None else ()
     for name in sorted(set(_PARAMETER.findall(route.path)) & set(required) - {"tool"}):
         yield (
-            f"route {route.name!r}: {{{name}}} of the path is no argument without `request`, so the body has to hold "
+            f"route {route.name!r}: {{{name}}} of the path is no argument without `request`, so the body must hold "
             f"{name!r}  (write `request` at the tool under `tools`)"
         )
 

@@ -51,7 +51,7 @@ MISTAKES: dict[str, tuple[str, str, str | None]] = {
     "mergekey": ("lat: { type: number }", "lat: { <<: *c, minimum: 1 }", "write the keys out"),
     "env": (URL, "${TOOLS_URL}", 'put ${TOOLS_URL} in quotes inside braces and brackets: "${TOOLS_URL}"'),
     "env_noquote": (f"{{ url: {URL} }}", "{url: ${A}}", 'put ${A} in quotes inside braces and brackets: "${A}"'),
-    "env_dollar": (URL, '"http://$HOST:22020"', "`$HOST` stays as it is in the url  (did you mean `${HOST}`?)"),
+    "env_dollar": (URL, '"http://$HOST:22020"', "`$HOST` is not replaced in the url  (did you mean `${HOST}`?)"),
     "schemafile": (SCHEMA, "    schema: schemas/nope.yaml\n", "paths start at the config file's folder"),
     "nourl": (f"{{ url: {URL} }}", URL, "write it as `{url: ...}`"),
     "noscheme": (URL, "127.0.0.1:22020", "did you mean http://127.0.0.1:22020?"),

@@ -103,7 +103,7 @@ def test_the_check_names_routes_on_which_no_hook_is_asked(tmp_path: Path) -> Non
         cwd=ROOT, capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert ("", 0) == (done.stderr, done.returncode)
-    assert "note: hooks are not asked on '/v1/chat/completions': no tool is called there" in done.stdout
+    assert "note: hooks do not run on '/v1/chat/completions': no tool is called there" in done.stdout
 
 
 def test_several_workers_are_not_started_with_a_hook_that_cannot_be_found(tmp_path: Path) -> None:

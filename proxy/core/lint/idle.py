@@ -65,7 +65,7 @@ def list_idle(node: Node, formats: Formats, referenced: Set[int]) -> Iterator[Fi
     ):
         yield Finding(document, (*path, keyword), message, hint, is_grave)
     for name in list_misplaced(node):
-        message = f"{name!r} under `properties` is a property of that name, and guards nothing"
+        message = f"{name!r} under `properties` is read as a property of that name and checks nothing"
         yield Finding(document, (*path, "properties", name), message, "write it beside `properties`", True)
 
 
@@ -105,7 +105,7 @@ _PLURAL: Final = {"number": "numbers", "string": "strings", "array": "arrays", "
 
 
 def _refuses(keyword: str, value: JsonValue) -> bool:
-    """Whether a keyword could refuse a value of its own type."""
+    """Returns whether a keyword could refuse a value of its own type."""
     if keyword == "uniqueItems":
         return value is True
     return value not in (True, {}, []) if isinstance(value, bool | dict | list) else value != 0

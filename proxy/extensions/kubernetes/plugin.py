@@ -29,11 +29,11 @@ class KubernetesPlugin(AddsVerbs, PlacesProcess):
         return inject
 
     def list_flags(self) -> Sequence[Flag]:
-        ports = "refuse a config that does not listen there, where the pod's Service, kubelet and hook ask"
+        ports = "reject a config that does not listen on these ports, which the pod's Service, kubelet and hook use"
         return (
             Flag("--pod-ports", ports, metavar="CALLS,PROBES,ADMIN", type=_read_ports),
-            Flag("--pod-upstream", "refuse a config without this upstream", metavar="NAME", default=""),
-            Flag("--pod-events", "write what is wrong as Events of the pod, too", action="store_true"),
+            Flag("--pod-upstream", "reject a config without this upstream", metavar="NAME", default=""),
+            Flag("--pod-events", "also report errors as Events of the pod", action="store_true"),
         )
 
     def list_mistakes(self, config: Config, args: argparse.Namespace) -> list[str]:

@@ -55,7 +55,7 @@ class OperationsPlugin(AddsKeys, AddsRequests, AddsAdapters, ExtendsVerbs):
                     ),
                     Flag(
                         "--relay",
-                        "with --openapi: pass on, unjudged, what cannot be judged",
+                        "with --openapi: forward operations that cannot be validated",
                         dest="relay",
                         action="store_true",
                     ),

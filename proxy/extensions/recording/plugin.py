@@ -25,7 +25,7 @@ class RecordingPlugin(AddsVerbs, AddsPages, ObservesCalls):
     """Records calls to a file and judges them again by another config."""
 
     name = "recording"
-    adds = "calls recorded to a file, and judged again by another config: `record`, `replay`, `diff`"
+    adds = "calls recorded to a file, and validated again by another config: `record`, `replay`, `diff`"
     uses = ("second_judge",)
     verbs = ("replay", "diff")
     sections = ("record",)

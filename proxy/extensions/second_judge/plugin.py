@@ -26,7 +26,7 @@ class SecondJudgePlugin(SamplesCalls, ExtendsVerbs):
     """Has accepted calls judged by jsonschema and fastjsonschema too."""
 
     name = "second_judge"
-    adds = "jsonschema and fastjsonschema, which judge accepted calls too: some beside them, or all before they go"
+    adds = "checks of accepted calls by jsonschema and fastjsonschema: of samples, or of all before they are sent"
     uses = ("examples",)
     sections = ("second_judge",)
 

@@ -31,7 +31,7 @@ function One({ route, tool, values }) {
     <div class="actions"><a href=${link("try", calls)}>try it</a> <a href=${link("calls", calls)}>its calls</a> <${Copy} text=${() => yaml(value.schema_text)}>copy schema as YAML<//></div>
     ${value.changes[0]?.summary && html`<p><b>${coded(value.changes[0].summary)}</b></p>`}
     <h2>What to change</h2>
-    ${value.changes.length === 0 && html`<p class="dim">${value.calls ? `${value.calls} calls show nothing to change.` : "No call yet. Mistakes are counted from the first call on."}</p>`}
+    ${value.changes.length === 0 && html`<p class="dim">${value.calls ? `${value.calls} calls show nothing to change.` : "No call yet. Errors are counted from the first call on."}</p>`}
     ${changes.map((change, index) => html`<div class="card" key=${change.rule + change.path}><p>${index + 1}. ${coded(change.text)}</p>
       ${change.config && html`<pre tabindex="0" aria-label="line for the config">${clean(change.config)}</pre><div class="actions"><${Copy} text=${`${change.config}\n`}>copy line<//>
         ${change.passes > 0 && html`<span>would fix at least ${change.passes} of these calls</span>`}</div>`}

@@ -26,7 +26,7 @@ def register(kinds: Any) -> None:
         default=[],
         help="take this operation only: an operationId or 'POST /path', * for anything; may be repeated",
     )
-    openapi.add_argument("--relay", action="store_true", help="pass on, unjudged, what cannot be judged")
+    openapi.add_argument("--relay", action="store_true", help="forward operations that cannot be validated")
     openapi.add_argument(
         "--as", dest="serve_as", choices=("http", "mcp"), default="http",
         help="serve them under their own paths and names (http, the default), or as the tools of an MCP server",

@@ -49,7 +49,7 @@ class ListReports:
     def note_ignored_aliases(self, route: str, tool: str, aliases: list[str]) -> None:
         """Logs aliases of the config that the listed schema leaves no use for."""
         if aliases:
-            reason = "they are declared, or stand for what the listed schema does not declare"
+            reason = "the listed schema declares these names, or does not declare their targets"
             self._log.event("aliases ignored", "warning", route=route, tool=tool, aliases=aliases, reason=reason)
 
     def note_ambiguous(self, route: str, tool: str, reason: str) -> None:
