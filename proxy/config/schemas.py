@@ -235,7 +235,7 @@ class SchemaLoader:
     def _list_mistakes(
         self, error: SchemaError, read: ReadSchema, documents: Mapping[str, JsonValue]
     ) -> Iterator[Mistake]:
-        """Every mistake of a schema that does not compile."""
+        """Every error of a schema that does not compile."""
         faults = list_schema_faults(read.value, documents=documents, base=read.uri)[:_MOST_FAULTS] or [error]
         yield from (describe_unusable(fault, read.value, read.place) for fault in faults)
         try:

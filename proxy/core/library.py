@@ -70,7 +70,7 @@ _NO_CONVERSATION: Final = Conversation("", Rung.ADDRESS)
 
 @value_class
 class CallPolicy:
-    """What the operator decides for one tool. Keys and values have the meaning that docs/config.md gives them.
+    """The settings of the operator for one tool. Keys and values have the meaning that docs/config.md gives them.
 
     `repair` is a level (`off`, `basic`, `standard`, `lenient`), `rules` switches single rules on or off by name
     (docs/reference/rules.md). `effect` states what the tool does: with `reads`, a refused null at an optional key is
@@ -131,7 +131,7 @@ class AcceptedCall:
 
     @property
     def value(self) -> Any:
-        """The arguments as `json.loads` reads them, made anew at each look."""
+        """The arguments as `json.loads` reads them, made again at each access."""
         return json.loads(self.arguments)
 
 
@@ -185,7 +185,7 @@ class CompiledTool:
                 return self._reject(call, failure)
 
     def prepare(self) -> None:
-        """Writes the code that judges calls now instead of at the first call: 2 to 10 ms, a second for thousands of
+        """Writes the code that validates calls now instead of at the first call: 2 to 10 ms, a second for thousands of
         properties."""
         prepare(self._policy)
 
@@ -247,7 +247,7 @@ _CHOICES: Final[Mapping[str, Iterable[str]]] = {
 
 
 def _read_repairs(policy: CallPolicy) -> RepairPolicy:
-    """What may be repaired. Raises ValueError for a policy that names something unknown."""
+    """Returns the allowed repairs. Raises ValueError for a policy that names something unknown."""
     for key, choices in _CHOICES.items():
         if (value := getattr(policy, key)) not in tuple(choices):
             raise ValueError(f"unknown {key} {value!r}: use one of {', '.join(filter(None, choices))}")
@@ -278,7 +278,7 @@ def _compile(written: JsonValue, formats: Formats, *, is_trusted: bool) -> Check
 
 
 def _list_faults(check: Check) -> Iterable[tuple[Pointer, str]]:
-    """What the schema says in vain and surely means, as `check` of the command line reports it."""
+    """Yields keywords without effect and their likely meaning, as `check` of the command line reports them."""
     for node, names in list_mistaken_switches(check.schemas):
         yield (*node.path, "x-repair"), f"x-repair names no repair rule: {names[0]!r}"
     for node, text in list_mistaken_null_switches(check.schemas):

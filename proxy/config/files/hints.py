@@ -1,4 +1,4 @@
-"""Hints for mistakes in the structure of a config. What they tell to write is valid YAML."""
+"""Hints for errors in the structure of a config. Each proposed text is valid YAML."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def write_yaml_scalar(value: JsonValue) -> str:
 
 
 def suggest_key(path: Pointer, name: str, value: JsonValue) -> str:
-    """What to write in place of an unknown key of the config, of a route or of a tool; '' for any other key."""
+    """Returns the replacement for an unknown key of the config, of a route or of a tool; '' for any other key."""
     if not path:
         if name.startswith("x-"):
             return "an anchor (`&name`) is defined where its value is first used, such as in the first schema"
@@ -67,7 +67,7 @@ _ON_A_ROUTE: Final[Mapping[str, str]] = {
 
 
 def suggest_value(path: Pointer, written: JsonValue, expected: str) -> str:
-    """What to write in place of a value of another form; '' for a value without a likely meaning. `expected` says what
+    """Returns a fix for a value of another form; '' for a value without a likely meaning. `expected` says what
     stands there."""
     key = path[-1] if path else ""
     text = written if isinstance(written, str) else str(written) if isinstance(written, int) else ""

@@ -89,7 +89,7 @@ def _names_secret(step: str | int) -> bool:
 
 
 def _mask_query(written: str) -> str:
-    """A URL as it is written in the config, with the names of its query and the references in it alone."""
+    """A URL as it is written in the config, with only the names of its query and the references in it."""
     before, mark, query = written.partition("?")
     pairs = [pair.partition("=") for pair in query.split("&")]
     masked = [name + sign + _mask_around_references(value) if sign else "***" for name, sign, value in pairs]

@@ -115,7 +115,7 @@ class Structure:
         return any(wrong[: len(at)] == at for wrong in self.bad for at in paths)
 
     def has_misspelt(self, path: Pointer, key: str) -> bool:
-        """Whether an unknown key, which is reported already, stands in a mapping for a key like this one."""
+        """Returns whether an unknown key, which is reported already, stands in a mapping for a key like this one."""
         return any(wrong[:-1] == path and suggest_word(str(wrong[-1]), (key,)) for wrong in self.bad if wrong)
 
     def _without_bad(self, value: JsonValue, path: Pointer) -> JsonValue:

@@ -129,7 +129,7 @@ def make_misuse_failure(container: Container, sent: JsonValue) -> Failure:
 
 
 def make_function_call(call: ToolCall, failure: Failure) -> ToolCall | None:
-    """The call of the function that a misused container was meant for; None where no function is known."""
+    """The call of the function that a misused container was meant for; None if no function is known."""
     found = failure.container
     if found is None or not found.function or failure.code is not codes.CONTAINER_INVOCATION:
         return None
@@ -175,7 +175,7 @@ def _write_call(found: ContainerMisuse, shown: str) -> str:
 
 
 def _list_changes(found: Iterable[Violation]) -> str:
-    """What a function wants changed in its arguments, in a few words that hold no value."""
+    """Returns the changes that a function needs in its arguments, in a few words without a value."""
     errors = [each for each in found if each.severity is codes.Severity.ERROR]
     changes: list[str] = []
     for each in errors[:_CHANGES]:

@@ -81,7 +81,7 @@ def split_parts(name: str) -> tuple[str, ...]:
 
 
 def is_same_name(one: str, other: str) -> bool:
-    """Whether two names have the same parts, whatever their case, separators and the plural of the last one."""
+    """Returns whether two names have the same parts, whatever their case, separators and the plural of the last one."""
     mine, theirs = split_parts(one), split_parts(other)
     if not mine or mine[:-1] != theirs[:-1] or is_other_meaning(one, other):
         return False

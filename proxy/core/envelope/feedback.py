@@ -124,7 +124,7 @@ _OPEN_MEANING: Final = "If no other field"
 
 
 def _need_accepts(found: Sequence[Violation]) -> bool:
-    """Whether the errors do not say by themselves what to send."""
+    """Returns whether the errors do not say by themselves what to send."""
     return not found or any(
         each.code in _PARTIAL
         or not each.expected

@@ -275,7 +275,7 @@ def write_remedy(result: ToolResult) -> str:
 
 
 def _choose_verb(violation: Violation) -> str:
-    """What to do about the place of the only error: what its hint says, or else what its code says."""
+    """Returns the verb for the place of the only error, by its hint or otherwise by its code."""
     if violation.code is codes.UNKNOWN_FIELD:
         return next((verb for start, verb in _OF_UNKNOWN.items() if violation.hint.startswith(start)), "leave out")
     if violation.code is REQUIRED_MISSING and _SENT_ELSEWHERE.search(violation.hint):

@@ -31,7 +31,7 @@ def make_copyable(check: Check, value: JsonValue, sent: JsonValue, limits: Feedb
 
 
 def is_placeholder(value: JsonValue) -> bool:
-    """Whether a value is written like a placeholder."""
+    """Returns whether a value is written like a placeholder."""
     return isinstance(value, str) and value.startswith("<") and value.endswith(">")
 
 
@@ -83,12 +83,12 @@ class _Copy:
         return shown
 
     def is_known(self, key: str, path: Pointer) -> bool:
-        """Whether a key is shown whole: one that the schema declares, or a short one."""
+        """Returns whether a key is shown whole: one that the schema declares, or a short one."""
         is_plain = len(key) <= self.limits.max_preview and clean_text(key, len(key), self.limits) == key
         return is_plain or key in list_declared(nodes_at(self.check, path))
 
     def is_listed(self, value: JsonValue, path: Pointer) -> bool:
-        """Whether the schema lists a value of its place as one that it takes."""
+        """Returns whether the schema lists a value of its place as one that it takes."""
         if isinstance(value, str) and len(value) > _LONGEST_LISTED:
             return False
         return any(value in (read_facts(node).site.choices or ()) for node in nodes_at(self.check, path))

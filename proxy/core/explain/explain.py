@@ -194,7 +194,7 @@ def _union(check: Check, broken: BrokenKeyword, value: JsonValue, root: JsonValu
 
 
 def _name_alternatives(violation: Violation, branches: tuple[Node, ...]) -> Violation:
-    """What one branch says of a value, with what the others take: it is not the only way to mend the place."""
+    """Returns the errors of one branch for a value, with the types that the other branches take."""
     phrases = list(dict.fromkeys(map(describe_expectation, branches)))
     named = " or ".join(phrases)
     if len(phrases) > _MAX_BRANCHES or len(named) > _ROOM_FOR_BRANCHES:

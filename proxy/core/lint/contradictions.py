@@ -101,7 +101,7 @@ def _name_discriminator(node: Node) -> str:
 
 
 def _is_ambiguous(node: Node) -> bool:
-    """Whether each branch of a `oneOf` is open and lies within another one, as far as both say."""
+    """Returns whether each branch of a `oneOf` is open and lies within another one, as far as both say."""
     branches = node.one_of
     return len(branches) > 1 and all(
         any(one is not other and _covers(other, one) for other in branches) for one in branches

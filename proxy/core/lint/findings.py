@@ -1,4 +1,4 @@
-"""What a lint of schemas reports, the keywords that it knows, and the keyword that a misspelt one stands for. Pure."""
+"""Findings of the schema lint, its keywords, and the keyword that a misspelt one stands for. Pure."""
 
 from __future__ import annotations
 

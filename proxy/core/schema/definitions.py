@@ -67,7 +67,7 @@ def _read_entry(entry: JsonValue, **stated: bool) -> JsonValue:
 
 
 def is_parameter_list(written: JsonValue) -> bool:
-    """Whether a value is a flat list of parameters or an InputSummary, without a mistake in its entries."""
+    """Returns whether a value is a flat list of parameters or an InputSummary, without a mistake in its entries."""
     entries = [entry for _, entry in list_entries(written)]
     entries_fit = all(
         isinstance(entry, dict)

@@ -41,7 +41,7 @@ def normalise(schema: JsonValue, *, names_draft: bool = False) -> tuple[JsonValu
 
 
 def _normalise_node(schema: JsonValue, path: Pointer, notes: list[str], *, names_draft: bool) -> JsonValue:
-    """The same object if nothing changed; else a copy of the changed parts and of everything around them.
+    """The same object if nothing changed; otherwise a copy of the changed parts and of everything around them.
     `names_draft`: a schema around it has `$schema`."""
     if not isinstance(schema, dict):
         return schema
@@ -181,7 +181,7 @@ def suggest_remedy(schema: JsonValue, path: Pointer) -> str:
 
 
 def _suggest_property(name: str, value: JsonValue) -> str:
-    """What to write instead of a property that is no schema."""
+    """Returns the replacement for a property that is no schema."""
     if isinstance(value, str) and value.lower() in TYPE_NAMES and (name, value) != ("type", "object"):
         return f"a property takes a schema: `{{type: {TYPE_NAMES[value.lower()] or 'string'}}}`"
     if value is not None and any(name in keywords for keywords in list_vocabularies(Draft.D2020).values()):

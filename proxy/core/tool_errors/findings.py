@@ -101,7 +101,7 @@ class _Finding:
 
     @property
     def names_one(self) -> bool:
-        """Whether it points at known arguments."""
+        """Returns whether it points at known arguments."""
         return not self.is_whole and all(one.known for one in self.located)
 
 
@@ -192,7 +192,7 @@ _INSTEAD_OF_MISSING: Final = {**_LENGTHS, "null": codes.TYPE_MISMATCH}
 
 
 def _may_follow(violation: Violation, claim: Claim, arguments: Arguments) -> bool:
-    """Whether the schema would accept what a violation advises. If not, the tool's own words are all that helps."""
+    """Returns whether the schema would accept the advice of a violation. If not, only the tool's own words help."""
     path = violation.path
     if violation.code is codes.TYPE_MISMATCH:
         kind = find_json_type(claim.expected) or find_expected_type(claim.words)

@@ -89,7 +89,7 @@ _Reached = list[tuple[Pointer, JsonValue]]
 
 
 class Arguments:
-    """What was sent and the schema it was checked against."""
+    """The sent arguments and the schema that they were checked against."""
 
     def __init__(self, sent: JsonValue, check: Check | None) -> None:
         self.sent = sent
@@ -111,7 +111,7 @@ class Arguments:
                                                      for step in path))  # fmt: skip
 
     def may_hold(self, path: Pointer, kind: str) -> bool:
-        """Whether the schema takes a value of a JSON type at a place."""
+        """Returns whether the schema takes a value of a JSON type at a place."""
         if self.check is None:
             return True
         always = find_nodes_at(self.check, path)
@@ -281,7 +281,7 @@ def _go_around(found: _Reached) -> tuple[Located, ...]:
 
 
 def _if_alike(paths: list[Pointer]) -> tuple[Located, ...]:
-    """All places if they differ only in the indexes of lists, else none."""
+    """All places if they differ only in the indexes of lists; otherwise none."""
     kinds = {tuple(step for step in path if isinstance(step, str)) for path in paths}
     return tuple(Located(path, known=True) for path in paths) if len(kinds) == 1 else ()
 

@@ -182,7 +182,7 @@ def _check_signed(context: Context, spot: Pointer, rule: Mapping[str, JsonValue]
 
 
 def _check_annotations(context: Context, at: Pointer, route: RouteEntry, key: str) -> None:
-    """Reports a rule about annotations that nobody can judge."""
+    """Reports a rule about annotations that cannot be decided."""
     hold = "never hold" if key == "allow" else "are unknown"
     if route.listed is None:
         message = f"`annotations` {hold} on route {route.name!r}: no server lists its tools"

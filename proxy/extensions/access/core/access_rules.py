@@ -87,7 +87,7 @@ def may_fit_caller(rule: AccessRule, caller: Identity) -> bool:
 
 
 def _is_one_of(rule: AccessRule, caller: Identity) -> bool:
-    """Whether the conditions of a rule hold that every caller meets or does not meet: all but those about claims."""
+    """Returns whether all conditions of a rule hold that do not depend on the caller's claims."""
     if rule.tokens and caller.token not in rule.tokens:
         return False
     if rule.issuers and caller.issuer not in rule.issuers:
@@ -185,7 +185,7 @@ def _find_at(value: JsonValue, place: Pointer) -> JsonValue:
 
 
 def _equals_claim(value: JsonValue, claim: JsonValue) -> bool:
-    """Whether a value is that of a claim, or one of its list; `1` is neither `true` nor `1.0`."""
+    """Returns whether a value is that of a claim, or one of its list; `1` is neither `true` nor `1.0`."""
     return any(type(value) is type(own) and value == own for own in _list_values(claim))
 
 

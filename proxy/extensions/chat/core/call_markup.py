@@ -212,7 +212,7 @@ def _read_pairs(pair: re.Pattern[str], text: str) -> dict[str, JsonValue] | None
 
 
 def _is_strict(document: Document | JsonProblem) -> bool:
-    """Whether a text is JSON without a repair."""
+    """Returns whether a text is JSON without a repair."""
     return isinstance(document, Document) and not document.repairs
 
 

@@ -87,7 +87,7 @@ def is_unreadable(event: bytes) -> bool:
 
 
 def is_done(event: bytes) -> bool:
-    """Whether the data of an event is the word for the end."""
+    """Returns whether the data of an event is the word for the end."""
     return [data.strip() for data in _DATA.findall(event)] == [b"[DONE]"]
 
 

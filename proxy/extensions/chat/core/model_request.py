@@ -62,7 +62,7 @@ class ModelRequest:
 
     @property
     def is_later(self) -> bool:
-        """Whether the calls come in the answers to later requests (Responses)."""
+        """Returns whether the calls come in the answers to later requests (Responses)."""
         return self.api is Api.RESPONSES and self.body.get("background") is True
 
     @property
@@ -71,7 +71,7 @@ class ModelRequest:
         return self.body.get("n") in (None, 1)
 
     def may_call(self, names: Sequence[str]) -> bool:
-        """Whether the request lets one answer call these tools: by `tool_choice`, and by whether calls may be
+        """Returns whether the request lets one answer call these tools: by `tool_choice`, and by whether calls may be
         parallel."""
         choice = self.body.get("tool_choice") or self.body.get("function_call")
         if choice == "none":
@@ -103,7 +103,7 @@ def find_api(method: str, path: str) -> Api | None:
 
 
 def names_tools(path: str, text: bytes) -> bool:
-    """Whether a request of an API that is not read names tools, so that its answer may hold calls."""
+    """Returns whether a request of an API that is not read names tools, so that its answer may hold calls."""
     if path.rstrip("/").endswith(_WITHOUT_CALLS) or not any(b'"%b"' % key.encode() in text for key in _TOOL_KEYS):
         return False
     body = parse(text, TRUSTED)

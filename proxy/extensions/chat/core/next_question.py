@@ -27,7 +27,7 @@ _GO_BACK: Final = frozenset({"role", "content", "tool_calls", "reasoning_content
 
 
 def is_cut_off(api: Api, answer: JsonValue) -> bool:
-    """Whether an answer ended at its limit."""
+    """Returns whether an answer ended at its limit."""
     if not isinstance(answer, dict):
         return False
     if api is not Api.CHAT:
@@ -91,7 +91,7 @@ def _add_to_responses(
 
 
 def _is_lost(item: JsonValue) -> bool:
-    """Whether an item of a response that is not stored names reasoning that only the server has."""
+    """Returns whether an item of a response that is not stored names reasoning that only the server has."""
     return isinstance(item, dict) and item.get("type") == "reasoning" and not item.get("encrypted_content")
 
 

@@ -69,7 +69,7 @@ class HeldText:
 
     @property
     def is_over(self) -> bool:
-        """Whether all further events pass."""
+        """Returns whether all further events pass."""
         return self._watch is None and not self._held
 
     def take(self, raw: bytes, value: JsonValue) -> list[bytes]:

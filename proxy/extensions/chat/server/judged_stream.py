@@ -247,7 +247,7 @@ class JudgedStream:
         return [*passing, *(await self._release_text() if self._text.is_complete else ())]
 
     def _is_opening(self, event: bytes) -> bool:
-        """Whether an event says nothing that another answer would contradict. Reasoning waits if one may follow."""
+        """Returns whether no other answer could contradict an event. Reasoning waits if one may follow."""
         return is_opening(self._api, event, with_reasoning=self._can_ask())
 
     async def _release_text(self) -> list[bytes]:

@@ -199,7 +199,7 @@ def _find_settings(route: Route) -> ModelSettings:
 
 
 def _is_readable(raw: RawRequest, settings: ModelSettings) -> bool:
-    """Whether a request's body is plain and of a readable size."""
+    """Returns whether a request's body is plain and of a readable size."""
     plain = (raw.header("content-encoding") or "identity") == "identity"
     return plain and int(raw.header("content-length") or 0) <= settings.max_request
 

@@ -167,7 +167,7 @@ def _null_refused(check: Check, seen: ToolMistakes, least: int) -> Iterator[Impr
 
 
 def _is_null_of_optional(check: Check, mistake: CountedMistake, least: int) -> bool:
-    """Whether enough calls sent null for a declared key that may be left out and has no `x-null` of its own."""
+    """Returns whether enough calls sent null for a declared key that may be left out and has no `x-null` of its own."""
     if mistake.got["null"] < least or not mistake.place or mistake.place[-1] == "*":
         return False
     holders, parts = nodes_at(check, mistake.place[:-1]), nodes_at(check, mistake.place)

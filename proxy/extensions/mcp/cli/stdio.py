@@ -199,7 +199,7 @@ def _write_line(out: BinaryIO, message: bytes) -> None:
 
 
 def _is_read(out: BinaryIO) -> bool:
-    """Whether somebody still reads `out`: a pipe without a reader has an error."""
+    """Returns whether somebody still reads `out`: a pipe without a reader has an error."""
     poll = select.poll()
     poll.register(out, 0)
     return not poll.poll(0)

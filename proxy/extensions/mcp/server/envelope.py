@@ -30,7 +30,7 @@ _REMOVED: Final = frozenset(
 
 
 def is_own_server(upstream: GuardedUpstream) -> bool:
-    """Whether the proxy is the HTTP server of this upstream's clients."""
+    """Returns whether the proxy is the HTTP server of this upstream's clients."""
     inner = getattr(upstream, "unguarded", None)
     return isinstance(inner, OwnServer) and inner.is_http_server
 

@@ -28,11 +28,11 @@ class OwnServer:
 
     @property
     def is_http_server(self) -> bool:
-        """Whether it has clients over HTTP. A single client over stdio is answered by its own server."""
+        """Returns whether it has clients over HTTP. A single client over stdio is answered by its own server."""
         return True
 
     def is_starting(self, session: str) -> bool:  # noqa: ARG002 - for those that start processes
-        """Whether a client, in a session or '', has to wait for a process that has answered nothing yet."""
+        """Returns whether a client, in a session or '', has to wait for a process that has answered nothing yet."""
         return False
 
 

@@ -66,7 +66,7 @@ class ClientGroups:
         return group
 
     def is_starting(self, server: str, session_id: str) -> bool:
-        """Whether a server is only starting for the clients of a session, or for those without one."""
+        """Returns whether a server is only starting for the clients of a session, or for those without one."""
         group = self._sessions.get(session_id)
         groups = self._shared.values() if group is None else (group,)
         return any(each.is_starting(server) for each in groups)

@@ -76,7 +76,7 @@ class ServerGroup:
         return bool(self._open) or self.feed.is_read
 
     def is_starting(self, server: str) -> bool:
-        """Whether a server has not listed anything yet, because it is only starting."""
+        """Returns whether a server has not listed anything yet, because it is only starting."""
         link = self.links.get(server)
         return link is not None and (link.is_opening or (self._listing[link] > 0 and not self._has_listed(link)))
 

@@ -90,7 +90,7 @@ class Channel:
         """The number of requests that the child has received."""
         self.has_answered = False
         self.is_modern = False
-        """Whether it has answered a request of the revisions without sessions."""
+        """Returns whether it has answered a request of the revisions without sessions."""
         self.exit: ChildEnded | None = None
 
     @property

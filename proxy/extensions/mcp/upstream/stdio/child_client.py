@@ -25,7 +25,7 @@ class ChildClient:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request or a stream is open."""
+        """Returns whether a request or a stream is open."""
         return bool(self.open) or self.stream is not None
 
     def listen(self) -> Mailbox:

@@ -58,7 +58,7 @@ class Sessions:
         self._common: Channel | None = None
         self._has_replaced = False
         self._eras_part = False
-        """Whether each of the server's processes serves one era of the protocol."""
+        """Returns whether each of the server's processes serves one era of the protocol."""
         self._shared_lock = asyncio.Lock()
         self._starts: deque[float] = deque()
         self._ending: set[asyncio.Future[None]] = set()
@@ -71,7 +71,7 @@ class Sessions:
         return len(self._channels)
 
     def is_starting(self, session_id: str) -> bool:
-        """Whether the child of a session, or of requests without one, has answered nothing yet."""
+        """Returns whether the child of a session, or of requests without one, has answered nothing yet."""
         if session_id:
             session = self._sessions.get(session_id)
             return session is not None and not session.channel.has_answered
