@@ -65,7 +65,7 @@ def register(subparsers: Any) -> None:
     """Describes the verb and its arguments."""
     examples = "\n  ".join(f"toolcall-proxy serve {each}" for source in list_no_config() for each in source.examples)
     epilog = EPILOG.format(examples=examples)
-    parser = subparsers.add_parser("serve", help="stand in front of your tools", description=DESCRIPTION, epilog=epilog)
+    parser = subparsers.add_parser("serve", help="serve calls of your tools", description=DESCRIPTION, epilog=epilog)
     parser.add_argument("path", nargs="?", metavar="CONFIG", help="the config file (YAML)")
     parser.add_argument("--config", metavar="FILE", help="the same, by name")
     parser.add_argument(

@@ -118,7 +118,7 @@ LABELS: Final[Mapping[str, Label]] = {
     "reason": Label("What allowed it ([upstream.md](upstream.md)).", tuple(Reason)),
     "why": Label("What stood against it.", tuple(ResendDenied)),
     "stage": Label("The part of the proxy's own work; `total` is all of it.", OWN_STAGES),
-    "result": Label("What came of it.", ("success", "unchanged", "failure")),
+    "result": Label("The result.", ("success", "unchanged", "failure")),
     "version": Label("The version of this software."),
     "hash": Label("The hash over the config and all its files."),
     "files_hash": Label("The same over the files in the config's folder, without secrets."),

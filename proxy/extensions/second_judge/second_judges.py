@@ -43,11 +43,11 @@ GAVE_UP: Final = "gave_up"
 OPINIONS: Final = MetricRow(
     "toolproxy_second_opinions_total",
     "counter",
-    "Calls that the second judge was asked about ([engine.md](engine.md)).",
+    "Calls sent to the second judge ([engine.md](engine.md)).",
     ("route", "tool", "outcome"),
     {
         "outcome": Label(
-            "What came of it; `disagreed`: it refuses what was accepted; `gave_up`: no answer.",
+            "The result; `disagreed`: it rejects an accepted call; `gave_up`: no answer.",
             (AGREED, DISAGREED, CANNOT_TELL, GAVE_UP),
         )
     },

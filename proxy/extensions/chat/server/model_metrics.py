@@ -16,7 +16,7 @@ from proxy.telemetry.metrics import Metrics
 MOST_MODELS: Final = 50
 _LONGEST_NAME: Final = 60
 _MODEL: Final = Label(f"The model, as requests name it; `_other` for all but the first {MOST_MODELS}.")
-_TOOL: Final = Label("The tool of the request; `_other` where it names none, and for all but the first.")
+_TOOL: Final = Label("The tool of the request; `_other` if it names none, and for all but the first.")
 CALLS: Final = MetricRow(
     "toolproxy_model_calls_total",
     "counter",
@@ -34,14 +34,14 @@ CALLS: Final = MetricRow(
 TOKENS: Final = MetricRow(
     "toolproxy_model_tokens_again_total",
     "counter",
-    "Tokens that asking models again took, as their answers report them.",
+    "Tokens that retries of models used, as their answers report them.",
     ("route", "model"),
     {"model": _MODEL},
 )
 UNREAD: Final = MetricRow(
     "toolproxy_model_unread_total",
     "counter",
-    "Requests and answers that were relayed unread although calls may stand in them.",
+    "Requests and answers that were relayed unread although they may hold calls.",
     ("route", "reason"),
     {
         "reason": Label(

@@ -12,7 +12,7 @@ from proxy.telemetry.metric_table import OTHER, MetricRow
 UNGUARDED: Final = MetricRow(
     "toolproxy_unguarded_schemas_total",
     "counter",
-    "Listed schemas that guard less than they say: a misspelt keyword, or limits that exclude each other.",
+    "Listed schemas that check less than they say: a misspelt keyword, or limits that exclude each other.",
     ("route", "tool"),
 )
 AMBIGUOUS: Final = MetricRow(
