@@ -201,6 +201,7 @@ LATEST = "https://json-schema.org/draft/2020-12/schema"
         ({"properties": {"type": "object"}}, ("properties", "type"), "beside `properties`, not under it"),
         ({"properties": {"lat": "float"}}, ("properties", "lat"), "a property takes a schema: `{type: number}`"),
         ({"properties": {"lat": None}}, ("properties", "lat"), "a property takes a schema, such as `{type: string}`"),
+        ({"required": "lat"}, ("required",), "`required` takes a list of names: `required: [lat]`"),
         ({"enum": "a"}, ("enum",), "`enum` takes a list of values"),
         ({"minLength": None}, ("minLength",), "give `minLength` a number, or leave it out"),
         ({"minLength": "3"}, ("minLength",), "`minLength` takes a number: write it without quotes, 3"),

@@ -273,7 +273,8 @@ def _describe_expected(entry: BrokenKeyword) -> str:
     if words := node.get("x-expects") or (node.reference and node.reference.get("x-expects")):
         return str(words)
     if node.choices is not None:
-        return join_words(str(choice) for choice in node.choices)
+        named = [choice for choice in node.choices if not isinstance(choice, bool)]  # `off` stands for false, too
+        return join_words(str(choice) for choice in named or node.choices)
     bounds = [f"{word} {node.get(keyword)}" for keyword, word in _BOUNDS.items() if node.has(keyword)]
     if node.has("minimum") and node.has("maximum"):
         bounds = [f"from {node.get('minimum')} to {node.get('maximum')}"]

@@ -14,14 +14,14 @@ def list_alias_mistakes(aliases: Mapping[str, str], declared: Set[str] | None) -
     """Each alias that cannot be used, with what is wrong and the remedy. `declared`: the properties of the schema's
     root, None if they are not known."""
     for alias, name in aliases.items():
-        if name in aliases:
+        if declared is not None and alias in declared:
+            yield alias, f"the alias {alias!r} is a declared property", "drop it: a declared name has one meaning"
+        elif name in aliases and (declared is None or name not in declared):
             yield (
                 alias,
                 f"the alias {alias!r} stands for {name!r}, which is an alias itself",
                 "name a declared property",
             )
-        elif declared is not None and alias in declared:
-            yield alias, f"the alias {alias!r} is a declared property", "drop it: a declared name has one meaning"
         elif declared is not None and name not in declared:
             known = ", ".join(sorted(declared)[:12]) or "none"
             yield (

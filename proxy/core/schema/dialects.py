@@ -175,6 +175,8 @@ def suggest_remedy(schema: JsonValue, path: Pointer) -> str:
         return _suggest_property(str(path[-1]), value)
     if keyword == "type" or (len(path) > 1 and path[-2] == "type"):
         return _suggest_type(value)
+    if keyword == "required" and isinstance(value, str) and value.isidentifier():
+        return f"`required` takes a list of names: `required: [{value}]`"
     if keyword == "enum" and not isinstance(value, list):
         return "`enum` takes a list of values"
     return _value_remedy(keyword, value)
