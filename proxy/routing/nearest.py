@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from proxy.core.display.graphemes import cut, escape
-from proxy.routing.table import RouteTable
+from proxy.routing.table import MethodNotAllowed, RouteTable
 
 # Characters of a path that are shown and compared, and routes that are compared: a search costs a millisecond at most.
 _LONGEST: Final = 200
@@ -14,9 +14,12 @@ _MOST: Final = 100
 _SIMILAR: Final = 0.6
 
 
-def describe_unrouted(table: RouteTable, path: str) -> Mapping[str, str]:
-    """The notes of a request with this path: the path, and the nearest route if one is similar."""
+def describe_unrouted(table: RouteTable, path: str, why_not: MethodNotAllowed | None) -> Mapping[str, str]:
+    """The notes of a request with this path: the path, and the nearest route if one is similar. A route that only the
+    method misses is the nearest."""
     notes = {"url.path": cut(escape(path), _LONGEST)}
+    if why_not is not None:
+        return notes | {"nearest_route": f"{'|'.join(why_not.methods)} {why_not.path}"}
     nearest = _find_nearest(table, path[:_LONGEST])
     return notes | ({"nearest_route": nearest} if nearest else {})
 

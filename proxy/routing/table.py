@@ -137,9 +137,11 @@ class Match:
 
 @value_class
 class MethodNotAllowed:
-    """A known path, but no route for the method. `methods` is what the `Allow` header lists, sorted."""
+    """A known path, but no route for the method. `methods` is what the `Allow` header lists, sorted; `path` is the
+    path of the first of its routes, as configured."""
 
     methods: tuple[str, ...]
+    path: str
 
 
 @value_class
@@ -253,7 +255,8 @@ def _choose(method: str, matches: list[Match]) -> Match | MethodNotAllowed:
     for match in matches:
         if method in match.route.methods:
             return match
-    return MethodNotAllowed(tuple(sorted({allowed for match in matches for allowed in match.route.methods})))
+    methods = tuple(sorted({allowed for match in matches for allowed in match.route.methods}))
+    return MethodNotAllowed(methods, matches[0].route.path)
 
 
 def _decode(segment: str) -> str | None:

@@ -474,7 +474,7 @@ class RequestCycle:
         if isinstance(match, LeftOutOperation):
             why = f"This operation is not judged here: {match.why}."
             return answer_unrouted(codes.OPERATION_LEFT_OUT, why, record, self.accept)
-        add_notes(record, describe_unrouted(table, path))
+        add_notes(record, describe_unrouted(table, path, match))
         if match is None:  # the path itself would be taken for a file's, and shortened
             ends_in_slash = path.endswith("/") and table.match(method, path.rstrip("/")) is not None
             why = "No route has this path: it ends in '/', and the route does not." if ends_in_slash else ""

@@ -11,6 +11,11 @@ from tests.serving.proxied import RELAY, WEATHER, Proxied, proxied
 from tests.serving.wire import exchange, replies, tool
 
 NESTED = WEATHER.replace("path: /weather", "path: /tools/weather")
+# Two paths that are spelled like `/trips/7`.
+TRIPS = """
+  - {path: /trips, upstream: tools, tool: trips, validation: off}
+  - {path: "/trips/{id}", upstream: tools, tool: trip, validation: off}
+"""
 
 
 @pytest.mark.parametrize(
@@ -20,6 +25,7 @@ NESTED = WEATHER.replace("path: /weather", "path: /tools/weather")
         ("POST /tools/wether", 404, "/tools/wether", "POST /tools/weather"),
         ("POST /tools/weather/", 404, "/tools/weather/", "POST /tools/weather"),
         ("GET /tools/weather", 405, "/tools/weather", "POST /tools/weather"),
+        ("GET /trips/7", 405, "/trips/7", "POST /trips/{id}"),
         ("POST /api/tools/weather", 404, "/api/tools/weather", "POST /tools/weather"),
         ("GET /favicon.ico", 404, "/favicon.ico", ""),
         ("GET /a%0Ab%1B[31m", 404, None, ""),
@@ -29,7 +35,7 @@ NESTED = WEATHER.replace("path: /weather", "path: /tools/weather")
 async def test_the_log_names_the_path_and_the_nearest_route(
     line: str, status: int, path: str | None, nearest: str
 ) -> None:
-    async with tool(replies()) as server, proxied(NESTED + RELAY, server.url) as proxy:
+    async with tool(replies()) as server, proxied(NESTED + RELAY + TRIPS, server.url) as proxy:
         head = f"{line} HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode()
         answer = await exchange(proxy.port, head)
         (logged,) = proxy.lines()
