@@ -264,7 +264,7 @@ _ROUTE_KEYS: Final = frozenset({"path", "upstream", "tool", "schema", "methods",
 _HOST_AND_PORT: Final = re.compile(r"[A-Za-z0-9.-]+:[0-9]{1,5}(/[^?#@]*)?")
 
 # Keys whose values may be secrets, besides those that are named as secrets are.
-_IN_URLS: Final = re.compile(r"@|\?.*=")  # user info, and the query of a URL
+_IN_URLS: Final = re.compile(r"@|[?#].*=")  # user info, and the query or fragment of a URL
 _MAY_HIDE: Final = frozenset({"readers", "bearer", "env", "settings", "webhook", "command", "set"})
 
 

@@ -121,9 +121,11 @@ class StdioUpstream(OwnServer):
             return _refusal(400, _INVALID_REQUEST, "Invalid Request: one JSON-RPC message is expected")
         if message.method in (INITIALIZE, DISCOVER):
             request = replace(request, timeout=max(request.timeout, _READY))
-        if message.is_enveloped:
+        is_notification = message.id is ABSENT or not message.method
+        # A single client says by its header which revision its last request had; no other client shares its server.
+        if message.is_enveloped or (message.modern and self._settings.single_client and not is_notification):
             return await self._post_stateless(request, message, body)
-        if message.modern and (message.id is ABSENT or not message.method):  # its revision defines no such message
+        if message.modern and is_notification:  # its revision defines no such message
             return await self._tell_single(body)
         session_id = raw.header(SESSION_HEADER)
         if message.method == INITIALIZE:
@@ -133,7 +135,7 @@ class StdioUpstream(OwnServer):
         session = self.sessions.find(session_id)
         if session is None:
             return _refusal(404, _NO_SESSION, "Session not found")
-        if message.id is ABSENT or not message.method:
+        if is_notification:
             await session.channel.tell(session.client, _value(body), body)
             return UpstreamReply(202, (), b"")
         return await self._ask(session.channel, session.client, request, body)
