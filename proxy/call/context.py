@@ -207,7 +207,7 @@ def record_body(record: CallRecord, size: int, now: float) -> None:
 
 
 def add_notes(record: CallRecord, notes: Mapping[str, str]) -> None:
-    """Adds what an extension shows of a request beside the fields that every record has."""
+    """Adds what a plugin shows of a request beside the fields that every record has."""
     record.notes = {**record.notes, **notes}
 
 

@@ -26,7 +26,7 @@ class Context:
     folder: Path
     mistakes: list[Mistake] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    # Upstreams that routes and sections of extensions use.
+    # Upstreams that routes and sections of plugins use.
     used_upstreams: set[str] = field(default_factory=set)
     # Whether secrets, and files outside the config's folder, may be missing.
     config_only: bool = False

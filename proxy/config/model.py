@@ -152,7 +152,7 @@ class UpstreamTls:
 
 
 class AddedUpstream(Protocol):
-    """What an upstream without a URL is: a process, or what stands for other upstreams. An extension reads it, and
+    """What an upstream without a URL is: a process, or what stands for other upstreams. A plugin reads it, and
     makes the upstream of it."""
 
     @property
@@ -177,7 +177,7 @@ class UpstreamConfig:
     """One service behind the proxy. `idle_timeout` is the longest silence within a streamed answer.
 
     `socket` is the path of a unix socket to use instead of the URL's host. An answer longer than `buffer` is streamed.
-    `added` replaces the URL where the service is what an extension makes.
+    `added` replaces the URL where the service is what a plugin makes.
     `health` is a path that answers when it is ready; '' where taking connections says so.
     """
 
@@ -241,7 +241,7 @@ class Cors:
 @value_class
 class Policy:
     """A complete policy, from `defaults`, the tool's keys and the route's. `timeout` None means the upstream's;
-    `finalize_output_retries` None means the number of `attempts`. `added`: what extensions' keys say, by key."""
+    `finalize_output_retries` None means the number of `attempts`. `added`: what plugins' keys say, by key."""
 
     mode: Mode = field(default=find_default(ToolPolicy, "mode"))
     repair: RepairSettings = field(default_factory=RepairSettings)
@@ -306,7 +306,7 @@ class ToolConfig:
 
 
 class ListedRoute(Protocol):
-    """What a route of an extension's protocol does with the tools that its server lists (config/routes.py)."""
+    """What a route of a plugin's protocol does with the tools that its server lists (config/routes.py)."""
 
     @property
     def template(self) -> Policy:
@@ -351,7 +351,7 @@ RouteKind = Literal["call", "validate", "passthrough"]
 
 @value_class
 class RelayedBy:
-    """What answers the requests of a relayed route: the key of an extension's `relays`, and what its reader made."""
+    """What answers the requests of a relayed route: the key of a plugin's `relays`, and what its reader made."""
 
     key: str
     settings: Any
@@ -433,7 +433,7 @@ class Config:
     mistake. `drain` is how long the proxy serves on after the signal to stop, `finish` how long calls may take after
     that, in seconds; with `stay_ready` the proxy is ready meanwhile. `reload`: how often the files are checked for
     changes, in seconds; None: only on request. `memory`: what the bodies under way may take together, in bytes; None:
-    by what the system leaves free. `sections`: what the keys of extensions say, by key.
+    by what the system leaves free. `sections`: what the keys of plugins say, by key.
     """
 
     routes: tuple[RouteEntry, ...]

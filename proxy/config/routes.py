@@ -27,7 +27,7 @@ _EMPTY: Final = "empty_arguments"
 
 
 class RouteKindReader(Protocol):
-    """Reads what a route of an extension's protocol says beyond the keys of every route."""
+    """Reads what a route of a plugin's protocol says beyond the keys of every route."""
 
     def read(self, route: WrittenRoute, read_tools: Callable[[WrittenRoute], dict[str, ToolConfig]]) -> ListedRoute:
         """What the route does with its tools; `read_tools` reads those of the catalogue that it names."""
@@ -54,7 +54,7 @@ class Routes:
         self._catalogue = catalogue
         self._upstreams = context.names("upstreams")
         self.kinds: dict[str, RouteKindReader] = {}
-        """What reads the routes of an extension's protocol, which is imported for the first of them."""
+        """What reads the routes of a plugin's protocol, which is imported for the first of them."""
         self.left_out: tuple[LeftOutEntry, ...] = ()
 
     def read(self) -> tuple[RouteEntry, ...]:
@@ -133,7 +133,7 @@ class Routes:
         check_auth(self._context, (*route.at, "auth"), route.entry.get("auth"))
 
     def _read_listed(self, route: WrittenRoute) -> ListedRoute | None:
-        """What a route of an extension's protocol does with its tools; None for other routes."""
+        """What a route of a plugin's protocol does with its tools; None for other routes."""
         plugin = find_protocol(route.protocol)
         if plugin is None:
             return None
@@ -144,7 +144,7 @@ class Routes:
         return listed
 
     def _read_relay(self, route: WrittenRoute) -> RelayedBy | None:
-        """What an extension does with the requests of a relayed route; None for other routes."""
+        """What a plugin does with the requests of a relayed route; None for other routes."""
         if route.relay is None:
             return None
         return RelayedBy(route.relay_key, route.relay.read_relay(self._context, route))

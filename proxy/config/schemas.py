@@ -70,7 +70,7 @@ class ReadSchema:
     notes: tuple[str, ...] = ()
 
 
-# --- schemas in documents that are no JSON Schema, which an extension finds -------------------------------------------
+# --- schemas in documents that are no JSON Schema, which a plugin finds -----------------------------------------------
 @value_class
 class SourceProblem:
     """Why nothing can be taken out of a document, and what to do."""

@@ -5,7 +5,7 @@ A reader begins with `start.py` and `lifecycle.py`, which wire everything, and `
 
 listener.py, connection.py, http/   aiohttp's low-level server, and what this proxy makes of requests and responses
 bound_route.py                      how the requests of one route go out
-listed_routes.py                    routes that an extension answers
+listed_routes.py                    routes that a plugin answers
 admin/                              the operator's port
 workers/                            several processes behind one port, loaded where there are several
 reload.py                           takes over a changed config

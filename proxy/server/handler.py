@@ -128,7 +128,7 @@ _NO_OVERRIDE: Final = "The header '{name}' asks for another request than the one
 
 # A request's `traceparent` and `tracestate` -> its trace.
 BeginTrace = Callable[[str | None, str | None], Trace]
-# Answers a GET at a path that an extension serves: the request, its fields, the routes that the caller may use, each
+# Answers a GET at a path that a plugin serves: the request, its fields, the routes that the caller may use, each
 # with what it may call there, and the state store.
 Usable = Sequence[tuple[Route, CallAccess | None]]
 AnswerPath = Callable[[RawRequest, Fields, Callable[[], Awaitable[Usable]], StateStore], Awaitable[HttpReply]]
@@ -139,7 +139,7 @@ Answered = Response | Coroutine[Any, Any, StreamResponse]
 
 @value_class
 class Snapshot:
-    """The routes of one config, what their calls need, and the hash of that config. `answers`: what extensions answer
+    """The routes of one config, what their calls need, and the hash of that config. `answers`: what plugins answer
     at paths that no route takes; `texts`: what MCP clients read of tools."""
 
     table: RouteTable
@@ -163,7 +163,7 @@ class Snapshot:
 @value_class
 class Target:
     """The target of a request, read by one snapshot: its path and query, the `binding` of its route with the parameters
-    that stand in the path, or `why_not` where no route takes it. `is_ours`: an extension answers there, whatever routes
+    that stand in the path, or `why_not` where no route takes it. `is_ours`: a plugin answers there, whatever routes
     there are."""
 
     path: str
@@ -464,7 +464,7 @@ class RequestCycle:
         return None if allowed is None else make_response(HttpReply(204, allowed, b""), self.record)
 
     def _answer_unrouted(self) -> Response | MakeResponse:
-        """The response to a request that no route takes: an extension's, where it serves that path."""
+        """The response to a request that no route takes: a plugin's, where it serves that path."""
         method, target, table, record = self.head.method, self.target, self.snapshot.table, self.record
         match, path = target.why_not, target.path
         if match is None and method == "GET" and path in self.snapshot.answers and not self.handler.closing:
@@ -485,7 +485,7 @@ class RequestCycle:
         return response
 
     async def _answer_path(self) -> Response:
-        """The response at a path of an extension."""
+        """The response at a path of a plugin."""
         raw, snapshot = self._make_bare(), self.snapshot
         record_route(self.record, raw.path)
         record_delivery(self.record, "answered")
@@ -596,13 +596,13 @@ class RequestCycle:
 
     # --- requests that are not calls ----------------------------------------------------------------------------------
     def _make_listed(self) -> ListedRequest:
-        """The request with everything that an extension needs to answer it."""
+        """The request with everything that a plugin needs to answer it."""
         handler = self.handler
         known = (handler.draining, self._send, handler.place, self.snapshot.texts, handler.tell)
         return ListedRequest(self.request, self.call_route, self.snapshot.services, self.record, *known)
 
     async def _relay(self) -> StreamResponse:
-        """Relays a request that is not a call, unless its route has the key of an extension that answers it."""
+        """Relays a request that is not a call, unless its route has the key of a plugin that answers it."""
         relayed_by = self.call_route.binding.route.relayed_by
         if relayed_by is not None:
             answer = await self.handler.listed.of_relay(relayed_by.key).handle(self._make_listed())

@@ -1,4 +1,4 @@
-"""The routes that an extension answers: those whose tools their server lists, and relayed ones with its key. What it is
+"""The routes that a plugin answers: those whose tools their server lists, and relayed ones with its key. What it is
 given of each request.
 
 A config with such a route imports the extension while it is compiled (`load_handler`), so that no request waits.
@@ -24,7 +24,7 @@ from proxy.telemetry.metrics import Metrics
 if TYPE_CHECKING:
     from aiohttp import web
 
-# What an extension answers with.
+# What a plugin answers with.
 Answer = StreamResponse
 # Sends a request that is not a call. Takes the request, its streamed body, the upstream, and its record.
 Relay = Callable[
@@ -59,7 +59,7 @@ class ListedRequest:
 
 @value_class
 class Reports:
-    """Where an extension tells of listed tools. `unpinned` receives a route, a tool that is not defined as approved,
+    """Where a plugin tells of listed tools. `unpinned` receives a route, a tool that is not defined as approved,
     what becomes of it, and how it differs, each time that a list is read."""
 
     log: Log
@@ -85,7 +85,7 @@ class RouteHandler(Protocol):
 
 
 class RelayHandler(Protocol):
-    """Answers the requests of relayed routes with one key (`Extension.relays`) in this process."""
+    """Answers the requests of relayed routes with one key (`RelaysRequests.relay_key`) in this process."""
 
     def handle(self, request: ListedRequest, /) -> Awaitable[web.StreamResponse | RouteRequest]:
         """Answers one request whose body has not been read; or gives the request, with its body if that was read, for

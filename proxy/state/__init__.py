@@ -1,7 +1,7 @@
 """Stores for episodes, call counts and container expansions: one file per backend, chosen by `make_store`.
 
 A new backend is one file and one line in `STORES`; the store contract suite then runs over it as well. Backends that
-need a server are extensions. `core.contract.attempts.add` defines for all of them what a failure does to an episode.
+need a server are plugins. `core.contract.attempts.add` defines for all of them what a failure does to an episode.
 """
 
 from __future__ import annotations

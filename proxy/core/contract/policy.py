@@ -169,7 +169,7 @@ class CallCap:
 
 @value_class
 class CallLimits:
-    """How often, and how many at once, a tool may be called. All limits hold; an extension makes and reads them."""
+    """How often, and how many at once, a tool may be called. All limits hold; a plugin makes and reads them."""
 
     rates: tuple[Any, ...] = ()
     concurrent: tuple[Any, ...] = ()
@@ -220,7 +220,7 @@ class AnswerPolicy:
 
 
 class ListRules(Protocol):
-    """How a route treats the tools that its server lists. An extension makes and reads the rules."""
+    """How a route treats the tools that its server lists. A plugin makes and reads the rules."""
 
     def whole(self) -> dict[str, ToolPolicy]:
         """The policies of the tools whose schemas stand in the config."""
@@ -252,7 +252,7 @@ class ToolPolicy:
     `fingerprint` is a hash of the whole policy: what was refused under one policy is judged anew under another.
     `schema_id` is a hash of the schema alone, for logs. `container` is set for a tool that is a container,
     `member_of` for a function of one that wants to be expanded first (`require_expansion`). `wrap_success`: a JSON
-    answer goes to the client as `{success: true, data: ...}` (GoMind's `ToolResponse`). `added`: what extensions'
+    answer goes to the client as `{success: true, data: ...}` (GoMind's `ToolResponse`). `added`: what plugins'
     keys say, by key. `channels`: what is judged beside the body. `operation`: how its calls stand in HTTP requests.
     `answer`: what the tool may answer, None for anything. `reads`, `adds` and `changes`: it is stated only to read,
     only to add, or to change or remove something, by its annotations or its HTTP method. `finalising`: nothing is

@@ -1,7 +1,7 @@
 """The feedback: the text a model reads when its call failed (docs/contract.md), put together here.
 
 A failure brings the words of its errors along: those about arguments are of core/explain/wording.py and its neighbours,
-those of a code of core/model/codes.py, those of a tool's own error of core/tool_errors/findings.py; an extension words
+those of a code of core/model/codes.py, those of a tool's own error of core/tool_errors/findings.py; a plugin words
 its own. The signature and the example come from core/explain, the notes on the whole call and the closing line from
 `view.py`.
 

@@ -19,7 +19,7 @@ from proxy.plugin import AddsPages
 from proxy.plugins import find_plugins
 from proxy.telemetry.recent.ring import KEPT_WRONG, KeptValues, RecentCalls
 
-# (route, tool, outcome) -> how many; an extension's own counters have keys of their own
+# (route, tool, outcome) -> how many; a plugin's own counters have keys of their own
 Counts = Mapping[tuple[Any, ...], float]
 ChangeEvent = Literal["reload", "breaker", "drain"]
 
@@ -67,7 +67,7 @@ class ChangeLog:
 
 
 class PageCounts(Observer, Protocol):
-    """What an extension counts for its pages, from the start of the process on."""
+    """What a plugin counts for its pages, from the start of the process on."""
 
     def begin(self) -> None:
         """Starts what is read at intervals. Must be called inside the event loop."""

@@ -35,7 +35,7 @@ from proxy.upstream.http1 import Http1Upstream, make_client_context
 
 
 class UpstreamKind(Protocol):
-    """Makes the upstreams that have no URL: an extension's processes, and those that stand for other upstreams."""
+    """Makes the upstreams that have no URL: a plugin's processes, and those that stand for other upstreams."""
 
     def make(self, entry: UpstreamConfig, upstreams: Mapping[str, GuardedUpstream], *, is_known: bool) -> Upstream:
         """One upstream; `upstreams` are those that it may stand for. `is_known`: the config before had its name."""
