@@ -20,12 +20,14 @@ from proxy import extensions
 from proxy.plugin import AddsKeys, AddsVerbs, ExtendsCalls, Plugin
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoints
+    from importlib.metadata import EntryPoint, EntryPoints
 
     from proxy.config.model import Config
     from proxy.core.contract.listed_tool import PinnedTools
 
 GROUP: Final = "toolcall_proxy.plugins"
+# Verb -> the plugin that adds it, so that only a verb that the user types loads a package.
+VERBS: Final = "toolcall_proxy.verbs"
 _Seam = TypeVar("_Seam")
 
 
@@ -78,35 +80,38 @@ def load_named(names: Iterable[str]) -> None:
 
 
 def find_foreign_verb(verb: str) -> AddsVerbs | None:
-    """The plugin of another package that adds a verb. It is loaded, because the user names the verb."""
-    for entry in _list_entry_points():
-        plugin = _load_named(entry.name)
-        if isinstance(plugin, AddsVerbs) and verb in plugin.verbs:
-            return plugin
-    return None
+    """Returns the plugin of another package that adds a verb, and loads no other one. Raises PluginError if it does not
+    load."""
+    named = [entry for entry in _list_entry_points(VERBS) if entry.name == verb]
+    plugin = _make(named[0], verb) if named else None
+    return plugin if isinstance(plugin, AddsVerbs) and verb in plugin.verbs else None
 
 
-def _list_entry_points() -> EntryPoints:
+def _list_entry_points(group: str) -> EntryPoints:
     from importlib.metadata import entry_points  # a plain start does not need it
 
-    return entry_points(group=GROUP)
+    return entry_points(group=group)
 
 
 def _load_named(name: str) -> Plugin:
-    found = [entry for entry in _list_entry_points() if entry.name == name]
+    found = [entry for entry in _list_entry_points(GROUP) if entry.name == name]
     if not found:
-        known = ", ".join(sorted(entry.name for entry in _list_entry_points())) or "none"
+        known = ", ".join(sorted(entry.name for entry in _list_entry_points(GROUP))) or "none"
         raise PluginError(f"no installed package has a plugin {name!r}; installed: {known}")
-    try:
-        made = found[0].load()()
-    except Exception as error:
-        raise PluginError(f"plugin {name!r} does not load: {type(error).__name__}: {error}") from error
+    made = _make(found[0], name)
     if not isinstance(made, Plugin) or made.name != name:
         raise PluginError(f"plugin {name!r} does not load: {found[0].value} is not a Plugin with that name")
     taken = {key for other in find_plugins(AddsKeys) for key in other.list_keys()}
     if isinstance(made, AddsKeys) and (twice := sorted(taken.intersection(made.list_keys()))):
         raise PluginError(f"plugin {name!r} does not load: another plugin has the key {twice[0]!r} already")
     return made
+
+
+def _make(entry: EntryPoint, name: str) -> object:
+    try:
+        return entry.load()()
+    except Exception as error:
+        raise PluginError(f"plugin {name!r} does not load: {type(error).__name__}: {error}") from error
 
 
 def _find_class(names: Mapping[str, object], module: str) -> type[Plugin]:

@@ -110,6 +110,8 @@ def test_names_a_plugin_that_does_not_load(tmp_path: Path, packages: Path) -> No
     (tmp_path / "config.yaml").write_text(CONFIG.format(more="plugins: [broken]"), encoding="utf-8")
 
     done = run(tmp_path, broken, "-m", "proxy", "check", "config.yaml")
+    other = run(tmp_path, broken, "-m", "proxy", "chek")
 
     assert 2 == done.returncode
     assert "plugin 'broken' does not load: ModuleNotFoundError: No module named 'nowhere'" in done.stderr
+    assert "there is no verb 'chek'  (did you mean 'check'?)" in other.stderr, "a word of the user loads no package"
