@@ -29,7 +29,7 @@ def test_each_script_names_every_verb(shell: str, capsys: pytest.CaptureFixture[
     assert 0 == main(["completion", shell])
     script = capsys.readouterr().out
     assert set() == {verb for verb in VERBS if verb not in script}
-    assert "--openapi" in script
+    assert "--listen" in script
 
 
 @pytest.mark.skipif(BASH is None, reason="there is no bash: install it to try its completion")
@@ -37,7 +37,7 @@ def test_each_script_names_every_verb(shell: str, capsys: pytest.CaptureFixture[
     ("words", "completed"),
     [
         (["che"], {"check"}),
-        (["serve", "--open"], {"--openapi"}),
+        (["serve", "--lis"], {"--listen"}),
         (["completion", ""], set(SHELLS)),
         (["check", "con"], {"config.yaml"}),
     ],

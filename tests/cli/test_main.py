@@ -75,13 +75,6 @@ def test_a_word_that_is_no_verb_is_told_the_nearest(capsys: pytest.CaptureFixtur
     [
         ("serve", "serve: which config?"),
         ("serve a.yaml --config b.yaml", "serve: CONFIG and --config cannot stand together: say one of them\n"),
-        ("serve --mcp http://a --openapi b", "serve: --mcp and --openapi cannot stand together: say one of them\n"),
-        ("serve a.yaml --upstream http://a", "serve: --upstream goes with --openapi alone\n"),
-        (
-            "serve a.yaml --null-optional drop",
-            "serve: --null-optional goes with --mcp and --openapi alone; a config says `null_optional`\n",
-        ),
-        ("serve a.yaml --as mcp", "serve: --as goes with --openapi alone\n"),
     ],
 )
 def test_words_that_cannot_stand_together_are_named(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:

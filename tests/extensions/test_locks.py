@@ -39,6 +39,8 @@ TRIED: Final = (
     "--deselect=tests/config/test_other_names.py::test_what_is_said_to_hold_here_is_a_config",
     "--deselect=tests/config/test_other_names.py::test_a_name_that_is_a_key_of_its_place_is_no_mistake",
     "--deselect=tests/cli/test_main.py::test_check_takes_the_config_either_way",
+    # The hint at a key of MCP.
+    "--deselect=tests/config/test_newcomers_mistakes.py::test_the_first_finding_names_the_remedy[mcpnoproto]",
     "--deselect=tests/cli/test_formats.py::test_a_source_that_cannot_be_asked_is_in_every_format",  # `importing` asks
 )  # fmt: skip
 PLAIN: Final = """\

@@ -218,6 +218,9 @@ def read_state(context: Context, files: Files) -> StateConfig:
         for key, name in ((key, each.backend) for each in keepers for key in each.state_keys if key in written):
             message, hint = f"`{key}` has no effect on state in {state.backend}", f"write `backend: {name}`, or drop it"
             context.mistake(("state", key), message, hint, key=True)
+        if state.backend != StateConfig().backend:
+            message = f"no plugin that keeps state in {state.backend!r} is installed"
+            context.mistake(("state", "backend"), message, f"write `backend: {StateConfig().backend}`")
         return state
     return replace(state, shared=plugin.read_state(context, files, written))
 

@@ -1,0 +1,24 @@
+"""The flags of `serve` that plugins add, beside each other."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.__main__ import main
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("serve --mcp http://a --openapi b", "serve: --mcp and --openapi cannot stand together: say one of them\n"),
+        ("serve a.yaml --upstream http://a", "serve: --upstream goes with --openapi alone\n"),
+        (
+            "serve a.yaml --null-optional drop",
+            "serve: --null-optional goes with --mcp and --openapi alone; a config says `null_optional`\n",
+        ),
+        ("serve a.yaml --as mcp", "serve: --as goes with --openapi alone\n"),
+    ],
+)
+def test_rejects_words_that_cannot_stand_together(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert 2 == main(words.split())
+    assert said in capsys.readouterr().err
