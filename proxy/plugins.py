@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from proxy import extensions
 from proxy.plugin import AddsKeys, AddsVerbs, ExtendsCalls, Plugin
@@ -22,7 +22,7 @@ from proxy.plugin import AddsKeys, AddsVerbs, ExtendsCalls, Plugin
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint, EntryPoints
 
-    from proxy.config.model import Config
+    from proxy.config.model import Config, RouteEntry
     from proxy.core.contract.listed_tool import PinnedTools
 
 GROUP: Final = "toolcall_proxy.plugins"
@@ -48,9 +48,29 @@ def find_folder(plugin: Plugin) -> Path:
     return Path(str(sys.modules[type(plugin).__module__].__file__)).parent
 
 
+# Seam -> the plugins that use it, while there are so many plugins: configs of many routes ask again and again.
+_BY_SEAM: Final[dict[tuple[type, int], list[Any]]] = {}
+
+
 def find_plugins(seam: type[_Seam]) -> list[_Seam]:
     """The plugins that use a seam."""
-    return [plugin for plugin in list_plugins() if isinstance(plugin, seam)]
+    key = (seam, len(list_plugins()))
+    if key not in _BY_SEAM:
+        _BY_SEAM[key] = [plugin for plugin in list_plugins() if isinstance(plugin, seam)]
+    return _BY_SEAM[key]
+
+
+def list_askers(config: Config, entry: RouteEntry) -> list[str]:
+    """The names of the plugins that admit the requests of a route: by its policy, or by definitions that it pins."""
+    return [
+        plugin.name
+        for plugin in find_plugins(ExtendsCalls)
+        if not entry.policy.added.keys().isdisjoint(plugin.asks_callers)
+        or (
+            not config.sections.keys().isdisjoint(plugin.sections)
+            and plugin.find_pinned(config, entry.name) is not None
+        )
+    ]
 
 
 def find_plugin(seam: type[_Seam]) -> _Seam | None:

@@ -37,7 +37,7 @@ from proxy.core.contract.policy import Block, ByAddress, Mode
 from proxy.core.contract.spellings import JudgedPaths
 from proxy.core.json.jsontext import format_pointer
 from proxy.core.model.value_class import value_class
-from proxy.plugins import PluginError, load_named
+from proxy.plugins import PluginError, list_askers, load_named
 
 # A variable as a shell writes it, which this config does not replace.
 _SHELL_REFERENCE: Final = re.compile(r"(?<!\$)\$[A-Za-z_][A-Za-z0-9_]*")
@@ -148,7 +148,16 @@ def _read_config(context: Context, files: Files) -> Config:
         **read_single_keys(context),
     )
     _check_workers(context, config)
+    _check_askers(context, config)
     return config
+
+
+def _check_askers(context: Context, config: Config) -> None:
+    """Reports routes whose requests two plugins would admit: the second would replace the first, and skip its rules."""
+    for entry in config.routes:
+        if len(askers := list_askers(config, entry)) > 1:
+            message = f"route {entry.name!r}: the plugins {' and '.join(askers)} both admit its requests"
+            context.mistake(("routes",), message, "let one of them ask who calls, and take the keys of the other away")
 
 
 def _check_workers(context: Context, config: Config) -> None:

@@ -101,6 +101,16 @@ def test_rejects_a_config_at_its_place(tmp_path: Path, packages: Path, more: str
     assert expected in done.stderr
 
 
+def test_rejects_a_route_that_two_plugins_would_admit(tmp_path: Path, packages: Path) -> None:
+    hashed = f"{'0' * 32}:{'0' * 64}"
+    more = f"plugins: [basic_auth]\nbasic_users: {{ann: '{hashed}'}}\ndefaults: {{deny: [{{tools: [sum]}}]}}"
+    (tmp_path / "config.yaml").write_text(CONFIG.format(more=more), encoding="utf-8")
+    done = run(tmp_path, packages, "-m", "proxy", "check", "config.yaml")
+    assert 2 == done.returncode
+    assert "route '/sum': the plugins access and basic_auth both admit its requests" in done.stderr
+    assert "'/open'" not in done.stderr
+
+
 def test_names_a_plugin_that_does_not_load(tmp_path: Path, packages: Path) -> None:
     broken = tmp_path / "broken"
     (broken / "broken-1.dist-info").mkdir(parents=True)
