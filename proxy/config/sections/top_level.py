@@ -30,6 +30,7 @@ from proxy.core.tool_errors.backoff import BudgetPolicy
 from proxy.core.tool_errors.circuit_breaker import BreakerPolicy, ConcurrencyPolicy, GuardPolicy
 from proxy.plugin import KeepsState, RunsWorkers, SpeaksProtocol, TracesCalls
 from proxy.plugins import find_plugin, find_plugins
+from proxy.state import STORES
 
 # The value of a route's `upstream` that means none.
 NO_UPSTREAM: Final = "none"
@@ -218,7 +219,7 @@ def read_state(context: Context, files: Files) -> StateConfig:
         for key, name in ((key, each.backend) for each in keepers for key in each.state_keys if key in written):
             message, hint = f"`{key}` has no effect on state in {state.backend}", f"write `backend: {name}`, or drop it"
             context.mistake(("state", key), message, hint, key=True)
-        if state.backend != StateConfig().backend:
+        if state.backend not in STORES:
             message = f"no plugin that keeps state in {state.backend!r} is installed"
             context.mistake(("state", "backend"), message, f"write `backend: {StateConfig().backend}`")
         return state
