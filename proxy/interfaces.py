@@ -36,6 +36,7 @@ from proxy.core.model.values import (
     Violation,
 )
 from proxy.core.tool_errors.backoff import Reason, ResendDenied
+from proxy.driver import Signal
 
 __all__ = ["Episode", "FailedAttempt", "FailureRecorded"]
 
@@ -111,26 +112,22 @@ class Upstream(Protocol):
 class StartedExchange(Protocol):
     """A checked call that has been sent, and whose answer nobody waits for yet."""
 
-    def take(self) -> UpstreamReply | None:
-        """The answer, where all of it is there; None where it streams, or something is wrong. Called once, when the
-        exchange says that it is ready."""
+    ready: Signal
+    """Set once the answer is there, begins to stream, or has failed."""
 
-    async def wait(self) -> UpstreamReply | UpstreamFault:
-        """The answer, as `Upstream.send` gives it, also one that was taken."""
+    def take(self) -> UpstreamReply | UpstreamFault:
+        """The answer, as `Upstream.send` gives it. Called once, when it is ready."""
 
     def abort(self) -> None:
-        """Ends the exchange: nobody waits for its answer."""
+        """Ends an exchange that is not ready: nobody waits for its answer."""
 
 
 @runtime_checkable
 class StartsExchanges(Protocol):
     """An upstream that can send a checked call at once."""
 
-    def start(
-        self, checked: CheckedCall, request: UpstreamRequest, on_ready: Callable[[], None]
-    ) -> StartedExchange | None:
-        """Sends a checked call; None where something would have to be waited for first, and nothing was sent.
-        `on_ready` is called once when the answer is there, begins to stream, or has failed."""
+    def start(self, checked: CheckedCall, request: UpstreamRequest) -> StartedExchange | None:
+        """Sends a checked call; None if something would have to be waited for first, and nothing was sent."""
 
 
 @runtime_checkable
@@ -158,10 +155,8 @@ class GuardedUpstream(Upstream, Protocol):
     def grants_resend(self) -> bool:
         """Takes one resend out of the upstream's budget; False where there is none left."""
 
-    def start(
-        self, checked: CheckedCall, request: UpstreamRequest, on_ready: Callable[[], None]
-    ) -> StartedExchange | None:
-        """As `StartsExchanges`; None where the guard would have to be asked."""
+    def start(self, checked: CheckedCall, request: UpstreamRequest) -> StartedExchange | None:
+        """As `StartsExchanges`; None if the guard would have to be asked."""
 
     async def guard(
         self, request: UpstreamRequest, send: Callable[[UpstreamRequest], Awaitable[UpstreamReply | UpstreamFault]]

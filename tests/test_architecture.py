@@ -29,6 +29,7 @@ ROOT: Final = Path(__file__).parent.parent
 FLOORS: Final = {
     "core": 0,
     "interfaces": 1,
+    "driver": 0,  # asyncio alone
     "adapters": 2,
     "upstream": 3,
     "hooks": 3,
@@ -119,7 +120,7 @@ LIBRARIES: Final = {
 }
 
 NO_ROOM: Final = frozenset(["utils", "util", "helpers", "helper", "common", "misc"])
-MAX_FUNCTION: Final = 40
+MAX_FUNCTION: Final = 80
 MAX_PIPELINE: Final = 200
 MAX_FILE: Final = 400
 MAX_MEDIAN: Final = 180
@@ -127,7 +128,7 @@ MAX_MEDIAN: Final = 180
 LONG_FILES: Final[dict[str, str]] = {
     "proxy/config/model.py": "every value of a config on one page",
     "proxy/core/model/values.py": "the nouns of the house in one place, most of it their docstrings",
-    "proxy/server/handler.py": "one request's stages in the order in which they run",
+    "proxy/server/request_cycle.py": "one request's stages in the order in which they run",
     "proxy/interfaces.py": "the seams of the story, all on one page",
     "proxy/core/schema/nodes.py": "one view over five drafts: what a node is and where a reference leads",
     "proxy/core/schema/patterns.py": "one pass over a pattern, and how two engines spell what it finds",
@@ -677,7 +678,7 @@ BREACHES: Final = [
     (only_decide_makes_a_checked_call, "proxy/call/run.py", "def f(it: CheckedCall): del it.would"),
     (rooms_have_real_names, "proxy/core/utils.py", ""),
     (rooms_have_real_names, "proxy/helpers/x.py", ""),
-    (functions_are_short, "proxy/core/x.py", "def f():\n" + "    pass\n" * 40),
+    (functions_are_short, "proxy/core/x.py", "def f():\n" + "    pass\n" * 80),
     (files_are_short, "proxy/core/x.py", "\n" * 401),
     (files_are_short, "proxy/call/run.py", "\n" * 201),
     (what_is_public_says_what_it_is, "proxy/core/x.py", '"""Doc."""\ndef f(): ...\n'),

@@ -256,11 +256,6 @@ def record_refusal(context: CallContext, event: str, seconds: float) -> None:
     context.record.repairs = context.opening
 
 
-def record_success(record: CallRecord, upstream: str, status: int, seconds: float) -> None:
-    """Records the answer to a call that was sent once, and the time that its tool took."""
-    record.upstream, record.upstream_status, record.upstream_seconds = upstream, status, seconds
-
-
 def record_sends(record: CallRecord, upstream: str, sends: Sends) -> None:
     """Records that a call goes to its tool, which may run from here on, and what its sends have come to."""
     record.upstream, record.resends, record.resend_denied = upstream, sends.resends, sends.denied

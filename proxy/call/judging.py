@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, Final
 
 from proxy.call.context import CallContext
@@ -58,9 +59,9 @@ class Judged:
     container_event: str = ""
 
 
-def judge_call(context: CallContext) -> Judged | Coroutine[Any, Any, Judged]:
-    """What `decide` says, once the tool is known and its container (if any) was expanded: the decision, or the
-    coroutine that makes it where it has to wait for something."""
+def judge_call(context: CallContext) -> Judged | Callable[[], Coroutine[Any, Any, Judged]]:
+    """What `decide` says, once the tool is known and its container (if any) was expanded: the decision, or what makes
+    it in a task if something has to be waited for."""
     policy = context.policy
     if policy is None:
         failure = explain_unknown_tool(context.call, context.call_route.tools, context.call_route.unknown.servers)
@@ -70,7 +71,7 @@ def judge_call(context: CallContext) -> Judged | Coroutine[Any, Any, Judged]:
     is_plain = policy.member_of is None and policy.container is None and is_ready(policy)
     if is_plain and (here := decide_here(context.call, policy)) is not None:
         return Judged(here)
-    return _judge_slowly(context, policy, tried=is_plain)
+    return partial(_judge_slowly, context, policy, tried=is_plain)
 
 
 async def _judge_slowly(context: CallContext, policy: ToolPolicy, *, tried: bool) -> Judged:

@@ -24,6 +24,7 @@ from proxy.call.outcome import check_answer, deliver_answer
 from proxy.core.contract import refusals
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.model.values import Delivered, Failure, Outcome, ToolCall, UpstreamReply
+from proxy.driver import IN_TASK
 from proxy.interfaces import FailedCall, Hooks
 from proxy.upstream.faults import EndingStream, close_body
 
@@ -93,6 +94,7 @@ async def send_within_cap(
     slot = refusals.make_reservation(call, policy)
     if slot is None:
         return await send(context, approved)
+    await IN_TASK
     if await store.reserve(slot.key, slot.limit, slot.ttl) is None:
         return PendingFailure(refusals.make_cap_failure(call, slot), "refused", approved.repairs)
     result: Delivered | PendingFailure | None = None
@@ -110,6 +112,7 @@ async def send_within_limits(context: CallContext, approved: ApprovedCall, send:
     limiter, tool = context.services.limiter, context.call_route.tools.get(approved.checked.call.tool)
     if limiter is None or tool is None or tool.limits is None:
         return await send(context, approved)
+    await IN_TASK
     end = await limiter.admit(approved.checked, tool.limits, context.call_route)
     if isinstance(end, Failure):
         return PendingFailure(end, "refused", approved.repairs)
@@ -145,6 +148,7 @@ async def correct_call(
     corrector, policy, record = context.services.corrector, context.policy, context.record
     if corrector is None or policy is None or not may_correct(context) or policy.container is not None:
         return pending  # what a container was called with belongs to one of its functions
+    await IN_TASK
     if not corrector.asks_again(policy):
         episode = await context.services.store.look(context.key, if_known=True)
         if episode is not None and episode.times(context.digest) > 0:

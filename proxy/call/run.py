@@ -42,9 +42,10 @@ from proxy.call.outcome import (
 )
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.model.values import Delivered, Failure, Outcome, Reject, ToolCall, ToolResult, UpstreamReply
+from proxy.driver import IN_TASK
 from proxy.interfaces import CallRecord, CallRoute, Services
 from proxy.upstream.faults import close_body
-from proxy.upstream.sending import FailedSend, FirstSend, Sends, send_with_backoff
+from proxy.upstream.sending import FailedSend, Sends, send_with_backoff
 
 
 def run_call(
@@ -52,14 +53,10 @@ def run_call(
 ) -> Coroutine[Any, Any, Outcome]:
     """Returns the outcome of a call: the tool's answer, or an explanation for the model. Fills `record` on the way.
 
-    Gives the coroutine to await: without hooks, another one around it would do nothing."""
+    Gives the coroutine to await: without hooks, another one around it would do nothing. A clean call needs no task
+    (`proxy/driver.py`): the stages that do say so."""
     context = open_context(call, call_route, services, record)
     record_call(record, context.call, context.policy, context.opening)
-    return run_context(context)
-
-
-def run_context(context: CallContext) -> Coroutine[Any, Any, Outcome]:
-    """Returns the outcome of a call whose context is open."""
     return _run(context) if context.hooks is None else tell_outcome(context.hooks, context, _run(context))
 
 
@@ -73,20 +70,12 @@ async def _run(context: CallContext) -> Outcome:
         context = recalled
     result = context if context.hooks is None else await admit_call(context.hooks, context)
     if isinstance(result, CallContext):
-        return await conclude_call(result, _judge_and_send(result))
-    return await refuse_call(context, result) if isinstance(result, PendingFailure) else result
-
-
-async def conclude_call(
-    context: CallContext, sending: Coroutine[Any, Any, Delivered | PendingFailure]
-) -> Delivered | ToolResult:
-    """Returns the outcome of a call from what judging and sending it gave."""
-    result = await sending
-    if isinstance(result, PendingFailure) and context.services.corrector is not None:
-        result = await correct_call(context, result, _run_corrected)
-    if isinstance(result, PendingFailure) and result.answered is not None:  # its own answer says it
-        tool = context.call_route.tools.get(result.answered[0].checked.call.tool)
-        result = await _check_and_deliver(context, *result.answered, tool)
+        context = result
+        result = await _judge_and_send(context)
+        if isinstance(result, PendingFailure) and context.services.corrector is not None:
+            result = await correct_call(context, result, _run_corrected)
+        if isinstance(result, PendingFailure) and result.answered is not None:  # its own answer says it
+            result = await _check_and_deliver(context, *result.answered)
     return await refuse_call(context, result) if isinstance(result, PendingFailure) else result
 
 
@@ -96,18 +85,13 @@ async def _run_corrected(context: CallContext) -> Delivered | PendingFailure:
     return await _judge_and_send(result) if isinstance(result, CallContext) else result
 
 
-def _judge_and_send(context: CallContext) -> Coroutine[Any, Any, Delivered | PendingFailure]:
-    started = context.services.clock.now()
-    return follow_verdict(context, judge_call(context), started)
-
-
-async def follow_verdict(
-    context: CallContext, judged: Judged | Coroutine[Any, Any, Judged], started: float
-) -> Delivered | PendingFailure:
-    """Sends the call, or says why it is refused. `started` is when it began to be judged."""
+async def _judge_and_send(context: CallContext) -> Delivered | PendingFailure:
+    """Sends the call, or says why it is refused."""
     services, policy = context.services, context.policy
+    started, judged = services.clock.now(), judge_call(context)
     if not isinstance(judged, Judged):
-        judged = await judged
+        await IN_TASK
+        judged = await judged()
     seconds, decision = services.clock.now() - started, judged.decision
     if context.hooks is not None:
         failure = await context.hooks.after_decision(context.call, decision)
@@ -121,6 +105,7 @@ async def follow_verdict(
         return PendingFailure(denied, "refused", approved.repairs)
     sample_call(context, approved.checked)
     if services.confirm is not None and policy is not None:
+        await IN_TASK
         failure = await services.confirm(context.record.route, approved.checked, policy)
         if failure is not None:
             return PendingFailure(failure, "refused", approved.repairs)
@@ -132,12 +117,10 @@ async def follow_verdict(
 
 
 # --- the way to the tool ----------------------------------------------------------------------------------------------
-async def send_call(
-    context: CallContext, approved: ApprovedCall, first: FirstSend | None = None
-) -> Delivered | PendingFailure:
-    """Sends the call to its tool, unless it was (`first`), and says what became of it."""
-    checked, tool = approved.checked, context.call_route.tools.get(approved.checked.call.tool)
-    request = make_request(context, approved) if first is None else first.request
+async def send_call(context: CallContext, approved: ApprovedCall) -> Delivered | PendingFailure:
+    """Sends the call to its tool, and says what became of it."""
+    checked, request = approved.checked, make_request(context, approved)
+    tool = context.call_route.tools.get(checked.call.tool)
     if isinstance(request, UpstreamReply):
         return await deliver_answer(context, approved, request, tool)
     if context.hooks is not None:
@@ -150,42 +133,42 @@ async def send_call(
     sends = Sends(tuple(record.resends), record.resend_denied, earlier=record.sent)
     record_sends(record, request.upstream, sends)
     try:
-        answer = await send_with_backoff(checked, request, tool, context.services, sends, record.trace, first)
+        answer = await send_with_backoff(checked, request, tool, context.services, sends, record.trace)
     finally:
         record_sends(record, request.upstream, sends)
     try:
-        return await _take_answer(context, approved, answer, tool)
+        if isinstance(answer, UpstreamReply):
+            complaint = context.call_route.find_complaint(checked, answer) if may_correct(context) else None
+            if complaint is not None:
+                return PendingFailure(complaint, "tool_error", approved.repairs, (approved, answer))
+            return await _check_and_deliver(context, approved, answer)
+        return await _end_failed_send(context, approved, answer, tool)
     except BaseException:  # the client has gone: nobody reads the answer
         if (reply := answer if isinstance(answer, UpstreamReply) else answer.reply) is not None:
             await close_body(reply)
         raise
 
 
-async def _take_answer(
-    context: CallContext, approved: ApprovedCall, answer: UpstreamReply | FailedSend, tool: ToolPolicy | None
+async def _end_failed_send(
+    context: CallContext, approved: ApprovedCall, failed: FailedSend, tool: ToolPolicy | None
 ) -> Delivered | PendingFailure:
-    """What the tool's answer makes of its call."""
-    if isinstance(answer, UpstreamReply):
-        checked = approved.checked
-        complaint = context.call_route.find_complaint(checked, answer) if may_correct(context) else None
-        if complaint is not None:
-            return PendingFailure(complaint, "tool_error", approved.repairs, (approved, answer))
-        return await _check_and_deliver(context, approved, answer, tool)
-    if answer.reply is None:
-        return PendingFailure(answer.failure, "upstream_error", approved.repairs)
+    """What becomes of a call that its tool did not serve."""
+    if failed.reply is None:
+        return PendingFailure(failed.failure, "upstream_error", approved.repairs)
     if context.report_only:  # answers stay unchanged as well
-        return await deliver_answer(context, approved, answer.reply, tool)
-    if tool is not None and tool.upstream_errors.is_handed_on(answer.reply.status):
-        await count_tool_error(context, answer.failure)
-        return hand_on_error(context, approved, answer.reply, answer.failure)
-    await close_body(answer.reply)
-    return PendingFailure(answer.failure, "tool_error", approved.repairs)
+        return await deliver_answer(context, approved, failed.reply, tool)
+    if tool is not None and tool.upstream_errors.is_handed_on(failed.reply.status):
+        await count_tool_error(context, failed.failure)
+        return hand_on_error(context, approved, failed.reply, failed.failure)
+    await close_body(failed.reply)
+    return PendingFailure(failed.failure, "tool_error", approved.repairs)
 
 
 async def _check_and_deliver(
-    context: CallContext, approved: ApprovedCall, answer: UpstreamReply, tool: ToolPolicy | None
+    context: CallContext, approved: ApprovedCall, answer: UpstreamReply
 ) -> Delivered | PendingFailure:
-    """Hands on an answer that means success, where it is what the tool promises."""
+    """Hands on an answer that means success, if it is what the tool promises."""
+    tool = context.call_route.tools.get(approved.checked.call.tool)
     if context.hooks is not None:
         return await deliver_by_hooks(context.hooks, context, approved, answer, tool)
     if tool is not None and tool.answer is not None and (unfit := check_answer(context, tool.answer, answer)):

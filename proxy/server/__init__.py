@@ -1,7 +1,7 @@
 """The serving side: listeners, one request from head to answer, the operator's port, start, reload and stop.
 
-A reader begins with `start.py` and `lifecycle.py`, which wire everything, and `handler.py`, which answers one request.
-`fast_call.py` runs the same stages without a task.
+A reader begins with `start.py` and `lifecycle.py`, which wire everything, and `request_cycle.py`, which answers one
+request.
 
 listener.py, connection.py, http/   aiohttp's low-level server, and what this proxy makes of requests and responses
 bound_route.py                      how the requests of one route go out

@@ -21,7 +21,7 @@ from proxy.server.http.framing import Response, abort, has_begun, write_response
 from proxy.server.http.headers import Caller
 from proxy.server.http.reading import NOTHING_PARSED, ConnectionPhase, Parsed, ReadingConnection, poll_link
 from proxy.server.http.request_head import LATE_HEAD, BadRequest, explain_fault
-from proxy.server.service import BegunCall, Handle, RefuseHead, Timeouts
+from proxy.server.service import BegunRequest, Handle, RefuseHead, Timeouts
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -35,9 +35,9 @@ _PROBE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 # Bytes, or the end of the connection, wait in the kernel's buffer.
 _UNREAD: Final = getattr(select, "POLLIN", 0)
 
-# Begins a call while its bytes are read (`fast_call.py`): from its head as the parser gives it, its body and its
-# connection. None for a request that needs a task from its beginning.
-Begin = Callable[[Any, StreamReader, "Connection"], BegunCall | None]
+# Begins a request while its bytes are read: from its head as the parser gives it, its body and its connection. None if
+# it gets a task from its beginning.
+Begin = Callable[[Any, StreamReader, "Connection"], BegunRequest | None]
 
 
 @value_class
@@ -86,7 +86,7 @@ class Connection(ReadingConnection):
         self.service = service
         self.caller: Caller | None = None  # kept by `find_caller`
         self.request: web.BaseRequest | None = None
-        self.begun: BegunCall | None = None
+        self.begun: BegunRequest | None = None
         self.held: Any = None
         self.half_closed = False
         self.idle_since = loop.time()
@@ -199,7 +199,7 @@ class Connection(ReadingConnection):
         if message.should_close or message.upgrade or message.version != HttpVersion11:
             return False
         self.begun = begun = begin(message, body, self)
-        if begun is None or not begun.is_sent:
+        if begun is None or begun.needs_task:
             return False
         self.state, self.queued, self.held = _BUSY, 0, messages[0]
         return True

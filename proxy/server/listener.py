@@ -33,7 +33,7 @@ class Listener(Server):
     ) -> None:
         loop = asyncio.get_running_loop()
         super().__init__(respond, handler_cancellation=True, loop=loop)
-        self._service = Service(handle, refuse, timeouts or Timeouts(), begin)
+        self.service = Service(handle, refuse, timeouts or Timeouts(), begin)
         self._clock = loop
         self._open: set[Connection] = set()
         # Connections that were accepted and are not open yet: their TLS handshake is under way.
@@ -43,7 +43,7 @@ class Listener(Server):
 
     def __call__(self) -> Connection:
         """Creates the protocol of an accepted connection."""
-        connection = Connection(self, self._service, self._clock)
+        connection = Connection(self, self.service, self._clock)
         self._arriving.add(connection)
         return connection
 
@@ -103,7 +103,7 @@ class Listener(Server):
             await asyncio.wait([self._emptied], timeout=timeout)
 
     def _schedule_check(self) -> None:
-        times = self._service.timeouts
+        times = self.service.timeouts
         pause = min(_CHECK_INTERVAL, min(times.head, times.idle, times.send) / _CHECKS_PER_TIMEOUT)
         self._next_check = self._clock.call_later(pause, self._check)
 

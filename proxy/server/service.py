@@ -19,16 +19,18 @@ if TYPE_CHECKING:
 Handle = Callable[[BaseRequest], Awaitable[StreamResponse]]
 
 
-class BegunCall(Protocol):
-    """A call that began without a task (`fast_call.py`). `is_sent`: its tool has it, and it needs no task yet."""
+class BegunRequest(Protocol):
+    """A request that began without a task (`proxy/driver.py`)."""
 
-    is_sent: bool
+    @property
+    def needs_task(self) -> bool:
+        """Whether it cannot go on without a task."""
 
     def resume(self, request: web.BaseRequest) -> Awaitable[StreamResponse]:
-        """The response to the call, which goes on in a task."""
+        """The response to the request, which goes on in a task."""
 
     def cancel(self) -> None:
-        """Ends the call: its client has gone."""
+        """Ends the request: its client has gone."""
 
 
 # Creates the response to bytes that are not valid HTTP, and to a request whose handler failed.

@@ -16,12 +16,12 @@ from proxy.config.model import AdminConfig as AdminEntry
 from proxy.interfaces import Clock, ConnectedStore
 from proxy.server.admin.api import make_pages
 from proxy.server.admin.port import open_operator_ports
-from proxy.server.fast_call import begin_call
 from proxy.server.http.reading import check_aiohttp
 from proxy.server.lifecycle import Serving
 from proxy.server.listener import Listener
 from proxy.server.ports import make_server_context, open_port
 from proxy.server.reload import Compiled
+from proxy.server.request_cycle import begin_request, handle_request
 from proxy.server.service import Timeouts
 from proxy.server.setup.services import SharedStore, SystemClock, make_services, tell_notes
 from proxy.telemetry.logs import Log
@@ -83,6 +83,8 @@ async def _open_port(serving: Serving, listen: Address, *, shared: bool) -> None
     handler, inbound = serving.handler, serving.config.listen
     serving.library_log.attach()
     timeouts = Timeouts(inbound.head_timeout, inbound.idle_timeout, inbound.send_timeout)
-    listener = Listener(handler.handle, handler.refuse_head, timeouts, partial(begin_call, handler))
+    listener = Listener(
+        partial(handle_request, handler), handler.refuse_head, timeouts, partial(begin_request, handler)
+    )
     tls = make_server_context(inbound.tls) if inbound.tls is not None else None
     serving.ports.append(await open_port(listener, listen, key="listen", shared=shared, tls=tls, mode=inbound.mode))

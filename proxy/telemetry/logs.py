@@ -70,6 +70,7 @@ _CLOSING: Final = 1.0
 
 # What a line is counted as in the writer's queue, in bytes: its fields without texts, and each row of a list.
 _USUAL_SIZE: Final = 256
+_CALL_SIZE: Final = 1024
 _ROW_SIZE: Final = 160
 
 Fields = dict[str, Any]
@@ -117,14 +118,14 @@ class Log:
         if self._for_people:
             would = {"would_refuse": True} if record.would_refuse else {}
             fields = {**fields, **describe_errors(record), **would}
-        self._write(level, message, fields)
+        rows = len(record.violations) + len(record.repairs)
+        size = _CALL_SIZE + _ROW_SIZE * rows + (sum(map(len, record.notes.values())) if record.notes else 0)
+        self._writer.write(Entry(level, message, fields, self._wall()), size)
 
     def event(self, message: str, level: str = "info", **fields: object) -> None:
         """Writes one line about the proxy itself."""
-        if LEVELS[level] >= LEVELS[self.level]:
-            self._write(level, message, fields)
-
-    def _write(self, level: str, message: str, fields: Fields) -> None:
+        if LEVELS[level] < LEVELS[self.level]:
+            return
         size = _USUAL_SIZE
         for value in fields.values():
             if type(value) is str:

@@ -44,6 +44,7 @@ from proxy.core.tool_errors.circuit_breaker import (
     settle,
 )
 from proxy.core.tool_errors.classify import classify_answer, is_success, make_fault_failure
+from proxy.driver import IN_TASK
 from proxy.interfaces import (
     Clock,
     GuardedUpstream,
@@ -74,15 +75,6 @@ class FailedSend:
 
 
 @dataclass(slots=True)
-class FirstSend:
-    """A call that has been sent without waiting. `request` went out at `started`, on the monotonic clock."""
-
-    exchange: StartedExchange
-    request: UpstreamRequest
-    started: float
-
-
-@dataclass(slots=True)
 class Sends:
     """What the sends of a call have come to, noted while they run: why it was sent again each time, why it was not sent
     once more, the last answer's status or error, and the seconds that all of it took. `reached`: the tool may have
@@ -97,23 +89,6 @@ class Sends:
     earlier: bool = False
 
 
-def start_send(
-    checked: CheckedCall,
-    request: UpstreamRequest,
-    policy: ToolPolicy | None,
-    services: Services,
-    on_ready: Callable[[], None],
-) -> FirstSend | None:
-    """Sends a call that belongs to no trace for the first time, without waiting; None where it is `send_with_backoff`
-    that has to send it. `on_ready` is called once when there is something to look at."""
-    rules = policy.resend if policy is not None else _OF_NO_TOOL
-    if rules.key_header or rules.deadline is not None:
-        return None
-    started = services.clock.now()
-    exchange = services.upstreams[request.upstream].start(checked, request, on_ready)
-    return None if exchange is None else FirstSend(exchange, request, started)
-
-
 async def send_with_backoff(
     checked: CheckedCall,
     request: UpstreamRequest,
@@ -121,26 +96,39 @@ async def send_with_backoff(
     services: Services,
     sends: Sends,
     trace: Trace | None = None,
-    first: FirstSend | None = None,
 ) -> UpstreamReply | FailedSend:
     """The tool's answer, or what became of the call: sent again as long as that is allowed and of use. `policy` is the
-    called tool's; `first` is a send that has begun. Cancelling the caller cancels what is under way."""
+    called tool's. Cancelling the caller cancels what is under way. Nothing needs a task if the first send finds an idle
+    connection and its answer is the last one."""
     rules = policy.resend if policy is not None else _OF_NO_TOOL
     clock, upstream = services.clock, services.upstreams[request.upstream]
     keyed = may_have_run = False
     if rules.key_header:
         headers, keyed = add_idempotency_key(request.headers, rules, services.pacing.fresh_key)
         request = replace(request, headers=headers)
-    started = clock.now() if first is None else first.started
+    started = clock.now()
+    # A send that names itself in a trace has to be watched to its end.
+    exchange = None if trace is not None or rules.deadline is not None else upstream.start(checked, request)
+    if exchange is None:
+        await IN_TASK
     due = started + (request.timeout if rules.deadline is None else rules.deadline)
-    send = trace_sends(partial(upstream.send, checked), trace, clock.now)
     while True:
         if sends.resends or rules.deadline is not None:  # the first send has the whole timeout
             request = replace(request, timeout=max(0.0, min(request.timeout, due - clock.now())))
-        answer = await (send(request) if first is None else first.exchange.wait())
-        first = None
+        if exchange is None:
+            answer = await trace_sends(partial(upstream.send, checked), trace, clock.now)(request)
+        else:
+            try:
+                await exchange.ready
+            except BaseException:
+                exchange.abort()
+                raise
+            answer, exchange = exchange.take(), None
         if isinstance(answer, UpstreamFault) and may_have_run:
             answer = replace(answer, executed=Executed.UNKNOWN)  # an earlier send may have run
+        if isinstance(answer, UpstreamReply) and is_success(answer):
+            failure = None
+            break
         failure = _classify(answer, checked, policy, clock)
         if failure is None or (reason := find_resend_reason(answer, failure, rules, keyed)) is None:
             break
@@ -148,6 +136,7 @@ async def send_with_backoff(
         sends.denied = _find_denial(rules, len(sends.resends), due - clock.now() - wait, upstream)
         if sends.denied is not None:
             break
+        await IN_TASK
         if isinstance(answer, UpstreamReply):
             await close_body(answer)
         may_have_run = may_have_run or isinstance(answer, UpstreamReply) or answer.executed is not Executed.NO
@@ -167,11 +156,9 @@ def _finish(answer: Answer, failure: Failure | None, sends: Sends, seconds: floa
 
 
 def _classify(answer: Answer, checked: CheckedCall, policy: ToolPolicy | None, clock: Clock) -> Failure | None:
-    """The failure that an answer reports; None where the call succeeded, or the answer reports no error of the call."""
+    """The failure that an answer without success reports; None if it reports no error of the call."""
     if isinstance(answer, UpstreamFault):
         return make_fault_failure(answer)
-    if is_success(answer):
-        return None
     if policy is None:
         return classify_answer(answer, clock.wall(), sent=checked.value)
     named = policy.operation.argument_names if policy.operation is not None else {}
@@ -318,11 +305,9 @@ class UpstreamGuard:
             return self.unguarded.send(checked, request)
         return self.guard(request, partial(self.unguarded.send, checked), keeps=True)
 
-    def start(
-        self, checked: CheckedCall, request: UpstreamRequest, on_ready: Callable[[], None]
-    ) -> StartedExchange | None:
-        """Sends a checked call at once; None where something has to be waited for."""
-        started = None if self._starting is None else self._starting.start(checked, request, on_ready)
+    def start(self, checked: CheckedCall, request: UpstreamRequest) -> StartedExchange | None:
+        """Sends a checked call at once; None if something has to be waited for."""
+        started = None if self._starting is None else self._starting.start(checked, request)
         if started is not None and self._budget.tokens < self._most_saved:
             self._budget = self._budget.paid_in(self._now())
         return started

@@ -294,7 +294,7 @@ async def test_no_argument_value_credential_or_answer_reaches_metrics_or_log() -
 class Defective:
     """An upstream with a defect of ours in it."""
 
-    def start(self, checked: CheckedCall, request: UpstreamRequest, on_ready: object) -> None:
+    def start(self, checked: CheckedCall, request: UpstreamRequest) -> None:
         """Starts nothing: `send` has to."""
 
     async def send(self, checked: CheckedCall, request: UpstreamRequest) -> UpstreamReply:

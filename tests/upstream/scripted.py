@@ -71,7 +71,7 @@ class ScriptedUpstream:
         self.time.at += min(self.takes, request.timeout)
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
-    def start(self, checked: CheckedCall, request: UpstreamRequest, on_ready: Callable[[], None]) -> None:
+    def start(self, checked: CheckedCall, request: UpstreamRequest) -> None:
         """Every call waits for its answer."""
 
     async def relay(self, request: UpstreamRequest, body: AsyncIterator[bytes] | None) -> Answer:  # noqa: ARG002

@@ -213,7 +213,7 @@ async def test_a_request_that_cannot_be_sent_costs_no_connection() -> None:
         await call(upstream)
         unsendable = UpstreamRequest("weather", "POST", "/api?city=Zürich", (), b"{}", 300.0)
 
-        assert upstream.start(CHECKED, unsendable, lambda: None) is None
+        assert upstream.start(CHECKED, unsendable) is None
         assert isinstance(await upstream.send(CHECKED, unsendable), UpstreamFault)
         assert [b"good"] == await bodies(upstream, 1)
     assert 1 == server.connections

@@ -17,7 +17,7 @@ import struct
 import time
 from collections.abc import Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from aiohttp import HttpVersion11
 from aiohttp.web_response import StreamResponse
@@ -27,6 +27,8 @@ from proxy.core.model.fields import Headers
 if TYPE_CHECKING:
     from aiohttp import web
     from aiohttp.abc import AbstractStreamWriter
+
+    from proxy.server.http.request_head import RequestHead
 
 SERVER: Final = "toolcall-proxy"
 _SERVER_ROW: Final = f"Server: {SERVER}"
@@ -55,7 +57,15 @@ class _OwnHead(StreamResponse):
     head."""
 
     lasts = False
+    closes = False
     sent_to: web.BaseRequest | None = None
+
+    def __init__(self, status: int) -> None:  # aiohttp's own makes headers that nobody reads
+        self._status = status
+
+    def try_encode(self, request: RequestHead) -> bytes:  # noqa: ARG002
+        """The bytes of the response as a whole; none if it has to be written in a task."""
+        return b""
 
     @property
     def keep_alive(self) -> bool:
@@ -72,20 +82,26 @@ class Response(_OwnHead):
     """A whole response. `closes`: the connection ends with it. `fields` may be added to until it is encoded."""
 
     def __init__(self, status: int, fields: list[tuple[str, str]], payload: bytes, *, closes: bool = False) -> None:
-        super().__init__(status=status)
+        super().__init__(status)
         self.fields = fields
         self.payload = payload
         self.closes = closes
         self.encoded = b""
 
-    def encode(self, request: web.BaseRequest) -> bytes:
-        """The bytes of the response to a request. Raises ValueError where a field holds a control character."""
+    def encode(self, request: RequestHead) -> bytes:
+        """The bytes of the response to a request. Raises ValueError if a field holds a control character."""
         self.lasts = not self.closes and is_lasting(request) and request.content.is_eof()
         minor = find_minor_version(request)
         self.encoded = write_response(
             self.status, self.fields, self.payload, request.method, minor, keep_alive=self.lasts
         )
         return self.encoded
+
+    def try_encode(self, request: RequestHead) -> bytes:
+        try:
+            return b"" if self.closes else self.encode(request)
+        except ValueError:  # the task refuses it
+            return b""
 
     def send(self, request: web.BaseRequest) -> None:
         """Sends the response, unless it has gone out. Raises as `prepare`."""
@@ -113,7 +129,7 @@ class ResponseStream(_OwnHead):
     def __init__(
         self, status: int, fields: Sequence[tuple[str, str]], length: int | None = None, *, closes: bool = False
     ) -> None:
-        super().__init__(status=status)
+        super().__init__(status)
         self.fields = fields
         self.left = length
         self.size = 0
@@ -200,7 +216,7 @@ def has_begun(request: web.BaseRequest) -> bool:
     return request.writer.output_size > 0
 
 
-def is_lasting(request: web.BaseRequest) -> bool:
+def is_lasting(request: RequestHead) -> bool:
     """Whether the client wants to go on with its connection (RFC 9112 section 9.3). `close` goes before all else,
     which llhttp has otherwise for HTTP/1.0."""
     if not request.keep_alive:
@@ -211,7 +227,7 @@ def is_lasting(request: web.BaseRequest) -> bool:
     return all(wish.strip(" \t").lower() != "close" for wish in wishes)
 
 
-def find_minor_version(request: web.BaseRequest) -> int:
+def find_minor_version(request: RequestHead) -> int:
     """Returns 1 for HTTP/1.1, and 0 for HTTP/1.0 and unsupported versions, which the oldest client can read."""
     return 1 if request.version == HttpVersion11 else 0
 
@@ -238,35 +254,45 @@ class KnownHeads:
     with a body and a type, in HTTP/1.1, on connections that go on."""
 
     def __init__(self) -> None:
-        self._heads: dict[tuple[int, Headers], tuple[str, str, bool]] = {}
+        self._heads: dict[tuple[int, Headers], KnownHead] = {}
 
-    def write(self, status: int, fields: Headers, request_id: str, body: bytes, added: Headers = ()) -> bytes | None:
-        """The bytes of such an answer, whose upstream sent `fields`, with what is `added` to them (without control
-        characters); None where `write_response` has to write it."""
-        known = self._heads.get((status, fields))
-        if known is None or not body:
-            return None
-        before, behind, dated = known
-        date = "" if dated else f"{make_date_row(int(time.time()))}\r\n"
-        rows = "".join([f"{name}: {value}\r\n" for name, value in added]) if added else ""
-        head = f"{before}{rows}X-Request-ID: {request_id}{behind}{len(body)}\r\n{date}\r\n"
-        return head.encode("utf-8", "surrogateescape") + body
+    def find(self, status: int, fields: Headers) -> KnownHead | None:
+        """The head of an answer whose upstream sent `fields`; None if it is not known."""
+        return self._heads.get((status, fields))
 
     def learn(self, status: int, fields: Headers, crossing: Sequence[tuple[str, str]]) -> None:
         """Keeps the head of an answer. `crossing`: those of its fields that the client is sent."""
-        rows, there = _rows(status, crossing, 1)
-        plain = "content-type" in there and there.isdisjoint(("connection", "content-length"))
-        is_short = sum(len(name) + len(value) for name, value in fields) <= _LONGEST_HEAD
-        # No head that is new each time, or secret.
-        is_kept = is_short and all(name.lower() not in _ONE_OF_ITS_KIND for name, _ in fields)
-        if not plain or status < 200 or status in _NO_BODY or not is_kept:
+        if status < 200 or status in _NO_BODY or sum(len(name) + len(value) for name, value in fields) > _LONGEST_HEAD:
+            return
+        if any(name.lower() in _ONE_OF_ITS_KIND for name, _ in fields):  # new each time, or secret
+            return
+        try:
+            rows, there = _rows(status, crossing, 1)
+        except ValueError:  # a control character, which is refused when the answer is written
+            return
+        if "content-type" not in there or not there.isdisjoint(("connection", "content-length")):
             return
         named = "server" in there
         before = "\r\n".join(rows if named else rows[:-1])
         behind = "" if named else f"\r\n{_SERVER_ROW}"
         if len(self._heads) >= _MOST_ROWS:
             self._heads.clear()
-        self._heads[status, fields] = (f"{before}\r\n", f"{behind}\r\nContent-Length: ", "date" in there)
+        self._heads[status, fields] = KnownHead(f"{before}\r\n", f"{behind}\r\nContent-Length: ", "date" in there)
+
+
+class KnownHead(NamedTuple):
+    """A head but for what differs each time: the rows `before` the request id, and those `behind` it."""
+
+    before: str
+    behind: str
+    is_dated: bool
+
+    def write(self, request_id: str, body: bytes, added: Headers = ()) -> bytes:
+        """The bytes of a whole answer, with what is `added` to its fields (without control characters)."""
+        date = "" if self.is_dated else f"{make_date_row(int(time.time()))}\r\n"
+        rows = "".join([f"{name}: {value}\r\n" for name, value in added]) if added else ""
+        head = f"{self.before}{rows}X-Request-ID: {request_id}{self.behind}{len(body)}\r\n{date}\r\n"
+        return head.encode("utf-8", "surrogateescape") + body
 
 
 # --- heads ------------------------------------------------------------------------------------------------------------

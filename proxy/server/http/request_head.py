@@ -17,9 +17,9 @@ import os
 import random
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import HttpVersion, HttpVersion10, HttpVersion11
 from aiohttp.http_exceptions import BadHttpMethod, InvalidHeader, InvalidURLError, LineTooLong
@@ -43,10 +43,11 @@ class ParsedRequest:
     version: HttpVersion
     raw_path: str
     raw_headers: tuple[tuple[bytes, bytes], ...]
-    headers: Mapping[str, str]
+    headers: Any
     content: StreamReader
     body_exists: bool
     protocol: web.RequestHandler
+    keep_alive: bool = True
 
 
 RequestHead = BaseRequest | ParsedRequest

@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from proxy.core.model.values import CheckedCall, UpstreamFault, UpstreamReply
+from proxy.driver import Signal
 from proxy.interfaces import UpstreamRequest
 from proxy.upstream.faults import (
     CLOSED,
@@ -76,16 +77,18 @@ class Http1Upstream:
             reader = AnswerReader(request.method, self._limits, heads=self._heads)
             connection = await self._begin(reader, head, body, self._settings.buffer, due)
         except ExchangeError as broken:
-            return broken.fault.of(self._settings.name)
+            return self.tell_fault(broken)
         if request.passed_on is not None:
             request.passed_on()
-        return await self.await_started(connection, request)
+        try:
+            return await self._reply(connection, request)
+        except ExchangeError as broken:
+            return self.tell_fault(broken)
 
     def start(
         self,
         checked: CheckedCall,  # noqa: ARG002 - as above
         request: UpstreamRequest,
-        on_ready: Callable[[], None],
     ) -> Http1Exchange | None:
         """Implements `StartsExchanges`: sends a checked call on an idle connection; None where there is none, and
         nothing was sent."""
@@ -98,20 +101,12 @@ class Http1Upstream:
         connection = self._pool.take_idle(now)
         if connection is None:
             return None
-        if not connection.begin(reader, head, request.body, self._settings.buffer, now + request.timeout, on_ready):
+        ready, due = Signal(), now + request.timeout
+        if not connection.begin(reader, head, request.body, self._settings.buffer, due, ready.set):
             return None
         if request.passed_on is not None:
             request.passed_on()
-        return Http1Exchange(self, connection, reader, request)
-
-    async def await_started(
-        self, connection: UpstreamConnection, request: UpstreamRequest
-    ) -> UpstreamReply | UpstreamFault:
-        """The answer of the exchange under way, as `send` gives it."""
-        try:
-            return await self._reply(connection, request)
-        except ExchangeError as broken:
-            return broken.fault.of(self._settings.name)
+        return Http1Exchange(self, connection, request, ready)
 
     def _write_head(self, request: UpstreamRequest, length: int, upgrade: str = "") -> bytes:
         target = request.target if request.is_from_root else self._origin.prefix + request.target
@@ -119,13 +114,6 @@ class Http1Upstream:
             target = self._origin.add_query(target)
         authority, headers = self._origin.authority, request.headers
         return write_head(request.method, target, authority, headers, length, upgrade, request.client_names)
-
-    def take_whole(self, connection: UpstreamConnection, reader: AnswerReader) -> UpstreamReply | None:
-        """The answer, where it has come whole and may be kept in memory; its connection is free again."""
-        if reader.complete and reader.size <= self._settings.buffer and connection.fault is None:
-            self._pool.give_back(connection)
-            return UpstreamReply(reader.status, reader.headers, reader.take())
-        return None
 
     async def relay(self, request: UpstreamRequest, body: AsyncIterator[bytes] | None) -> UpstreamReply | UpstreamFault:
         """Sends what is not a call, streaming both ways; `request.body` is used if `body` is None.
@@ -153,7 +141,11 @@ class Http1Upstream:
                     raise error from None
                 raise
         except ExchangeError as broken:
-            return broken.fault.of(self._settings.name)
+            return self.tell_fault(broken)
+
+    def tell_fault(self, broken: ExchangeError) -> UpstreamFault:
+        """What an exchange that has failed says of this upstream."""
+        return broken.fault.of(self._settings.name)
 
     async def close(self) -> None:
         await self._pool.close()
@@ -174,9 +166,17 @@ class Http1Upstream:
         except BaseException:
             connection.abort()
             raise
+        return self.take_reply(connection, request)
+
+    def take_reply(self, connection: UpstreamConnection, request: UpstreamRequest) -> UpstreamReply:
+        """The answer of an exchange that is ready; a whole one frees its connection. Raises ExchangeError."""
+        if connection.fault is not None:
+            connection.abort()
+            raise ExchangeError(connection.fault)
         reader = connection.reader
-        if (whole := self.take_whole(connection, reader)) is not None:
-            return whole
+        if reader.complete and reader.size <= self._settings.buffer:
+            self._pool.give_back(connection)
+            return UpstreamReply(reader.status, reader.headers, reader.take())
         connection.alarm.at(math.inf)
         connection.keep = _AT_ONCE
         kind = Tunnel if reader.switched else AnswerStream
@@ -191,24 +191,18 @@ class Http1Exchange:
 
     _upstream: Http1Upstream
     _connection: UpstreamConnection
-    _reader: AnswerReader
     _request: UpstreamRequest
-    _reply: UpstreamReply | None = None
+    ready: Signal
 
-    def take(self) -> UpstreamReply | None:
-        self._reply = self._upstream.take_whole(self._connection, self._reader)
-        return self._reply
-
-    async def wait(self) -> UpstreamReply | UpstreamFault:
-        if self._reply is not None:
-            return self._reply
-        self._connection.on_ready = None
-        return await self._upstream.await_started(self._connection, self._request)
+    def take(self) -> UpstreamReply | UpstreamFault:
+        try:
+            return self._upstream.take_reply(self._connection, self._request)
+        except ExchangeError as broken:
+            return self._upstream.tell_fault(broken)
 
     def abort(self) -> None:
-        if self._reply is None:
-            self._connection.on_ready = None
-            self._connection.abort()
+        self._connection.on_ready = None
+        self._connection.abort()
 
 
 # --- the pool ---------------------------------------------------------------------------------------------------------

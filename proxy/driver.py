@@ -1,0 +1,141 @@
+"""One driver for a call: its steps are told once, as a coroutine, and run without a task while nothing has to wait.
+
+    Driver     begins a coroutine as plain calls, and goes on with it in a task from the first wait on
+    Signal     what the driver itself can wait for: it is told at once, without a turn of the event loop
+    IN_TASK    what a step awaits before it calls code that needs a task of asyncio's (`asyncio.timeout` does)
+
+A coroutine that awaits neither of them, or that runs in a task from its beginning, needs no driver: in a task, a
+`Signal` is awaited as a future is, and `IN_TASK` waits for nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import types
+from collections.abc import Callable, Coroutine, Generator
+from functools import partial
+from threading import get_ident
+from typing import Any, Final, Generic, TypeVar
+
+Result = TypeVar("Result")
+
+
+# The threads in which a driver runs a coroutine now. Asking asyncio for the task is not enough: a signal may be set by
+# the task of somebody else.
+_driving: Final[set[int]] = set()
+
+
+class Signal:
+    """Something that becomes ready once. Awaited by one coroutine."""
+
+    __slots__ = ("hear", "is_set")
+
+    def __init__(self) -> None:
+        self.is_set = False
+        self.hear: Callable[[], object] | None = None
+        """What is called when the signal is set."""
+
+    def set(self) -> None:
+        """Lets the coroutine that waits go on at once."""
+        self.is_set = True
+        hear, self.hear = self.hear, None
+        if hear is not None:
+            hear()
+
+    def __await__(self) -> Generator[Any, None, None]:
+        if self.is_set:
+            return
+        if get_ident() in _driving:
+            yield self
+            return
+        ready = asyncio.get_running_loop().create_future()
+        self.hear = partial(_settle, ready)
+        yield from ready
+
+
+def _settle(future: asyncio.Future[None]) -> None:
+    """Ends a future, unless its task has been cancelled meanwhile."""
+    if not future.done():
+        future.set_result(None)
+
+
+class _InTask:
+    """Waits for a task, if there is none yet."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[Any, None, None]:
+        if get_ident() in _driving:
+            yield self
+
+
+IN_TASK: Final = _InTask()
+
+
+class Driver(Generic[Result]):
+    """Drives one coroutine. `drive` begins it and `go_on` ends it in a task. In between, or without a task at all, each
+    `Signal` that it waits for lets it run on; `on_advance` is called when it has ended or waits for anything else."""
+
+    __slots__ = ("_error", "_steps", "_waiting", "needs_task", "result")
+
+    def __init__(self, steps: Coroutine[Any, Any, Result]) -> None:
+        self._steps: Coroutine[Any, Any, Result] | None = steps
+        self._waiting: object = IN_TASK
+        self._error: BaseException | None = None
+        self.result: Result | None = None
+        """What the coroutine returned; None as long as it runs, and if it raised."""
+        self.needs_task = True
+        """Whether it waits for anything but a signal, or has ended."""
+
+    def drive(self, error: BaseException | None = None) -> None:
+        """Runs the coroutine until it ends or has to wait; `error` is raised where it waits now."""
+        steps = self._steps
+        if steps is None:
+            return
+        here = get_ident()
+        is_nested = here in _driving
+        _driving.add(here)
+        try:
+            waiting = steps.send(None) if error is None else steps.throw(error)
+        except StopIteration as ended:
+            self._steps, self.result, self.needs_task = None, ended.value, True
+        except BaseException as failed:  # noqa: BLE001 - raised by `go_on`
+            self._steps, self._error, self.needs_task = None, failed, True
+        else:
+            self._waiting = waiting
+            self.needs_task = type(waiting) is not Signal
+            if type(waiting) is Signal:
+                waiting.hear = self.drive
+                return
+        finally:
+            if not is_nested:
+                _driving.discard(here)
+        self.on_advance()
+
+    def on_advance(self) -> None:
+        """Called when the coroutine has ended, or a task has to go on with it."""
+
+    @types.coroutine
+    def go_on(self) -> Generator[Any, Any, Result]:
+        """The result of the coroutine, in a task. Raises what it raises."""
+        steps, waiting = self._steps, self._waiting
+        self._steps = None
+        if steps is None:
+            if self._error is not None:
+                raise self._error
+            return self.result  # type: ignore[return-value]  # it has ended
+        while True:
+            try:
+                if type(waiting) is Signal:
+                    yield from waiting.__await__()
+                elif waiting is not IN_TASK:
+                    yield waiting  # a future, as asyncio's task wants it
+            except BaseException as error:  # noqa: BLE001 - the coroutine gets it, also the end of the task
+                try:
+                    waiting = steps.throw(error)
+                except StopIteration as ended:
+                    result: Result = ended.value
+                    return result
+            else:
+                final: Result = yield from steps
+                return final
