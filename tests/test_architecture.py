@@ -93,8 +93,8 @@ PURE_ROOMS: Final = frozenset({"core", "adapters"})
 
 # Each third-party module -> the places that may import it. A new library names its room here.
 LIBRARIES: Final = {
-    "aiohttp": ("proxy/server/", "proxy/extensions/mcp/server/", "proxy/extensions/outgoing/outgoing_client.py"),
-    "yarl": ("proxy/extensions/outgoing/outgoing_client.py",),
+    "aiohttp": ("proxy/server/", "proxy/extensions/mcp/server/", "proxy/upstream/outgoing_client.py"),
+    "yarl": ("proxy/upstream/outgoing_client.py",),
     "jiter": ("proxy/core/json/strictreader.py",),
     "orjson": ("proxy/core/json/", "proxy/telemetry/logs.py"),
     "jsonschema": ("proxy/core/check/metaschema.py", "proxy/extensions/second_judge/core/reference.py"),

@@ -34,7 +34,6 @@ NOT_NEEDED: Final = {
     "proxy.extensions.console.core.improvements": "a page that nobody has asked for",
     "proxy.extensions.demo": "another verb",
     "proxy.extensions.escalation": "a config without its keys",
-    "proxy.extensions.examples": "a config without guidance",
     "proxy.extensions.guidance": "a config without its keys",
     "proxy.extensions.importing": "another verb",
     "proxy.extensions.kubernetes": "another verb",

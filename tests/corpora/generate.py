@@ -16,7 +16,7 @@ from proxy.core.model.values import ABSENT, JsonValue
 from proxy.core.model.work import Work
 from proxy.core.rules.facts import list_declared, list_member_schemas, list_required, read_facts
 from proxy.core.schema.nodes import Node
-from proxy.extensions.examples.core.examples import make_minimal_example, make_numbers, make_texts
+from proxy.extensions.second_judge.core.examples import make_minimal_example, make_numbers, make_texts
 
 # Texts that look like something else: none of them may be touched where text is legal.
 TEXTS: Final = (

@@ -17,7 +17,7 @@ from typing import Any
 
 from proxy.core.check.validation import SchemaError
 from proxy.core.model.values import ABSENT
-from proxy.extensions.examples.core.examples import make_minimal_example
+from proxy.extensions.second_judge.core.examples import make_minimal_example
 from tests.corpora.calls import check_of, rows
 from tests.extensions.mcp.server import as_json, call, http, result
 from tests.serving.proxied import proxied

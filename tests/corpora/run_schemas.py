@@ -20,9 +20,9 @@ from proxy.core.json.jsontext import are_equal, dumps, parse
 from proxy.core.model.codes import DEPRECATED_FIELD
 from proxy.core.model.values import ABSENT, Forward, JsonValue
 from proxy.core.rules.rules import LEVELS
-from proxy.extensions.examples.core.examples import make_minimal_example
 from proxy.extensions.operations.core.openapi import import_operation
 from proxy.extensions.operations.core.openapi_schema import OpenApiError
+from proxy.extensions.second_judge.core.examples import make_minimal_example
 from tests.corpora.calls import check_of, judged, rows
 from tests.corpora.generate import as_text, damaged, random_value
 

@@ -98,7 +98,7 @@ async def test_a_snippet_hands_the_refusal_to_the_model_and_the_right_call_to_it
 ) -> None:
     python = find_python(PACKAGES[name])
     (tmp_path / "toolcall_proxy").mkdir()
-    shutil.copy(ROOT / "proxy/extensions/agent_client/agent_client.py", tmp_path / "toolcall_proxy" / "client.py")
+    shutil.copy(ROOT / "proxy/extensions/guidance/agent_client.py", tmp_path / "toolcall_proxy" / "client.py")
     own = SNIPPETS[name] if name != "requests" else ""
     script = f"import json\n{SNIPPETS['requests']}\n{own}\n{USES[name]}\nprint(json.dumps(seen))\n"
     async with tool(replies(answer("200 OK", b'{"sky": "blue"}'))) as server, proxied(ROUTE, server.url) as proxy:

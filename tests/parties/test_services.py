@@ -27,7 +27,6 @@ from proxy.core.contract.request_rules import WrittenRequest
 from proxy.core.json.jsontext import are_equal, dumps
 from proxy.core.model.values import JsonValue
 from proxy.core.schema.dialects import normalise
-from proxy.extensions.examples.core.examples import make_full_example, make_minimal_example
 from proxy.extensions.importing.cli.import_ import describe_harvest
 from proxy.extensions.importing.files import CONFIG, make_files, write_files
 from proxy.extensions.importing.harvest import FoundTool, Harvest
@@ -37,6 +36,7 @@ from proxy.extensions.operations.core.http.operations import RequestTemplate
 from proxy.extensions.operations.core.http_operation import HttpOperation
 from proxy.extensions.operations.core.openapi import list_operations
 from proxy.extensions.operations.importing.openapi import Choice, harvest_operations
+from proxy.extensions.second_judge.core.examples import make_full_example, make_minimal_example
 from proxy.server import Serving, start_serving
 from tests.extensions.operations.served import ask
 from tests.parties.environment import CLIENTS, PARTIES, asked, needs, servers

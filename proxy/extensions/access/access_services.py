@@ -14,12 +14,12 @@ from proxy.extensions.access.admission import RouteAdmission
 from proxy.extensions.access.core.settings import AccessSettings, IssuerSettings, JwtSettings
 from proxy.extensions.access.metadata import name_metadata
 from proxy.extensions.access.pins.pins_section import find_withheld
-from proxy.extensions.outgoing.outgoing_client import OutgoingClient
 from proxy.interfaces import RouteAccess, Services, UpstreamRequest
 from proxy.routing import name_routes
 from proxy.telemetry.logs import Log
 from proxy.telemetry.metrics import Metrics
 from proxy.upstream import UpstreamSettings
+from proxy.upstream.outgoing_client import OutgoingClient
 
 if TYPE_CHECKING:  # needs the extra `jwt`
     from proxy.extensions.access.tokens.issuer_keys import IssuerKeys

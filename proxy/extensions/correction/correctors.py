@@ -14,11 +14,11 @@ from proxy.extensions.correction.corrector import ModelCorrector
 from proxy.extensions.correction.endpoint import Endpoint
 from proxy.extensions.correction.record import DebugLog
 from proxy.extensions.correction.trajectory import Trajectories
-from proxy.extensions.outgoing.outgoing_client import OutgoingClient
 from proxy.interfaces import GuardedUpstream, Services, UpstreamRequest
 from proxy.server.setup.upstreams import make_settings
 from proxy.telemetry.logs import Log
 from proxy.telemetry.metrics import Metrics
+from proxy.upstream.outgoing_client import OutgoingClient
 
 
 class Corrections:

@@ -26,7 +26,7 @@ class CorrectionPlugin(AddsVerbs, ExtendsCalls, ObservesCalls):
 
     name = "correction"
     adds = "a model that is asked for a better call than one that failed, and `evaluate`"
-    uses = ("demo", "outgoing")
+    uses = ("demo",)
     verbs = ("evaluate",)
     sections = ("correction",)
     policy_keys = ("correct",)

@@ -10,11 +10,11 @@ from proxy.config.model import Config
 from proxy.core.model.values import Headers, JsonValue, ToolResult, UpstreamFault
 from proxy.extensions.escalation.delivery import Delivery, Post, make_notice
 from proxy.extensions.escalation.escalation_section import OnEscalation
-from proxy.extensions.outgoing.outgoing_client import OutgoingClient, post_json
 from proxy.interfaces import CallRecord, Services
 from proxy.telemetry.logs import Log
 from proxy.telemetry.metrics import Metrics
 from proxy.upstream import UpstreamSettings
+from proxy.upstream.outgoing_client import OutgoingClient, post_json
 
 # How long one post may take, in seconds.
 _POST: Final = 10.0

@@ -22,7 +22,6 @@ class EscalationPlugin(ExtendsCalls):
 
     name = "escalation"
     adds = "a webhook that receives each escalation, signed and without delaying a call"
-    uses = ("outgoing",)
     sections = ("on_escalation",)
 
     def read_section(self, key: str, context: Context, files: Files, upstreams: Upstreams) -> OnEscalation:

@@ -24,7 +24,7 @@ class GuidancePlugin(AddsVerbs, AddsPages, ExtendsCalls):
 
     name = "guidance"
     adds = "what agents read of tools before they call: prompt text, and definitions as vendors want them"
-    uses = ("examples",)
+    uses = ("second_judge",)
     verbs = ("guidance", "export")
     sections = ("guidance",)
     pages: ClassVar = {"/-/guidance": AddedPage()}

@@ -15,9 +15,9 @@ from proxy.config.mistakes import split_url
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Headers, UpstreamFault
 from proxy.extensions.importing.harvest import ImportProblem
-from proxy.extensions.outgoing.outgoing_client import TOO_LARGE, OutgoingClient
 from proxy.interfaces import UpstreamRequest
 from proxy.upstream import UpstreamSettings
+from proxy.upstream.outgoing_client import TOO_LARGE, OutgoingClient
 
 _NAME: Final = "source"  # the upstream's name, which messages leave out
 TIMEOUT: Final = 30.0  # seconds until the head of an answer, and between two pieces of its body

@@ -19,7 +19,6 @@ class ImportingPlugin(AddsVerbs, ExtendsVerbs):
 
     name = "importing"
     adds = "configs written for tools that describe themselves: `import`, and `check --live`"
-    uses = ("outgoing",)
     verbs = ("import",)
 
     def load_verb(self, verb: str) -> Verb:

@@ -27,7 +27,6 @@ class SecondJudgePlugin(SamplesCalls, ExtendsVerbs):
 
     name = "second_judge"
     adds = "checks of accepted calls by jsonschema and fastjsonschema: of samples, or of all before they are sent"
-    uses = ("examples",)
     sections = ("second_judge",)
 
     def list_metrics(self) -> Sequence[MetricRow]:

@@ -43,7 +43,7 @@ from proxy.core.model.values import (
 )
 from proxy.core.rules.facts import list_declared, list_required, read_facts
 from proxy.core.schema.nodes import Node
-from proxy.extensions.examples.core.examples import make_full_example, make_minimal_example
+from proxy.extensions.second_judge.core.examples import make_full_example, make_minimal_example
 
 # Compozy gap 4: the header is always included, and no switch removes it.
 REACT_HEADER: Final = """\

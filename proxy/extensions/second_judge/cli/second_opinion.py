@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from proxy.core.check.validation import Check
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import JsonValue
-from proxy.extensions.examples.core.examples import make_full_example, make_minimal_example
+from proxy.extensions.second_judge.core.examples import make_full_example, make_minimal_example
 from proxy.extensions.second_judge.core.question import JOB, Opinion, SecondVerdict, unpack_opinion
 from proxy.extensions.second_judge.second_judges import MEMORY, SECONDS, share_question
 from proxy.offload.pool import Done, OffloadPool

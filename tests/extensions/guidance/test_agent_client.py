@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.extensions.agent_client import agent_client
-from proxy.extensions.agent_client.agent_client import Answer, Blocked, Retry, read
+from proxy.extensions.guidance import agent_client
+from proxy.extensions.guidance.agent_client import Answer, Blocked, Retry, read
 from tests.serving.proxied import WEATHER, proxied
 from tests.serving.wire import answer, replies, tool
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from proxy.core.model.values import UpstreamFault, UpstreamReply
-from proxy.extensions.outgoing.outgoing_client import MAX_ANSWER, MAX_POSTED, OutgoingClient, post_json
 from proxy.interfaces import UpstreamRequest
 from proxy.upstream import UpstreamSettings
 from proxy.upstream.http1 import make_client_context
+from proxy.upstream.outgoing_client import MAX_ANSWER, MAX_POSTED, OutgoingClient, post_json
 from tests.serving.keys import authority, certificate
 from tests.serving.wire import JSON_TYPE, Script, Seen, Tool, answer, replies, tls_tool, tool
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from proxy.core.check.validation import compile_check
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import ABSENT, JsonValue
-from proxy.extensions.examples.core.examples import make_minimal_example, make_text_for
+from proxy.extensions.second_judge.core.examples import make_minimal_example, make_text_for
 from tests.core.repairing import obj
 from tests.core.schemas import schemas
 from tests.core.test_properties import THOROUGH, compiled

@@ -1,1 +1,0 @@
-"""What an agent host does with the proxy's answers (docs/agents.md). It needs nothing else of the package."""

@@ -1,1 +1,0 @@
-"""Values that a schema accepts, best first, within a bound of work."""
