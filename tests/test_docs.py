@@ -16,7 +16,7 @@ import pytest
 
 from proxy.__main__ import VERBS
 from tests.cli import curl
-from tests.extensions.demo.running import ROOT, Demo, demo
+from tests.extensions.correction.running import ROOT, Demo, demo
 
 PAGES: Final = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 README: Final = (ROOT / "README.md").read_text(encoding="utf-8")

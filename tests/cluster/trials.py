@@ -20,7 +20,7 @@ EXAMPLE: Final = at.ROOT / "helm" / "ci" / "tool-values.yaml"
 IMAGE: Final[dict[str, Any]] = {"repository": "localhost/toolcall-proxy", "tag": "0.1.0", "pullPolicy": "Never"}
 SLOW_START: Final = (
     "import time, runpy, sys; time.sleep(8); sys.argv = ['samples', '9101']; "
-    "runpy.run_module('proxy.extensions.demo.samples', run_name='__main__')"
+    "runpy.run_module('proxy.extensions.correction.samples', run_name='__main__')"
 )
 GOOD: Final = '{"lat": 48.85, "lon": 2.35}'
 REPAIRABLE: Final = '{"lat": "48.85", "lon": 2.35}'

@@ -9,7 +9,7 @@ from proxy.core.check import functions, graph, program, shapes
 from proxy.core.check.scalars import CONDITIONS
 from proxy.core.model.work import REPAIRING
 from tests.core.test_suite import MISSED, PASSED
-from tests.extensions.demo.running import ROOT
+from tests.extensions.correction.running import ROOT
 
 PAGE: Final = (ROOT / "docs" / "engine.md").read_text(encoding="utf-8")
 WORDS: Final = re.sub(r"\s+", " ", PAGE)

@@ -41,7 +41,7 @@ TRIED: Final = (
     "--deselect=tests/cli/test_main.py::test_check_takes_the_config_either_way",
     # The hint at a key of MCP.
     "--deselect=tests/config/test_newcomers_mistakes.py::test_the_first_finding_names_the_remedy[mcpnoproto]",
-    "--deselect=tests/cli/test_formats.py::test_a_source_that_cannot_be_asked_is_in_every_format",  # `importing` asks
+    "--deselect=tests/cli/test_formats.py::test_a_source_that_cannot_be_asked_is_in_every_format",  # `operations` asks
 )  # fmt: skip
 PLAIN: Final = """\
 version: 1

@@ -27,14 +27,14 @@ from proxy.core.contract.request_rules import WrittenRequest
 from proxy.core.json.jsontext import are_equal, dumps
 from proxy.core.model.values import JsonValue
 from proxy.core.schema.dialects import normalise
-from proxy.extensions.importing.cli.import_ import describe_harvest
-from proxy.extensions.importing.files import CONFIG, make_files, write_files
-from proxy.extensions.importing.harvest import FoundTool, Harvest
 from proxy.extensions.operations.adapters.bound_operation import bind_operation
 from proxy.extensions.operations.adapters.http_request import write_request
+from proxy.extensions.operations.cli.import_ import describe_harvest
 from proxy.extensions.operations.core.http.operations import RequestTemplate
 from proxy.extensions.operations.core.http_operation import HttpOperation
 from proxy.extensions.operations.core.openapi import list_operations
+from proxy.extensions.operations.importing.files import CONFIG, make_files, write_files
+from proxy.extensions.operations.importing.harvest import FoundTool, Harvest
 from proxy.extensions.operations.importing.openapi import Choice, harvest_operations
 from proxy.extensions.second_judge.core.examples import make_full_example, make_minimal_example
 from proxy.server import Serving, start_serving

@@ -28,7 +28,7 @@ class AccessPlugin(AddsVerbs, ExtendsCalls, ObservesCalls):
 
     name = "access"
     adds = "who may call what and how often: tokens that issuers sign, rules and rates, and a line per decision"
-    uses = ("importing",)
+    uses = ("operations",)
     verbs = ("pin",)
     sections = ("access", "pins")
     policy_keys = ("jwt", "allow", "deny")

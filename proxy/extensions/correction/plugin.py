@@ -25,9 +25,8 @@ class CorrectionPlugin(AddsVerbs, ExtendsCalls, ObservesCalls):
     """Asks a model for a better call than one that failed."""
 
     name = "correction"
-    adds = "a model that is asked for a better call than one that failed, and `evaluate`"
-    uses = ("demo",)
-    verbs = ("evaluate",)
+    adds = "a model that is asked for a better call than one that failed; `evaluate`, and sample tools: `demo`"
+    verbs = ("demo", "evaluate")
     sections = ("correction",)
     policy_keys = ("correct",)
     tool_keys = ("correct",)
@@ -38,9 +37,9 @@ class CorrectionPlugin(AddsVerbs, ExtendsCalls, ObservesCalls):
         return METRICS
 
     def load_verb(self, verb: str) -> Verb:
-        from proxy.extensions.correction.cli import evaluate
+        from proxy.extensions.correction.cli import demo, evaluate
 
-        return evaluate
+        return demo if verb == "demo" else evaluate
 
     def read_section(self, key: str, context: Context, files: Files, upstreams: Upstreams) -> object:
         from proxy.extensions.correction.correction_section import read_correction

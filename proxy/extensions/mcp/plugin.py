@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from proxy.config.model import UpstreamConfig
     from proxy.config.tools import ToolReader
     from proxy.core.model.values import Headers, JsonValue
-    from proxy.extensions.importing.harvest import Harvest, Recorded
     from proxy.extensions.mcp.config.mcp_routes import McpRoutes
     from proxy.extensions.mcp.server.exchange import Exchange
     from proxy.extensions.mcp.server.lists.catalogue import Catalogues
     from proxy.extensions.mcp.upstreams import McpUpstreams
+    from proxy.extensions.operations.importing.harvest import Harvest, Recorded
     from proxy.interfaces import Clock
     from proxy.server.listed_routes import PassedOn, Reports
     from proxy.telemetry.logs import Log
@@ -43,7 +43,7 @@ class McpPlugin(AddsVerbs, ExtendsVerbs, AddsKeys, SpeaksProtocol, AddsAdapters)
 
     name = "mcp"
     adds = "MCP: servers that list their tools, over HTTP or as processes, alone or several as one; `stdio`"
-    uses = ("importing",)
+    uses = ("operations",)
     verbs = ("stdio", "install", "uninstall")
     protocol = "mcp"
     # POST carries messages; GET opens the stream of old revisions, DELETE ends their sessions.

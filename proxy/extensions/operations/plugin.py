@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from proxy.plugin import AddsAdapters, AddsKeys, AddsRequests, ExtendsVerbs, Flag, NoConfig, Verb
+from proxy.plugin import AddsAdapters, AddsKeys, AddsRequests, AddsVerbs, CheckFlag, ExtendsVerbs, Flag, NoConfig, Verb
 
 if TYPE_CHECKING:
     import argparse
@@ -13,24 +13,34 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from proxy.adapters.base import Adapter
+    from proxy.cli.check_formats import CheckReport
     from proxy.config.combinations import WrittenRoute
     from proxy.config.context import Context
+    from proxy.config.load import Loaded
     from proxy.config.schemas import FoundSchema, SourceProblem
     from proxy.config.tools import ToolReader
     from proxy.core.check.validation import Check
     from proxy.core.contract.request_rules import ChannelJudge, OperationRule, QueryPolicy, RequestForm
     from proxy.core.model.values import Headers, JsonValue, Pointer
-    from proxy.extensions.importing.harvest import Harvest, Recorded
+    from proxy.extensions.operations.importing.harvest import Harvest, Recorded
 
 
-class OperationsPlugin(AddsKeys, AddsRequests, AddsAdapters, ExtendsVerbs):
-    """Speaks HTTP operations, as OpenAPI describes them."""
+class OperationsPlugin(AddsKeys, AddsRequests, AddsAdapters, AddsVerbs, ExtendsVerbs):
+    """Speaks HTTP operations, as OpenAPI describes them, and writes configs for tools that describe themselves."""
 
     name = "operations"
-    adds = "HTTP operations: OpenAPI descriptions, and arguments in path, query, headers, cookies and forms"
-    uses = ("importing",)
+    adds = "HTTP operations (OpenAPI, arguments in path, query, headers, cookies and forms), `import`, `check --live`"
+    verbs = ("import",)
     other_keys = ("request", "parameters")
     adapters = ("http",)
+
+    def load_verb(self, verb: str) -> Verb:
+        from proxy.extensions.operations.cli import import_
+
+        return import_
+
+    def list_check_flags(self) -> Mapping[str, CheckFlag]:
+        return {"live": _check_live}
 
     def list_no_config(self) -> Sequence[NoConfig]:
         described = "no config: serve the operations of this description"
@@ -111,3 +121,9 @@ def _make_config_file(args: argparse.Namespace, kept: ExitStack) -> Path | None:
     from proxy.extensions.operations.cli.openapi_config import make_config_file
 
     return make_config_file(args, kept)
+
+
+def _check_live(report: CheckReport, loaded: Loaded, args: argparse.Namespace) -> int:
+    from proxy.extensions.operations.cli.check_live import check_live
+
+    return check_live(report, loaded, args)

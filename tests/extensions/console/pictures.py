@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from tests.extensions.console.browser import browser, page
 from tests.extensions.console.test_pages import call, link
-from tests.extensions.demo.running import Demo, demo
+from tests.extensions.correction.running import Demo, demo
 
 FOLDER: Final = Path(__file__).parents[3] / "docs" / "pictures"
 SIZE: Final = {"width": 1000, "height": 780}

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from tests.extensions.console.browser import page
 from tests.extensions.console.test_pages import PAGES, link
-from tests.extensions.demo.running import ROOT, demo
+from tests.extensions.correction.running import ROOT, demo
 
 
 def install(folder: Path) -> Path:

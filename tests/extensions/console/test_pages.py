@@ -13,7 +13,7 @@ import pytest
 
 from tests.cli import curl
 from tests.extensions.console.browser import AXE, need, page, wait_until
-from tests.extensions.demo.running import Demo, demo
+from tests.extensions.correction.running import Demo, demo
 
 pytestmark = pytest.mark.large
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.extensions.console.browser import browser
 from tests.extensions.console.pictures import FOLDER, LARGEST, load, take
-from tests.extensions.demo.running import ROOT, demo
+from tests.extensions.correction.running import ROOT, demo
 
 
 def test_the_pictures_of_the_readme_are_made_from_the_demo_and_small(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from proxy.core.check.validation import compile_check
 from proxy.core.json.jsontext import dumps, parse
 from proxy.extensions.correction.cli.evaluate import MODES, read_results, split_endpoint
 from proxy.extensions.correction.evaluation import EvaluatedCall, read_bundled_cases, read_cases
-from proxy.extensions.demo.samples.server import run_server
+from proxy.extensions.correction.samples.server import run_server
 
 CASES = {case.id: case for case in read_bundled_cases()}
 KINDS = ("--kind", "context", "--kind", "unknowable")

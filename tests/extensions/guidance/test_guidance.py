@@ -34,7 +34,7 @@ from proxy.extensions.guidance.core.prompt import (
     write_state,
 )
 from tests.collected_schemas import policy, real_tools
-from tests.extensions.demo.running import ROOT
+from tests.extensions.correction.running import ROOT
 from tests.extensions.mcp.conversation import talk
 from tests.serving.proxied import Proxied, proxied, told
 from tests.serving.wire import JSON_TYPE, answer, replies, tool

@@ -10,10 +10,10 @@ import pytest
 
 from proxy.config.files.yaml12 import read_yaml
 from proxy.config.load import load
-from proxy.extensions.importing.files import make_files, write_files
-from proxy.extensions.importing.harvest import Harvest, ImportProblem, read_record
-from proxy.extensions.importing.live import compare_source
 from proxy.extensions.mcp.importing.mcp import read_mcp
+from proxy.extensions.operations.importing.files import make_files, write_files
+from proxy.extensions.operations.importing.harvest import Harvest, ImportProblem, read_record
+from proxy.extensions.operations.importing.live import compare_source
 from tests.extensions.mcp.server import ADD, NOW, McpServer, as_events, as_json, http, result
 from tests.serving.wire import Seen, tool
 

@@ -13,10 +13,10 @@ import pytest
 from proxy.__main__ import main
 from proxy.config.files.secrets import reveal
 from proxy.config.load import load
-from proxy.extensions.importing.harvest import ImportProblem, LeftOut
 from proxy.extensions.mcp.config.model import Command, find_mcp
 from proxy.extensions.mcp.importing.client_files import find_own_program
 from proxy.extensions.mcp.importing.mcpservers import read_mcpservers
+from proxy.extensions.operations.importing.harvest import ImportProblem, LeftOut
 
 CLAUDE = {
     "globalShortcut": "Ctrl+Space",

@@ -14,7 +14,7 @@ import yaml
 
 from proxy.config.load import load
 from proxy.core.model.values import JsonValue
-from proxy.extensions.importing.files import CONFIG, make_files, write_files
+from proxy.extensions.operations.importing.files import CONFIG, make_files, write_files
 from proxy.extensions.operations.importing.openapi import Choice, harvest_operations
 from proxy.server import start_serving
 from tests.serving.wire import Seen, exchange

@@ -8,7 +8,7 @@ import pytest
 
 from proxy.cli import progress as bars
 from proxy.core.model.values import JsonValue
-from proxy.extensions.importing.cli.import_ import show_operations
+from proxy.extensions.operations.cli.import_ import show_operations
 from proxy.extensions.operations.importing.openapi import Choice, harvest_operations
 from tests.cli.test_progress import Terminal
 

@@ -16,8 +16,8 @@ from proxy.extensions.operations.core.channels import find_unwritable
 from proxy.extensions.operations.core.openapi import import_operation, list_operations
 from proxy.extensions.second_judge.core.examples import make_full_example, make_minimal_example
 from proxy.routing import Match, Route, RouteTable
-from tests.extensions.importing.shop import BOOKSHOP
 from tests.extensions.operations.served import TRIPS
+from tests.extensions.operations.shop import BOOKSHOP
 
 OPERATIONS = [
     (document, f"{each.method} {each.path}")

@@ -10,8 +10,8 @@ import pytest
 from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
 from proxy.core.json.jsontext import parse
-from proxy.extensions.importing.harvest import FoundTool, describe_unguarded
 from proxy.extensions.operations.core.openapi import import_operation
+from proxy.extensions.operations.importing.harvest import FoundTool, describe_unguarded
 from tests.config.test_schema_lint import LAT, said
 from tests.config.test_schemas import OBJECT, accepts, mistakes, tool, write
 

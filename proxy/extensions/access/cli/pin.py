@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     """Asks the servers and writes the file; gives the exit code."""
     from proxy.config.mistakes import ConfigError
     from proxy.extensions.access.pins.lock_file import LockProblem
-    from proxy.extensions.importing.harvest import ImportProblem
+    from proxy.extensions.operations.importing.harvest import ImportProblem
 
     try:
         return _pin(args)
@@ -123,7 +123,7 @@ def _choose_routes(loaded: Loaded, chosen: list[str]) -> frozenset[str]:
     """The names of the routes to ask. Raises ImportProblem for one that has no list of tools."""
     from proxy.config.mistakes import join_words
     from proxy.extensions.access.pins.pinning import list_pinned_routes
-    from proxy.extensions.importing.harvest import ImportProblem
+    from proxy.extensions.operations.importing.harvest import ImportProblem
 
     known = [route.name for route in list_pinned_routes(loaded.config)]
     if not known:
@@ -136,7 +136,7 @@ def _choose_routes(loaded: Loaded, chosen: list[str]) -> frozenset[str]:
 
 def _check_named(only: frozenset[str], now: Pins, before: Pins) -> None:
     """Raises ImportProblem for a tool that is neither listed nor approved."""
-    from proxy.extensions.importing.harvest import ImportProblem
+    from proxy.extensions.operations.importing.harvest import ImportProblem
 
     known = {name for route in now for name in (*now[route], *before.get(route, {}))}
     if unknown := sorted(only - known):

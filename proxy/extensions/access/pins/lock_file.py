@@ -18,8 +18,8 @@ from proxy.core.json.jsontext import TextLimits, dumps, parse, write_canonical
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonProblem, JsonValue, Pointer
 from proxy.extensions.access.pins.hidden_text import find_hidden
-from proxy.extensions.importing.harvest import flatten_text
-from proxy.extensions.importing.live import DescriptionChange, list_changes
+from proxy.extensions.operations.importing.harvest import flatten_text
+from proxy.extensions.operations.importing.live import DescriptionChange, list_changes
 
 Changed = Literal["warn", "hide", "refuse"]
 # The parts that define a tool, by the keys of `DEFINED`.

@@ -24,8 +24,8 @@ from proxy.extensions.access.pins.lock_file import (
     digest_tool,
 )
 from proxy.extensions.access.pins.pinned_operations import find_operations
-from proxy.extensions.importing.harvest import ImportProblem, Recorded
-from proxy.extensions.importing.kinds import read_source_again
+from proxy.extensions.operations.importing.harvest import ImportProblem, Recorded
+from proxy.extensions.operations.importing.kinds import read_source_again
 from proxy.interfaces import JoinsServers
 from proxy.server import start_serving
 

@@ -1,1 +1,1 @@
-"""The verb of the extension."""
+"""`evaluate`, and `demo`."""

@@ -183,7 +183,7 @@ async def _measure(
 ) -> None:
     from proxy.config.load import load
     from proxy.extensions.correction.evaluation import EvaluationTools
-    from proxy.extensions.demo.samples.server import run_server
+    from proxy.extensions.correction.samples.server import run_server
     from proxy.file_writing import open_to_append, replace_file
     from proxy.server import start_serving
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from proxy.extensions.importing.cli.import_ import add_import_arguments, import_source
+from proxy.extensions.operations.cli.import_ import add_import_arguments, import_source
 
 
 def register(kinds: Any) -> None:

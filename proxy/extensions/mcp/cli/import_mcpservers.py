@@ -8,7 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from proxy.extensions.importing.cli.import_ import EXIT_NOTHING, EXIT_PROBLEM, check_written, list_left_out, write_table
+from proxy.extensions.operations.cli.import_ import (
+    EXIT_NOTHING,
+    EXIT_PROBLEM,
+    check_written,
+    list_left_out,
+    write_table,
+)
 
 if TYPE_CHECKING:
     from proxy.extensions.mcp.importing.client_files import ClientFile
@@ -45,10 +51,10 @@ def register(kinds: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Writes the config for the servers that a client's config names, or prints that client's config rewritten."""
-    from proxy.extensions.importing.files import CONFIG, write_files
-    from proxy.extensions.importing.harvest import ImportProblem
     from proxy.extensions.mcp.importing.client_files import find_own_program, read_client_file
     from proxy.extensions.mcp.importing.mcpservers import read_mcpservers
+    from proxy.extensions.operations.importing.files import CONFIG, write_files
+    from proxy.extensions.operations.importing.harvest import ImportProblem
     from proxy.file_writing import PRIVATE
 
     try:

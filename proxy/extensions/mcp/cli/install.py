@@ -56,9 +56,9 @@ def add_client_arguments(parser: argparse.ArgumentParser) -> None:
 
 def read_chosen_file(args: argparse.Namespace) -> ClientFile:
     """Reads the config that the arguments name. Raises ImportProblem."""
-    from proxy.extensions.importing.harvest import ImportProblem
     from proxy.extensions.mcp.importing.client_files import check_in_project, read_client_file
     from proxy.extensions.mcp.importing.clients import CLIENTS
+    from proxy.extensions.operations.importing.harvest import ImportProblem
 
     client = CLIENTS[args.client]
     if args.project and not client.project_file:
@@ -71,9 +71,9 @@ def read_chosen_file(args: argparse.Namespace) -> ClientFile:
 
 def run(args: argparse.Namespace) -> int:
     """Puts the proxy in front of the servers; gives the exit code."""
-    from proxy.extensions.importing.cli.import_ import list_left_out, write_table
-    from proxy.extensions.importing.harvest import ImportProblem
     from proxy.extensions.mcp.importing.client_files import find_own_program, install, put_in_front
+    from proxy.extensions.operations.cli.import_ import list_left_out, write_table
+    from proxy.extensions.operations.importing.harvest import ImportProblem
 
     try:
         file = read_chosen_file(args)

@@ -81,8 +81,8 @@ def make_config_file(args: argparse.Namespace, kept: ExitStack) -> Path:
 
 async def find_trouble(url: str, headers: Sequence[tuple[str, str]]) -> list[str]:
     """Lines that explain why no MCP server answers at a URL; empty where one does."""
-    from proxy.extensions.importing.harvest import ImportProblem
     from proxy.extensions.mcp.importing.mcp import read_mcp
+    from proxy.extensions.operations.importing.harvest import ImportProblem
 
     try:
         await read_mcp(url, tuple(headers))

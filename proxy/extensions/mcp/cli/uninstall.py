@@ -34,9 +34,9 @@ def register(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Takes the proxy away from the servers; gives the exit code."""
-    from proxy.extensions.importing.cli.import_ import list_left_out, write_table
-    from proxy.extensions.importing.harvest import ImportProblem
     from proxy.extensions.mcp.importing.client_files import take_away, uninstall
+    from proxy.extensions.operations.cli.import_ import list_left_out, write_table
+    from proxy.extensions.operations.importing.harvest import ImportProblem
 
     try:
         file = read_chosen_file(args)

@@ -15,7 +15,6 @@ from typing import Final
 
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue
-from proxy.extensions.importing.harvest import ImportProblem, LeftOut
 from proxy.extensions.mcp.importing.client_entries import (
     PROGRAM,
     Entry,
@@ -32,6 +31,7 @@ from proxy.extensions.mcp.importing.clients import (
     guess_client,
     list_project_servers,
 )
+from proxy.extensions.operations.importing.harvest import ImportProblem, LeftOut
 from proxy.file_writing import check_below, check_regular, replace_file
 
 BACKUP: Final = ".before-toolcall-proxy"

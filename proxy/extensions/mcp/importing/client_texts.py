@@ -16,7 +16,7 @@ from typing import Any, Final
 from proxy.core.json.jsonspan import find_span
 from proxy.core.json.jsontext import TextLimits, are_equal, dumps, parse
 from proxy.core.model.values import JsonProblem, JsonValue
-from proxy.extensions.importing.harvest import ImportProblem
+from proxy.extensions.operations.importing.harvest import ImportProblem
 
 _LIMITS: Final = TextLimits(depth=64, nodes=1_000_000)
 _BOM: Final = b"\xef\xbb\xbf"

@@ -18,11 +18,11 @@ from proxy.core.check.validation import SchemaError, compile_check
 from proxy.core.json.jsontext import dumps, format_pointer
 from proxy.core.model.values import ABSENT, Headers, JsonValue
 from proxy.core.schema.dialects import normalise
-from proxy.extensions.importing.fetch import Enough, FetchedAnswer, FetchSite
-from proxy.extensions.importing.harvest import FoundTool, Harvest, ImportProblem, LeftOut, Recorded
 from proxy.extensions.mcp.adapters.mcplist import MAX_PAGES, find_answer, read_page, read_tool
 from proxy.extensions.mcp.adapters.mcpmessage import LIST, METHOD_HEADER, SESSION_HEADER, VERSION_HEADER, VERSION_META
 from proxy.extensions.mcp.core.listed_tools import ListedTool
+from proxy.extensions.operations.importing.fetch import Enough, FetchedAnswer, FetchSite
+from proxy.extensions.operations.importing.harvest import FoundTool, Harvest, ImportProblem, LeftOut, Recorded
 
 _MODERN: Final = "2026-07-28"
 _OLD: Final = "2025-11-25"  # the newest with sessions; an older server answers with its own

@@ -17,11 +17,11 @@ from urllib.parse import urlsplit
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue
-from proxy.extensions.importing.files import escape_variables, write_yaml
-from proxy.extensions.importing.harvest import LeftOut, flatten_text
 from proxy.extensions.mcp.importing.client_entries import find_url, make_url_entry
 from proxy.extensions.mcp.importing.client_files import ClientFile, read_client_file
 from proxy.extensions.mcp.importing.client_texts import write_toml_servers
+from proxy.extensions.operations.importing.files import escape_variables, write_yaml
+from proxy.extensions.operations.importing.harvest import LeftOut, flatten_text
 
 LISTEN: Final = "127.0.0.1:8080"
 # The path at which all servers are served together, and their name in the client's config then.

@@ -1,1 +1,1 @@
-"""`import openapi` and `serve --openapi`."""
+"""`import`, `check --live` and `serve --openapi`."""

@@ -6,10 +6,10 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.extensions.importing.cli.import_ import EXIT_PROBLEM, add_import_arguments, import_source, show_operations
+from proxy.extensions.operations.cli.import_ import EXIT_PROBLEM, add_import_arguments, import_source, show_operations
 
 if TYPE_CHECKING:
-    from proxy.extensions.importing.harvest import Harvest
+    from proxy.extensions.operations.importing.harvest import Harvest
 
 RELAYS_NOTHING: Final = "--relay and --as mcp cannot stand together: an MCP client calls tools and nothing else"
 

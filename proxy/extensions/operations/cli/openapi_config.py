@@ -19,10 +19,10 @@ _ADMIN: Final = "\nadmin: off\n"
 def make_config_file(args: argparse.Namespace, kept: ExitStack) -> Path | None:
     """Imports the description `args.openapi` into a config file that exists until `kept` closes; None, with the reason
     printed, where that is impossible."""
-    from proxy.extensions.importing.cli.import_ import describe_harvest, show_operations
-    from proxy.extensions.importing.files import CONFIG, make_files, write_files
-    from proxy.extensions.importing.harvest import ImportProblem
+    from proxy.extensions.operations.cli.import_ import describe_harvest, show_operations
     from proxy.extensions.operations.cli.import_openapi import RELAYS_NOTHING
+    from proxy.extensions.operations.importing.files import CONFIG, make_files, write_files
+    from proxy.extensions.operations.importing.harvest import ImportProblem
     from proxy.extensions.operations.importing.openapi import Choice, read_openapi
 
     if args.relay and args.serve_as == "mcp":

@@ -23,8 +23,6 @@ from proxy.core.json.jsontext import TextLimits, format_pointer, parse
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Headers, JsonProblem, JsonValue
 from proxy.core.schema.dialects import normalise
-from proxy.extensions.importing.fetch import fetch_description, is_url
-from proxy.extensions.importing.harvest import FoundTool, Harvest, ImportProblem, LeftOut, Recorded, RelayedPath
 from proxy.extensions.operations.core.http.operations import RequestTemplate
 from proxy.extensions.operations.core.openapi import (
     ListedOperation,
@@ -32,6 +30,15 @@ from proxy.extensions.operations.core.openapi import (
     import_operation,
     list_operations,
     list_servers,
+)
+from proxy.extensions.operations.importing.fetch import fetch_description, is_url
+from proxy.extensions.operations.importing.harvest import (
+    FoundTool,
+    Harvest,
+    ImportProblem,
+    LeftOut,
+    Recorded,
+    RelayedPath,
 )
 
 _CALL_METHODS: Final = ("POST", "PUT", "PATCH", "DELETE", "GET", "HEAD")

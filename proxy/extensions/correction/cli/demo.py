@@ -21,8 +21,8 @@ from proxy.core.model.value_class import value_class
 if TYPE_CHECKING:
     from proxy.config.load import Loaded
     from proxy.config.model import Address, Config
-    from proxy.extensions.demo.samples.model import ScriptedModel
-    from proxy.extensions.demo.samples.server import SampleServer
+    from proxy.extensions.correction.samples.model import ScriptedModel
+    from proxy.extensions.correction.samples.server import SampleServer
     from proxy.server import Serving
 
 EXAMPLE: Final = "config.example.yaml"
@@ -54,7 +54,7 @@ class Sample:
         return f"curl -s {url}{self.path} -H 'Content-Type: application/json' -d {quoted}"
 
 
-# One per route of the example config (tests/extensions/demo/test_demo.py runs them all).
+# One per route of the example config (tests/extensions/correction/test_demo.py runs them all).
 SAMPLES: Final = (
     Sample("a clean call goes on byte for byte", "/tools/weather", '{"lat": 48.85, "lon": 2.35}'),
     Sample("numbers in quotes are repaired", "/tools/weather", '{"lat": "48.85", "lon": "2.35"}'),
@@ -112,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
     """Serves until SIGINT or SIGTERM and gives the exit code."""
     from proxy.config.load import load
     from proxy.config.mistakes import ConfigError
-    from proxy.extensions.demo.samples.server import run_server
+    from proxy.extensions.correction.samples.server import run_server
 
     with run_server(_start_tools()) as tools, run_server(_start_model()) as model:
         urls = {"SAMPLE_TOOLS_URL": tools.url, "SAMPLE_MODEL_URL": model.url}
@@ -136,7 +136,7 @@ def find_example_config() -> Path:
 
 def _start_tools() -> SampleServer:
     """Starts the sample tools at their usual port, or at a free one."""
-    from proxy.extensions.demo.samples.server import DEFAULT_PORT, SampleServer
+    from proxy.extensions.correction.samples.server import DEFAULT_PORT, SampleServer
 
     try:
         return SampleServer(DEFAULT_PORT)
@@ -148,7 +148,7 @@ def _start_tools() -> SampleServer:
 
 def _start_model() -> ScriptedModel:
     """Starts the scripted model endpoint at its usual port, or at a free one."""
-    from proxy.extensions.demo.samples.model import DEFAULT_MODEL_PORT, ScriptedModel
+    from proxy.extensions.correction.samples.model import DEFAULT_MODEL_PORT, ScriptedModel
 
     try:
         return ScriptedModel(DEFAULT_MODEL_PORT)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from proxy.extensions.demo.samples import arithmetic, currency, files, weather
-from proxy.extensions.demo.samples.messages import SampleAnswer
+from proxy.extensions.correction.samples import arithmetic, currency, files, weather
+from proxy.extensions.correction.samples.messages import SampleAnswer
 
 
 def said(answer: SampleAnswer) -> tuple[int, Any]:

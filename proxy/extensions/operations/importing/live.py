@@ -13,7 +13,7 @@ from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Headers, JsonValue, Pointer
 from proxy.core.rules.facts import list_required, read_facts
 from proxy.core.rules.rules import LEAVING_OUT
-from proxy.extensions.importing.harvest import (
+from proxy.extensions.operations.importing.harvest import (
     FILE,
     Harvest,
     ImportProblem,
@@ -22,7 +22,7 @@ from proxy.extensions.importing.harvest import (
     flatten_text,
     read_record,
 )
-from proxy.extensions.importing.kinds import read_source_again
+from proxy.extensions.operations.importing.kinds import read_source_again
 
 _SHOWN: Final = 60  # characters of a value in a line of text
 _MOST_NAMED: Final = 10  # tools in a line of text

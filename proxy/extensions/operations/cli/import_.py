@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.cli.options import HelpText, add_header_option
-from proxy.extensions.importing.kinds import list_import_kinds
+from proxy.extensions.operations.importing.kinds import list_import_kinds
 
 if TYPE_CHECKING:
-    from proxy.extensions.importing.harvest import Harvest, LeftOut
+    from proxy.extensions.operations.importing.harvest import Harvest, LeftOut
 
 EXIT_NOTHING: Final = 1
 EXIT_PROBLEM: Final = 2
@@ -66,8 +66,8 @@ def run(args: argparse.Namespace) -> int:
 
 def import_source(args: argparse.Namespace, read: Callable[[], Awaitable[Harvest]]) -> int:
     """Reads a source, writes the config and checks it; gives the exit code."""
-    from proxy.extensions.importing.files import CONFIG, make_files, write_files
-    from proxy.extensions.importing.harvest import ImportProblem
+    from proxy.extensions.operations.importing.files import CONFIG, make_files, write_files
+    from proxy.extensions.operations.importing.harvest import ImportProblem
 
     async def harvest_source() -> Harvest:
         return await read()
@@ -107,14 +107,14 @@ def show_operations() -> Iterator[Callable[[int, int], None]]:
 
 def _make_source_relative(folder: Path, harvest: Harvest) -> Harvest:
     """The harvest with a source file's path relative to the config's folder, where `check --live` looks for it."""
-    from proxy.extensions.importing.fetch import is_url
+    from proxy.extensions.operations.importing.fetch import is_url
 
     return harvest if is_url(harvest.source) else replace(harvest, source=os.path.relpath(harvest.source, folder))
 
 
 def describe_harvest(harvest: Harvest) -> Iterator[str]:
     """The harvest in lines: judged, relayed, left out, and notes."""
-    from proxy.extensions.importing.harvest import flatten_text
+    from proxy.extensions.operations.importing.harvest import flatten_text
 
     yield f"{harvest.source.partition('?')[0]}: {flatten_text(harvest.about)}"
     yield from write_table("judged", [(f"{tool.method} {tool.path}".strip(), tool.name) for tool in harvest.tools])
@@ -136,7 +136,7 @@ def _summarise(harvest: Harvest) -> str:
 
 def write_table(title: str, written: list[tuple[str, str]]) -> Iterator[str]:
     """Lines of a table of two columns, with its title and length; none where it is empty."""
-    from proxy.extensions.importing.harvest import flatten_text
+    from proxy.extensions.operations.importing.harvest import flatten_text
 
     rows = [(flatten_text(left), flatten_text(right)) for left, right in written]
     if not rows:
@@ -147,7 +147,7 @@ def write_table(title: str, written: list[tuple[str, str]]) -> Iterator[str]:
 
 
 def _list_written(paths: list[Path]) -> Iterator[str]:
-    from proxy.extensions.importing.files import SCHEMAS
+    from proxy.extensions.operations.importing.files import SCHEMAS
 
     schemas = [path for path in paths if path.parent.name == SCHEMAS]
     yield str(paths[0])

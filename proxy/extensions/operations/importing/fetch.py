@@ -14,7 +14,7 @@ from proxy.config.files.source import MAX_FILE_BYTES
 from proxy.config.mistakes import split_url
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Headers, UpstreamFault
-from proxy.extensions.importing.harvest import ImportProblem
+from proxy.extensions.operations.importing.harvest import ImportProblem
 from proxy.interfaces import UpstreamRequest
 from proxy.upstream import UpstreamSettings
 from proxy.upstream.outgoing_client import TOO_LARGE, OutgoingClient

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from proxy.config.files.yaml12 import read_yaml
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.values import JsonValue
-from proxy.extensions.importing.files import write_yaml
+from proxy.extensions.operations.importing.files import write_yaml
 
 TEXTS = st.text(max_size=20) | st.text("ab 1.:-#\n[]{}$'\"|>%@`*&!,?~=/\t\u00e4\u2028", max_size=20)
 WORDS = st.sampled_from(

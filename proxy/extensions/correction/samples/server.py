@@ -13,8 +13,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock, Thread
 from typing import Final, TypeVar
 
-from proxy.extensions.demo.samples import arithmetic, currency, files, weather
-from proxy.extensions.demo.samples.messages import SampleAnswer, SampleError, write_plain, write_refusal
+from proxy.extensions.correction.samples import arithmetic, currency, files, weather
+from proxy.extensions.correction.samples.messages import SampleAnswer, SampleError, write_plain, write_refusal
 
 DEFAULT_PORT: Final = 9101
 # The largest body accepted; real requests have a few hundred bytes.

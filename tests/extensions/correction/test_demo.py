@@ -17,7 +17,7 @@ import yaml
 
 from proxy.__main__ import VERBS
 from tests.cli import curl
-from tests.extensions.demo.running import ROOT, Demo, demo
+from tests.extensions.correction.running import ROOT, Demo, demo
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from proxy.plugins import list_plugins
 
 if TYPE_CHECKING:
     from proxy.core.model.values import Headers
-    from proxy.extensions.importing.harvest import Harvest, Recorded
+    from proxy.extensions.operations.importing.harvest import Harvest, Recorded
 
 
 @runtime_checkable
@@ -33,7 +33,7 @@ def list_import_kinds() -> dict[str, Verb]:
 
 async def read_source_again(recorded: Recorded, headers: Headers, folder: Path) -> Harvest:
     """A recorded source as it is now. Raises ImportProblem."""
-    from proxy.extensions.importing.harvest import ImportProblem
+    from proxy.extensions.operations.importing.harvest import ImportProblem
 
     for plugin in list_plugins():
         found = await plugin.read_source(recorded, headers, folder) if isinstance(plugin, ImportsTools) else None

@@ -1,4 +1,4 @@
-"""`python -m proxy.extensions.demo.samples [PORT]` runs the sample tools alone, until Ctrl-C or SIGTERM."""
+"""`python -m proxy.extensions.correction.samples [PORT]` runs the sample tools alone, until Ctrl-C or SIGTERM."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import signal
 import sys
 from contextlib import suppress
 
-from proxy.extensions.demo.samples.server import DEFAULT_PORT, SampleServer
+from proxy.extensions.correction.samples.server import DEFAULT_PORT, SampleServer
 
 
 def main() -> None:

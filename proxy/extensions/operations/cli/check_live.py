@@ -9,8 +9,8 @@ from typing import Final
 
 from proxy.cli.check_formats import CheckReport
 from proxy.config.load import Loaded
-from proxy.extensions.importing.harvest import ImportProblem
-from proxy.extensions.importing.live import describe_drift, describe_refused_nulls, look_live
+from proxy.extensions.operations.importing.harvest import ImportProblem
+from proxy.extensions.operations.importing.live import describe_drift, describe_refused_nulls, look_live
 from proxy.routing import build_routes
 
 EXIT_DRIFT: Final = 1

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from proxy.core.model.value_class import value_class
-from proxy.extensions.demo.samples.messages import (
+from proxy.extensions.correction.samples.messages import (
     Field,
     SampleAnswer,
     SampleError,

@@ -15,7 +15,7 @@ from math import asin, cos, radians, sin, sqrt
 from typing import Final
 
 from proxy.core.model.value_class import value_class
-from proxy.extensions.demo.samples.messages import (
+from proxy.extensions.correction.samples.messages import (
     Field,
     SampleAnswer,
     SampleError,
@@ -104,7 +104,7 @@ def compute_distance_km(lat: float, lon: float, other_lat: float, other_lon: flo
 @cache
 def read_cities() -> tuple[City, ...]:
     """The shipped table of cities."""
-    with files("proxy.extensions.demo.samples").joinpath("places.csv").open(encoding="utf-8") as table:
+    with files("proxy.extensions.correction.samples").joinpath("places.csv").open(encoding="utf-8") as table:
         rows = list(csv.reader(table))[1:]
     return tuple(
         City(name, country, float(lat), float(lon), tuple(map(float, normals)))

@@ -12,7 +12,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
-from proxy.extensions.demo.samples.messages import (
+from proxy.extensions.correction.samples.messages import (
     Field,
     SampleAnswer,
     SampleError,
@@ -64,7 +64,7 @@ def _refuse_unknown(key: str, currency: str) -> SampleError:
 
 @cache
 def _read_rows() -> tuple[tuple[str, str, str], ...]:
-    with files("proxy.extensions.demo.samples").joinpath("rates.csv").open(encoding="utf-8") as table:
+    with files("proxy.extensions.correction.samples").joinpath("rates.csv").open(encoding="utf-8") as table:
         return tuple((code, name, units) for code, name, units in list(csv.reader(table))[1:])
 
 

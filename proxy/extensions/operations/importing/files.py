@@ -17,8 +17,8 @@ from typing import Final
 from proxy.config.files.yaml12 import read_scalar
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import JsonValue
-from proxy.extensions.importing.fetch import hide_query
-from proxy.extensions.importing.harvest import (
+from proxy.extensions.operations.importing.fetch import hide_query
+from proxy.extensions.operations.importing.harvest import (
     FILE,
     FoundTool,
     Harvest,

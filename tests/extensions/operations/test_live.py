@@ -11,8 +11,8 @@ import pytest
 
 from proxy.__main__ import main
 from proxy.core.model.values import JsonValue
-from proxy.extensions.importing.live import DescriptionChange, list_changes
-from tests.extensions.importing.shop import BOOKSHOP, DATA, Shop, shop
+from proxy.extensions.operations.importing.live import DescriptionChange, list_changes
+from tests.extensions.operations.shop import BOOKSHOP, DATA, Shop, shop
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from proxy.extensions.demo.samples.server import TOOLS, SampleServer, run_server
+from proxy.extensions.correction.samples.server import TOOLS, SampleServer, run_server
 from tests.serving.proxied import proxied, told
 
 
@@ -45,7 +45,7 @@ def test_every_tool_answers_at_its_path_on_one_connection(client: HTTPConnection
 
 def test_the_tools_alone_end_on_sigterm_by_themselves() -> None:
     """The first process of a container gets no default for SIGTERM, and would run on until it is killed."""
-    command = [sys.executable, "-m", "proxy.extensions.demo.samples", "0"]
+    command = [sys.executable, "-m", "proxy.extensions.correction.samples", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("sample tools on ")

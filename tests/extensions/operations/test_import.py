@@ -16,7 +16,7 @@ from proxy.__main__ import main
 from proxy.config.files.yaml12 import read_yaml
 from proxy.config.load import load
 from proxy.server import start_serving
-from tests.extensions.importing.shop import BOOKSHOP, DATA, Shop, shop
+from tests.extensions.operations.shop import BOOKSHOP, DATA, Shop, shop
 from tests.serving.wire import exchange, post
 
 RELAY = "(--relay passes it on unjudged)"

@@ -9,7 +9,7 @@ from codecs import getincrementaldecoder
 from pathlib import Path
 from typing import Final
 
-from proxy.extensions.demo.samples.messages import (
+from proxy.extensions.correction.samples.messages import (
     Field,
     SampleAnswer,
     SampleError,

@@ -1,1 +1,0 @@
-"""The verb, and `check --live`."""
