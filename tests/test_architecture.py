@@ -111,7 +111,7 @@ LIBRARIES: Final = {
     ),
     "shtab": ("proxy/cli/completion.py",),
     "structlog": ("proxy/telemetry/logs.py",),
-    "opentelemetry": ("proxy/extensions/traces/otlp.py",),
+    "opentelemetry": ("proxy/extensions/recording/otlp.py",),
     "prometheus_client": ("proxy/telemetry/metrics_page.py", "proxy/extensions/workers/merged.py"),
     "httptools": ("proxy/upstream/http1/",),
     "redis": ("proxy/extensions/redis/",),

@@ -32,7 +32,6 @@ NOT_NEEDED: Final = {
     "proxy.extensions.correction": "a config without its keys",
     "proxy.extensions.console.pages": "pages that nobody has asked for",
     "proxy.extensions.console.core.improvements": "a page that nobody has asked for",
-    "proxy.extensions.escalation": "a config without its keys",
     "proxy.extensions.guidance": "a config without its keys",
     "proxy.extensions.kubernetes": "another verb",
     "proxy.extensions.operations": "a config without its keys",
@@ -40,7 +39,6 @@ NOT_NEEDED: Final = {
     "proxy.extensions.redis": "a shared store",
     "proxy.extensions.second_judge": "a sampled call",
     "proxy.hooks": "an operator's own code",
-    "proxy.extensions.traces": "an environment that asks for none",
 }
 
 

@@ -14,7 +14,7 @@ from proxy.extensions.access.pins.lock_file import write_lock
 from tests.extensions.chat.answers import chat_answer, chat_request, whole
 from tests.extensions.correction.model import completion
 from tests.extensions.mcp.server import McpServer, call
-from tests.extensions.traces.collector import collector
+from tests.extensions.recording.collector import collector
 from tests.serving.proxied import WEATHER, Proxied, proxied
 from tests.serving.wire import JSON_TYPE, Seen, answer, replies, tool
 from tests.steady import until

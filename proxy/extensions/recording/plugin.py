@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from proxy.plugin import AddedPage, AddsPages, AddsVerbs, ObservesCalls, Verb
+from proxy.plugin import AddedPage, AddsPages, AddsVerbs, ExtendsCalls, ObservesCalls, TracesCalls, Verb
 
 if TYPE_CHECKING:
     from proxy.config.context import Context
     from proxy.config.files.source import Files
-    from proxy.extensions.recording.record_section import RecordConfig
+    from proxy.extensions.recording.escalations import Escalations
+    from proxy.extensions.recording.otlp import Traces
     from proxy.extensions.recording.recorder import Recorder
-    from proxy.interfaces import Clock, Pacing
+    from proxy.interfaces import Clock, Pacing, Services
     from proxy.plugin import Upstreams
     from proxy.server.admin.page import Page, PageRequest
     from proxy.server.lifecycle import Serving
@@ -21,30 +22,36 @@ if TYPE_CHECKING:
     from proxy.telemetry.metrics import Metrics
 
 
-class RecordingPlugin(AddsVerbs, AddsPages, ObservesCalls):
-    """Records calls to a file and judges them again by another config."""
+class RecordingPlugin(AddsVerbs, AddsPages, ExtendsCalls, ObservesCalls, TracesCalls):
+    """Writes what happened to calls: to a file for another validation, to a webhook, to a collector of traces."""
 
     name = "recording"
-    adds = "calls recorded to a file, and validated again by another config: `record`, `replay`, `diff`"
+    adds = "calls recorded to a file: `record`, `replay`, `diff`; a webhook for escalations, and traces"
     uses = ("second_judge",)
     verbs = ("replay", "diff")
-    sections = ("record",)
+    sections = ("record", "on_escalation")
     pages: ClassVar = {"/-/trial": AddedPage("POST", is_harmless=True)}
 
     def list_metrics(self) -> Sequence[MetricRow]:
-        from proxy.extensions.recording.recorder import METRICS
+        from proxy.extensions.recording import recorder, tracing
 
-        return METRICS
+        return (*recorder.METRICS, *tracing.METRICS)
 
     def load_verb(self, verb: str) -> Verb:
         from proxy.extensions.recording.cli import diff, replay
 
         return diff if verb == "diff" else replay
 
-    def read_section(self, key: str, context: Context, files: Files, upstreams: Upstreams) -> RecordConfig | None:
+    def read_section(self, key: str, context: Context, files: Files, upstreams: Upstreams) -> object:
+        from proxy.extensions.recording.escalations import read_on_escalation
         from proxy.extensions.recording.record_section import read_record
 
-        return read_record(context, files, upstreams)
+        return (read_record if key == "record" else read_on_escalation)(context, files, upstreams)
+
+    def make_services(self, services: Services, log: Log, metrics: Metrics) -> Escalations:
+        from proxy.extensions.recording.escalations import Escalations
+
+        return Escalations(services, log, metrics)
 
     async def answer_page(self, path: str, serving: Serving, question: PageRequest) -> Page:
         from proxy.extensions.recording.schema_comparison import make_comparison_page
@@ -55,3 +62,13 @@ class RecordingPlugin(AddsVerbs, AddsPages, ObservesCalls):
         from proxy.extensions.recording.recorder import make_recorder
 
         return make_recorder(clock, pacing, metrics, log)
+
+    def make_tracer(self, environ: Mapping[str, str], log: Log, metrics: Metrics, clock: Clock) -> Traces | None:
+        from proxy.extensions.recording.tracing import make_tracer
+
+        return make_tracer(environ, log, metrics, clock)
+
+    def find_missing(self) -> str:
+        from proxy.extensions.recording.tracing import find_missing
+
+        return find_missing()

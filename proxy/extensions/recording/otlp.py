@@ -39,7 +39,7 @@ from opentelemetry.trace import (
 )
 
 from proxy import __version__
-from proxy.extensions.traces.spans import RANDOM, SAMPLED, Span, build_spans, read_parent
+from proxy.extensions.recording.spans import RANDOM, SAMPLED, Span, build_spans, read_parent
 from proxy.interfaces import CallRecord, Clock, Trace
 
 NAME: Final = "toolcall-proxy"

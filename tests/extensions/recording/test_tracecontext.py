@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.extensions.traces.spans import Parent, read_parent
+from proxy.extensions.recording.spans import Parent, read_parent
 from proxy.upstream.sending import write_traceparent
 
 IDS = "0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331"

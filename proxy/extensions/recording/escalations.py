@@ -1,15 +1,20 @@
-"""Hooks the webhook for escalations into the services of calls."""
+"""Reads `on_escalation`, a webhook that receives a notice of each escalation, and adds it to the services of calls."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import field, replace
 from typing import Final
 from urllib.parse import urlsplit
 
-from proxy.config.model import Config
+from proxy.config.context import Context
+from proxy.config.files.secrets import reveal
+from proxy.config.files.source import Files
+from proxy.config.mistakes import split_url
+from proxy.config.model import Config, UpstreamConfig
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Headers, JsonValue, ToolResult, UpstreamFault
-from proxy.extensions.escalation.delivery import Delivery, Post, make_notice
-from proxy.extensions.escalation.escalation_section import OnEscalation
+from proxy.extensions.recording.delivery import Delivery, Post, make_notice
 from proxy.interfaces import CallRecord, Services
 from proxy.telemetry.logs import Log
 from proxy.telemetry.metrics import Metrics
@@ -20,6 +25,28 @@ from proxy.upstream.outgoing_client import OutgoingClient, post_json
 _POST: Final = 10.0
 # How long the end of the process waits for notices that are not yet delivered, in seconds.
 _NOTICES: Final = 2.0
+
+
+@value_class
+class OnEscalation:
+    """The webhook that receives escalations: its URL, and the secret that signs the messages."""
+
+    webhook: str = field(repr=False)
+    secret: str = field(repr=False)
+
+
+def read_on_escalation(context: Context, _files: Files, _upstreams: Mapping[str, UpstreamConfig]) -> OnEscalation:
+    """Reads the webhook for escalations."""
+    written = context.mapping("on_escalation")
+    url, secret = reveal(written.get("webhook", "")), reveal(written.get("secret", ""))
+    parts = split_url(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        context.mistake(
+            ("on_escalation", "webhook"), "no http or https URL", "such as https://ops.example.org/hooks/tools"
+        )
+    if not secret:
+        context.mistake(("on_escalation", "secret"), "the secret is empty", "such as ${ESCALATION_SECRET}")
+    return OnEscalation(url, secret)
 
 
 class Escalations:

@@ -17,7 +17,7 @@ from proxy.config.mistakes import ConfigError
 from tests.extensions.correction.model import rig, says
 from tests.extensions.mcp.conversation import talk
 from tests.extensions.mcp.server import call
-from tests.extensions.traces.collector import collector
+from tests.extensions.recording.collector import collector
 from tests.serving.process import process
 from tests.serving.proxied import RELAY, WEATHER, proxied
 from tests.serving.wire import JSON_TYPE, Seen, answer, exchange, post, replies, tool

@@ -13,7 +13,7 @@ from proxy.telemetry.metric_table import Label, MetricRow
 from proxy.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
-    from proxy.extensions.traces.otlp import Traces
+    from proxy.extensions.recording.otlp import Traces
 
 _PROTOCOLS: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 _SPOKEN: Final = "http/protobuf"
@@ -39,7 +39,7 @@ def make_tracer(environ: Mapping[str, str], log: Log, metrics: Metrics, clock: C
     if (why := _find_fault(environ)) is not None:
         log.event("Traces are off", "error", reason=why)
         return None
-    from proxy.extensions.traces.otlp import make_traces
+    from proxy.extensions.recording.otlp import make_traces
 
     series = metrics.add_counter(SPANS).series
     for result in RESULTS:
