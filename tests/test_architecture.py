@@ -102,7 +102,7 @@ LIBRARIES: Final = {
     "referencing": ("proxy/extensions/second_judge/core/reference.py",),
     "fastjsonschema": ("proxy/extensions/second_judge/core/judge.py",),
     "re2": ("proxy/core/schema/matching.py",),
-    "regex": ("proxy/core/schema/matching.py",),
+    "regex": ("proxy/core/schema/matching.py", "proxy/core/display/graphemes.py"),
     "idna": ("proxy/core/schema/formats.py",),
     # Manifests are YAML 1.1, the config is 1.2.
     "yaml": (
