@@ -1,12 +1,12 @@
-"""What JSON may be wrapped in: content codings (RFC 9110 section 8.4.1), of which gzip and deflate are decoded within a
-bound, and server-sent events. A coded body is decoded before anything is judged, and the decoded body is forwarded
-without the header, so the bytes that were checked are the bytes that are sent.
+"""Content codings (RFC 9110 section 8.4.1), of which gzip and deflate are decoded within a bound.
+
+A coded body is decoded before its validation, and the decoded body is forwarded without the header, so the bytes that
+were checked are the bytes that are sent.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
 from enum import Enum
 from typing import Final
 
@@ -64,12 +64,3 @@ def _inflate(body: bytes, bits: int, limit: int) -> bytes | Undecodable:
         if not plain and not body:
             break
     return whole
-
-
-def read_events(body: bytes) -> Iterator[bytes]:
-    """The data of every complete server-sent event (WHATWG HTML, "Interpreting an event stream")."""
-    whole = body.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    for block in whole.split(b"\n\n")[:-1]:
-        lines = [line[5:].removeprefix(b" ") for line in block.split(b"\n") if line.startswith(b"data:")]
-        if any(lines):
-            yield b"\n".join(lines)

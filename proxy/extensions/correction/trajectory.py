@@ -15,7 +15,8 @@ from typing import Final
 from proxy.core.contract.attempts import hash_name
 from proxy.core.display.graphemes import cut, replace_surrogates
 from proxy.core.display.secrets import mask_credentials
-from proxy.core.json.contentcoding import Undecodable, decode, is_coded, read_events
+from proxy.core.json.contentcoding import Undecodable, decode, is_coded
+from proxy.core.json.events import list_data
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import (
@@ -140,7 +141,7 @@ def _read_result(reply: UpstreamReply, most: int, hidden: FeedbackLimits) -> Jso
     if isinstance(body, Undecodable) or not body.strip():
         return None
     if reply.header("content-type").partition(";")[0].strip().lower() == "text/event-stream":
-        value = next((found for data in read_events(body) if _is_answer(found := parse(data))), None)
+        value = next((found for data in list_data(body) if _is_answer(found := parse(data))), None)
         return None if value is None else _bound_size(hide_secrets(_unwrap_result(value), hidden), most)
     value = parse(body)
     if isinstance(value, dict) and "jsonrpc" in value:

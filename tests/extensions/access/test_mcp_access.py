@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from proxy.core.json.contentcoding import read_events
+from proxy.core.json.events import list_data
 from tests.extensions.access.issuer import AUDIENCE, guarded
 from tests.extensions.mcp.conversation import Talk, feedback, refusal, talk, text
 from tests.extensions.mcp.server import ADD, NOW, McpServer, as_json, call, result
@@ -29,7 +29,7 @@ MANY = [ADD, DROP, *({"name": f"tool_{number}", "inputSchema": {"type": "object"
 async def ask(client: Talk, message: Any) -> Any:
     """The answer to a message, out of a stream too."""
     body = (await client.send(message, BEARER)).body
-    return json.loads(body if body.startswith(b"{") else list(read_events(body))[-1])
+    return json.loads(body if body.startswith(b"{") else list(list_data(body))[-1])
 
 
 async def names(client: Talk, *headers: str) -> list[str]:

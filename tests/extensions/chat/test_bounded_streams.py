@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from proxy.core.json.events import EventSplitter
 from proxy.core.model.values import UpstreamReply
-from proxy.extensions.chat.core.events import EventSplitter, read_event
+from proxy.extensions.chat.core.events import read_event
 from proxy.extensions.chat.core.model_request import Api
 from proxy.extensions.chat.core.streamed_calls import HeldCalls
 from proxy.extensions.chat.core.streamed_text import HeldText

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from proxy.extensions.chat.core.events import EventSplitter, read_event
+from proxy.core.json.events import EventSplitter
+from proxy.extensions.chat.core.events import read_event
 from proxy.extensions.chat.core.model_request import Api
 from proxy.extensions.chat.core.streamed_text import HeldText
 from proxy.extensions.chat.core.text_watch import TextWatch

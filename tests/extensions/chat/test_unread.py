@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from proxy.extensions.chat.core.events import EventSplitter, read_event
+from proxy.core.json.events import EventSplitter
+from proxy.extensions.chat.core.events import read_event
 from tests.extensions.chat.answers import chat_answer, chat_request, responses_request, whole
 from tests.extensions.chat.streams import chat_stream, data, streamed
 from tests.extensions.chat.test_asking_again_streamed import break_off

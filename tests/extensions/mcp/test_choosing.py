@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from proxy.core.contract.policy import ToolPolicy
-from proxy.core.json.contentcoding import read_events
+from proxy.core.json.events import list_data
 from proxy.core.model.values import UpstreamReply
 from proxy.extensions.mcp.adapters.mcplist import MAX_LIST
 from proxy.extensions.mcp.core.listed_tools import LearnPolicy
@@ -25,7 +25,7 @@ RULES = "allow: ['add', 'drop_*'], deny: ['*_all']"
 async def test_a_list_shows_what_is_served_as_the_server_wrote_it(streamed: bool) -> None:
     async with talk(McpServer([ADD, NOW, DROP], events=streamed), mcp=RULES) as client:
         seen = await client.send(LIST)
-    (text,) = read_events(seen.body) if streamed else (seen.body,)
+    (text,) = list_data(seen.body) if streamed else (seen.body,)
 
     assert {"jsonrpc": "2.0", "id": "client-7", "result": {"tools": [ADD]}} == json.loads(text)
 
@@ -63,7 +63,7 @@ async def test_a_list_that_cannot_be_reduced_is_an_error_that_says_why(
     for sent in (body, pieces(body)):
         reply = filter_list(UpstreamReply(200, headers, sent), rules, "client-7")
         text = reply.body if isinstance(reply.body, bytes) else b"".join([piece async for piece in reply.body])
-        (told,) = read_events(text) if kind == "text/event-stream" else (text,)
+        (told,) = list_data(text) if kind == "text/event-stream" else (text,)
         answer = json.loads(told)
         assert ("2.0", "client-7", -32603) == (answer["jsonrpc"], answer["id"], answer["error"]["code"])
         assert message in answer["error"]["message"]

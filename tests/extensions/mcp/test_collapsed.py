@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from proxy.core.json.contentcoding import read_events
+from proxy.core.json.events import list_data
 from tests.extensions.mcp.conversation import Talk, refusal, talk, text
 from tests.extensions.mcp.server import ADD, McpServer, call
 
@@ -48,7 +48,7 @@ async def test_a_container_with_few_tools_stands_alone_and_a_servers_own_search_
 async def test_functions_that_a_session_was_shown_stand_in_its_list_and_it_hears_of_that() -> None:
     async with talk(McpServer(MANY), mcp="collapse: {name: everything}") as client:
         seen = await client.send(call("describe_tool", {"name": "add"}, id=7), SESSION)
-        change, answer = map(json.loads, read_events(seen.body))
+        change, answer = map(json.loads, list_data(seen.body))
         assert ("notifications/tools/list_changed", 7) == (change["method"], answer["id"])
         assert ["everything", "search_tools", "describe_tool", "add"] == await names(client, SESSION)
         assert ADD == (await client.ask(LIST, SESSION))["result"]["tools"][-1]
@@ -60,7 +60,7 @@ async def test_functions_that_a_session_was_shown_stand_in_its_list_and_it_hears
 async def test_an_expansion_makes_its_page_visible() -> None:
     async with talk(McpServer(MANY), mcp="collapse: {name: everything}") as client:
         seen = await client.send(call("everything"), SESSION)
-        _, answer = map(json.loads, read_events(seen.body))
+        _, answer = map(json.loads, list_data(seen.body))
         shown = [function["name"] for function in told(answer)["functions"]]
         assert shown == (await names(client, SESSION))[3:]
 

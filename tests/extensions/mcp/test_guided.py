@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from proxy.core.json.contentcoding import read_events
+from proxy.core.json.events import list_data
 from proxy.extensions.guidance.core.prompt import REACT_HEADER
 from tests.extensions.mcp.conversation import talk
 from tests.extensions.mcp.server import ADD, NOW, McpServer, as_events, as_json, http
@@ -43,7 +43,7 @@ def introduce(own: dict[str, Any], *, streamed: bool = False) -> McpServer:
 async def test_descriptions_say_what_a_tool_takes(streamed: bool) -> None:
     async with talk(McpServer([ADD, NOW], events=streamed), guidance="{mcp: descriptions}") as client:
         seen = await client.send(LIST)
-    (text,) = read_events(seen.body) if streamed else (seen.body,)
+    (text,) = list_data(seen.body) if streamed else (seen.body,)
     listed = json.loads(text)
     add, now = listed["result"]["tools"]
 
@@ -109,7 +109,7 @@ async def test_each_credential_reads_of_its_own_list_alone() -> None:
 async def test_instructions_stand_behind_the_servers_own(own: dict[str, Any], before: str, streamed: bool) -> None:
     async with talk(introduce(own, streamed=streamed), guidance="{mcp: instructions}") as client:
         seen = await client.send(START)
-    *others, text = read_events(seen.body) if streamed else (seen.body,)
+    *others, text = list_data(seen.body) if streamed else (seen.body,)
     result = json.loads(text)["result"]
 
     assert result["instructions"].startswith(before + REACT_HEADER)
@@ -143,7 +143,7 @@ async def test_a_list_that_is_too_long_passes_unchanged() -> None:
         seen = await client.send(LIST)
 
     assert [{"jsonrpc": "2.0", "id": "client-7", "result": {"tools": [ADD, long]}}] == [
-        json.loads(text) for text in read_events(seen.body)
+        json.loads(text) for text in list_data(seen.body)
     ]
 
 

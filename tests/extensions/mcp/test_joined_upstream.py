@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
+from proxy.core.json.events import EventSplitter
 from proxy.core.model.values import Headers, UpstreamFault, UpstreamReply
 from proxy.extensions.mcp.upstream.joined import JoinedServer, JoinedSettings, JoinedUpstream
-from proxy.extensions.mcp.upstream.joined.event_rewriting import EventReader, ServerEvent
+from proxy.extensions.mcp.upstream.joined.event_rewriting import ServerEvent, split_events
 from proxy.extensions.mcp.upstream.joined.merged_lists import (
     ListedNames,
     ListedPage,
@@ -85,17 +86,17 @@ class Joined:
 
 
 async def _read_messages(body: AsyncIterator[bytes]) -> AsyncIterator[Any]:
-    reader = EventReader()
+    reader = EventSplitter()
     async for piece in body:
-        for event in reader.feed(piece):
+        for event in split_events(reader, piece):
             yield json.loads(event.data)
 
 
 async def messages(reply: UpstreamReply) -> list[Any]:
     if isinstance(reply.body, bytes):
         return [json.loads(reply.body)]
-    reader = EventReader()
-    return [json.loads(event.data) async for piece in reply.body for event in reader.feed(piece) if event.data]
+    reader = EventSplitter()
+    return [json.loads(event.data) async for piece in reply.body for event in split_events(reader, piece) if event.data]
 
 
 def text_of(answer: Any) -> str:
@@ -199,9 +200,9 @@ async def test_a_question_of_a_server_reaches_the_client_and_its_answer_that_ser
     session = await joined.begin(sampling={})
     reply = await joined.send("POST", call("b_ask", 5), session)
     assert not isinstance(reply.body, bytes)
-    reader, found = EventReader(), list[Any]()
+    reader, found = EventSplitter(), list[Any]()
     async for piece in reply.body:
-        for event in reader.feed(piece):
+        for event in split_events(reader, piece):
             message = json.loads(event.data)
             found.append(message)
             if "method" in message:
@@ -230,10 +231,10 @@ async def test_the_stream_of_a_session_holds_what_each_server_announces(joined: 
     session = await joined.begin()
     stream = await joined.send("GET", None, session)
     assert not isinstance(stream.body, bytes)
-    reader, changes = EventReader(), 0
+    reader, changes = EventSplitter(), 0
     calls = asyncio.create_task(_changing(joined, session))
     async for piece in stream.body:
-        changes += sum(b"tools/list_changed" in event.data for event in reader.feed(piece))
+        changes += sum(b"tools/list_changed" in event.data for event in split_events(reader, piece))
         if changes == 2:
             break
     await calls
@@ -306,8 +307,8 @@ def test_what_one_server_can_do_all_can() -> None:
 @pytest.mark.parametrize("cut", range(1, 40))
 def test_events_are_the_same_wherever_their_pieces_meet(cut: int) -> None:
     text = b": hello\r\n\r\nevent: message\r\nid: 7\r\ndata: {}\r\n\r\ndata: a\ndata: b\n\n"
-    reader = EventReader()
-    found = [event for piece in (text[:cut], text[cut:]) for event in reader.feed(piece)]
+    reader = EventSplitter()
+    found = [event for piece in (text[:cut], text[cut:]) for event in split_events(reader, piece)]
     assert [
         ServerEvent(None, (b": hello",), b""),
         ServerEvent(b"7", (b"event: message",), b"{}"),

@@ -10,7 +10,7 @@ import pytest
 
 from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
-from proxy.core.json.contentcoding import read_events
+from proxy.core.json.events import list_data
 from tests.extensions.mcp.conversation import refusal, talk, text
 from tests.extensions.mcp.server import ADD, NOW, McpServer, call, modern, modern_headers
 
@@ -28,7 +28,7 @@ def sent(body: bytes) -> Any:
 async def test_a_list_shows_the_new_name_and_description_and_nothing_else_differs(streamed: bool) -> None:
     async with talk(McpServer([ADD, NOW], events=streamed), mcp=SUM) as client:
         seen = await client.send(LIST)
-    (listed,) = read_events(seen.body) if streamed else (seen.body,)
+    (listed,) = list_data(seen.body) if streamed else (seen.body,)
 
     assert [{**ADD, "name": "total", "description": "Sums."}, NOW] == json.loads(listed)["result"]["tools"]
 

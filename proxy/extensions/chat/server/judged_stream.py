@@ -18,9 +18,10 @@ from contextlib import aclosing
 from enum import Enum, auto
 from typing import Final
 
+from proxy.core.json.events import EventSplitter
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, UpstreamReply
-from proxy.extensions.chat.core.events import COMMENT, EventSplitter, is_unreadable, read_event
+from proxy.extensions.chat.core.events import COMMENT, is_unreadable, read_event
 from proxy.extensions.chat.core.found_calls import FoundCall
 from proxy.extensions.chat.core.model_request import Api
 from proxy.extensions.chat.core.next_question import sum_usage

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from proxy.core.contract.listed_tool import LISTED, USUAL_HINTS, Hints, Unparsed, define_tool, hash_definition
-from proxy.core.json.contentcoding import read_events
+from proxy.core.json.events import list_data
 from proxy.core.json.jsontext import TextLimits, dumps, find_case_duplicate, join_frame, parse, split_frame
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import ABSENT, Fields, JsonValue, Pointer, RawRequest
@@ -98,7 +98,7 @@ def make_list_request(
 def find_answer(content_type: str, body: bytes, request_id: JsonValue) -> dict[str, JsonValue] | None:
     """The JSON-RPC answer to a request, in a body of either kind; None where it is not (or not yet) there."""
     if content_type.partition(";")[0].strip().lower() == "text/event-stream":
-        candidates: Iterable[bytes] = read_events(body)
+        candidates: Iterable[bytes] = list_data(body)
     else:
         candidates = (body,)
     for text in candidates:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.json.contentcoding import read_events
+from proxy.core.json.events import list_data
 from proxy.core.model.values import ABSENT, Fields, RawRequest
 from proxy.extensions.mcp.adapters.mcplist import ToolsPage, find_answer, make_list_request, make_listing, read_page
 from proxy.extensions.mcp.adapters.mcpmessage import Message
@@ -100,7 +100,7 @@ def test_an_error_is_no_page() -> None:
     ],
 )
 def test_events_are_read_as_the_specification_of_them_says(text: bytes, found: list[bytes]) -> None:
-    assert found == list(read_events(text))
+    assert found == list(list_data(text))
 
 
 def test_an_answer_is_known_by_its_id_and_by_being_one() -> None:

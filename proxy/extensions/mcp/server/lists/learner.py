@@ -20,7 +20,8 @@ from dataclasses import field, replace
 from typing import Final
 from weakref import WeakValueDictionary
 
-from proxy.core.json.contentcoding import Undecodable, decode, is_coded, read_events
+from proxy.core.json.contentcoding import Undecodable, decode, is_coded
+from proxy.core.json.events import list_data
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, UpstreamFault, UpstreamReply
 from proxy.extensions.mcp.adapters.mcplist import MAX_LIST, MAX_PAGES, ToolsPage, find_answer, make_listing
@@ -309,7 +310,7 @@ def _may_answer(stream: bytes, request_id: str) -> bool:
     """Whether whole events hold the answer to `request_id`. A large event that names this id is taken for the answer,
     since no client knows the id."""
     mark = request_id.encode()
-    named = [data for data in read_events(stream) if mark in data]
+    named = [data for data in list_data(stream) if mark in data]
     return any(len(data) > SMALL or find_answer("application/json", data, request_id) is not None for data in named)
 
 

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import Final
 
+from proxy.core.json.events import EventSplitter
 from proxy.core.json.jsonspan import replace_value
 from proxy.core.json.jsontext import TextLimits, dumps, parse
 from proxy.core.model.codes import UPSTREAM_BAD_ANSWER
@@ -48,29 +49,18 @@ class ServerEvent:
         return b"\n".join(lines) + b"\n\n"
 
 
-class EventReader:
-    """Cuts pieces of a body into events."""
-
-    def __init__(self) -> None:
-        self._rest = b""
-        self._ended_in_cr = False
-
-    def feed(self, piece: bytes) -> list[ServerEvent]:
-        """The events that a piece completes. Raises ValueError for one that is too long."""
-        if self._ended_in_cr and piece[:1] == b"\n":
-            piece = piece[1:]
-        self._ended_in_cr = piece[-1:] == b"\r" if piece else self._ended_in_cr
-        self._rest += piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        *blocks, self._rest = self._rest.split(b"\n\n")
-        if len(self._rest) > MOST:
-            raise ValueError("an event is too long")
-        return [_event(block) for block in blocks if block.strip(b"\n")]
+def split_events(splitter: EventSplitter, piece: bytes) -> list[ServerEvent]:
+    """The events that a piece of a body completes. Raises ValueError for one that is too long."""
+    events = [_event(event) for event in splitter.feed(piece) if event.strip(b"\r\n")]
+    if splitter.size > MOST:
+        raise ValueError("an event is too long")
+    return events
 
 
-def _event(block: bytes) -> ServerEvent:
+def _event(event: bytes) -> ServerEvent:
     event_id: bytes | None = None
     others, data = list[bytes](), list[bytes]()
-    for line in block.strip(b"\n").split(b"\n"):
+    for line in event.strip(b"\r\n").splitlines():
         field, _, value = line.partition(b":")
         if field == b"data":
             data.append(value.removeprefix(b" "))
@@ -103,9 +93,9 @@ async def read_pieces(reply: UpstreamReply) -> AsyncIterator[bytes]:
 
 async def read_events(reply: UpstreamReply) -> AsyncIterator[ServerEvent]:
     """The events of an answer. Raises ReplyBroken, and ValueError for an event that is too long."""
-    reader = EventReader()
+    splitter = EventSplitter()
     async for piece in read_pieces(reply):
-        for event in reader.feed(piece):
+        for event in split_events(splitter, piece):
             yield event
 
 
@@ -149,7 +139,7 @@ class RewrittenStream:
     ) -> None:
         self._reply = reply
         self._pieces = read_pieces(reply) if isinstance(reply.body, bytes) else aiter(reply.body)
-        self._reader = EventReader()
+        self._splitter = EventSplitter()
         self._written: deque[bytes] = deque()
         self._rewrite = rewrite
         self._leave: Callable[[bool], Awaitable[None]] | None = leave
@@ -160,7 +150,7 @@ class RewrittenStream:
     async def __anext__(self) -> bytes:
         try:
             while not self._written:
-                events = self._reader.feed(await anext(self._pieces))
+                events = split_events(self._splitter, await anext(self._pieces))
                 self._written.extend(filter(None, map(self._rewrite, events)))
         except StopAsyncIteration:
             await self._left(ended=True)
