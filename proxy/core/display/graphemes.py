@@ -59,7 +59,7 @@ def find_boundary(text: str, index: int) -> int:
     """The greatest place at or before `index` where `text` may be cut."""
     if not 0 < index < len(text) or (text[index - 1 : index + 1].isascii() and text[index - 1] != "\r"):
         return index
-    import regex  # texts in ASCII do not need it
+    import regex  # type: ignore[import-untyped]  # imported here, because a text in ASCII does not need it
 
     end = 0
     for cluster in regex.finditer(r"\X", text):

@@ -16,7 +16,7 @@ from proxy.core.contract.attempts import hash_name
 from proxy.core.display.graphemes import cut, replace_surrogates
 from proxy.core.display.secrets import mask_credentials
 from proxy.core.json.contentcoding import Undecodable, decode, is_coded
-from proxy.core.json.events import list_data
+from proxy.core.json.event_stream import list_data
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import (

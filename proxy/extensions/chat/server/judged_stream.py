@@ -18,7 +18,7 @@ from contextlib import aclosing
 from enum import Enum, auto
 from typing import Final
 
-from proxy.core.json.events import EventSplitter
+from proxy.core.json.event_stream import EventSplitter
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, UpstreamReply
 from proxy.extensions.chat.core.events import COMMENT, is_unreadable, read_event

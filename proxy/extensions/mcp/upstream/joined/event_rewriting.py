@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import Final
 
-from proxy.core.json.events import EventSplitter
+from proxy.core.json.event_stream import EventSplitter
 from proxy.core.json.jsonspan import replace_value
 from proxy.core.json.jsontext import TextLimits, dumps, parse
 from proxy.core.model.codes import UPSTREAM_BAD_ANSWER
