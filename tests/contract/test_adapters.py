@@ -32,7 +32,7 @@ from proxy.core.model.values import (
     ToolCall,
     ToolResult,
 )
-from proxy.extensions.operations.adapters.bound_operation import BoundOperation
+from proxy.extensions.operations.adapters.http_request import BoundOperation
 from proxy.extensions.operations.core.http.operations import RequestTemplate
 from proxy.plugin import AddsAdapters, RelaysRequests
 from proxy.plugins import find_plugins

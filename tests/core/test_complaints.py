@@ -31,13 +31,7 @@ from proxy.core.model.values import (
     Violation,
 )
 from proxy.core.rules.facts import list_required
-from proxy.core.tool_errors.complaints import (
-    RULE_PATTERNS,
-    STATUSES,
-    TYPE_PATTERNS,
-    Complaint,
-    read_complaints,
-)
+from proxy.core.tool_errors.complaints import RULE_PATTERNS, STATUSES, TYPE_PATTERNS, Complaint, read_complaints
 from proxy.core.tool_errors.dialects import DIALECTS
 from proxy.core.tool_errors.error_body import find_json_type
 from proxy.core.tool_errors.places import read_steps

@@ -17,7 +17,7 @@ from proxy.core.contract.policy import RepairPolicy, ToolPolicy
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.values import Conversation, Document, Reject, Rung, ToolCall
 from proxy.extensions.console.core.improvements import Improvement, list_improvements
-from proxy.extensions.console.core.tool_mistakes import ToolMistakes
+from proxy.extensions.console.core.repair_advice import ToolMistakes
 from proxy.extensions.console.mistake_counts import MistakeCounts
 from proxy.extensions.recording.line import decide_sent, judge_sent
 from proxy.interfaces import CallRecord

@@ -16,8 +16,7 @@ from typing import Final
 from proxy.core.check.validation import SchemaError
 from proxy.core.json.jsontext import are_equal, dumps
 from proxy.core.model.values import ABSENT, JsonValue
-from proxy.extensions.operations.adapters.bound_operation import BoundOperation
-from proxy.extensions.operations.adapters.http_request import write_request
+from proxy.extensions.operations.adapters.http_request import BoundOperation, write_request
 from proxy.extensions.operations.core.channels import find_unwritable
 from proxy.extensions.operations.core.openapi import list_operations
 from proxy.extensions.operations.core.openapi_schema import OpenApiError

@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from proxy.core.check import functions, graph, program, shapes
-from proxy.core.check.scalars import CONDITIONS
+from proxy.core.check.writer import CONDITIONS
 from proxy.core.model.work import REPAIRING
 from tests.core.test_suite import MISSED, PASSED
 from tests.extensions.correction.running import ROOT

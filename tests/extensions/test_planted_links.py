@@ -21,7 +21,7 @@ from proxy.__main__ import main
 from proxy.cli.serve import list_no_config
 from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
-from proxy.extensions.access.audit_file import AuditFile
+from proxy.extensions.access.audit import AuditFile
 from proxy.extensions.correction.core.settings import DebugStore
 from proxy.extensions.correction.record import DebugLog
 from proxy.extensions.kubernetes.pod_serving import PodWatcher

@@ -27,8 +27,7 @@ from proxy.core.contract.request_rules import WrittenRequest
 from proxy.core.json.jsontext import are_equal, dumps
 from proxy.core.model.values import JsonValue
 from proxy.core.schema.dialects import normalise
-from proxy.extensions.operations.adapters.bound_operation import bind_operation
-from proxy.extensions.operations.adapters.http_request import write_request
+from proxy.extensions.operations.adapters.http_request import bind_operation, write_request
 from proxy.extensions.operations.cli.import_ import describe_harvest
 from proxy.extensions.operations.core.http.operations import RequestTemplate
 from proxy.extensions.operations.core.http_operation import HttpOperation

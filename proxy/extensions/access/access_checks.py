@@ -15,10 +15,10 @@ from proxy.config.model import Auth, RouteEntry
 from proxy.core.check.validation import SchemaError
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.extensions.access.access_section import list_rules, read_access, read_texts
-from proxy.extensions.access.audit_file import find_fault
+from proxy.extensions.access.audit import find_fault
 from proxy.extensions.access.core.rule_schemas import compile_arguments, list_open_places, negate_arguments
 from proxy.extensions.access.core.settings import AccessSettings, JwtSettings
-from proxy.extensions.access.rates.limit_keys import check_limits
+from proxy.extensions.access.rates.limiter import check_limits
 
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _OF_TOKENS: Final = ("scope", "claims", "issuer")

@@ -57,7 +57,7 @@ class AccessPlugin(AddsVerbs, ExtendsCalls, ObservesCalls):
 
     def read_policy_key(self, key: str, written: JsonValue) -> object | None:
         from proxy.extensions.access.access_section import read_allow, read_deny, read_jwt
-        from proxy.extensions.access.rates.limit_keys import read_concurrent, read_rates
+        from proxy.extensions.access.rates.limiter import read_concurrent, read_rates
 
         readers: Mapping[str, Callable[[JsonValue], object | None]] = {
             "jwt": read_jwt,

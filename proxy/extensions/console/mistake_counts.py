@@ -23,7 +23,7 @@ from proxy.core.json.jsontext import name_json_type
 from proxy.core.model import codes
 from proxy.core.model.values import Absent, Document, JsonValue, Pointer, ToolCall, Violation
 from proxy.core.rules.facts import nodes_at, walk_schema
-from proxy.extensions.console.core.tool_mistakes import INVENTED, CountedMistake, InventedKey, ToolMistakes
+from proxy.extensions.console.core.repair_advice import INVENTED, CountedMistake, InventedKey, ToolMistakes
 from proxy.interfaces import CallRecord
 from proxy.telemetry.metric_table import OTHER
 from proxy.telemetry.recent.failures import find_renamed, list_errors

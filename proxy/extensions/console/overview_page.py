@@ -22,7 +22,7 @@ from proxy.core.model.codes import VIOLATION_CODES
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.rules.rules import LEVEL_MEANINGS
 from proxy.extensions.console.attention import list_needs
-from proxy.extensions.console.core.tool_mistakes import CountedMistake, ToolMistakes
+from proxy.extensions.console.core.repair_advice import CountedMistake, ToolMistakes
 from proxy.extensions.console.kept_calls import CallFilter, read_figures, select_calls
 from proxy.extensions.console.mistake_counts import RETRIED, RIGHT, MistakeCounts
 from proxy.extensions.console.page_counts import ConsoleCounts, find_counts, make_stamp

@@ -18,14 +18,17 @@ from proxy.config.sections.units import read_seconds, read_size, read_switch
 from proxy.core.display.placeholders import find_placeholders
 from proxy.core.json.jsontext import make_decimal
 from proxy.core.model.values import JsonValue, Pointer
-from proxy.extensions.correction.core.correction_policy import POLICY_KEY, CorrectionPolicy, Scope, find_policy
 from proxy.extensions.correction.core.settings import (
     NEEDED,
     PLACEHOLDERS,
+    POLICY_KEY,
     CorrectionBudget,
+    CorrectionPolicy,
     CorrectionSettings,
     DebugStore,
+    Scope,
     TrajectoryLimits,
+    find_policy,
 )
 from proxy.extensions.correction.core.words import Layer
 

@@ -19,7 +19,7 @@ from proxy.core.contract.policy import ToolPolicy
 from proxy.core.model import codes
 from proxy.core.model.codes import STATUS_OF_CATEGORY, Category
 from proxy.core.model.values import Executed, Failure
-from proxy.extensions.correction.core.correction_policy import find_policy
+from proxy.extensions.correction.core.settings import find_policy
 from proxy.extensions.correction.core.words import Layer
 
 

@@ -12,9 +12,11 @@ from proxy.config.files.source import Files
 from proxy.config.mistakes import join_words, suggest_word
 from proxy.config.model import Config, UpstreamConfig
 from proxy.config.sections.units import read_switch
+from proxy.core.contract.policy import ToolPolicy
+from proxy.core.decide import decide
 from proxy.core.display.placeholders import find_placeholders
 from proxy.core.model.value_class import value_class
-from proxy.extensions.guidance.core.prompt import NEEDED, PLACEHOLDERS
+from proxy.extensions.guidance.core.prompt import NEEDED, PLACEHOLDERS, write_call_lines, write_guidance
 
 _TEMPLATE: Final = ("guidance", "template")
 
@@ -66,3 +68,27 @@ def find_guidance(config: Config) -> Guidance:
     """The guidance of a config, or the defaults."""
     found: Guidance = config.sections.get("guidance", Guidance())
     return found
+
+
+# --- the texts for MCP clients ----------------------------------------------------------------------------------------
+@value_class
+class PromptTexts:
+    """Implements `ToolTexts`: the whole text, or each tool's own part of it."""
+
+    place: Literal["instructions", "descriptions"]
+    max_chars: int
+    template: str
+
+    def write_instructions(self, tools: Mapping[str, ToolPolicy]) -> str:
+        """The whole text about these tools."""
+        return write_guidance(tools, self.max_chars, decide, (), self.template).rstrip("\n")
+
+    def write_description(self, policy: ToolPolicy) -> str:
+        """A tool's arguments, with right and wrong calls."""
+        return "\n".join(write_call_lines(policy, decide))
+
+
+def make_tool_texts(config: Config) -> PromptTexts | None:
+    """The texts of a config for MCP clients; None where it switches them off."""
+    settings = find_guidance(config)
+    return None if settings.mcp == "off" else PromptTexts(settings.mcp, settings.max_chars, settings.template)

@@ -45,11 +45,11 @@ class GuidancePlugin(AddsVerbs, AddsPages, ExtendsCalls):
         return await make_guidance_page(serving, question)
 
     def make_answers(self, config: Config) -> Mapping[str, AnswerPath]:
-        from proxy.extensions.guidance.served_guidance import make_answers
+        from proxy.extensions.guidance.guidance_page import make_answers
 
         return make_answers(config)
 
     def make_tool_texts(self, config: Config) -> ToolTexts | None:
-        from proxy.extensions.guidance.tool_texts import make_tool_texts
+        from proxy.extensions.guidance.guidance_section import make_tool_texts
 
         return make_tool_texts(config)

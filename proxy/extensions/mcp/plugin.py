@@ -128,7 +128,7 @@ class McpPlugin(AddsVerbs, ExtendsVerbs, AddsKeys, SpeaksProtocol, AddsAdapters)
         return ADAPTER
 
     def read_upstream(self, context: Context, name: str, written: Mapping[str, JsonValue]) -> UpstreamConfig:
-        from proxy.extensions.mcp.config.command_section import read_process
+        from proxy.extensions.mcp.config.mcp_upstreams import read_process
 
         return read_process(context, name, written)
 

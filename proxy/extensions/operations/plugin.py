@@ -100,17 +100,17 @@ class OperationsPlugin(AddsKeys, AddsRequests, AddsAdapters, AddsVerbs, ExtendsV
     def read_channels(
         self, catalogue: ToolReader, route: WrittenRoute, formats: JsonValue, policy: QueryPolicy
     ) -> ChannelJudge:
-        from proxy.extensions.operations.config.route_channels import read_channels
+        from proxy.extensions.operations.config.operation_section import read_channels
 
         return read_channels(catalogue, route, formats, policy)
 
     def read_operation(self, document: JsonValue, name: str, provided: frozenset[str]) -> FoundSchema | SourceProblem:
-        from proxy.extensions.operations.config.document_source import read_operation
+        from proxy.extensions.operations.config.operation_section import read_operation
 
         return read_operation(document, name, provided)
 
     def bind(self, form: RequestForm, check: Check | None, *, by_name: bool, query: QueryPolicy) -> OperationRule:
-        from proxy.extensions.operations.adapters.bound_operation import bind_operation
+        from proxy.extensions.operations.adapters.http_request import bind_operation
         from proxy.extensions.operations.core.http.operations import RequestTemplate
 
         assert isinstance(form, RequestTemplate)  # noqa: S101 - what `read_request` or an operation's schema gave
@@ -118,12 +118,12 @@ class OperationsPlugin(AddsKeys, AddsRequests, AddsAdapters, AddsVerbs, ExtendsV
 
 
 def _make_config_file(args: argparse.Namespace, kept: ExitStack) -> Path | None:
-    from proxy.extensions.operations.cli.openapi_config import make_config_file
+    from proxy.extensions.operations.cli.import_openapi import make_config_file
 
     return make_config_file(args, kept)
 
 
 def _check_live(report: CheckReport, loaded: Loaded, args: argparse.Namespace) -> int:
-    from proxy.extensions.operations.cli.check_live import check_live
+    from proxy.extensions.operations.cli.import_ import check_live
 
     return check_live(report, loaded, args)

@@ -19,8 +19,7 @@ from proxy.core.json.jsontext import parse_pointer
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.rules.facts import nodes_at
-from proxy.extensions.recording.core.fates import CHANGES, Change, Fate, compare_fates
-from proxy.extensions.recording.line import RecordedLine, judge_sent
+from proxy.extensions.recording.line import CHANGES, Change, Fate, RecordedLine, compare_fates, judge_sent
 
 # Keywords about properties of a text that its stand-in does not keep.
 _UNKEPT: Final = frozenset(

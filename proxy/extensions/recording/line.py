@@ -13,37 +13,191 @@ limits) and decided by the tool's policy as if it enforced. Hooks, caps and corr
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from proxy.adapters import ADAPTERS
 from proxy.adapters.base import CallShape
 from proxy.core.contract import attempts as contract
 from proxy.core.contract.policy import Mode, ToolPolicy
 from proxy.core.decide import decide
+from proxy.core.display.preview import is_secret_path
+from proxy.core.display.secrets import mask_credentials
 from proxy.core.explain.advice import add_advice
 from proxy.core.json.jsontext import dumps, format_pointer, parse
+from proxy.core.model.codes import Severity
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import (
     Conversation,
     Decision,
     Document,
     Failure,
+    FeedbackLimits,
     Fields,
+    Forward,
     JsonProblem,
     JsonValue,
+    Pointer,
     RawRequest,
     Reject,
     Rung,
     ToolCall,
     ToolResult,
 )
-from proxy.extensions.recording.core.fates import Fate, reduce_decision
-from proxy.extensions.recording.core.standins import stand_in
 from proxy.interfaces import CallRecord
 
+# --- the fate of a call -----------------------------------------------------------------------------------------------
+# The fate of a call, reduced to the parts that two judgements are compared by.
+#
+# reduce_decision   a Decision as a Fate: forwarded or not, the sent arguments, repairs, errors compare_fates     how
+# a second Fate of the same call differs from the first
+
+Change = Literal["same", "newly_accepted", "newly_refused", "other_arguments", "other_answer"]
+CHANGES: Final[tuple[Change, ...]] = (
+    "same", "newly_accepted", "newly_refused", "other_arguments", "other_answer",
+)  # fmt: skip
+
+
+@value_class
+class Fate:
+    """The fate of a call. `errors` are (code, path); `words` are their texts for the model; `code` is that of a failure
+    without a place."""
+
+    forwarded: bool
+    arguments: bytes = field(default=b"", repr=False)
+    repairs: tuple[tuple[str, str], ...] = ()
+    errors: tuple[tuple[str, str], ...] = ()
+    words: tuple[str, ...] = field(default=(), repr=False)
+    code: str = ""
+
+
+def reduce_decision(decision: Decision) -> Fate:
+    """The fate of a call by a decision."""
+    if isinstance(decision, Forward):
+        checked = decision.checked
+        repairs = tuple((each.rule, format_pointer(each.path)) for each in checked.repairs)
+        return Fate(forwarded=True, arguments=checked.arguments, repairs=repairs)
+    failure = decision.failure
+    errors = [each for each in failure.violations if each.severity is Severity.ERROR]
+    return Fate(
+        forwarded=False,
+        errors=tuple(sorted((each.code.name, format_pointer(each.path)) for each in errors)),
+        words=tuple(sorted(f"{each.message}\n{each.expected}\n{each.hint}" for each in errors)),
+        code=failure.code.name,
+    )
+
+
+def compare_fates(before: Fate, after: Fate) -> Change:
+    """How a call's fate changed."""
+    if before.forwarded != after.forwarded:
+        return "newly_accepted" if after.forwarded else "newly_refused"
+    if after.forwarded:
+        return "same" if before.arguments == after.arguments else "other_arguments"
+    is_same = (before.code, before.errors, before.words) == (after.code, after.errors, after.words)
+    return "same" if is_same else "other_answer"
+
+
+# --- one recorded call ------------------------------------------------------------------------------------------------
+# --- A recorded call can be judged again on another machine -----------------------------------------------------------
+# A recorded call can be judged again on another machine: stand-ins replace its texts and keep its verdict.
+#
+# A stand-in has the length, the punctuation and the character classes of its text (a letter becomes x or X, a digit
+# 1). It is used only where the verdict stays the same: a decisive text (a member of an enum) stays readable. This
+# does not make a call anonymous. Numbers, keys, true, false and null stay as they are. Texts that are secrets are
+# always replaced; where that changes the verdict, the call is lost.
+
+# The most judgements that one call may take; about 4 are usual.
+MOST_JUDGED: Final = 40
+
+
+@value_class
+class StoodIn:
+    """Arguments with stand-ins, and the places of those. None in its place: the call is lost."""
+
+    value: JsonValue = field(repr=False)
+    masked: tuple[Pointer, ...]
+
+
+def stand_in(
+    value: JsonValue, limits: FeedbackLimits, is_same: Callable[[JsonValue], bool], *, secrets_alone: bool = False
+) -> StoodIn | None:
+    """The value with stand-ins for as many texts as possible, or for secrets alone; `is_same` says whether a value has
+    the same verdict."""
+    texts = list(_texts(value, ()))
+    secret = [path for path, text in texts if is_secret_path(path, limits) or mask_credentials(text) != text]
+    plain = [] if secrets_alone else [path for path, _ in texts if path not in set(secret)]
+    replaced, left = set(secret), MOST_JUDGED
+    if secret and not is_same(_replace(value, (), replaced)):
+        return None
+    waiting: list[Sequence[Pointer]] = [plain] if plain else []
+    while waiting:
+        group = waiting.pop()
+        left -= 1
+        if left < 0:
+            return None
+        if is_same(_replace(value, (), replaced | set(group))):
+            replaced |= set(group)
+        elif len(group) > 1:
+            half = len(group) // 2
+            waiting += [group[half:], group[:half]]
+    return StoodIn(_replace(value, (), replaced), tuple(sorted(replaced, key=str)))
+
+
+def make_standin(text: str) -> str:
+    """The stand-in of one text. Of a text that holds a JSON object or list, the keys stay."""
+    if text[:1] in ("{", "["):
+        inner = parse(text.encode("utf-8", "surrogatepass"))
+        if isinstance(inner, dict | list):
+            return _in_json(text)
+    return "".join(map(_sign, text))
+
+
+def _in_json(text: str) -> str:
+    """Stand-ins for the texts inside a text of JSON, whose keys and layout stay."""
+    found: list[str] = []
+    at = 0
+    while at < len(text):
+        if text[at] != '"':
+            found.append(text[at])
+            at += 1
+            continue
+        end = at + 1
+        while end < len(text) and text[end] != '"':
+            end += 2 if text[end] == "\\" else 1
+        quoted, rest = text[at : end + 1], text[end + 1 :].lstrip()
+        found.append(quoted if rest.startswith(":") or "\\" in quoted else "".join(map(_sign, quoted)))
+        at = end + 1
+    return "".join(found)
+
+
+def _sign(character: str) -> str:
+    if character.isdecimal():
+        return "1"
+    if character.isalpha():
+        return "X" if character.isupper() else "x"
+    return character
+
+
+def _texts(value: JsonValue, path: Pointer) -> list[tuple[Pointer, str]]:
+    if isinstance(value, str):
+        return [(path, value)] if make_standin(value) != value else []
+    members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [found for step, item in members for found in _texts(item, (*path, step))]
+
+
+def _replace(value: JsonValue, path: Pointer, places: set[Pointer]) -> JsonValue:
+    if isinstance(value, str):
+        return make_standin(value) if path in places else value
+    if isinstance(value, dict):
+        return {key: _replace(item, (*path, key), places) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_replace(item, (*path, index), places) for index, item in enumerate(value)]
+    return value
+
+
+# --- one recorded call ------------------------------------------------------------------------------------------------
 _HEADERS: Final = Fields((("content-type", "application/json"), ("x-conversation-id", "replay")))
 
 

@@ -44,7 +44,7 @@ class RecordingPlugin(AddsVerbs, AddsPages, ExtendsCalls, ObservesCalls, TracesC
 
     def read_section(self, key: str, context: Context, files: Files, upstreams: Upstreams) -> object:
         from proxy.extensions.recording.escalations import read_on_escalation
-        from proxy.extensions.recording.record_section import read_record
+        from proxy.extensions.recording.recorder import read_record
 
         return (read_record if key == "record" else read_on_escalation)(context, files, upstreams)
 

@@ -7,24 +7,75 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Literal
 
 from proxy.adapters.base import CallShape
-from proxy.config.model import Config
+from proxy.config.context import Context
+from proxy.config.files.source import Files
+from proxy.config.model import Config, UpstreamConfig
+from proxy.config.sections.units import read_size
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Document
 from proxy.extensions.recording.line import describe_call, write_line
 from proxy.extensions.recording.record_file import RESULTS, RecordFile
-from proxy.extensions.recording.record_section import RecordConfig, find_record
 from proxy.interfaces import CallRecord, Clock, Observer, Pacing
 from proxy.routing import RouteTable
 from proxy.telemetry.logs import Log
 from proxy.telemetry.metric_table import Label, MetricRow
 from proxy.telemetry.metrics import Metrics
 
+# --- the section `record` of the config -------------------------------------------------------------------------------
+_SIZES: Final = ("longest", "max_size")
+_OUTCOMES: Final = ("refused", "repaired", "failed", "delivered")
+
+
+@value_class
+class RecordConfig:
+    """Recorded calls: the file (an absolute path), whether arguments are whole or stand-ins, the recorded share of
+    calls by outcome, and bounds in bytes. `keep`: how many older files are kept, packed."""
+
+    file: str
+    values: Literal["standins", "full"] = "standins"
+    refused: float = 1.0
+    repaired: float = 1.0
+    failed: float = 1.0
+    delivered: float = 0.01
+    longest: int = 64 * 1024
+    max_size: int = 64 * 1024 * 1024
+    keep: int = 4
+
+    def share_of(self, outcome: str) -> float:
+        """The recorded share of the calls with this outcome."""
+        if outcome in ("tool_error", "upstream_error"):
+            return self.failed
+        if outcome in ("repaired", "corrected"):
+            return self.repaired
+        return self.refused if outcome == "refused" else self.delivered
+
+
+def read_record(context: Context, _files: Files, _upstreams: Mapping[str, UpstreamConfig]) -> RecordConfig | None:
+    """Reads which calls are recorded; None without any."""
+    written = context.structure.entry("record")
+    if not isinstance(written, dict) or not isinstance(written.get("file"), str):
+        return None
+    found: dict[str, Any] = {name: written[name] for name in ("file", "values", "keep") if name in written}
+    found |= {name: read_size(written[name]) for name in _SIZES if name in written}
+    sample = written.get("sample", {})
+    found |= {name: float(sample[name]) for name in _OUTCOMES if name in sample}
+    return RecordConfig(**found)
+
+
+def find_record(config: Config) -> RecordConfig | None:
+    """The recording of a config; None where it records nothing."""
+    found: RecordConfig | None = config.sections.get("record")
+    return found
+
+
+# --- records finished calls as the section `record` wants them (docs/recording.md) ------------------------------------
 RECORDED: Final = MetricRow(
     "toolproxy_recorded_total",
     "counter",

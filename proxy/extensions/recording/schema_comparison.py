@@ -28,7 +28,7 @@ from proxy.core.schema.drafts import SchemaError
 from proxy.extensions.recording.comparing import ComparisonCounts, LineComparison, compare_line, compare_sent
 from proxy.extensions.recording.line import decide_sent, explain_refusal
 from proxy.extensions.recording.record_file import read_last_lines
-from proxy.extensions.recording.record_section import RecordConfig, find_record
+from proxy.extensions.recording.recorder import RecordConfig, find_record
 from proxy.routing import Route
 from proxy.server.admin.api import list_current_tools
 from proxy.server.admin.console_data import ConsoleData

@@ -25,8 +25,7 @@ from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import JsonValue, UpstreamReply
 from proxy.extensions.workers.merged import merge_pages
 from proxy.interfaces import Upstream, UpstreamRequest
-from proxy.server.admin.operator_access import Role
-from proxy.server.admin.page import Page, Readers
+from proxy.server.admin.page import Page, Readers, Role
 from proxy.server.ports import Port
 from proxy.telemetry.logs import Log
 from proxy.upstream import UpstreamSettings

@@ -24,8 +24,16 @@ from proxy.core.model.values import Fields, JsonValue
 from proxy.plugin import AddsPages
 from proxy.plugins import find_plugins
 from proxy.server.admin.api import PROBES, Pages
-from proxy.server.admin.operator_access import OperatorAccess, Role, is_foreign_page
-from proxy.server.admin.page import EventPage, Page, PageRequest, make_json_page, refuse_question
+from proxy.server.admin.page import (
+    EventPage,
+    OperatorAccess,
+    Page,
+    PageRequest,
+    Role,
+    is_foreign_page,
+    make_json_page,
+    refuse_question,
+)
 from proxy.server.http.body import read_whole, say_continue
 from proxy.server.http.framing import SERVER, Response, ResponseStream
 from proxy.server.http.request_head import BadRequest, find_fault, read_fields, split_target

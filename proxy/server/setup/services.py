@@ -23,8 +23,7 @@ from proxy.state import StoreChange, make_store
 from proxy.telemetry.logs import Log
 
 if TYPE_CHECKING:
-    from proxy.hooks.loading import HookLoadError
-    from proxy.hooks.running import HookChain
+    from proxy.hooks.running import HookChain, HookLoadError
 
 
 # --- time and chance --------------------------------------------------------------------------------------------------
@@ -85,8 +84,7 @@ def make_hook_chain(loaded: Loaded, log: Log, clock: Clock) -> HookChain | None:
     """The chain of a config's hooks, None where it has none. Raises ConfigError with every hook that cannot be made."""
     if not loaded.config.hooks:
         return None
-    from proxy.hooks.loading import HookLoadError, load_hook
-    from proxy.hooks.running import HookChain
+    from proxy.hooks.running import HookChain, HookLoadError, load_hook
 
     made, mistakes = [], []
     for entry in loaded.config.hooks:
@@ -104,7 +102,7 @@ def check_hooks(loaded: Loaded) -> list[Mistake]:
     """What is wrong with a config's hooks, as far as that shows without making any."""
     if not loaded.config.hooks:
         return []
-    from proxy.hooks.loading import HookLoadError, find_hook
+    from proxy.hooks.running import HookLoadError, find_hook
 
     found = [(entry, find_hook(entry.use)) for entry in loaded.config.hooks]
     return [_mistake(loaded, entry, hook) for entry, hook in found if isinstance(hook, HookLoadError)]

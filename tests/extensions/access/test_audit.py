@@ -23,8 +23,7 @@ import pytest
 
 from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
-from proxy.extensions.access.audit import FileAudit
-from proxy.extensions.access.audit_file import find_fault
+from proxy.extensions.access.audit import FileAudit, find_fault
 from proxy.telemetry.logs import Log
 from proxy.telemetry.writer import QUEUE_FULL, WRITE_FAILED, QueueWriter
 from tests.extensions.access.issuer import OK, Guarded, guarded
@@ -270,7 +269,7 @@ FULL = """
 import os, sys
 from pathlib import Path
 from proxy.extensions.access.audit import FileAudit
-from proxy.extensions.access.audit_file import find_fault
+from proxy.extensions.access.audit import find_fault
 from proxy.extensions.access.core.access_rules import Identity
 from proxy.telemetry.logs import Log
 try:

@@ -8,8 +8,14 @@ from typing import Any
 
 import pytest
 
-from proxy.extensions.access.core.access_rules import Identity, find_claim, find_scopes, fits_caller
-from proxy.extensions.access.core.paths import UnclearPathError, list_readings
+from proxy.extensions.access.core.access_rules import (
+    Identity,
+    UnclearPathError,
+    find_claim,
+    find_scopes,
+    fits_caller,
+    list_readings,
+)
 from proxy.extensions.access.core.rule_schemas import close_schema
 from proxy.extensions.access.core.settings import AccessRule
 from tests.extensions.access.issuer import OK, guarded

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from proxy.extensions.chat.cli.evaluated_answers import make_call_message
+from proxy.extensions.chat.cli.evaluate_model import make_call_message
 
 DATA: Final = Path(__file__).parents[2] / "data"
 _OTHER: Final = ("tool_name", "untyped_schema")

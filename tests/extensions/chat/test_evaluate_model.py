@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from proxy.__main__ import main
-from proxy.extensions.chat.cli.evaluate_model import WAYS, measure_turns, write_table
-from proxy.extensions.chat.cli.evaluated_answers import list_bundled_turns, read_turns
+from proxy.extensions.chat.cli.evaluate_model import WAYS, list_bundled_turns, measure_turns, read_turns, write_table
 from tests.extensions.chat.recorded_turns import list_recorded_turns
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from proxy.extensions.chat.core.call_markup import MARKUPS, SIGNS
+from proxy.extensions.chat.core.text_watch import MARKUPS, SIGNS
 from tests.extensions.chat.answers import chat_request, chat_text, messages_request, responses_request, whole
 from tests.extensions.chat.leaks import QUOTED, REPORTS
 from tests.extensions.chat.samples import TEXTS, WHOLE

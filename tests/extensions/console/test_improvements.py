@@ -14,8 +14,7 @@ import yaml
 from proxy.core.json.jsontext import dumps
 from proxy.core.rules.rules import RULES, select_rules
 from proxy.extensions.console.core.improvements import IMPROVEMENT_RULES, SAFE_AFTER, list_improvements
-from proxy.extensions.console.core.repair_advice import advise
-from proxy.extensions.console.core.tool_mistakes import CountedMistake, ToolMistakes
+from proxy.extensions.console.core.repair_advice import CountedMistake, ToolMistakes, advise
 from tests.corpora.calls import check_of
 from tests.corpora.run_improvements import PLANTED, collected, count_mistakes, judge_planted, list_plantable
 

@@ -13,14 +13,16 @@ from proxy.config.model import Config
 from proxy.config.sections.units import read_seconds, read_size, read_switch
 from proxy.core.display.placeholders import find_placeholders
 from proxy.core.rules.rules import CORRECTIONS
-from proxy.extensions.correction.core.correction_policy import CorrectionPolicy, Scope, find_policy
 from proxy.extensions.correction.core.settings import (
     NEEDED,
     PLACEHOLDERS,
     CorrectionBudget,
+    CorrectionPolicy,
     CorrectionSettings,
     DebugStore,
+    Scope,
     TrajectoryLimits,
+    find_policy,
     make_messages,
 )
 from proxy.extensions.correction.core.words import Layer

@@ -21,8 +21,7 @@ from proxy.core.model.values import (
     ToolCall,
     UpstreamReply,
 )
-from proxy.extensions.correction.core.correction_policy import CorrectionPolicy
-from proxy.extensions.correction.core.settings import CorrectionSettings
+from proxy.extensions.correction.core.settings import CorrectionPolicy, CorrectionSettings
 from proxy.extensions.correction.corrector import ModelCorrector
 from proxy.extensions.correction.endpoint import Endpoint
 from proxy.extensions.correction.trajectory import Trajectories

@@ -12,7 +12,7 @@ from proxy.call.judging import Elsewhere
 from proxy.core.decide import decide
 from proxy.core.model.values import Document, Reject
 from proxy.extensions.correction.core.failing_places import find_failing_places, list_failed
-from proxy.extensions.correction.failing_job import (
+from proxy.extensions.correction.corrector import (
     find_failing,
     find_failing_elsewhere,
     read_failing,

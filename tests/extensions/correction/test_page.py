@@ -12,8 +12,7 @@ import yaml
 from proxy.__main__ import main
 from proxy.config.files.structure import OTHER_NAMES
 from proxy.config.load import load
-from proxy.extensions.correction.core.correction_policy import find_policy
-from proxy.extensions.correction.core.settings import PLACEHOLDERS
+from proxy.extensions.correction.core.settings import PLACEHOLDERS, find_policy
 from proxy.extensions.correction.core.words import QuestionOutcome
 from proxy.extensions.correction.correction_metrics import EVENTS
 from proxy.extensions.correction.correction_section import find_correction

@@ -26,8 +26,7 @@ from proxy.core.model.values import (
     UpstreamReply,
 )
 from proxy.core.rules.rules import select_rules
-from proxy.extensions.correction.core.correction_policy import CorrectionPolicy, Scope
-from proxy.extensions.correction.core.settings import CorrectionSettings
+from proxy.extensions.correction.core.settings import CorrectionPolicy, CorrectionSettings, Scope
 from proxy.extensions.correction.corrector import ModelCorrector
 from proxy.extensions.correction.endpoint import Endpoint
 from proxy.extensions.correction.trajectory import Trajectories

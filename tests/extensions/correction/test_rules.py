@@ -10,7 +10,7 @@ import pytest
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.model.values import UpstreamReply
 from proxy.core.tool_errors.classify import classify_answer
-from proxy.extensions.correction.core.correction_policy import CorrectionPolicy
+from proxy.extensions.correction.core.settings import CorrectionPolicy
 from proxy.extensions.correction.core.words import Layer
 from proxy.extensions.correction.rules import ACTIVATION, MATRIX, Action, Why, asks
 from tests.extensions.correction.model import failed, rig, says

@@ -21,8 +21,7 @@ import pytest
 
 from proxy.__main__ import main
 from proxy.config.load import load
-from proxy.extensions.kubernetes.events import EventRefused, PodEvents
-from proxy.extensions.kubernetes.pod_serving import PodWatcher
+from proxy.extensions.kubernetes.pod_serving import EventRefused, PodEvents, PodWatcher
 from proxy.server import start_serving
 from proxy.telemetry.logs import Log
 from proxy.telemetry.notices import NOT_READY, Notices

@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 
 from proxy.__main__ import main
-from proxy.extensions.mcp.importing.client_entries import find_program
+from proxy.extensions.mcp.importing.client_entries import CLIENTS, find_program
 from proxy.extensions.mcp.importing.client_files import find_own_program
-from proxy.extensions.mcp.importing.clients import CLIENTS
 
 (PROGRAM,) = find_own_program()
 FILES = ["-y", "@modelcontextprotocol/server-filesystem", "/data"]

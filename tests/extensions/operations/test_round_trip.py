@@ -9,9 +9,8 @@ from proxy.core.check.validation import Check, compile_check
 from proxy.core.json.jsontext import are_equal
 from proxy.core.model.values import ABSENT, Fields, JsonValue, RawRequest
 from proxy.core.schema.dialects import normalise
-from proxy.extensions.operations.adapters.bound_operation import BoundOperation, bind_operation
 from proxy.extensions.operations.adapters.http_operation import read_request
-from proxy.extensions.operations.adapters.http_request import write_request
+from proxy.extensions.operations.adapters.http_request import BoundOperation, bind_operation, write_request
 from proxy.extensions.operations.core.channels import find_unwritable
 from proxy.extensions.operations.core.openapi import import_operation, list_operations
 from proxy.extensions.second_judge.core.examples import make_full_example, make_minimal_example

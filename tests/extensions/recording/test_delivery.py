@@ -9,7 +9,7 @@ from base64 import b64decode, b64encode
 import pytest
 
 from proxy.core.model.values import Headers, JsonValue
-from proxy.extensions.recording.delivery import MOST_WAITING, PAUSES, Delivery, read_key, sign_headers
+from proxy.extensions.recording.escalations import MOST_WAITING, PAUSES, Delivery, read_key, sign_headers
 from tests.steady import until
 
 

@@ -17,8 +17,8 @@ from redis import Redis
 from proxy.config.model import UpstreamTls
 from proxy.core.model.values import Episode, FailedAttempt
 from proxy.extensions.redis import operations
-from proxy.extensions.redis.client import Connections
 from proxy.extensions.redis.operations import Keys, Operation, OperationQueue
+from proxy.extensions.redis.redis_remote import Connections
 from proxy.extensions.redis.remote import Unreachable
 from proxy.extensions.redis.settings import RedisSettings
 from proxy.interfaces import ConnectedStore, StateStore

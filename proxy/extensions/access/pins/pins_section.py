@@ -2,20 +2,106 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Final, get_args
 
 from proxy.config.context import Context, read_named_text
 from proxy.config.files.secrets import reveal
 from proxy.config.files.source import Files
-from proxy.config.model import Config, UpstreamConfig
+from proxy.config.model import Config, RouteEntry, ToolConfig, UpstreamConfig
+from proxy.core.contract.listed_tool import Hints, refuse_unapproved
 from proxy.core.contract.policy import Mode
 from proxy.core.model.value_class import value_class
-from proxy.extensions.access.pins.approved_calls import WithheldTools
-from proxy.extensions.access.pins.lock_file import FILE, Changed, LockProblem, PinnedRoute, Pins, read_lock
-from proxy.extensions.access.pins.pinned_operations import find_operations
+from proxy.core.model.values import CheckedCall, Failure, JsonValue, ToolCall
+from proxy.extensions.access.pins.lock_file import (
+    FILE,
+    Changed,
+    Definition,
+    LockProblem,
+    PinnedRoute,
+    Pins,
+    RouteOperations,
+    read_lock,
+)
+from proxy.interfaces import CallAccess
 
+
+# --- refuses calls of operations whose definitions the operator has not approved --------------------------------------
+@value_class
+class WithheldTools:
+    """The operations of a route with other definitions than approved. `hides`: they are not shown, either."""
+
+    tools: frozenset[str]
+    hides: bool
+
+
+@value_class
+class ApprovedCalls:
+    """Implements `CallAccess`: calls of approved operations, as far as `others` allow them (None: all)."""
+
+    withheld: WithheldTools
+    others: CallAccess | None
+
+    @property
+    def scope(self) -> str:
+        """The scope of `others`."""
+        return "" if self.others is None else self.others.scope
+
+    def may_see(self, tool: str, hints: Hints | None = None) -> bool:
+        """Whether a tool is shown; a changed one only where it is not hidden."""
+        hidden = self.withheld.hides and tool in self.withheld.tools
+        return not hidden and (self.others is None or self.others.may_see(tool, hints))
+
+    def refuse_tool(self, tool: str, hints: Hints | None = None) -> Failure | None:
+        """The failure where no call of a tool is allowed; that of `others` comes first."""
+        if self.others is not None and (refused := self.others.refuse_tool(tool, hints)) is not None:
+            return refused
+        return refuse_unapproved(tool) if tool in self.withheld.tools else None
+
+    def refuse_call(self, checked: CheckedCall, hints: Hints | None = None) -> Failure | None:
+        """The failure of a call that is not allowed."""
+        if checked.call.tool in self.withheld.tools:
+            return self.refuse_tool(checked.call.tool)
+        return None if self.others is None else self.others.refuse_call(checked, hints)
+
+    def refuse_answer(self, call: ToolCall, hints: Hints | None = None) -> Failure | None:
+        """The failure where a hook may not answer in place of the tool."""
+        if call.tool in self.withheld.tools:
+            return self.refuse_tool(call.tool)
+        return None if self.others is None else self.others.refuse_answer(call, hints)
+
+
+# --- the section `pins` of the config ---------------------------------------------------------------------------------
+# --- the definitions of a config's HTTP operations --------------------------------------------------------------------
+#
+# An operation is a tool with `request`, or one whose schema an OpenAPI document holds. Its definition includes its
+# request, because a document that sends the same arguments elsewhere has changed.
+
+
+def find_operations(entries: Iterable[RouteEntry]) -> RouteOperations:
+    """The operations of the routes of one name."""
+    plain: dict[str, Definition] = {}
+    requests: dict[str, JsonValue] = {}
+    for entry in entries:
+        if entry.listed is not None:
+            tools = entry.listed.tools.items()
+            requests |= {name: tool.request.write_entry() for name, tool in tools if tool.request is not None}
+        elif entry.kind == "call":
+            plain |= {name: _define(tool) for name, tool in entry.tools.items() if tool.request is not None}
+    return RouteOperations(plain, requests)
+
+
+def _define(tool: ToolConfig) -> Definition:
+    parts = {
+        "description": tool.description or None,
+        "inputSchema": tool.schema.value if tool.schema is not None else None,
+        "request": tool.request.write_entry() if tool.request is not None else None,
+    }
+    return {key: value for key, value in parts.items() if value is not None}
+
+
+# --- the section `pins` of the config ---------------------------------------------------------------------------------
 _CHANGED: Final[Changed] = "hide"
 _WRITE: Final = "paths start at the config file's folder; `toolcall-proxy pin CONFIG` writes it"
 

@@ -12,7 +12,7 @@ from proxy.core.json.jsontext import dumps
 from proxy.core.model import codes
 from proxy.core.model.codes import ErrorCode
 from proxy.core.model.values import HttpReply, RawRequest, ToolResult
-from proxy.extensions.chat.core.api_errors import make_error
+from proxy.extensions.chat.core.events import make_error
 from proxy.extensions.chat.core.model_request import Api
 
 # The meaning of these codes where the upstream is a model server.

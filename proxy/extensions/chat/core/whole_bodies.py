@@ -17,11 +17,11 @@ from proxy.core.json.jsonspan import replace_value, replace_values
 from proxy.core.json.jsontext import DEFAULT_LIMITS, TRUSTED, TextLimits, dumps, join_frame, parse, split_frame
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonProblem, JsonValue, Pointer
-from proxy.extensions.chat.core.call_markup import LONGEST
 from proxy.extensions.chat.core.found_calls import FoundCall, find_calls, is_answer
 from proxy.extensions.chat.core.model_request import Api, ModelRequest, read_model_request
 from proxy.extensions.chat.core.next_question import is_cut_off, write_next_question
 from proxy.extensions.chat.core.stream_usage import make_answer
+from proxy.extensions.chat.core.text_watch import LONGEST
 from proxy.extensions.chat.core.written_calls import AnswerText, NewCall, find_answer_text, write_calls
 
 _HERE: Final = "proxy.extensions.chat.core.whole_bodies"

@@ -27,10 +27,9 @@ from proxy.core.model.values import (
     ToolCall,
 )
 from proxy.core.rules.rules import TEXT_RULES
-from proxy.extensions.chat.core.call_markup import FoundText, find_lone_call, find_text_calls
 from proxy.extensions.chat.core.found_calls import CallChange, FoundCall, find_tool_name
 from proxy.extensions.chat.core.model_request import ModelRequest
-from proxy.extensions.chat.core.text_watch import TextWatch
+from proxy.extensions.chat.core.text_watch import FoundText, TextWatch, find_lone_call, find_text_calls
 from proxy.extensions.mcp.core.listed_tools import LearnedTools, LearnPolicy, Policies
 from proxy.interfaces import JudgesElsewhere
 

@@ -7,7 +7,8 @@ be repaired.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -18,6 +19,7 @@ from proxy.core.model import codes
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import (
     Conversation,
+    Headers,
     JsonValue,
     Repair,
     ToolResult,
@@ -26,7 +28,7 @@ from proxy.core.model.values import (
 )
 from proxy.extensions.chat.adapters.model_errors import write_message
 from proxy.extensions.chat.config.model_section import ModelSettings
-from proxy.extensions.chat.core.api_errors import write_error_event
+from proxy.extensions.chat.core.events import write_error_event
 from proxy.extensions.chat.core.found_calls import FoundCall, list_places
 from proxy.extensions.chat.core.model_request import Api, ModelRequest
 from proxy.extensions.chat.core.next_question import is_cut_off
@@ -34,13 +36,6 @@ from proxy.extensions.chat.core.stream_usage import rebuild_answer
 from proxy.extensions.chat.core.text_watch import TextWatch
 from proxy.extensions.chat.core.whole_bodies import ReadAnswer
 from proxy.extensions.chat.core.written_calls import NewCall, make_call_id
-from proxy.extensions.chat.server.answer_bytes import (
-    find_reason,
-    is_plain,
-    keep_true,
-    make_headers_again,
-    stream_on,
-)
 from proxy.extensions.chat.server.asking_again import (
     FinalAnswer,
     JudgedAnswer,
@@ -53,7 +48,7 @@ from proxy.extensions.chat.server.asking_again import (
 from proxy.extensions.chat.server.call_judge import CallJudge, JudgedCall
 from proxy.extensions.chat.server.judged_stream import JudgedStream, StreamSteps
 from proxy.extensions.chat.server.large_bodies import LargeBodies
-from proxy.extensions.mcp.server.replayed_body import ReplayedBody, gather_body
+from proxy.extensions.mcp.server.guided_answers import ReplayedBody, gather_body
 from proxy.interfaces import CallRecord, UpstreamRequest
 from proxy.server.bound_route import RouteRequest
 from proxy.server.http.body import is_json
@@ -63,6 +58,53 @@ from proxy.server.listed_routes import ListedRequest
 from proxy.upstream import ReplyBroken
 from proxy.upstream.faults import close_body
 
+# --- the bytes of a model server's answers ----------------------------------------------------------------------------
+# Fields that are wrong for an answer that may change, and one that is wrong for a changed one.
+_OF_THE_BYTES = frozenset({"content-length", "content-digest", "repr-digest", "digest", "content-md5"})
+_OF_THE_VERSION = "etag"
+
+
+def is_plain(reply: UpstreamReply) -> bool:
+    """Whether an answer is a success, and not compressed."""
+    return reply.status // 100 == 2 and reply.header("content-encoding") in ("", "identity")
+
+
+def keep_true(headers: Headers, *, is_changed: bool = True) -> Headers:
+    """The headers that are right for another body, too, or for one that may still change."""
+    wrong = _OF_THE_BYTES | {_OF_THE_VERSION} if is_changed else _OF_THE_BYTES
+    return tuple((name, value) for name, value in headers if name.lower() not in wrong)
+
+
+def make_headers_again(headers: Headers, body: bytes) -> Headers:
+    """The headers of another question. It gets an idempotency key of its own: to the first key the server would repeat
+    its first answer, or refuse the other body."""
+
+    def derive(key: str) -> str:
+        return hashlib.sha256(key.encode("utf-8", "surrogateescape") + b"\0" + body).hexdigest()
+
+    return tuple(
+        (name, derive(value) if name.lower() == "idempotency-key" else value) for name, value in keep_true(headers)
+    )
+
+
+async def stream_on(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    """A body whose first piece has been read."""
+    try:
+        yield first
+        async for piece in rest:
+            yield piece
+    finally:
+        await rest.aclose()
+
+
+def find_reason(reply: UpstreamReply, limit: int) -> str:
+    """Why a gathered answer is relayed unread; '' where it is not."""
+    if isinstance(reply.body, bytes):
+        return "too_long" if len(reply.body) > limit else ""
+    return "cut" if isinstance(reply.body, ReplayedBody) and reply.body.is_broken else "too_long"
+
+
+# --- the answers to one request that names tools ----------------------------------------------------------------------
 UNREAD: Final = "The model server's answer could not be read, and this route refuses calls that were not validated."
 
 

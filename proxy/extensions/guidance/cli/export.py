@@ -47,7 +47,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run(args: argparse.Namespace) -> int:
     """Exports `args.tool` (default: every tool) of `args.config` and gives the exit code."""
     from proxy.core.json.jsontext import dumps
-    from proxy.extensions.guidance.cli.known_tools import find_http, load_tools
+    from proxy.extensions.guidance.cli.guidance import find_http, load_tools
     from proxy.extensions.guidance.core.export import export, export_outputs
 
     found = load_tools("export", args.config, args.tool)

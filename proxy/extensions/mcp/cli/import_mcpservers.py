@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def register(kinds: Any) -> None:
     """Describes the kind of source."""
-    from proxy.extensions.mcp.importing.clients import CLIENTS
+    from proxy.extensions.mcp.importing.client_entries import CLIENTS
 
     clients = kinds.add_parser("mcpservers", help="the servers that a client's config names (Claude, Cursor, VS Code)")
     clients.add_argument(

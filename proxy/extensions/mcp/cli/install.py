@@ -45,7 +45,7 @@ def register(subparsers: Any) -> None:
 
 def add_client_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments that choose a client and its servers."""
-    from proxy.extensions.mcp.importing.clients import CLIENTS
+    from proxy.extensions.mcp.importing.client_entries import CLIENTS
 
     parser.add_argument("client", metavar="CLIENT", choices=tuple(CLIENTS), help=", ".join(CLIENTS))
     parser.add_argument("servers", metavar="SERVER", nargs="*", help="these servers only (default: all)")
@@ -56,8 +56,8 @@ def add_client_arguments(parser: argparse.ArgumentParser) -> None:
 
 def read_chosen_file(args: argparse.Namespace) -> ClientFile:
     """Reads the config that the arguments name. Raises ImportProblem."""
+    from proxy.extensions.mcp.importing.client_entries import CLIENTS
     from proxy.extensions.mcp.importing.client_files import check_in_project, read_client_file
-    from proxy.extensions.mcp.importing.clients import CLIENTS
     from proxy.extensions.operations.importing.harvest import ImportProblem
 
     client = CLIENTS[args.client]

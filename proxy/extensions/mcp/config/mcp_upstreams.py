@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 from proxy.config.combinations import WrittenRoute
@@ -14,13 +15,51 @@ from proxy.config.files.secrets import reveal
 from proxy.config.mistakes import join_words, suggest_word
 from proxy.config.model import RouteEntry, ToolConfig, UpstreamConfig, find_default
 from proxy.config.policies import Written
+from proxy.config.sections.top_level import read_guard
 from proxy.config.sections.units import read_seconds, read_switch
 from proxy.config.tools import show_schema
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.extensions.mcp.config.mcp_section import MCP_DEFAULTS, OWN_CHILD_DEFAULTS, note_refused_names
-from proxy.extensions.mcp.config.model import JoinedServers, ServedOperations, ServerEntry, find_mcp
+from proxy.extensions.mcp.config.model import Command, JoinedServers, ServedOperations, ServerEntry, find_mcp
 from proxy.extensions.mcp.core.listed_tools import LearnPolicy
 
+# --- reads `upstreams.NAME.command` -----------------------------------------------------------------------------------
+# Keys that only an upstream with a URL can have.
+_OF_CONNECTIONS: Final = frozenset({"pool", "tls", "headers", "buffer", "health"})
+
+
+def read_process(context: Context, name: str, entry: Mapping[str, JsonValue]) -> UpstreamConfig:
+    """Reads an upstream that the proxy starts as a process."""
+    path = ("upstreams", name)
+    for key in _OF_CONNECTIONS & entry.keys():
+        context.mistake((*path, key), f"`{key}` has no effect beside `command`", "drop it", key=True)
+    made: dict[str, Any] = {}
+    if "cwd" in entry:
+        made["cwd"] = str((context.folder / reveal(entry["cwd"])).resolve())
+        if not Path(made["cwd"]).is_dir():
+            hint = "paths start at the config file's folder"
+            context.mistake((*path, "cwd"), f"there is no folder {reveal(entry['cwd'])!r}", hint)
+    if "pass_env" in entry:
+        made["pass_all"] = reveal(entry["pass_env"]) == "all"
+    if "max_children" in entry:
+        made["max_children"] = entry["max_children"]
+    if "idle_session" in entry:
+        made["idle"] = read_seconds(entry["idle_session"])
+    if "shared" in entry:
+        made["shared"] = read_switch(entry["shared"])
+    words = tuple(reveal(word) for word in entry["command"])
+    environment = {key: reveal(value) for key, value in entry.get("env", {}).items()}
+    timeouts = entry.get("timeouts", {})
+    response = (
+        read_seconds(timeouts["response"])
+        if "response" in timeouts
+        else find_default(UpstreamConfig, "response_timeout")
+    )
+    command = Command(words, environment, **made)
+    return UpstreamConfig(name, "", response_timeout=response, guard=read_guard(entry), added=command)
+
+
+# --- reads the upstreams of MCP routes that do not lead to one server -------------------------------------------------
 # --- several servers --------------------------------------------------------------------------------------------------
 # The share of `mcp.wait` that one server may take at most, so that a list without it still comes in time.
 _SHARE: Final = 0.8

@@ -16,21 +16,19 @@ from typing import Final
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue
 from proxy.extensions.mcp.importing.client_entries import (
+    CLIENTS,
     PROGRAM,
+    ClientFormat,
     Entry,
     find_obstacle,
     find_program,
+    find_servers,
+    guess_client,
+    list_project_servers,
     unwrap_entry,
     wrap_entry,
 )
 from proxy.extensions.mcp.importing.client_texts import read_text, replace_entries
-from proxy.extensions.mcp.importing.clients import (
-    CLIENTS,
-    ClientFormat,
-    find_servers,
-    guess_client,
-    list_project_servers,
-)
 from proxy.extensions.operations.importing.harvest import ImportProblem, LeftOut
 from proxy.file_writing import check_below, check_regular, replace_file
 

@@ -46,7 +46,13 @@ from proxy.extensions.mcp.adapters.mcpmessage import (
     is_bare,
     read_message,
 )
-from proxy.extensions.mcp.server.bound_mcp_route import McpRouteRequest, make_result, read_whole
+from proxy.extensions.mcp.server.bound_mcp_route import (
+    McpRouteRequest,
+    make_result,
+    read_whole,
+    rewrite_challenge,
+    rewrite_metadata,
+)
 from proxy.extensions.mcp.server.detached_calls import DetachedCalls
 from proxy.extensions.mcp.server.envelope import is_own_server, refuse_unfit
 from proxy.extensions.mcp.server.guided_answers import GuidedAnswers
@@ -60,7 +66,6 @@ from proxy.extensions.mcp.server.lists.shown_lists import (
     filter_list,
     make_collapsed_list,
 )
-from proxy.extensions.mcp.server.protected_resource import rewrite_challenge, rewrite_metadata
 from proxy.extensions.mcp.server.watching import (
     LIST_CHANGED,
     UNKNOWN_TOOL,

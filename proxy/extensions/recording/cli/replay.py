@@ -338,8 +338,7 @@ def judge_line(line: RecordedLine, tools: ServedTools) -> tuple[dict[str, JsonVa
     repair."""
     from proxy.core.envelope.feedback import write_feedback
     from proxy.core.model.values import Reject
-    from proxy.extensions.recording.core.fates import reduce_decision
-    from proxy.extensions.recording.line import decide_sent, differs, explain_refusal, show_fate
+    from proxy.extensions.recording.line import decide_sent, differs, explain_refusal, reduce_decision, show_fate
 
     shown: dict[str, JsonValue] = {"route": line.route, "tool": line.tool}
     known = tools.get((line.route, line.tool))

@@ -33,8 +33,7 @@ from proxy.core.json.jsontext import TextLimits, dumps, parse
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.extensions.mcp.adapters.mcpmessage import find_missing_capability, read_head, write_id
 from proxy.extensions.mcp.upstream.stdio.child import Child
-from proxy.extensions.mcp.upstream.stdio.child_client import ChildClient, ChildRequest
-from proxy.extensions.mcp.upstream.stdio.mailbox import MOST_WAITING, ChildEnded
+from proxy.extensions.mcp.upstream.stdio.child_client import MOST_WAITING, ChildClient, ChildEnded, ChildRequest
 
 # Limits of what a server may send; servers are not trusted.
 _LIMITS: Final = TextLimits(depth=128, nodes=2_000_000)

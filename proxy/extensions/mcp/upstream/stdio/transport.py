@@ -42,8 +42,7 @@ from proxy.extensions.mcp.adapters.mcpmessage import (
 from proxy.extensions.mcp.upstream.own_answers import OwnServer, header_of
 from proxy.extensions.mcp.upstream.stdio.channel import Channel, format_event
 from proxy.extensions.mcp.upstream.stdio.child import StdioSettings
-from proxy.extensions.mcp.upstream.stdio.child_client import ChildClient, ChildRequest
-from proxy.extensions.mcp.upstream.stdio.mailbox import ChildEnded, Mailbox
+from proxy.extensions.mcp.upstream.stdio.child_client import ChildClient, ChildEnded, ChildRequest, Mailbox
 from proxy.extensions.mcp.upstream.stdio.session import NoChild, Session, Sessions
 from proxy.interfaces import UpstreamRequest
 from proxy.upstream.faults import RESPONSE_TIMEOUT, ReplyBroken

@@ -18,10 +18,49 @@ from typing import Final
 
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue
-from proxy.extensions.operations.core.http.body import FORM, MULTIPART, DescribedBody
-from proxy.extensions.operations.core.http.entries import is_clear_from_path, name_body, write_parameter
-from proxy.extensions.operations.core.http.parameters import In, Parameter, list_properties, list_schema_types
+from proxy.extensions.operations.core.http.body import FORM, JSON, MULTIPART, DescribedBody
+from proxy.extensions.operations.core.http.parameters import (
+    USUAL_STYLE,
+    In,
+    Parameter,
+    list_properties,
+    list_schema_types,
+)
 
+# --- writes parameters and bodies as the entry `request` of a config --------------------------------------------------
+# The short names of bodies.
+BODIES: Final = {"json": JSON, "form": FORM, "multipart": MULTIPART, "none": ""}
+_SHORT: Final = {media_type: word for word, media_type in BODIES.items()}
+
+
+def name_body(media_type: str) -> str:
+    """The media type of a body as an entry has it."""
+    return _SHORT.get(media_type, media_type)
+
+
+def is_clear_from_path(parameter: Parameter) -> bool:
+    """Whether the braces of the path describe a parameter completely."""
+    usual = parameter.style == "simple" and not parameter.explode
+    return parameter.place == "path" and usual and parameter.argument in ("", parameter.name)
+
+
+def write_parameter(parameter: Parameter) -> dict[str, JsonValue]:
+    """One parameter as an entry has it."""
+    made: dict[str, JsonValue] = {"name": parameter.name, "in": parameter.place}
+    if parameter.argument not in ("", parameter.name):
+        made["argument"] = parameter.argument
+    if parameter.required and parameter.place != "path":
+        made["required"] = True
+    if parameter.style != USUAL_STYLE[parameter.place]:
+        made["style"] = parameter.style
+    if parameter.explode != (parameter.style in ("form", "deepObject")):
+        made["explode"] = parameter.explode
+    if parameter.empty:
+        made["empty"] = True
+    return made
+
+
+# --- an HTTP operation as a tool --------------------------------------------------------------------------------------
 # The order in which parameters of one name keep it.
 _ORDER: Final[tuple[In, ...]] = ("path", "query", "header", "cookie", "form", "file")
 # The characters that vendors refuse in the name of an argument.
