@@ -70,7 +70,7 @@ SHARED_CLASS_NAMES: Final[frozenset[str]] = frozenset()
 # File names that three rooms still share. This list only shrinks.
 SHARED_FILE_NAMES: Final[frozenset[str]] = frozenset()
 # Names that many rooms may use.
-EVERYWHERE: Final = frozenset(["__init__", "settings", "model", "plugin"])
+EVERYWHERE: Final = frozenset(["__init__", "settings", "model", "plugin", "cli"])
 
 # Words that say nothing to a stranger, and the files and classes that still use them. The second list only shrinks.
 PRETTY: Final = frozenset(

@@ -316,7 +316,7 @@ export function Hello() {
     copy.insert(main, "config: [", 'hello: ["Hello", Hello], ')
     program = """
 import asyncio, re
-from proxy.extensions.console.ui.console_files import show_file
+from proxy.extensions.console.pages import show_file
 from proxy.server.admin.page import PageRequest
 def served(path):
     page = asyncio.run(show_file(PageRequest("GET", "/ui/" + path, path, "", {})))

@@ -18,7 +18,7 @@ from proxy.extensions.access.access_section import list_rules, read_access, read
 from proxy.extensions.access.audit import find_fault
 from proxy.extensions.access.core.rule_schemas import compile_arguments, list_open_places, negate_arguments
 from proxy.extensions.access.core.settings import AccessSettings, JwtSettings
-from proxy.extensions.access.rates.limiter import check_limits
+from proxy.extensions.access.limiter import check_limits
 
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _OF_TOKENS: Final = ("scope", "claims", "issuer")

@@ -42,9 +42,9 @@ class AccessPlugin(AddsVerbs, ExtendsCalls, ObservesCalls):
         return METRICS
 
     def load_verb(self, verb: str) -> Verb:
-        from proxy.extensions.access.cli import pin
+        from proxy.extensions.access import cli
 
-        return pin
+        return cli
 
     def read_section(self, key: str, context: Context, files: Files, upstreams: Upstreams) -> object:
         if key == "pins":
@@ -57,7 +57,7 @@ class AccessPlugin(AddsVerbs, ExtendsCalls, ObservesCalls):
 
     def read_policy_key(self, key: str, written: JsonValue) -> object | None:
         from proxy.extensions.access.access_section import read_allow, read_deny, read_jwt
-        from proxy.extensions.access.rates.limiter import read_concurrent, read_rates
+        from proxy.extensions.access.limiter import read_concurrent, read_rates
 
         readers: Mapping[str, Callable[[JsonValue], object | None]] = {
             "jwt": read_jwt,
@@ -99,6 +99,6 @@ class AccessPlugin(AddsVerbs, ExtendsCalls, ObservesCalls):
         return find_pinned(config, route)
 
     def make_limiter(self, services: Services) -> CallLimiter:
-        from proxy.extensions.access.rates.limiter import make_limiter
+        from proxy.extensions.access.limiter import make_limiter
 
         return make_limiter(services)

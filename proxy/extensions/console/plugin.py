@@ -29,9 +29,9 @@ class ConsolePlugin(AddsVerbs, AddsPages):
     }
 
     def load_verb(self, verb: str) -> Verb:
-        from proxy.extensions.console.cli import calls
+        from proxy.extensions.console import cli
 
-        return calls
+        return cli
 
     async def answer_page(self, path: str, serving: Serving, question: PageRequest) -> Page | EventPage:
         from proxy.extensions.console import pages

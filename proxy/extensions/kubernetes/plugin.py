@@ -24,9 +24,9 @@ class KubernetesPlugin(AddsVerbs, PlacesProcess):
     text = "What the pod's manifest says; the chart and `inject` set it."
 
     def load_verb(self, verb: str) -> Verb:
-        from proxy.extensions.kubernetes.cli import inject
+        from proxy.extensions.kubernetes import cli
 
-        return inject
+        return cli
 
     def list_flags(self) -> Sequence[Flag]:
         ports = "reject a config that does not listen on these ports, which the pod's Service, kubelet and hook use"

@@ -93,19 +93,19 @@ class OperationsPlugin(AddsKeys, AddsRequests, AddsAdapters, AddsVerbs, ExtendsV
         return ADAPTER
 
     def read_request(self, context: Context, at: Pointer, written: Mapping[str, JsonValue]) -> RequestForm | None:
-        from proxy.extensions.operations.config.operation_section import read_request
+        from proxy.extensions.operations.operation_section import read_request
 
         return read_request(context, at, written)
 
     def read_channels(
         self, catalogue: ToolReader, route: WrittenRoute, formats: JsonValue, policy: QueryPolicy
     ) -> ChannelJudge:
-        from proxy.extensions.operations.config.operation_section import read_channels
+        from proxy.extensions.operations.operation_section import read_channels
 
         return read_channels(catalogue, route, formats, policy)
 
     def read_operation(self, document: JsonValue, name: str, provided: frozenset[str]) -> FoundSchema | SourceProblem:
-        from proxy.extensions.operations.config.operation_section import read_operation
+        from proxy.extensions.operations.operation_section import read_operation
 
         return read_operation(document, name, provided)
 

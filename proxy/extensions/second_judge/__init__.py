@@ -1,5 +1,5 @@
 """jsonschema and fastjsonschema as a second judge of calls that the proxy's own check accepts (docs/engine.md).
 
-`second_judge_section.py` reads the key, `second_judges.py` asks about calls, `cli/second_opinion.py` compares the
+`second_judges.py` asks about calls, `cli.py` compares the
 judges for `check` and `replay`, and `core/` has the second ones, which only a child process loads.
 """

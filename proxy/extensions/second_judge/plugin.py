@@ -38,9 +38,9 @@ class SecondJudgePlugin(SamplesCalls, ExtendsVerbs):
         return {"second-opinion": _compare_judges}
 
     def read_section(self, key: str, context: Context, files: Files, upstreams: Upstreams) -> str:
-        from proxy.extensions.second_judge.second_judge_section import read_second_judge
+        from proxy.config.files.secrets import reveal
 
-        return read_second_judge(context, files, upstreams)
+        return reveal(context.structure.entry(key))
 
     def make_services(self, services: Services, log: Log, metrics: Metrics) -> SecondJudges:
         from proxy.extensions.second_judge.second_judges import SecondJudges
@@ -49,6 +49,6 @@ class SecondJudgePlugin(SamplesCalls, ExtendsVerbs):
 
 
 def _compare_judges(report: CheckReport, loaded: Loaded, args: argparse.Namespace) -> int:
-    from proxy.extensions.second_judge.cli.second_opinion import compare_judges
+    from proxy.extensions.second_judge.cli import compare_judges
 
     return compare_judges(report, loaded, args)

@@ -28,11 +28,11 @@ class WorkersPlugin(RunsWorkers):
         place: PlacesProcess | None,
         signals: asyncio.Queue[signal.Signals],
     ) -> int:
-        from proxy.extensions.workers.cli.serve_many import serve_many
+        from proxy.extensions.workers.cli import serve_many
 
         return await serve_many(loaded, args, place, signals)
 
     def read_worker_entry(self, signals: asyncio.Queue[signal.Signals], admin: AdminConfig | None) -> AdminConfig:
-        from proxy.extensions.workers.cli.serve_many import read_worker_entry
+        from proxy.extensions.workers.cli import read_worker_entry
 
         return read_worker_entry(signals, admin)

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from proxy.extensions.console.ui.console_files import FOLDER, list_files
+from proxy.extensions.console.pages import FOLDER, list_files
 from tests.serving.proxied import WEATHER, proxied
 
 VENDOR: Final = FOLDER / "vendor"

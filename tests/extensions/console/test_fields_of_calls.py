@@ -10,9 +10,9 @@ import pytest
 
 from proxy.core.model.values import Rung
 from proxy.core.tool_errors.backoff import Reason, ResendDenied
-from proxy.extensions.console.cli.calls import FILTERS
+from proxy.extensions.console.cli import FILTERS
 from proxy.extensions.console.kept_calls import CallFilter, select_calls
-from proxy.extensions.console.ui.console_files import FOLDER
+from proxy.extensions.console.pages import FOLDER
 from proxy.interfaces import CallRecord, Trace
 from proxy.telemetry.logs import build_fields
 from proxy.telemetry.recent.ring import FIELDS, RecentCalls, make_entry

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from proxy.extensions.console.ui.console_files import FOLDER
+from proxy.extensions.console.pages import FOLDER
 from proxy.telemetry.console_log import _COLOURS
 from proxy.telemetry.logs import _MESSAGES
 from proxy.telemetry.metric_table import LABELS

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from proxy.extensions.console.cli.calls import read_events
+from proxy.extensions.console.cli import read_events
 from proxy.extensions.console.event_stream import follow_calls
 from proxy.extensions.console.kept_calls import CallFilter
 from proxy.interfaces import CallRecord

@@ -8,7 +8,7 @@ import pytest
 
 from proxy.__main__ import main
 from proxy.core.check.validation import compile_check
-from proxy.extensions.second_judge.cli.second_opinion import SecondOpinions, describe_difference, make_values
+from proxy.extensions.second_judge.cli import SecondOpinions, describe_difference, make_values
 from proxy.extensions.second_judge.core.question import Opinion, SecondVerdict
 
 CONFIG = """

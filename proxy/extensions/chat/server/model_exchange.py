@@ -26,8 +26,6 @@ from proxy.core.model.values import (
     UpstreamFault,
     UpstreamReply,
 )
-from proxy.extensions.chat.adapters.model_errors import write_message
-from proxy.extensions.chat.config.model_section import ModelSettings
 from proxy.extensions.chat.core.events import write_error_event
 from proxy.extensions.chat.core.found_calls import FoundCall, list_places
 from proxy.extensions.chat.core.model_request import Api, ModelRequest
@@ -36,6 +34,8 @@ from proxy.extensions.chat.core.stream_usage import rebuild_answer
 from proxy.extensions.chat.core.text_watch import TextWatch
 from proxy.extensions.chat.core.whole_bodies import ReadAnswer
 from proxy.extensions.chat.core.written_calls import NewCall, make_call_id
+from proxy.extensions.chat.model_errors import write_message
+from proxy.extensions.chat.model_section import ModelSettings
 from proxy.extensions.chat.server.asking_again import (
     FinalAnswer,
     JudgedAnswer,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from proxy.core.schema.drafts import SchemaError
     from proxy.extensions.recording.comparing import ServedTools
     from proxy.extensions.recording.line import RecordedLine
-    from proxy.extensions.second_judge.cli.second_opinion import SecondOpinions
+    from proxy.extensions.second_judge.cli import SecondOpinions
     from proxy.routing import Route
 
 
@@ -121,7 +121,7 @@ def run(args: argparse.Namespace) -> int:
         replayer = Replayer(dry, RepairSettings(args.level, switches))
         if not args.second_opinion:
             return _replay(source, replayer, sys.stdout.buffer, args.format)
-        from proxy.extensions.second_judge.cli.second_opinion import SecondOpinions
+        from proxy.extensions.second_judge.cli import SecondOpinions
 
         with SecondOpinions() as replayer.second:
             code = _replay(source, replayer, sys.stdout.buffer, args.format)

@@ -9,7 +9,7 @@ import pytest
 from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
 from proxy.core.contract.policy import CallLimits
-from proxy.extensions.access.rates.limiter import ConcurrentLimit, CountedBy, RateLimit
+from proxy.extensions.access.limiter import ConcurrentLimit, CountedBy, RateLimit
 
 ROUTE = "{path: /t, upstream: tools, tool: t, schema: {type: object}"
 

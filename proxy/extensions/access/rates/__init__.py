@@ -1,1 +1,0 @@
-"""How often, and how many at once, tools may be called: `limits.rate` and `limits.concurrent`."""

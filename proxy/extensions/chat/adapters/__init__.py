@@ -1,1 +1,0 @@
-"""The proxy's failures in the error formats of model servers."""

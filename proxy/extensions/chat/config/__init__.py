@@ -1,1 +1,0 @@
-"""The keys of a route with `model`."""

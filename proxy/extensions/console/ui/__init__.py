@@ -1,1 +1,0 @@
-"""The files for the browser, and the function that serves them."""

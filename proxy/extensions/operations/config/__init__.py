@@ -1,1 +1,0 @@
-"""The config of operations and of parameters beside the body."""

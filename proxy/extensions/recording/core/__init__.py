@@ -1,1 +1,0 @@
-"""The fate of a call, reduced to the parts that are compared."""
