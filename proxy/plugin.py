@@ -40,8 +40,7 @@ if TYPE_CHECKING:
     from proxy.core.contract.request_rules import ChannelJudge, OperationRule, QueryPolicy, RequestForm
     from proxy.core.model.values import JsonValue, Pointer
     from proxy.interfaces import CallLimiter, Clock, LearnedLists, Pacing, Services, StateStore, ToolTexts
-    from proxy.server.admin.console_data import Counts, PageCounts
-    from proxy.server.admin.page import EventPage, Page, PageRequest
+    from proxy.server.admin.page import Counts, EventPage, Page, PageCounts, PageRequest
     from proxy.server.admin.port import SharedPages
     from proxy.server.handler import AnswerPath
     from proxy.server.lifecycle import Serving
@@ -52,7 +51,7 @@ if TYPE_CHECKING:
     from proxy.telemetry.logs import Log
     from proxy.telemetry.metric_table import MetricRow
     from proxy.telemetry.metrics import Metrics
-    from proxy.telemetry.notices import TroubleWatcher
+    from proxy.telemetry.watches import TroubleWatcher
 
     Upstreams = Mapping[str, UpstreamConfig]
     Signals = asyncio.Queue[signal.Signals]

@@ -115,7 +115,7 @@ LIBRARIES: Final = {
     "prometheus_client": ("proxy/telemetry/metrics_page.py", "proxy/extensions/workers/merged.py"),
     "httptools": ("proxy/upstream/http1/",),
     "redis": ("proxy/extensions/redis/",),
-    "jwt": ("proxy/extensions/access/tokens/",),
+    "jwt": ("proxy/extensions/access/signed_tokens.py",),
     "uvloop": ("proxy/server/", "proxy/cli/serve.py"),
 }
 
@@ -123,7 +123,7 @@ NO_ROOM: Final = frozenset(["utils", "util", "helpers", "helper", "common", "mis
 MAX_FUNCTION: Final = 80
 MAX_PIPELINE: Final = 200
 MAX_FILE: Final = 400
-MAX_MEDIAN: Final = 180
+MAX_MEDIAN: Final = 200
 # Files that may be longer than MAX_FILE, each with its reason.
 LONG_FILES: Final[dict[str, str]] = {
     "proxy/config/model.py": "every value of a config on one page",

@@ -113,7 +113,7 @@ def add_an_adapter(copy: Copy) -> None:
 
 from dataclasses import replace
 
-from proxy.adapters.plain import PlainAdapter
+from proxy.adapters.dispatch import PlainAdapter
 
 
 class WordedAdapter(PlainAdapter):

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from proxy.adapters.base import Adapter
-from proxy.adapters.dispatch import DispatchAdapter
-from proxy.adapters.plain import PlainAdapter
+from proxy.adapters.dispatch import DispatchAdapter, PlainAdapter
 from proxy.plugin import AddsAdapters
 from proxy.plugins import find_plugins
 

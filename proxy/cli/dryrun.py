@@ -30,7 +30,7 @@ from proxy.core.model.values import (
     ToolResult,
 )
 from proxy.interfaces import CallRecord, Services
-from proxy.routing.dry_run import DryRoute
+from proxy.routing.table import DryRoute
 from proxy.state import make_store
 
 

@@ -12,8 +12,8 @@ from proxy.config.model import ToolConfig, ToolSchema
 from proxy.config.policies import Written, list_tool_keys, merge_layers, name_scope, read_formats, read_policy
 from proxy.config.schemas import SchemaLoader, SchemaPlace
 from proxy.config.sections.units import read_fields, read_switch
-from proxy.core.contract.aliases import list_alias_mistakes, list_root_properties
 from proxy.core.contract.request_rules import RequestForm
+from proxy.core.contract.toolname import list_alias_mistakes, list_root_properties
 from proxy.core.model.values import Container, ContainerFunction, JsonValue, Pointer
 from proxy.core.schema.dialects import bundle_schema
 from proxy.plugin import AddsRequests

@@ -5,8 +5,17 @@ request, `dry_run.py` that of a dry run.
 from __future__ import annotations
 
 from proxy.routing.build import build_routes, name_routes
-from proxy.routing.dry_run import DryRoute, DryTarget, find_dry_target
-from proxy.routing.table import LeftOutOperation, Match, MethodNotAllowed, Route, RouteTable, walk_trie
+from proxy.routing.table import (
+    DryRoute,
+    DryTarget,
+    LeftOutOperation,
+    Match,
+    MethodNotAllowed,
+    Route,
+    RouteTable,
+    find_dry_target,
+    walk_trie,
+)
 
 __all__ = [
     "DryRoute",

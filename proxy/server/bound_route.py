@@ -13,8 +13,8 @@ from typing import Final
 
 from proxy.adapters import find_adapter
 from proxy.adapters.base import Adapter
+from proxy.adapters.dispatch import PlainAdapter
 from proxy.adapters.ladder import find_text
-from proxy.adapters.plain import PlainAdapter
 from proxy.config.combinations import find_protocol
 from proxy.core.contract.policy import ListRules, Mode, ToolPolicy, UnknownTool
 from proxy.core.contract.request_rules import OperationRule

@@ -24,14 +24,13 @@ from proxy.core import decide
 from proxy.core.tool_errors import complaints
 from proxy.interfaces import GuardedUpstream, Services
 from proxy.routing import RouteTable
-from proxy.server.admin.console_data import make_console_data
-from proxy.server.admin.page import Readers
+from proxy.server.admin.page import Readers, make_console_data
 from proxy.server.handler import Handler, Snapshot
 from proxy.server.http.framing import SERVER
 from proxy.server.http.headers import Hop
 from proxy.server.http.request_head import make_id
 from proxy.server.listed_routes import ListedRoutes, Reports
-from proxy.server.ports import Port, renew
+from proxy.server.listener import Port, renew
 from proxy.server.reload import Compiled, Reloaded, Reloader, list_served
 from proxy.server.setup.added import (
     FLUSH,
@@ -47,8 +46,15 @@ from proxy.server.setup.upstreams import Pools, await_gone
 from proxy.telemetry.logs import LibraryLog, Log
 from proxy.telemetry.metric_table import OTHER
 from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.notices import NEEDS_RESTART, NOT_TAKEN_OVER, Notices
-from proxy.telemetry.watches import AddressWatch, LoopLag, NullWatch, UnpinnedWatch
+from proxy.telemetry.watches import (
+    NEEDS_RESTART,
+    NOT_TAKEN_OVER,
+    AddressWatch,
+    LoopLag,
+    Notices,
+    NullWatch,
+    UnpinnedWatch,
+)
 
 # --- the memory that the bodies under way may take together (`http/body.py`) ------------------------------------------
 # The memory that the bodies under way may take together (`http/body.py`): half of what the memory limit of the control

@@ -18,14 +18,13 @@ from proxy.server.admin.api import make_pages
 from proxy.server.admin.port import open_operator_ports
 from proxy.server.http.reading import check_aiohttp
 from proxy.server.lifecycle import Serving
-from proxy.server.listener import Listener
-from proxy.server.ports import make_server_context, open_port
+from proxy.server.listener import Listener, make_server_context, open_port
 from proxy.server.reload import Compiled
 from proxy.server.request_cycle import begin_request, handle_request
 from proxy.server.service import Timeouts
 from proxy.server.setup.services import SharedStore, SystemClock, make_services, tell_notes
 from proxy.telemetry.logs import Log
-from proxy.telemetry.notices import TroubleWatcher
+from proxy.telemetry.watches import TroubleWatcher
 
 
 async def start_serving(

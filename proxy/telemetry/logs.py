@@ -27,7 +27,7 @@ from proxy.core.model import codes
 from proxy.core.model.codes import Severity
 from proxy.interfaces import CallRecord, HookFailure
 from proxy.telemetry.console_log import format_call
-from proxy.telemetry.recent.failures import describe_errors
+from proxy.telemetry.failures import describe_errors
 from proxy.telemetry.writer import DROP_REASONS, open_writer
 
 LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}

@@ -9,7 +9,7 @@
 Every send carries the same payload and the same idempotency key, and all sends share one deadline. `UpstreamGuard`
 stands in front of each upstream with its circuit breaker, concurrency limit and resend budget. A request that it
 refuses was never sent, so its fault says `executed: no` and when to try again. The rules are pure and stand in
-`core/tool_errors/circuit_breaker.py` and `backoff.py`; this file gives them the clock and waits.
+`core/tool_errors/backoff.py` and `backoff.py`; this file gives them the clock and waits.
 """
 
 from __future__ import annotations

@@ -65,5 +65,5 @@ async def test_a_plain_config_starts_without_what_it_does_not_need(tmp_path: Pat
 
 async def test_a_console_that_is_off_loads_nothing_of_it(tmp_path: Path) -> None:
     loaded = await loaded_by(tmp_path, PLAIN.replace("admin: {", "admin: {console: off, "))
-    assert "proxy.server.admin.console_data" in loaded
+    assert "proxy.server.admin.page" in loaded
     assert [] == [name for name in loaded if name.startswith("proxy.extensions.console")]

@@ -41,9 +41,9 @@ from proxy.core.rules.rules import select_rules
 from proxy.extensions.chat.core.found_calls import FoundCall
 from proxy.extensions.chat.server.asking_again import write_results
 from proxy.extensions.chat.server.call_judge import JudgedCall
-from proxy.extensions.correction.changes import hide_secrets
 from proxy.extensions.correction.core.words import Layer
 from proxy.extensions.correction.questions import load_prompt, write_json, write_messages
+from proxy.extensions.correction.trajectory import hide_secrets
 
 ALONE = Conversation("c", Rung.HEADER)
 LONG_PATH = "/home/alice/projects/app/config/settings.yaml"

@@ -17,7 +17,7 @@ from proxy.core.json.jsontext import TextLimits, are_equal, dumps, parse, read_d
 from proxy.core.model.values import Conversation, Decision, Document, Forward, JsonValue, Rung, ToolCall
 from proxy.core.rules.rules import TEXT_RULES, select_rules
 from proxy.core.schema.dialects import normalise
-from proxy.extensions.recording.schema_comparison import rewrite_numeric_bounds
+from proxy.extensions.recording.comparing import rewrite_numeric_bounds
 
 # The sets of calls whose right arguments are known. Those of other kinds (`further`) stand in tests/data alone.
 KNOWN_SETS: Final = (

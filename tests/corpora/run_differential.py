@@ -32,7 +32,7 @@ from proxy.config.mistakes import ConfigError
 from proxy.core.envelope import FORMATS
 from proxy.core.schema.dialects import normalise
 from proxy.core.schema.drafts import SchemaError
-from proxy.extensions.recording.schema_comparison import rewrite_numeric_bounds
+from proxy.extensions.recording.comparing import rewrite_numeric_bounds
 from tests.corpora.calls import check_of, known_calls, rows
 from tests.corpora.run_repair import DAMAGES, damaged
 from tests.ports import hold_port

@@ -21,7 +21,7 @@ from proxy.core.check.validation import SchemaError, compile_check
 from proxy.core.json.jsontext import parse
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.schema.dialects import normalise
-from proxy.extensions.recording.schema_comparison import rewrite_numeric_bounds
+from proxy.extensions.recording.comparing import rewrite_numeric_bounds
 from tests.corpora.calls import rows
 
 # What stands in for a value in turn, and how many places of one call are changed.

@@ -18,7 +18,7 @@ from proxy.server import lifecycle as serving
 from proxy.server import reload
 from proxy.server.admin import page as operator_page
 from proxy.server.admin import port as admin
-from proxy.telemetry.recent import ring
+from proxy.telemetry import ring
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "keys.md"
 

@@ -25,7 +25,7 @@ from proxy.extensions.access.audit import AuditFile
 from proxy.extensions.correction.core.settings import DebugStore
 from proxy.extensions.correction.record import DebugLog
 from proxy.extensions.kubernetes.pod_serving import PodWatcher
-from proxy.extensions.recording.record_file import RecordFile
+from proxy.extensions.recording.recorder import RecordFile
 from proxy.telemetry.logs import Log
 
 CONFIG = """\

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from proxy.interfaces import CallRecord
-from proxy.telemetry.recent.ring import RecentCalls, make_entry
+from proxy.telemetry.ring import RecentCalls, make_entry
 from tests.serving.proxied import FREE, WEATHER, Proxied, proxied, told
 from tests.serving.wire import JSON_TYPE, Seen, answer, exchange, replies, tool
 

@@ -20,7 +20,7 @@ from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
 from proxy.config.model import ServerTls
 from proxy.server import start_serving
-from proxy.server.ports import make_server_context, renew
+from proxy.server.listener import make_server_context, renew
 from proxy.server.setup.upstreams import make_settings
 from proxy.upstream.http1 import Http1Upstream
 from tests.contract.test_upstream import CHECKED, request
@@ -92,7 +92,7 @@ async def test_plain_http_on_a_tls_port_gets_no_answer_and_does_no_harm(keys: Pa
 async def test_a_handshake_that_does_not_come_to_its_end_has_its_time(
     keys: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("proxy.server.ports.NEW_TLS_HANDSHAKE", 0.2)
+    monkeypatch.setattr("proxy.server.listener.NEW_TLS_HANDSHAKE", 0.2)
     async with tool(replies(OK)) as server, proxied(WEATHER, server.url, listen=listening(keys)) as proxy:
         slow = [await asyncio.open_connection("127.0.0.1", proxy.port) for _ in range(50)]
         for _, writer in slow:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.extensions.access.pins.lock_file import write_lock
+from proxy.extensions.access.lock_file import write_lock
 from tests.extensions.chat.answers import chat_answer, chat_request, whole
 from tests.extensions.correction.model import completion
 from tests.extensions.mcp.server import McpServer, call

@@ -9,8 +9,24 @@ controls, line and paragraph separators, bidirectional controls, invisible chara
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
+# --- templates --------------------------------------------------------------------------------------------------------
+_PLACEHOLDER: Final = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
+
+
+def find_placeholders(prompt: str) -> frozenset[str]:
+    """The names that a text wants filled in."""
+    return frozenset(_PLACEHOLDER.findall(prompt))
+
+
+def fill_placeholders(text: str, values: Mapping[str, str]) -> str:
+    """The text with its placeholders filled in. What is filled in is not looked through again."""
+    return _PLACEHOLDER.sub(lambda found: values[found[1]], text)
+
+
+# --- the Unicode rules of our answers ---------------------------------------------------------------------------------
 _SHORT_ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
 # The flag of a region (black flag and tags) is an emoji and is kept; tags anywhere else are invisible text.
 _UNSAFE: Final = re.compile(

@@ -21,8 +21,7 @@ from proxy.core.contract.policy import RepairPolicy
 from proxy.core.json.jsontext import are_equal
 from proxy.core.model.values import ABSENT, JsonValue, Pointer, Repair, value_class
 from proxy.core.model.work import REPAIRING, TooMuchWorkError, Work, borrow_work
-from proxy.core.repair.respell import respell_integers, respell_keys
-from proxy.core.repair.wrappers import WRAPPER_RULES, unwrap
+from proxy.core.repair.respell import WRAPPER_RULES, respell_integers, respell_keys, unwrap
 from proxy.core.rules.branches import Ambiguity, Fit, select_branches
 from proxy.core.rules.facts import (
     list_applicable_rules,

@@ -14,7 +14,7 @@ from proxy.core.json.jsontext import dumps
 from proxy.core.model import codes
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import CheckedCall, Failure, Headers, JsonValue, ToolCall, UpstreamFault
-from proxy.extensions.access.access_section import find_access
+from proxy.extensions.access.access_section import find_access, name_metadata
 from proxy.extensions.access.core.access_rules import (
     Identity,
     find_arguments,
@@ -26,10 +26,17 @@ from proxy.extensions.access.core.access_rules import (
     may_name_tool,
     names_tool,
 )
-from proxy.extensions.access.core.settings import AccessRule, AccessSettings, IssuerSettings, JwtSettings
-from proxy.extensions.access.metadata import name_metadata
-from proxy.extensions.access.pins.pins_section import ApprovedCalls, WithheldTools, find_withheld
-from proxy.extensions.access.tokens.verdicts import Judgement, KeysUnavailable, TokenAccepted, TokenRefused
+from proxy.extensions.access.core.settings import (
+    AccessRule,
+    AccessSettings,
+    IssuerSettings,
+    Judgement,
+    JwtSettings,
+    KeysUnavailable,
+    TokenAccepted,
+    TokenRefused,
+)
+from proxy.extensions.access.pins_section import ApprovedCalls, WithheldTools, find_withheld
 from proxy.interfaces import (
     AccessDenied,
     AccessNote,
@@ -47,7 +54,7 @@ from proxy.upstream import UpstreamSettings
 from proxy.upstream.outgoing_client import OutgoingClient
 
 if TYPE_CHECKING:
-    from proxy.extensions.access.tokens.signed_tokens import IssuerKeys, SignedTokens
+    from proxy.extensions.access.signed_tokens import IssuerKeys, SignedTokens
 
 # --- admits callers to a route before their bodies are read -----------------------------------------------------------
 # What a route without `allow` allows.
@@ -281,13 +288,13 @@ class AccessServices:
         return replace(services, access={**services.access, **access})
 
     def _make_tokens(self, settings: AccessSettings) -> SignedTokens:
-        from proxy.extensions.access.tokens.signed_tokens import SignedTokens
+        from proxy.extensions.access.signed_tokens import SignedTokens
 
         keys: Mapping[str, IssuerKeys] = {name: self._find_keys(issuer) for name, issuer in settings.issuers.items()}
         return SignedTokens(settings.issuers, keys, self._base.clock)
 
     def _find_keys(self, issuer: IssuerSettings) -> IssuerKeys:
-        from proxy.extensions.access.tokens.signed_tokens import IssuerKeys
+        from proxy.extensions.access.signed_tokens import IssuerKeys
 
         if issuer not in self._keys:
             self._keys[issuer] = IssuerKeys(issuer, fetch, self._base.clock, self._report)

@@ -13,7 +13,7 @@ from proxy.cli.options import HelpText, add_header_option
 
 if TYPE_CHECKING:
     from proxy.config.load import Loaded
-    from proxy.extensions.access.pins.lock_file import Pins
+    from proxy.extensions.access.lock_file import Pins
 
 EXIT_DIFFERENT: Final = 1
 EXIT_PROBLEM: Final = 2
@@ -53,7 +53,7 @@ def register(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Asks the servers and writes the file; gives the exit code."""
     from proxy.config.mistakes import ConfigError
-    from proxy.extensions.access.pins.lock_file import LockProblem
+    from proxy.extensions.access.lock_file import LockProblem
     from proxy.extensions.operations.importing.harvest import ImportProblem
 
     try:
@@ -66,8 +66,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _pin(args: argparse.Namespace) -> int:
-    from proxy.extensions.access.pins.lock_file import write_lock
-    from proxy.extensions.access.pins.pinning import (
+    from proxy.extensions.access.lock_file import write_lock
+    from proxy.extensions.access.pinning import (
         apply_pin_changes,
         list_defined,
         list_pin_changes,
@@ -100,7 +100,7 @@ def _load(config: Path) -> tuple[Loaded, Path, Pins]:
     from proxy.config.files.source import Files
     from proxy.config.load import load
     from proxy.config.mistakes import ConfigError
-    from proxy.extensions.access.pins.lock_file import FILE, read_lock, write_lock
+    from proxy.extensions.access.lock_file import FILE, read_lock, write_lock
     from proxy.file_writing import SHARED, replace_file
 
     value = Files().source(config, str(config)).value
@@ -122,7 +122,7 @@ def _load(config: Path) -> tuple[Loaded, Path, Pins]:
 def _choose_routes(loaded: Loaded, chosen: list[str]) -> frozenset[str]:
     """The names of the routes to ask. Raises ImportProblem for one that has no list of tools."""
     from proxy.config.mistakes import join_words
-    from proxy.extensions.access.pins.pinning import list_pinned_routes
+    from proxy.extensions.access.pinning import list_pinned_routes
     from proxy.extensions.operations.importing.harvest import ImportProblem
 
     known = [route.name for route in list_pinned_routes(loaded.config)]

@@ -48,7 +48,7 @@ class AccessPlugin(AddsVerbs, ExtendsCalls, ObservesCalls):
 
     def read_section(self, key: str, context: Context, files: Files, upstreams: Upstreams) -> object:
         if key == "pins":
-            from proxy.extensions.access.pins.pins_section import read_pins
+            from proxy.extensions.access.pins_section import read_pins
 
             return read_pins(context, files, upstreams)
         from proxy.extensions.access.access_section import read_access
@@ -74,7 +74,7 @@ class AccessPlugin(AddsVerbs, ExtendsCalls, ObservesCalls):
         check_access(context, routes)
 
     def summarize(self, config: Config) -> list[str]:
-        from proxy.extensions.access.access_table import write_table
+        from proxy.extensions.access.access_checks import write_table
 
         return write_table(config)
 
@@ -89,12 +89,12 @@ class AccessPlugin(AddsVerbs, ExtendsCalls, ObservesCalls):
         return CallAudit(clock, pacing, metrics, log)
 
     def make_answers(self, config: Config) -> Mapping[str, AnswerPath]:
-        from proxy.extensions.access.metadata import make_answers
+        from proxy.extensions.access.access_section import make_answers
 
         return make_answers(config)
 
     def find_pinned(self, config: Config, route: str) -> PinnedTools | None:
-        from proxy.extensions.access.pins.pins_section import find_pinned
+        from proxy.extensions.access.pins_section import find_pinned
 
         return find_pinned(config, route)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from proxy.adapters.base import Adapter
     from proxy.config.combinations import WrittenRoute
     from proxy.config.context import Context
-    from proxy.extensions.chat.model_section import ModelSettings
+    from proxy.extensions.chat.config import ModelSettings
     from proxy.extensions.chat.server.model_relay import ModelRelay
     from proxy.interfaces import Clock
     from proxy.server.listed_routes import Reports
@@ -50,7 +50,7 @@ class ChatPlugin(ExtendsVerbs, RelaysRequests, AddsAdapters):
         return {"model": _evaluate}
 
     def read_relay(self, context: Context, route: WrittenRoute) -> ModelSettings:
-        from proxy.extensions.chat.model_section import read_model
+        from proxy.extensions.chat.config import read_model
 
         return read_model(context, route)
 
@@ -63,7 +63,7 @@ class ChatPlugin(ExtendsVerbs, RelaysRequests, AddsAdapters):
         return ModelRelay(clock, reports)
 
     def load_adapter(self, name: str) -> Adapter:
-        from proxy.extensions.chat.model_errors import ADAPTER
+        from proxy.extensions.chat.adapters import ADAPTER
 
         return ADAPTER
 

@@ -18,9 +18,8 @@ from proxy.core.model.values import JsonProblem, JsonValue
 from proxy.extensions.console.event_stream import follow_calls
 from proxy.extensions.console.kept_calls import SEVERAL, SINGLE, SORTS, STAGES, CallFilter, select_calls, write_entry
 from proxy.routing.table import Route
-from proxy.server.admin.console_data import ConsoleData
-from proxy.server.admin.page import EventPage, Page, PageRequest, Readers, make_json_page, refuse_question
-from proxy.telemetry.recent.ring import LONGEST_ARGUMENTS, KeptCall, make_entry
+from proxy.server.admin.page import ConsoleData, EventPage, Page, PageRequest, Readers, make_json_page, refuse_question
+from proxy.telemetry.ring import LONGEST_ARGUMENTS, KeptCall, make_entry
 
 # --- the copies of a kept call ----------------------------------------------------------------------------------------
 # The copies of a kept call: a curl command, a line for `replay`, a test case.

@@ -32,7 +32,7 @@ from proxy.core.model.values import (
 )
 from proxy.interfaces import CallRecord, Services
 from proxy.routing import MethodNotAllowed, find_dry_target
-from proxy.routing.dry_run import DryRoute
+from proxy.routing.table import DryRoute
 from proxy.server import Serving
 from proxy.server.admin.page import Page, PageRequest, make_json_page, refuse_question
 from proxy.server.bound_route import RouteBinding

@@ -21,9 +21,8 @@ from typing import Final, NamedTuple
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import JsonValue
 from proxy.extensions.console.kept_calls import CallFilter, select_calls, write_entry
-from proxy.server.admin.console_data import ConsoleData
-from proxy.server.admin.page import Readers
-from proxy.telemetry.recent.ring import KeptCall
+from proxy.server.admin.page import ConsoleData, Readers
+from proxy.telemetry.ring import KeptCall
 
 # The seconds between two readings of the ring.
 _EVERY: Final = 0.1

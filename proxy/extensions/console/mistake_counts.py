@@ -25,8 +25,8 @@ from proxy.core.model.values import Absent, Document, JsonValue, Pointer, ToolCa
 from proxy.core.rules.facts import nodes_at, walk_schema
 from proxy.extensions.console.core.repair_advice import INVENTED, CountedMistake, InventedKey, ToolMistakes
 from proxy.interfaces import CallRecord
+from proxy.telemetry.failures import find_renamed, list_errors
 from proxy.telemetry.metric_table import OTHER
-from proxy.telemetry.recent.failures import find_renamed, list_errors
 
 # The most mistakes with counts of their own; further ones are counted together under `_other`.
 MOST_MISTAKES: Final = 4000

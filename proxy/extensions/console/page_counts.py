@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from proxy.extensions.console.mistake_counts import MistakeCounts
 from proxy.interfaces import CallRecord
-from proxy.server.admin.console_data import ConsoleData, Counts
+from proxy.server.admin.page import ConsoleData, Counts
 
 EVERY: Final = 15.0
 # An hour of intervals.

@@ -9,10 +9,9 @@ from proxy.plugin import AddedPage, AddsPages, AddsVerbs, Verb
 
 if TYPE_CHECKING:
     from proxy.extensions.console.page_counts import ConsoleCounts
-    from proxy.extensions.console.shared_answers import SharedAnswers
+    from proxy.extensions.console.pages import SharedAnswers
     from proxy.extensions.workers.pages import PoolPage
-    from proxy.server.admin.console_data import Counts
-    from proxy.server.admin.page import EventPage, Page, PageRequest
+    from proxy.server.admin.page import Counts, EventPage, Page, PageRequest
     from proxy.server.lifecycle import Serving
 
 
@@ -66,6 +65,6 @@ class ConsolePlugin(AddsVerbs, AddsPages):
         return ConsoleCounts(read, wall, values)
 
     def make_shared(self, now: Callable[[], float]) -> SharedAnswers:
-        from proxy.extensions.console.shared_answers import SharedAnswers
+        from proxy.extensions.console.pages import SharedAnswers
 
         return SharedAnswers(now)

@@ -15,7 +15,7 @@ from proxy.config.files.source import Files
 from proxy.config.mistakes import join_words, split_url, suggest_word
 from proxy.config.model import Address, Config, RouteEntry, UpstreamConfig
 from proxy.config.sections.units import read_seconds, read_size, read_switch
-from proxy.core.display.placeholders import find_placeholders
+from proxy.core.display.graphemes import find_placeholders
 from proxy.core.json.jsontext import make_decimal
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.extensions.correction.core.settings import (

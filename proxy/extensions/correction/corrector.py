@@ -34,7 +34,8 @@ from proxy.core.model.values import (
 )
 from proxy.core.model.work import find_budget, share_work
 from proxy.core.tool_errors.backoff import compute_pause
-from proxy.extensions.correction import changes, questions, verdicts
+from proxy.extensions.correction import questions, verdicts
+from proxy.extensions.correction import trajectory as changes
 from proxy.extensions.correction.core.failing_places import find_failing_places, list_failed, list_failing_places
 from proxy.extensions.correction.core.settings import CorrectionSettings, Scope, find_policy
 from proxy.extensions.correction.core.words import BudgetKind, CorrectionQuestion, Layer, QuestionOutcome

@@ -27,8 +27,7 @@ from proxy.core.json.jsontext import dumps
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Failure, JsonValue, ToolCall, ToolResult
 from proxy.core.rules.facts import read_facts
-from proxy.core.schema.dialects import bundle_schema
-from proxy.core.schema.strictmode import is_strict
+from proxy.core.schema.dialects import bundle_schema, is_strict
 from proxy.extensions.correction.core.settings import make_messages
 from proxy.extensions.correction.core.words import AnswerFormat, Layer
 from proxy.extensions.correction.rules import find_status

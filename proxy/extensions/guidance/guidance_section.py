@@ -14,7 +14,7 @@ from proxy.config.model import Config, UpstreamConfig
 from proxy.config.sections.units import read_switch
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.decide import decide
-from proxy.core.display.placeholders import find_placeholders
+from proxy.core.display.graphemes import find_placeholders
 from proxy.core.model.value_class import value_class
 from proxy.extensions.guidance.core.prompt import NEEDED, PLACEHOLDERS, write_call_lines, write_guidance
 

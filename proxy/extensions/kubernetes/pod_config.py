@@ -24,7 +24,7 @@ from proxy.config.mistakes import split_url
 from proxy.config.model import Config
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
-from proxy.extensions.kubernetes.pod_addresses import find_pod_mistakes
+from proxy.extensions.kubernetes.pod_serving import find_pod_mistakes
 from proxy.extensions.kubernetes.sidecar import SECRET_FOLDER, Manifest, Sidecar
 from proxy.extensions.kubernetes.workloads import InjectionError
 

@@ -98,7 +98,7 @@ class McpPlugin(AddsVerbs, ExtendsVerbs, AddsKeys, SpeaksProtocol, AddsAdapters)
         return await read_again(recorded, headers, folder)
 
     def check_route(self, context: Context, route: WrittenRoute) -> Iterator[Finding]:
-        from proxy.extensions.mcp.config.mcp_combinations import check_route_keys
+        from proxy.extensions.mcp.config.mcp_routes import check_route_keys
 
         return check_route_keys(context, route)
 

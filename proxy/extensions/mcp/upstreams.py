@@ -27,8 +27,7 @@ from proxy.core.model.values import (
 )
 from proxy.extensions.mcp.adapters.mcpmessage import SESSION_HEADER, Message, MessageBatch, read_message
 from proxy.extensions.mcp.config.model import Command, JoinedServers, ServedOperations
-from proxy.extensions.mcp.upstream.joined import JoinedServer, JoinedSettings, JoinedUpstream
-from proxy.extensions.mcp.upstream.own_answers import (
+from proxy.extensions.mcp.upstream import (
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
@@ -42,6 +41,7 @@ from proxy.extensions.mcp.upstream.own_answers import (
     write_refusal,
     write_result,
 )
+from proxy.extensions.mcp.upstream.joined import JoinedServer, JoinedSettings, JoinedUpstream
 from proxy.extensions.mcp.upstream.stdio import StdioSettings, StdioUpstream
 from proxy.interfaces import GuardedUpstream, Upstream, UpstreamRequest
 from proxy.telemetry.logs import Log

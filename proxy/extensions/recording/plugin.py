@@ -54,7 +54,7 @@ class RecordingPlugin(AddsVerbs, AddsPages, ExtendsCalls, ObservesCalls, TracesC
         return Escalations(services, log, metrics)
 
     async def answer_page(self, path: str, serving: Serving, question: PageRequest) -> Page:
-        from proxy.extensions.recording.schema_comparison import make_comparison_page
+        from proxy.extensions.recording.comparing import make_comparison_page
 
         return await make_comparison_page(serving, question)
 

@@ -20,8 +20,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
-from proxy.extensions.redis.journal import Journal, JournalBatch
-from proxy.extensions.redis.remote import Remote, SeenEpisode, Unreachable
+from proxy.extensions.redis.remote import Journal, JournalBatch, Remote, SeenEpisode, Unreachable
 from proxy.interfaces import Clock, Ending, Episode, FailedAttempt, FailureRecorded, Rate, RateExceeded
 from proxy.state import Changed, StoreChange
 from proxy.state.memory import MemoryStore

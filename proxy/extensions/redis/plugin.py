@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from proxy.config.context import Context
     from proxy.config.files.source import Files
     from proxy.core.model.values import JsonValue
-    from proxy.extensions.redis.settings import RedisSettings
+    from proxy.extensions.redis.redis_section import RedisSettings
     from proxy.interfaces import Clock, StateStore
     from proxy.state import Changed
 
@@ -31,7 +31,7 @@ class RedisPlugin(KeepsState):
 
     def make_store(self, clock: Clock, max_keys: int, settings: object, changed: Changed) -> StateStore:
         from proxy.extensions.redis.redis_remote import make_store
-        from proxy.extensions.redis.settings import RedisSettings
+        from proxy.extensions.redis.redis_section import RedisSettings
 
         assert isinstance(settings, RedisSettings)  # noqa: S101 - what `read_state` returned
         return make_store(clock, max_keys, settings, changed)

@@ -19,8 +19,8 @@ from redis.exceptions import NoScriptError
 from proxy.extensions.redis import operations
 from proxy.extensions.redis.fallback import FallbackStore
 from proxy.extensions.redis.operations import Keys, Operation, OperationQueue
+from proxy.extensions.redis.redis_section import RedisSettings
 from proxy.extensions.redis.remote import MissedChanges, SeenEpisode, SlotCount, Unreachable
-from proxy.extensions.redis.settings import RedisSettings
 from proxy.interfaces import Clock, Episode, FailedAttempt, FailureRecorded, Rate, RateExceeded
 from proxy.state import Changed
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from importlib.util import find_spec
-from typing import Any, Final
+from typing import Any, Final, Literal
 from urllib.parse import parse_qsl, unquote
 
 from proxy.config.context import Context
@@ -25,9 +25,37 @@ from proxy.config.files.source import Files
 from proxy.config.model import UpstreamTls
 from proxy.config.sections.network import read_upstream_tls
 from proxy.config.sections.units import read_seconds
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue
-from proxy.extensions.redis.settings import RedisSettings
 
+
+# --- the settings of the store ----------------------------------------------------------------------------------------
+@value_class
+class RedisSettings:
+    """Address and credentials of the store. Timeouts are in seconds: for a new connection, and for one round trip.
+
+    `topology` single: `hosts` has one entry, or `unix_socket` is set; sentinel: `hosts` are the sentinels, which know
+    the primary by the name `service`; cluster: `hosts` are some of the nodes. `most_waiting` bounds the queue of
+    operations; beyond it the store counts as away.
+    """
+
+    topology: Literal["single", "sentinel", "cluster"] = "single"
+    hosts: tuple[tuple[str, int], ...] = (("127.0.0.1", 6379),)
+    unix_socket: str = ""
+    database: int = 0
+    service: str = ""
+    username: str = ""
+    password: str = field(default="", repr=False)
+    sentinel_username: str = ""
+    sentinel_password: str = field(default="", repr=False)
+    tls: UpstreamTls | None = None
+    prefix: str = "toolproxy"
+    connect_timeout: float = 0.1
+    operation_timeout: float = 0.05
+    most_waiting: int = 4096
+
+
+# --- reads the keys of `state:` that belong to `backend ---------------------------------------------------------------
 _SCHEME: Final = re.compile(r"(redis|valkey)(s?)(?:\+(sentinel|cluster|unix))?")
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?")
 _PORTS: Final[Mapping[str, int]] = {"sentinel": 26379}

@@ -26,7 +26,7 @@ from proxy.core.model.values import JsonValue, UpstreamReply
 from proxy.extensions.workers.merged import merge_pages
 from proxy.interfaces import Upstream, UpstreamRequest
 from proxy.server.admin.page import Page, Readers, Role
-from proxy.server.ports import Port
+from proxy.server.listener import Port
 from proxy.telemetry.logs import Log
 from proxy.upstream import UpstreamSettings
 from proxy.upstream.http1 import Http1Upstream

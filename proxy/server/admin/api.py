@@ -23,11 +23,10 @@ from proxy.core.model import codes
 from proxy.core.model.values import Episode, JsonValue
 from proxy.plugin import AddsPages
 from proxy.plugins import find_plugins
-from proxy.server.admin.console_data import ConsoleData
-from proxy.server.admin.page import EventPage, Page, PageRequest, make_json_page, refuse_question
+from proxy.server.admin.page import ConsoleData, EventPage, Page, PageRequest, make_json_page, refuse_question
 from proxy.server.setup.upstreams import find_trouble
 from proxy.telemetry.logs import LEVELS
-from proxy.telemetry.recent.ring import make_entry, read_value
+from proxy.telemetry.ring import make_entry, read_value
 
 if TYPE_CHECKING:
     from proxy.server.lifecycle import Serving

@@ -37,8 +37,7 @@ from proxy.server.admin.page import (
 from proxy.server.http.body import read_whole, say_continue
 from proxy.server.http.framing import SERVER, Response, ResponseStream
 from proxy.server.http.request_head import BadRequest, find_fault, read_fields, split_target
-from proxy.server.listener import Listener
-from proxy.server.ports import Port, open_port
+from proxy.server.listener import Listener, Port, open_port
 
 if TYPE_CHECKING:
     from aiohttp import web

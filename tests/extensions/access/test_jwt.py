@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from proxy.extensions.access.tokens.signed_tokens import MAX_TOKEN
+from proxy.extensions.access.signed_tokens import MAX_TOKEN
 from tests.extensions.access.issuer import AUDIENCE, NOW, ROUTE, Guarded, Issuer, describe_key, guarded, make_key
 from tests.serving.proxied import code
 from tests.serving.wire import JSON_TYPE, Seen, answer, replies, tool

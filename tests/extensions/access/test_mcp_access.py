@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from proxy.core.json.event_stream import list_data
+from proxy.core.json.contentcoding import list_data
 from tests.extensions.access.issuer import AUDIENCE, guarded
 from tests.extensions.mcp.conversation import Talk, feedback, refusal, talk, text
 from tests.extensions.mcp.server import ADD, NOW, McpServer, as_json, call, result

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from proxy.extensions.chat.core.next_question import REPEAT
+from proxy.extensions.chat.core.model_request import REPEAT
 from tests.extensions.chat.answers import (
     chat_answer,
     chat_request,

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from proxy.core.json.event_stream import EventSplitter
+from proxy.core.json.contentcoding import EventSplitter
 from proxy.core.model.values import UpstreamReply
 from proxy.extensions.chat.core.events import read_event
 from proxy.extensions.chat.core.model_request import Api

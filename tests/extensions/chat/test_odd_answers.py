@@ -10,8 +10,14 @@ import pytest
 
 from proxy.extensions.chat.core.events import read_event
 from proxy.extensions.chat.core.found_calls import find_calls
-from proxy.extensions.chat.core.model_request import Api, ModelRequest, read_model_request
-from proxy.extensions.chat.core.next_question import count_tokens, sum_usage, write_next_question
+from proxy.extensions.chat.core.model_request import (
+    Api,
+    ModelRequest,
+    count_tokens,
+    read_model_request,
+    sum_usage,
+    write_next_question,
+)
 from proxy.extensions.chat.core.streamed_calls import HeldCalls
 from proxy.extensions.chat.core.streamed_text import HeldText
 from proxy.extensions.chat.core.text_watch import TextWatch

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from proxy.core.json.event_stream import EventSplitter
+from proxy.core.json.contentcoding import EventSplitter
 from tests.extensions.chat.answers import EVENTS_TYPE, ROUTES, chat_request, messages_request, responses_request
 from tests.extensions.chat.streams import chat_stream, data, messages_stream, responses_stream, streamed
 from tests.serving.proxied import proxied

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from proxy.core.json.event_stream import EventSplitter
+from proxy.core.json.contentcoding import EventSplitter
 from proxy.extensions.chat.core.events import read_event
 from tests.extensions.chat.answers import chat_answer, chat_request, responses_request, whole
 from tests.extensions.chat.streams import chat_stream, data, streamed

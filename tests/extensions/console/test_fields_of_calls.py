@@ -15,7 +15,7 @@ from proxy.extensions.console.kept_calls import CallFilter, select_calls
 from proxy.extensions.console.pages import FOLDER
 from proxy.interfaces import CallRecord, Trace
 from proxy.telemetry.logs import build_fields
-from proxy.telemetry.recent.ring import FIELDS, RecentCalls, make_entry
+from proxy.telemetry.ring import FIELDS, RecentCalls, make_entry
 
 # A usual call with everything that the line of one can show.
 USUAL = CallRecord(

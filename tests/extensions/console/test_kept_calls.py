@@ -15,7 +15,7 @@ from proxy.core.model.values import Conversation, Document, Failure, Rung, ToolC
 from proxy.core.rules.rules import LEVEL_MEANINGS
 from proxy.extensions.console.kept_calls import CallFilter, read_figures, select_calls
 from proxy.interfaces import CallRecord, ReplacedAnswer, Trace
-from proxy.telemetry.recent.ring import KeptCall, KeptValues, RecentCalls, make_entry
+from proxy.telemetry.ring import KeptCall, KeptValues, RecentCalls, make_entry
 from tests.serving.proxied import WEATHER, Proxied, proxied, told
 from tests.serving.wire import JSON_TYPE, answer, replies, tool
 

@@ -6,10 +6,10 @@ import json
 from dataclasses import replace
 
 from proxy.extensions.console.kept_calls import MOST_TEXTS, CallFilter, select_calls, write_entry
-from proxy.extensions.console.shared_answers import LONGEST_ANSWER, MOST_ANSWERS, SharedAnswers
+from proxy.extensions.console.pages import LONGEST_ANSWER, MOST_ANSWERS, SharedAnswers
 from proxy.interfaces import CallRecord
 from proxy.server.admin.page import Page, PageRequest
-from proxy.telemetry.recent.ring import RecentCalls
+from proxy.telemetry.ring import RecentCalls
 from tests.serving.proxied import WEATHER, proxied, told
 
 OVERVIEW = PageRequest("GET", "/-/overview", "", "window=15m", {})

@@ -17,9 +17,8 @@ from proxy.extensions.console.cli import read_events
 from proxy.extensions.console.event_stream import follow_calls
 from proxy.extensions.console.kept_calls import CallFilter
 from proxy.interfaces import CallRecord
-from proxy.server.admin.console_data import ChangeLog, ConsoleData
-from proxy.server.admin.page import READERS, Readers
-from proxy.telemetry.recent.ring import RecentCalls
+from proxy.server.admin.page import READERS, ChangeLog, ConsoleData, Readers
+from proxy.telemetry.ring import RecentCalls
 from tests.serving.process import process
 from tests.serving.proxied import WEATHER, proxied
 from tests.serving.wire import exchange, post

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.values import FeedbackLimits, Pointer
-from proxy.extensions.correction.changes import (
+from proxy.extensions.correction.trajectory import (
     find_changes,
     find_out_of_scope,
     hide_secrets,

@@ -11,7 +11,7 @@ from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
 from proxy.config.model import Config
 from proxy.config.sections.units import read_seconds, read_size, read_switch
-from proxy.core.display.placeholders import find_placeholders
+from proxy.core.display.graphemes import find_placeholders
 from proxy.core.rules.rules import CORRECTIONS
 from proxy.extensions.correction.core.settings import (
     NEEDED,

@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 from proxy.core.decide import decide
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.values import Conversation, Document, Forward, Rung, ToolCall
-from proxy.core.schema.strictmode import is_strict
+from proxy.core.schema.dialects import is_strict
 from proxy.extensions.guidance.core.export import VENDORS, export, export_outputs
 from proxy.extensions.guidance.core.vendorschema import make_strict_schema
 from tests.collected_schemas import policy, real_tools

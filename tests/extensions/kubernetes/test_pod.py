@@ -24,7 +24,7 @@ from proxy.config.load import load
 from proxy.extensions.kubernetes.pod_serving import EventRefused, PodEvents, PodWatcher
 from proxy.server import start_serving
 from proxy.telemetry.logs import Log
-from proxy.telemetry.notices import NOT_READY, Notices
+from proxy.telemetry.watches import NOT_READY, Notices
 from tests.serving.keys import authority, certificate
 from tests.serving.proxied import WEATHER
 

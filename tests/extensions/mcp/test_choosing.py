@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from proxy.core.contract.policy import ToolPolicy
-from proxy.core.json.event_stream import list_data
+from proxy.core.json.contentcoding import list_data
 from proxy.core.model.values import UpstreamReply
 from proxy.extensions.mcp.adapters.mcplist import MAX_LIST
 from proxy.extensions.mcp.core.listed_tools import LearnPolicy

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from proxy.core.json.event_stream import list_data
+from proxy.core.json.contentcoding import list_data
 from tests.extensions.mcp.conversation import Talk, refusal, talk, text
 from tests.extensions.mcp.server import ADD, McpServer, call
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from proxy.core.json.event_stream import list_data
+from proxy.core.json.contentcoding import list_data
 from proxy.extensions.guidance.core.prompt import REACT_HEADER
 from tests.extensions.mcp.conversation import talk
 from tests.extensions.mcp.server import ADD, NOW, McpServer, as_events, as_json, http

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from proxy.core.json.event_stream import EventSplitter
+from proxy.core.json.contentcoding import EventSplitter
 from proxy.core.model.values import Headers, UpstreamFault, UpstreamReply
 from proxy.extensions.mcp.upstream.joined import JoinedServer, JoinedSettings, JoinedUpstream
 from proxy.extensions.mcp.upstream.joined.event_rewriting import ServerEvent, split_events

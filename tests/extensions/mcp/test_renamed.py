@@ -10,7 +10,7 @@ import pytest
 
 from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
-from proxy.core.json.event_stream import list_data
+from proxy.core.json.contentcoding import list_data
 from tests.extensions.mcp.conversation import refusal, talk, text
 from tests.extensions.mcp.server import ADD, NOW, McpServer, call, modern, modern_headers
 

@@ -26,8 +26,7 @@ from proxy.core.contract.policy import ToolPolicy
 from proxy.core.json.jsontext import dumps
 from proxy.extensions.recording.comparing import compare_line, compare_sent
 from proxy.extensions.recording.line import RECORD_FIELDS, differs, judge_sent, read_line, write_line
-from proxy.extensions.recording.record_file import RecordFile
-from proxy.extensions.recording.recorder import Recorder
+from proxy.extensions.recording.recorder import Recorder, RecordFile
 from proxy.server import start_serving
 from tests.corpora.calls import check_of, rows
 from tests.serving.proxied import Proxied, proxied, told

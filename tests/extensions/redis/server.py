@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from proxy.extensions.redis.settings import RedisSettings
+from proxy.extensions.redis.redis_section import RedisSettings
 from tests.ports import hold_port
 
 BINARY = shutil.which("redis-server") or shutil.which("valkey-server")

@@ -19,8 +19,8 @@ from proxy.core.model.values import Episode, FailedAttempt
 from proxy.extensions.redis import operations
 from proxy.extensions.redis.operations import Keys, Operation, OperationQueue
 from proxy.extensions.redis.redis_remote import Connections
+from proxy.extensions.redis.redis_section import RedisSettings
 from proxy.extensions.redis.remote import Unreachable
-from proxy.extensions.redis.settings import RedisSettings
 from proxy.interfaces import ConnectedStore, StateStore
 from proxy.server.setup.services import SystemClock
 from proxy.state import StoreChange, make_store

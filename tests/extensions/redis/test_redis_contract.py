@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.extensions.redis.settings import RedisSettings
+from proxy.extensions.redis.redis_section import RedisSettings
 from tests.contract.test_state_store import *  # noqa: F403 - all its tests
 from tests.contract.test_state_store import FakeClock
 from tests.extensions.redis.server import Server, pass_time, server

@@ -13,8 +13,7 @@ from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
 from proxy.config.model import Config, StateConfig, UpstreamTls
 from proxy.core.json.jsontext import dumps
-from proxy.extensions.redis.redis_section import UrlError, parse_url
-from proxy.extensions.redis.settings import RedisSettings
+from proxy.extensions.redis.redis_section import RedisSettings, UrlError, parse_url
 
 SECRET = "planted-7b2f9c"
 REDIS = (("h", 6379),)

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from proxy.core.model.values import FailedAttempt
-from proxy.extensions.redis.settings import RedisSettings
+from proxy.extensions.redis.redis_section import RedisSettings
 from proxy.interfaces import ConnectedStore
 from proxy.server.setup.services import SystemClock
 from proxy.state import StoreChange, make_store

@@ -11,6 +11,35 @@ from proxy.core.contract.listed_tool import Hints
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 
+
+# --- what is found out about a token ----------------------------------------------------------------------------------
+@value_class
+class TokenRefused:
+    """Why a token does not count: the client's `error_description` (RFC 6750 section 3), without a part of the
+    token."""
+
+    reason: str
+
+
+@value_class
+class TokenAccepted:
+    """A token that counts: its issuer's name in the config, and its claims."""
+
+    issuer: str
+    claims: Mapping[str, JsonValue]
+
+
+@value_class
+class KeysUnavailable:
+    """An issuer's keys cannot be fetched now: `seconds` until they are asked for again."""
+
+    seconds: float
+
+
+Judgement = TokenAccepted | TokenRefused | KeysUnavailable
+
+
+# --- the keys `access` ------------------------------------------------------------------------------------------------
 # The signature algorithms that may be used, each with the kind of key and the curve that it needs (RFC 7518 section
 # 3.1, RFC 8037). `none` and those with a shared secret are not among them, because the keys are public.
 ALGORITHMS: Final[Mapping[str, tuple[str, str]]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from proxy.core.json.event_stream import DATA
+from proxy.core.json.contentcoding import DATA
 from proxy.core.json.jsonspan import replace_value, replace_values
 from proxy.core.json.jsontext import TRUSTED, dumps, parse
 from proxy.core.model.values import JsonProblem, JsonValue, Pointer

@@ -16,7 +16,7 @@ from proxy.core.model.values import JsonValue, Pointer
 from proxy.extensions.chat.core.events import change_event, is_done, is_unreadable, read_event, write_event
 from proxy.extensions.chat.core.found_calls import CallChange, FoundCall, encode_arguments
 from proxy.extensions.chat.core.model_request import Api
-from proxy.extensions.chat.core.stream_usage import is_error
+from proxy.extensions.chat.core.whole_bodies import is_error
 
 # The number of a held event, and a place in the JSON of its data.
 Place = tuple[int, Pointer]

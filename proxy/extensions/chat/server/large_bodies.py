@@ -10,9 +10,7 @@ from proxy.call.judging import is_rich
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.model.values import JsonProblem, JsonValue, Pointer
 from proxy.extensions.chat.core.found_calls import FoundCall
-from proxy.extensions.chat.core.model_request import Api, ModelRequest, read_model_request
-from proxy.extensions.chat.core.next_question import write_next_question
-from proxy.extensions.chat.core.stream_usage import make_answer
+from proxy.extensions.chat.core.model_request import Api, ModelRequest, read_model_request, write_next_question
 from proxy.extensions.chat.core.whole_bodies import (
     CHANGE,
     EXTEND,
@@ -22,6 +20,7 @@ from proxy.extensions.chat.core.whole_bodies import (
     ReadAnswer,
     change_answer,
     load_answer,
+    make_answer,
     read_answer,
     write_calling_job,
     write_changing_job,

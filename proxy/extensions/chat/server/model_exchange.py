@@ -26,16 +26,14 @@ from proxy.core.model.values import (
     UpstreamFault,
     UpstreamReply,
 )
+from proxy.extensions.chat.adapters import write_message
+from proxy.extensions.chat.config import ModelSettings
 from proxy.extensions.chat.core.events import write_error_event
 from proxy.extensions.chat.core.found_calls import FoundCall, list_places
-from proxy.extensions.chat.core.model_request import Api, ModelRequest
-from proxy.extensions.chat.core.next_question import is_cut_off
-from proxy.extensions.chat.core.stream_usage import rebuild_answer
+from proxy.extensions.chat.core.model_request import Api, ModelRequest, is_cut_off
 from proxy.extensions.chat.core.text_watch import TextWatch
-from proxy.extensions.chat.core.whole_bodies import ReadAnswer
+from proxy.extensions.chat.core.whole_bodies import ReadAnswer, rebuild_answer
 from proxy.extensions.chat.core.written_calls import NewCall, make_call_id
-from proxy.extensions.chat.model_errors import write_message
-from proxy.extensions.chat.model_section import ModelSettings
 from proxy.extensions.chat.server.asking_again import (
     FinalAnswer,
     JudgedAnswer,

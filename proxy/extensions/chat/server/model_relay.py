@@ -27,9 +27,8 @@ from proxy.core.contract.policy import BroughtTools, Mode
 from proxy.core.display.preview import clean_text
 from proxy.core.model import codes
 from proxy.core.model.values import Attempt, Delivered, Fields, JsonProblem, RawRequest, Repair, UpstreamFault
-from proxy.extensions.chat.core.model_request import ModelRequest, find_api, names_tools
-from proxy.extensions.chat.core.next_question import REPEAT
-from proxy.extensions.chat.model_section import ModelSettings
+from proxy.extensions.chat.config import ModelSettings
+from proxy.extensions.chat.core.model_request import REPEAT, ModelRequest, find_api, names_tools
 from proxy.extensions.chat.server.asking_again import FinalAnswer, Spending, explain_call
 from proxy.extensions.chat.server.call_judge import CallJudge, JudgedCall
 from proxy.extensions.chat.server.large_bodies import LargeBodies

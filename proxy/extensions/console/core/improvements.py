@@ -15,8 +15,8 @@ from dataclasses import field
 from typing import Final
 
 from proxy.core.check.validation import Check
-from proxy.core.contract.aliases import list_alias_mistakes, list_root_properties
 from proxy.core.contract.policy import NullOptional
+from proxy.core.contract.toolname import list_alias_mistakes, list_root_properties
 from proxy.core.display.graphemes import cut, escape
 from proxy.core.json.jsontext import dumps, format_pointer
 from proxy.core.model import codes

@@ -8,7 +8,7 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Any, Final, Protocol
 
-from proxy.core.display.placeholders import fill_placeholders
+from proxy.core.display.graphemes import fill_placeholders
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Headers, JsonValue
 from proxy.extensions.correction.core.words import Layer

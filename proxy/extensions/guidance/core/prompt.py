@@ -24,8 +24,7 @@ from typing import Final
 from proxy.core.check.validation import Check
 from proxy.core.contract import container
 from proxy.core.contract.policy import Mode, ToolPolicy
-from proxy.core.display.graphemes import cut, escape
-from proxy.core.display.placeholders import fill_placeholders
+from proxy.core.display.graphemes import cut, escape, fill_placeholders
 from proxy.core.explain.signature import write_signature
 from proxy.core.json.jsontext import are_equal, dumps, make_decimal, name_json_type
 from proxy.core.model.value_class import value_class

@@ -19,7 +19,7 @@ from typing import Final
 
 from proxy.core.json.jsontext import dumps, format_pointer, make_decimal
 from proxy.core.model.values import JsonValue, Pointer
-from proxy.core.schema.strictmode import FORMATS, KEPT, is_object, list_types
+from proxy.core.schema.dialects import FORMATS, KEPT, is_object, list_types
 
 # Bounds on a value: without one, the model may send values that the proxy refuses.
 _BOUNDS: Final = frozenset(

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from proxy.core.contract.listed_tool import LISTED, USUAL_HINTS, Hints, Unparsed, define_tool, hash_definition
-from proxy.core.json.event_stream import list_data
+from proxy.core.json.contentcoding import list_data
 from proxy.core.json.jsontext import TextLimits, dumps, find_case_duplicate, join_frame, parse, split_frame
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import ABSENT, Fields, JsonValue, Pointer, RawRequest

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from typing import Final
 
-from proxy.config.combinations import WrittenRoute
+from proxy.config.combinations import DROP_ONE, Finding, WrittenRoute
 from proxy.config.context import Context
 from proxy.config.files.secrets import reveal
 from proxy.config.model import RouteEntry, ToolConfig, UpstreamConfig
+from proxy.config.sections.top_level import NO_UPSTREAM
 from proxy.config.tools import ToolReader
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.extensions.mcp.config.mcp_section import McpReader, make_metadata_routes, widen_session_pools
@@ -26,7 +28,104 @@ from proxy.extensions.mcp.config.mcp_upstreams import (
 )
 from proxy.extensions.mcp.config.model import McpConfig
 
+# --- checks of a route's keys about MCP that contradict each other ----------------------------------------------------
+# Keys without a meaning on an MCP route, where the message names the tool and MCP defines the answers.
+_NOT_MCP: Final = (
+    "tool", "tools", "dispatch", "schema", "container", "description", "methods", "envelope", "error_status",
+    "wrap_success", "response_schema", "response_mode", "parameters",
+)  # fmt: skip
+# Keys about a server's own list of tools.
+_OF_LISTS: Final = (
+    "tools", "unknown_schema", "on_bad_schema", "trust_annotations", "output_check", "credentials", "ttl", "wait",
+    "servers_wait", "prefix", "resource",
+)  # fmt: skip
+_ANSWERS: Final = ("response_schema", "response_mode")
 
+
+def check_route_keys(context: Context, route: WrittenRoute) -> Iterator[Finding]:
+    """The contradictions among one route's keys about MCP."""
+    for check in (_check_mcp, _check_process, _check_servers, _check_operations):
+        yield from check(context, route)
+
+
+def speaks_mcp(route: WrittenRoute) -> bool:
+    """Whether the route's clients and its upstream speak MCP."""
+    return route.protocol == "mcp"
+
+
+def _check_mcp(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
+    if not speaks_mcp(route):
+        if "mcp" in route.entry:
+            yield (*route.at, "mcp"), "`mcp` has no effect on this route", "say `protocol: mcp`, or drop it"
+        return
+    for key in _NOT_MCP:
+        if key in route.entry:
+            hint = "tools are listed by the server; what is special about one stands under `mcp: {tools: {NAME: ...}}`"
+            yield (*route.at, key), f"`{key}` has no effect on an MCP route", hint
+        if key in route.entry and key in _ANSWERS and route.upstream not in ("", NO_UPSTREAM) and not route.passes:
+            why = "MCP's tools tell it themselves (`mcp: {output_check: on}`)"
+            yield (*route.at, key), f"`{key}` has no effect: {why}", DROP_ONE
+    if "aliases" in route.entry:
+        hint = "an alias belongs to one tool: `mcp: {tools: {NAME: {aliases: ...}}}`"
+        yield (*route.at, "aliases"), "`aliases` on a route of many tools", hint
+    if route.upstream == NO_UPSTREAM:
+        yield (*route.at, "upstream"), "an MCP route needs an upstream", "name one of `upstreams`"
+    for name in route.parameters:
+        if name == "tool":
+            yield route.path_at, "{tool} in the path of an MCP route", "the message names the tool"
+
+
+def _check_process(context: Context, route: WrittenRoute) -> Iterator[Finding]:
+    """Checks that a route to an upstream with a `command` speaks MCP."""
+    if "command" not in context.mapping("upstreams", route.upstream):
+        return
+    if not speaks_mcp(route):
+        hint = "say `protocol: mcp`"
+        yield (*route.at, "upstream"), f"upstream {route.upstream!r} is a command, which speaks MCP alone", hint
+    elif "upstream_path" in route.entry:
+        yield (*route.at, "upstream_path"), "`upstream_path` has no effect: a command has no paths", DROP_ONE
+
+
+def _check_servers(context: Context, route: WrittenRoute) -> Iterator[Finding]:
+    """Checks that `servers` stands on an MCP route, and not beside keys about a single server."""
+    if "servers" not in route.entry:
+        for key in ("prefix", "servers_wait"):
+            if key in route.entry.get("mcp", {}):
+                yield (*route.at, "mcp", key), f"`{key}` has no effect without `servers`", DROP_ONE
+        return
+    if not speaks_mcp(route):
+        yield (*route.at, "servers"), "`servers` has no effect on this route", "say `protocol: mcp`"
+        read_joined(context, route)  # for the mistakes within it
+    for key in ("upstream", "upstream_path"):
+        if key in route.entry:
+            yield (*route.at, key), f"`{key}` has no effect beside `servers`", DROP_ONE
+    if "resource" in route.entry.get("mcp", {}):
+        yield (*route.at, "mcp", "resource"), "`resource` has no effect beside `servers`", DROP_ONE
+
+
+def _check_operations(context: Context, route: WrittenRoute) -> Iterator[Finding]:
+    """Checks that operations are served by MCP, from a service that speaks HTTP, and without keys about a server's own
+    list."""
+    if "operations" not in route.entry:
+        return
+    at = (*route.at, "operations")
+    if not speaks_mcp(route):
+        yield at, "`operations` has no effect on this route", "say `protocol: mcp`"
+    if "servers" in route.entry:
+        yield at, "`operations` beside `servers`", "give each a route of its own"
+    if "command" in context.mapping("upstreams", route.upstream):
+        hint = "name the upstream of the HTTP service"
+        yield (*route.at, "upstream"), f"upstream {route.upstream!r} is a command, which takes no HTTP requests", hint
+    if "upstream_path" in route.entry:
+        message = "`upstream_path` has no effect: each operation has a path of its own"
+        yield (*route.at, "upstream_path"), message, DROP_ONE
+    for key in _OF_LISTS:
+        if key in route.entry.get("mcp", {}):
+            hint = "what is special about a tool stands in the catalogue `tools`" if key == "tools" else DROP_ONE
+            yield (*route.at, "mcp", key), f"`{key}` has no effect beside `operations`: no server lists them", hint
+
+
+# --- reads routes that speak MCP --------------------------------------------------------------------------------------
 class McpRoutes:
     """Reads the keys of MCP routes of one config."""
 

@@ -14,9 +14,9 @@ from dataclasses import field, replace
 from typing import Final, Literal
 
 from proxy.core.check.validation import Check
-from proxy.core.contract.aliases import keep_usable_aliases, list_root_properties
 from proxy.core.contract.listed_tool import BadSchemaError, Hints, PinnedTools, check_size, compile_listed, parse_schema
 from proxy.core.contract.policy import CallCap, ListedSchema, ListRules, ToolPolicy
+from proxy.core.contract.toolname import keep_usable_aliases, list_root_properties
 from proxy.core.display.secrets import find_sensitive_names
 from proxy.core.json.jsontext import JSON_TYPES, dumps
 from proxy.core.model.value_class import value_class

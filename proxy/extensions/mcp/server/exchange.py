@@ -48,13 +48,14 @@ from proxy.extensions.mcp.adapters.mcpmessage import (
 )
 from proxy.extensions.mcp.server.bound_mcp_route import (
     McpRouteRequest,
+    is_own_server,
     make_result,
     read_whole,
+    refuse_unfit,
     rewrite_challenge,
     rewrite_metadata,
 )
 from proxy.extensions.mcp.server.detached_calls import DetachedCalls
-from proxy.extensions.mcp.server.envelope import is_own_server, refuse_unfit
 from proxy.extensions.mcp.server.guided_answers import GuidedAnswers
 from proxy.extensions.mcp.server.lists.asking import Asking, Tools
 from proxy.extensions.mcp.server.lists.learner import Learner, Unlearned

@@ -33,12 +33,15 @@ from proxy.core.model.values import (
 from proxy.extensions.operations.adapters.undeclared_names import find_hidden, find_undeclared
 from proxy.extensions.operations.core.channels import explain_unreadable
 from proxy.extensions.operations.core.http.body import FORM, MULTIPART
-from proxy.extensions.operations.core.http.multipart import Part, find_boundary, is_field_text, split_parts
-from proxy.extensions.operations.core.http.names import (
+from proxy.extensions.operations.core.http.multipart import (
     Pairs,
+    Part,
     decode_cookie,
+    find_boundary,
     find_doubtful_cookies,
+    is_field_text,
     list_cookies,
+    split_parts,
     strip_quotes,
 )
 from proxy.extensions.operations.core.http.request_text import (

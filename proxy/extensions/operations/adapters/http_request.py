@@ -31,8 +31,7 @@ from proxy.extensions.operations.adapters.http_operation import (
 )
 from proxy.extensions.operations.core.channels import find_unwritable
 from proxy.extensions.operations.core.http.body import FORM, MULTIPART
-from proxy.extensions.operations.core.http.multipart import find_boundary, join_parts
-from proxy.extensions.operations.core.http.names import Pairs
+from proxy.extensions.operations.core.http.multipart import Pairs, find_boundary, join_parts
 from proxy.extensions.operations.core.http.operations import RequestTemplate
 from proxy.extensions.operations.core.http.request_text import (
     escape_pairs,

@@ -10,7 +10,7 @@ from proxy.core.display.preview import clean_text
 from proxy.core.model import codes
 from proxy.core.model.codes import Severity
 from proxy.core.model.values import Violation
-from proxy.extensions.operations.core.http.names import find_declared, fold_name, list_hidden_names
+from proxy.extensions.operations.core.http.multipart import find_declared, fold_name, list_hidden_names
 from proxy.extensions.operations.core.http_operation import HttpOperation
 
 _SHOWN: Final = 60  # characters of a name in a message

@@ -25,7 +25,7 @@ from proxy.core.model import codes
 from proxy.core.model.codes import Severity
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import ABSENT, JsonValue, Pointer, Violation
-from proxy.extensions.operations.core.http.names import (
+from proxy.extensions.operations.core.http.multipart import (
     find_declared,
     fold_name,
     is_cookie_octets,

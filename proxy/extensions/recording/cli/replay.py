@@ -257,7 +257,7 @@ def _make_route(schema: Any, tool: str, repair: RepairSettings) -> Route:
     from proxy.core.check.validation import compile_check
     from proxy.core.rules.rules import TEXT_RULES
     from proxy.core.schema.dialects import normalise
-    from proxy.extensions.recording.schema_comparison import rewrite_numeric_bounds
+    from proxy.extensions.recording.comparing import rewrite_numeric_bounds
     from proxy.routing import build_routes
 
     value = rewrite_numeric_bounds(normalise(schema)[0])

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from proxy.extensions.access.pins.lock_file import read_lock, select_definition, write_lock
+from proxy.extensions.access.lock_file import read_lock, select_definition, write_lock
 from tests.extensions.access.pins.test_pin_verb import pin
 from tests.extensions.access.pins.test_serving_pinned import EVIL, LIST, names, pinned, told
 from tests.extensions.mcp import stdio_server

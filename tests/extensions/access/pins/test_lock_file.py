@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from proxy.core.contract.listed_tool import define_tool, hash_definition
 from proxy.core.json.jsontext import are_equal, dumps, parse, write_canonical
 from proxy.core.model.values import JsonProblem
-from proxy.extensions.access.pins.lock_file import (
+from proxy.extensions.access.lock_file import (
     LockProblem,
     PinnedRoute,
     digest_tool,

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from proxy.config.load import load
-from proxy.extensions.access.pins.lock_file import read_lock
+from proxy.extensions.access.lock_file import read_lock
 from proxy.server import start_serving
 from tests.extensions.access.pins.test_pin_verb import pin
 from tests.serving.proxied import Proxied, code

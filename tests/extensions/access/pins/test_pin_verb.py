@@ -12,7 +12,7 @@ import pytest
 
 from proxy.__main__ import main
 from proxy.config.load import load
-from proxy.extensions.access.pins.lock_file import read_lock
+from proxy.extensions.access.lock_file import read_lock
 from proxy.server import start_serving
 from tests.extensions.access.pins.test_serving_pinned import EVIL, LIST
 from tests.extensions.mcp.conversation import Talk

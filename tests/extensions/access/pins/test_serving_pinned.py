@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from proxy.extensions.access.pins.lock_file import select_definition, write_lock
+from proxy.extensions.access.lock_file import select_definition, write_lock
 from tests.extensions.mcp.conversation import Talk, feedback, talk
 from tests.extensions.mcp.server import ADD, NOW, McpServer, call
 from tests.serving.proxied import proxied_by

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.json.event_stream import list_data
+from proxy.core.json.contentcoding import list_data
 from proxy.core.model.values import ABSENT, Fields, RawRequest
 from proxy.extensions.mcp.adapters.mcplist import ToolsPage, find_answer, make_list_request, make_listing, read_page
 from proxy.extensions.mcp.adapters.mcpmessage import Message

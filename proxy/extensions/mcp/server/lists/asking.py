@@ -46,7 +46,7 @@ from proxy.extensions.mcp.core.tool_search import DESCRIBE
 from proxy.extensions.mcp.server.lists.catalogue import Catalogue, get_catalogues
 from proxy.extensions.mcp.server.lists.learner import Key, Known, Learner, ListRefused, ListReply, Unlearned
 from proxy.extensions.mcp.server.lists.list_reports import ListReports
-from proxy.extensions.mcp.upstream.own_answers import OwnServer
+from proxy.extensions.mcp.upstream import OwnServer
 from proxy.interfaces import GuardedUpstream, JudgesElsewhere
 from proxy.server.bound_route import RouteRequest
 

@@ -20,8 +20,7 @@ from dataclasses import field, replace
 from typing import Final
 from weakref import WeakValueDictionary
 
-from proxy.core.json.contentcoding import Undecodable, decode, is_coded
-from proxy.core.json.event_stream import list_data
+from proxy.core.json.contentcoding import Undecodable, decode, is_coded, list_data
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, UpstreamFault, UpstreamReply
 from proxy.extensions.mcp.adapters.mcplist import MAX_LIST, MAX_PAGES, ToolsPage, find_answer, make_listing

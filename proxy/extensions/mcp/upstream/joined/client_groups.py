@@ -14,11 +14,11 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Final
 
+from proxy.extensions.mcp.upstream import describe_self, plain_request
 from proxy.extensions.mcp.upstream.joined.introduction import CREDENTIALS, Introduction, JoinedServer, JoinedSettings
 from proxy.extensions.mcp.upstream.joined.merged_lists import Pages
 from proxy.extensions.mcp.upstream.joined.server_group import ServerGroup
 from proxy.extensions.mcp.upstream.joined.server_link import ServerLink
-from proxy.extensions.mcp.upstream.own_answers import describe_self, plain_request
 from proxy.interfaces import GuardedUpstream, UpstreamRequest
 
 # The most groups of clients without sessions, one for each set of credentials.

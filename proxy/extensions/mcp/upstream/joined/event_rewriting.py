@@ -12,15 +12,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import Final
 
-from proxy.core.json.event_stream import EventSplitter
+from proxy.core.json.contentcoding import EventSplitter
 from proxy.core.json.jsonspan import replace_value
 from proxy.core.json.jsontext import TextLimits, dumps, parse
 from proxy.core.model.codes import UPSTREAM_BAD_ANSWER
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import ABSENT, Executed, JsonProblem, JsonValue, Pointer, UpstreamFault, UpstreamReply
 from proxy.extensions.mcp.adapters.mcpmessage import find_missing_capability
+from proxy.extensions.mcp.upstream import METHOD_NOT_FOUND
 from proxy.extensions.mcp.upstream.joined.introduction import for_client
-from proxy.extensions.mcp.upstream.own_answers import METHOD_NOT_FOUND
 from proxy.upstream.faults import ReplyBroken, close_body
 
 LIMITS: Final = TextLimits(depth=128, nodes=2_000_000)

@@ -32,21 +32,7 @@ from proxy.core.model.values import (
     UpstreamReply,
 )
 from proxy.extensions.mcp.adapters.mcpmessage import SESSION_HEADER, Message, MessageBatch, read_message
-from proxy.extensions.mcp.upstream.joined.change_feed import FeedReader, write_named
-from proxy.extensions.mcp.upstream.joined.client_groups import ClientGroups
-from proxy.extensions.mcp.upstream.joined.event_rewriting import (
-    LIMITS,
-    RewrittenStream,
-    ServerEvent,
-    is_stream,
-    name_event,
-    read_question_id,
-)
-from proxy.extensions.mcp.upstream.joined.introduction import Introduction, JoinedSettings
-from proxy.extensions.mcp.upstream.joined.merged_lists import LATE, LISTS, ListedNames, MergedLists, merge_capabilities
-from proxy.extensions.mcp.upstream.joined.server_group import ServerGroup
-from proxy.extensions.mcp.upstream.joined.server_link import ServerLink
-from proxy.extensions.mcp.upstream.own_answers import (
+from proxy.extensions.mcp.upstream import (
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
@@ -63,6 +49,20 @@ from proxy.extensions.mcp.upstream.own_answers import (
     write_refusal,
     write_result,
 )
+from proxy.extensions.mcp.upstream.joined.change_feed import FeedReader, write_named
+from proxy.extensions.mcp.upstream.joined.client_groups import ClientGroups
+from proxy.extensions.mcp.upstream.joined.event_rewriting import (
+    LIMITS,
+    RewrittenStream,
+    ServerEvent,
+    is_stream,
+    name_event,
+    read_question_id,
+)
+from proxy.extensions.mcp.upstream.joined.introduction import Introduction, JoinedSettings
+from proxy.extensions.mcp.upstream.joined.merged_lists import LATE, LISTS, ListedNames, MergedLists, merge_capabilities
+from proxy.extensions.mcp.upstream.joined.server_group import ServerGroup
+from proxy.extensions.mcp.upstream.joined.server_link import ServerLink
 from proxy.interfaces import GuardedUpstream, UpstreamRequest
 
 Answer = UpstreamReply | UpstreamFault

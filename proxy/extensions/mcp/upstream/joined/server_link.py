@@ -43,6 +43,7 @@ from proxy.extensions.mcp.adapters.mcpmessage import (
     Mirror,
     make_headers,
 )
+from proxy.extensions.mcp.upstream import LATEST_WITH_SESSIONS
 from proxy.extensions.mcp.upstream.joined.event_rewriting import (
     AnswerRewriting,
     ServerEvent,
@@ -61,7 +62,6 @@ from proxy.extensions.mcp.upstream.joined.introduction import (
     repeating_headers,
     with_params,
 )
-from proxy.extensions.mcp.upstream.own_answers import LATEST_WITH_SESSIONS
 from proxy.interfaces import GuardedUpstream, UpstreamRequest
 from proxy.upstream.faults import close_body
 

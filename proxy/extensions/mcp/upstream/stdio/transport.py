@@ -39,7 +39,7 @@ from proxy.extensions.mcp.adapters.mcpmessage import (
     MessageBatch,
     read_message,
 )
-from proxy.extensions.mcp.upstream.own_answers import OwnServer, header_of
+from proxy.extensions.mcp.upstream import OwnServer, header_of
 from proxy.extensions.mcp.upstream.stdio.channel import Channel, format_event
 from proxy.extensions.mcp.upstream.stdio.child import StdioSettings
 from proxy.extensions.mcp.upstream.stdio.child_client import ChildClient, ChildEnded, ChildRequest, Mailbox

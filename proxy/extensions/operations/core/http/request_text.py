@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from proxy.core.json.jsontext import FRACTIONS, dumps, parse, write_number
 from proxy.core.model.values import JsonProblem, JsonValue
-from proxy.extensions.operations.core.http.names import Pairs
+from proxy.extensions.operations.core.http.multipart import Pairs
 from proxy.extensions.operations.core.http.parameters import Parameter
 
 _INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,99})")

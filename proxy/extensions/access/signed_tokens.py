@@ -20,8 +20,14 @@ from jwt.exceptions import PyJWTError
 from proxy.core.json.jsontext import parse
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue
-from proxy.extensions.access.core.settings import ALGORITHMS, IssuerSettings
-from proxy.extensions.access.tokens.verdicts import Judgement, KeysUnavailable, TokenAccepted, TokenRefused
+from proxy.extensions.access.core.settings import (
+    ALGORITHMS,
+    IssuerSettings,
+    Judgement,
+    KeysUnavailable,
+    TokenAccepted,
+    TokenRefused,
+)
 from proxy.interfaces import Clock
 
 # --- the public keys of one issuer (JWKS ------------------------------------------------------------------------------

@@ -26,9 +26,9 @@ from proxy.core.explain.advice import add_advice
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import Document, FeedbackLimits, JsonValue
 from proxy.interfaces import CallRecord
+from proxy.telemetry.failures import KeptFailure, keep_failure
 from proxy.telemetry.logs import build_fields, read_fields, round_milliseconds
 from proxy.telemetry.metric_table import WRONG
-from proxy.telemetry.recent.failures import KeptFailure, keep_failure
 
 # The default number of kept requests: at most 3.5 MB.
 KEPT: Final = 2000

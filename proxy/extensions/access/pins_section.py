@@ -14,7 +14,7 @@ from proxy.core.contract.listed_tool import Hints, refuse_unapproved
 from proxy.core.contract.policy import Mode
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import CheckedCall, Failure, JsonValue, ToolCall
-from proxy.extensions.access.pins.lock_file import (
+from proxy.extensions.access.lock_file import (
     FILE,
     Changed,
     Definition,
