@@ -16,11 +16,17 @@ from typing import Final
 
 from proxy.core.check.validation import Check
 from proxy.core.contract.policy import ToolPolicy
-from proxy.core.explain.copyable import is_placeholder, make_copyable
 from proxy.core.explain.expectation import describe_types, list_choices, list_unlisted_types
 from proxy.core.explain.misplaced import WRONG, keep_good
 from proxy.core.explain.places import find_nodes_at, find_possible_nodes, find_value, list_declared_at, put_member
-from proxy.core.explain.signature import SHORT_ACCEPTS, Wanted, write_accepts, write_schema
+from proxy.core.explain.signature import (
+    SHORT_ACCEPTS,
+    Wanted,
+    is_placeholder,
+    make_copyable,
+    write_accepts,
+    write_schema,
+)
 from proxy.core.explain.undeclared import list_candidates
 from proxy.core.json.jsontext import are_equal, dumps_known, name_json_type
 from proxy.core.model import codes

@@ -24,8 +24,7 @@ from proxy.extensions.access.lock_file import (
     find_hidden,
 )
 from proxy.extensions.access.pins_section import find_operations
-from proxy.extensions.operations.importing.harvest import ImportProblem, Recorded
-from proxy.extensions.operations.importing.kinds import read_source_again
+from proxy.extensions.operations.importing.harvest import ImportProblem, Recorded, read_source_again
 from proxy.interfaces import JoinsServers
 from proxy.server import start_serving
 

@@ -14,8 +14,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 from proxy.core.json.jsontext import parse
 from proxy.core.model.values import JsonValue
-from proxy.extensions.workers.merged import merge_pages
-from proxy.extensions.workers.supervisor import WorkerPool
+from proxy.extensions.workers.supervisor import WorkerPool, merge_pages
 from proxy.plugin import AddsPages
 from proxy.plugins import find_plugins, list_plugins
 from proxy.server.admin.api import PAGES, Make, Pages

@@ -9,6 +9,7 @@ import pytest
 
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.values import JsonProblem
+from proxy.extensions.chat.core.found_calls import NewCall, write_calls
 from proxy.extensions.chat.core.model_request import Api
 from proxy.extensions.chat.core.whole_bodies import (
     change_answer,
@@ -21,7 +22,6 @@ from proxy.extensions.chat.core.whole_bodies import (
     write_large_calls,
     write_reading_job,
 )
-from proxy.extensions.chat.core.written_calls import NewCall, write_calls
 from tests.extensions.chat.answers import (
     chat_answer,
     chat_request,

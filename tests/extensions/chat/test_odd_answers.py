@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from proxy.extensions.chat.core.events import read_event
-from proxy.extensions.chat.core.found_calls import find_calls
+from proxy.extensions.chat.core.found_calls import find_answer_text, find_calls
 from proxy.extensions.chat.core.model_request import (
     Api,
     ModelRequest,
@@ -21,7 +21,6 @@ from proxy.extensions.chat.core.model_request import (
 from proxy.extensions.chat.core.streamed_calls import HeldCalls
 from proxy.extensions.chat.core.streamed_text import HeldText
 from proxy.extensions.chat.core.text_watch import TextWatch
-from proxy.extensions.chat.core.written_calls import find_answer_text
 from tests.extensions.chat.answers import (
     chat_answer,
     chat_request,

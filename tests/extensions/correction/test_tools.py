@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from proxy.extensions.correction.samples import arithmetic, currency, files, weather
+from proxy.extensions.correction.samples import files, numbers, weather
 from proxy.extensions.correction.samples.messages import SampleAnswer
 
 
@@ -101,12 +101,12 @@ def test_what_the_weather_tool_cannot_use_gets_a_400_that_names_the_field(body: 
 # --- currency ---------------------------------------------------------------------------------------------------------
 def test_an_amount_is_converted_by_the_cross_rate() -> None:
     assert (200, {"amount": 100.0, "from": "USD", "to": "GBP", "rate": 0.787037, "result": 78.7}) == said(
-        currency.answer(b'{"amount": 100, "from": "USD", "to": "GBP"}')
+        numbers.answer_currency(b'{"amount": 100, "from": "USD", "to": "GBP"}')
     )
 
 
 def test_an_unknown_currency_is_a_404_with_a_hint() -> None:
-    answer = currency.answer(b'{"amount": 1, "from": "USD", "to": "Euro"}')
+    answer = numbers.answer_currency(b'{"amount": 1, "from": "USD", "to": "Euro"}')
     assert 404 == answer.status
     assert {
         "success": False,
@@ -127,7 +127,7 @@ def test_an_unknown_currency_is_a_404_with_a_hint() -> None:
 @pytest.mark.parametrize("amount", ["0", "-5", "-0.01"])
 def test_an_amount_must_be_greater_than_nothing(amount: str) -> None:
     body = f'{{"amount": {amount}, "from": "USD", "to": "EUR"}}'.encode()
-    assert (400, ("INVALID_REQUEST", "amount must be greater than 0")) == said(currency.answer(body))
+    assert (400, ("INVALID_REQUEST", "amount must be greater than 0")) == said(numbers.answer_currency(body))
 
 
 # --- read_file --------------------------------------------------------------------------------------------------------
@@ -178,16 +178,16 @@ def test_an_absolute_path_cannot_be_read(tmp_path: Path) -> None:
 # --- math -------------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("body", [b"", b"{}", b"null"])
 def test_the_container_called_with_nothing_lists_its_functions(body: bytes) -> None:
-    status, data = said(arithmetic.expand(body))
+    status, data = said(numbers.expand(body))
     assert (200, "Math expanded. Functions: Add, Subtract, Multiply, Divide") == (status, data["message"])
 
 
 @pytest.mark.parametrize(("name", "result"), [("Add", 15), ("Subtract", -5), ("Multiply", 50), ("Divide", 0.5)])
 def test_a_function_computes(name: str, result: float) -> None:
-    assert (200, {"function": name, "result": result}) == said(arithmetic.make_handler(name)(b'{"a": 5, "b": 10}'))
+    assert (200, {"function": name, "result": result}) == said(numbers.make_handler(name)(b'{"a": 5, "b": 10}'))
 
 
 def test_a_division_by_zero_is_a_422() -> None:
     assert (422, ("INVALID_REQUEST", "b must not be 0: division by zero")) == said(
-        arithmetic.make_handler("Divide")(b'{"a": 1, "b": 0}')
+        numbers.make_handler("Divide")(b'{"a": 1, "b": 0}')
     )

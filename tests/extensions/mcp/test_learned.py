@@ -26,7 +26,7 @@ from proxy.extensions.mcp.core.listed_tools import (
     Policies,
     make_unjudged_policy,
 )
-from proxy.extensions.mcp.core.untrusted_schemas import apply_merge_patch
+from proxy.extensions.mcp.core.served_tools import apply_merge_patch
 
 INTEGER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 TEMPLATE = ToolPolicy("", None, "template")

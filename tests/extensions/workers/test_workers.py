@@ -13,8 +13,8 @@ import pytest
 
 from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
-from proxy.extensions.workers.merged import merge_pages
 from proxy.extensions.workers.pages import merge_attempts
+from proxy.extensions.workers.supervisor import merge_pages
 from proxy.interfaces import CallRecord
 from proxy.telemetry.metrics import Metrics, Served
 from proxy.telemetry.metrics_page import write_page

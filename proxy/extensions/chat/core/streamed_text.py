@@ -14,10 +14,9 @@ from proxy.core.json.jsontext import dumps
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.extensions.chat.core.events import change_event, write_event
-from proxy.extensions.chat.core.found_calls import encode_arguments
+from proxy.extensions.chat.core.found_calls import ENDS, SILENT, NewCall, encode_arguments, make_item
 from proxy.extensions.chat.core.model_request import Api
 from proxy.extensions.chat.core.text_watch import TextWatch
-from proxy.extensions.chat.core.written_calls import ENDS, SILENT, NewCall, make_item
 
 # --- the events of a streamed text of Responses -----------------------------------------------------------------------
 # The events of a streamed text of Responses, with calls in place of its markup.

@@ -18,7 +18,15 @@ from proxy.core.json.jsontext import DEFAULT_LIMITS, TRUSTED, TextLimits, dumps,
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonProblem, JsonValue, Pointer
 from proxy.extensions.chat.core.events import change_event, read_event
-from proxy.extensions.chat.core.found_calls import FoundCall, find_calls, is_answer
+from proxy.extensions.chat.core.found_calls import (
+    AnswerText,
+    FoundCall,
+    NewCall,
+    find_answer_text,
+    find_calls,
+    is_answer,
+    write_calls,
+)
 from proxy.extensions.chat.core.model_request import (
     Api,
     ModelRequest,
@@ -28,7 +36,6 @@ from proxy.extensions.chat.core.model_request import (
     write_next_question,
 )
 from proxy.extensions.chat.core.text_watch import LONGEST
-from proxy.extensions.chat.core.written_calls import AnswerText, NewCall, find_answer_text, write_calls
 
 # --- events of a streamed answer beside text and calls ----------------------------------------------------------------
 # Events without content, and the members of those that may have some: text, which may be blank.

@@ -22,13 +22,12 @@ from proxy.core.json.contentcoding import EventSplitter
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, UpstreamReply
 from proxy.extensions.chat.core.events import COMMENT, is_unreadable, read_event
-from proxy.extensions.chat.core.found_calls import FoundCall
+from proxy.extensions.chat.core.found_calls import FoundCall, NewCall
 from proxy.extensions.chat.core.model_request import Api, sum_usage
 from proxy.extensions.chat.core.streamed_calls import MARKS, HeldCalls
 from proxy.extensions.chat.core.streamed_text import HeldText
 from proxy.extensions.chat.core.text_watch import TextWatch
 from proxy.extensions.chat.core.whole_bodies import add_usage, find_usage, is_error, is_opening
-from proxy.extensions.chat.core.written_calls import NewCall
 from proxy.extensions.chat.server.asking_again import LostAnswer
 from proxy.extensions.chat.server.call_judge import JudgedCall
 from proxy.extensions.chat.server.stream_pieces import SILENCE, read_pieces, take_turns

@@ -9,7 +9,7 @@ from typing import Final
 from proxy.call.judging import is_rich
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.model.values import JsonProblem, JsonValue, Pointer
-from proxy.extensions.chat.core.found_calls import FoundCall
+from proxy.extensions.chat.core.found_calls import AnswerText, FoundCall, NewCall, write_calls
 from proxy.extensions.chat.core.model_request import Api, ModelRequest, read_model_request, write_next_question
 from proxy.extensions.chat.core.whole_bodies import (
     CHANGE,
@@ -27,7 +27,6 @@ from proxy.extensions.chat.core.whole_bodies import (
     write_extending_job,
     write_reading_job,
 )
-from proxy.extensions.chat.core.written_calls import AnswerText, NewCall, write_calls
 from proxy.server.listed_routes import ListedRequest
 
 # Longer bodies are read in a child, however few values they hold: here reading 1 MiB takes 7 ms, and writing it 23 ms.

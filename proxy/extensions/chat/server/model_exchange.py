@@ -29,11 +29,10 @@ from proxy.core.model.values import (
 from proxy.extensions.chat.adapters import write_message
 from proxy.extensions.chat.config import ModelSettings
 from proxy.extensions.chat.core.events import write_error_event
-from proxy.extensions.chat.core.found_calls import FoundCall, list_places
+from proxy.extensions.chat.core.found_calls import FoundCall, NewCall, list_places, make_call_id
 from proxy.extensions.chat.core.model_request import Api, ModelRequest, is_cut_off
 from proxy.extensions.chat.core.text_watch import TextWatch
 from proxy.extensions.chat.core.whole_bodies import ReadAnswer, rebuild_answer
-from proxy.extensions.chat.core.written_calls import NewCall, make_call_id
 from proxy.extensions.chat.server.asking_again import (
     FinalAnswer,
     JudgedAnswer,

@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock, Thread
 from typing import Final, TypeVar
 
-from proxy.extensions.correction.samples import arithmetic, currency, files, weather
+from proxy.extensions.correction.samples import files, numbers, weather
 from proxy.extensions.correction.samples.messages import SampleAnswer, SampleError, write_plain, write_refusal
 
 DEFAULT_PORT: Final = 9101
@@ -22,10 +22,10 @@ MAX_BODY: Final = 1024 * 1024
 
 TOOLS: Final[dict[str, Callable[[bytes], SampleAnswer]]] = {
     "/weather": weather.answer,
-    "/currency": currency.answer,
+    "/currency": numbers.answer_currency,
     "/read_file": files.answer,
-    "/math": arithmetic.expand,
-    **{f"/math/{name.lower()}": arithmetic.make_handler(name) for name in arithmetic.FUNCTIONS},
+    "/math": numbers.expand,
+    **{f"/math/{name.lower()}": numbers.make_handler(name) for name in numbers.FUNCTIONS},
 }
 
 

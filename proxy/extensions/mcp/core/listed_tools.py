@@ -24,9 +24,8 @@ from proxy.core.model.values import ABSENT, Container, ContainerFunction, JsonVa
 from proxy.core.schema.formats import USUAL, Formats
 from proxy.extensions.mcp.core.served_tools import ListedTool as ListedTool
 from proxy.extensions.mcp.core.served_tools import Listing as Listing
-from proxy.extensions.mcp.core.served_tools import ServedTools, ShownNames
+from proxy.extensions.mcp.core.served_tools import ServedTools, ShownNames, apply_merge_patch, may_be_expensive
 from proxy.extensions.mcp.core.tool_search import list_own_tools, make_own_policy
-from proxy.extensions.mcp.core.untrusted_schemas import apply_merge_patch, may_be_expensive
 
 # Policies of one route with the code that judges their calls: 80 KB each for real tools.
 MAX_POLICIES: Final = 2_000

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from proxy.cli.check_formats import CheckReport
 from proxy.cli.options import HelpText, add_header_option
 from proxy.config.load import Loaded
-from proxy.extensions.operations.importing.harvest import ImportProblem
-from proxy.extensions.operations.importing.kinds import list_import_kinds
+from proxy.extensions.operations.importing.harvest import ImportProblem, list_import_kinds
 from proxy.extensions.operations.importing.live import describe_drift, describe_refused_nulls, look_live
 from proxy.routing import build_routes
 

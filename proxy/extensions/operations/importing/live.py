@@ -21,8 +21,8 @@ from proxy.extensions.operations.importing.harvest import (
     describe_unguarded,
     flatten_text,
     read_record,
+    read_source_again,
 )
-from proxy.extensions.operations.importing.kinds import read_source_again
 
 _SHOWN: Final = 60  # characters of a value in a line of text
 _MOST_NAMED: Final = 10  # tools in a line of text

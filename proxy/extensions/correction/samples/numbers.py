@@ -1,4 +1,4 @@
-"""`currency` converts an amount between currencies by a bundled table of rates (rates.csv, units for one euro).
+"""The sample tools that compute: the container `Math`, and `currency` by a table (rates.csv, units for one euro).
 
 The rates are fixed, so the same call has the same answer on every day. All calculation is in decimals.
 """
@@ -6,12 +6,14 @@ The rates are fixed, so the same call has the same answer on every day. All calc
 from __future__ import annotations
 
 import csv
+from collections.abc import Callable
 from decimal import Decimal
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from typing import Final
 
+from proxy.core.model.value_class import value_class
 from proxy.extensions.correction.samples.messages import (
     Field,
     SampleAnswer,
@@ -21,10 +23,56 @@ from proxy.extensions.correction.samples.messages import (
     write_success,
 )
 
+# --- `Math` -----------------------------------------------------------------------------------------------------------
+OPERANDS: Final = {"a": Field("float64"), "b": Field("float64")}
+
+
+@value_class
+class Function:
+    """One function of the container."""
+
+    description: str
+    compute: Callable[[float, float], float]
+
+
+FUNCTIONS: Final = {
+    "Add": Function("Adds two numbers.", lambda a, b: a + b),
+    "Subtract": Function("Subtracts b from a.", lambda a, b: a - b),
+    "Multiply": Function("Multiplies two numbers.", lambda a, b: a * b),
+    "Divide": Function("Divides a by b.", lambda a, b: a / b),
+}
+
+
+def expand(body: bytes) -> SampleAnswer:
+    """The list of functions; a container takes no parameters."""
+    if body.strip() not in (b"", b"{}", b"null"):
+        return write_refusal(SampleError("INVALID_REQUEST", "Math is a container and takes no parameters"))
+    functions = [{"name": name, "description": function.description} for name, function in FUNCTIONS.items()]
+    return write_success({"message": f"Math expanded. Functions: {', '.join(FUNCTIONS)}", "functions": functions})
+
+
+def make_handler(name: str) -> Callable[[bytes], SampleAnswer]:
+    """The handler of one function."""
+
+    def answer(body: bytes) -> SampleAnswer:
+        request = read_request(f"{name}Request", OPERANDS, body)
+        if isinstance(request, SampleError):
+            return write_refusal(request)
+        try:
+            return write_success({"function": name, "result": FUNCTIONS[name].compute(request["a"], request["b"])})
+        except ZeroDivisionError:
+            return write_refusal(SampleError("INVALID_REQUEST", "b must not be 0: division by zero", status=422))
+        except OverflowError:
+            return write_refusal(SampleError("INVALID_REQUEST", "the result is too large for a float64", status=422))
+
+    return answer
+
+
+# --- `currency` converts an amount between currencies by a bundled table of rates (rates.csv --------------------------
 FIELDS: Final = {"amount": Field("float64"), "from": Field("string"), "to": Field("string")}
 
 
-def answer(body: bytes) -> SampleAnswer:
+def answer_currency(body: bytes) -> SampleAnswer:
     """The amount in the other currency, rounded to cents."""
     request = read_request("CurrencyRequest", FIELDS, body)
     if isinstance(request, SampleError):
