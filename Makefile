@@ -87,6 +87,7 @@ $(VENV)/bytecode.stamp: $(VENV)/test.stamp
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/lint-imports --no-cache --no-logo
 
 types: $(VENV)/test.stamp
 	$(BIN)/mypy
