@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from enum import Enum
 from functools import cached_property
 from typing import Any, Final
 
@@ -69,6 +70,27 @@ def fold_header(name: str) -> str:
     """The name of a header as gateways of CGI's kind read it (RFC 3875 section 4.1.18): `X_Lim` and, in some, `X.Lim`
     for `X-Lim`."""
     return _OF_A_NAME.sub("_", name.lower())
+
+
+# --- bearer tokens ----------------------------------------------------------------------------------------------------
+_BEARER: Final = "bearer "
+
+
+class NoBearer(Enum):
+    """Why a request has no bearer token, in words for its sender."""
+
+    ABSENT = "This route asks for a bearer token."
+    MALFORMED = "This route asks for one bearer token."
+
+
+def read_bearer(headers: Headers) -> str | NoBearer:
+    """The bearer token of a request (RFC 6750 section 2.1: in the header, never in the query or the body)."""
+    sent = [value for name, value in headers if name == "authorization"]
+    if not sent:
+        return NoBearer.ABSENT
+    if len(sent) > 1 or not sent[0].lower().startswith(_BEARER):
+        return NoBearer.MALFORMED
+    return sent[0][len(_BEARER) :].strip(" ")
 
 
 # --- lengths of time --------------------------------------------------------------------------------------------------

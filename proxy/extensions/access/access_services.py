@@ -12,6 +12,7 @@ from proxy.config.model import Config
 from proxy.core.contract.listed_tool import Hints
 from proxy.core.json.jsontext import dumps
 from proxy.core.model import codes
+from proxy.core.model.fields import NoBearer, read_bearer
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import CheckedCall, Failure, Headers, JsonValue, ToolCall, UpstreamFault
 from proxy.extensions.access.access_section import find_access, name_metadata
@@ -61,9 +62,6 @@ if TYPE_CHECKING:
 _ANYTHING: Final = AccessRule("")
 # The longest subject in the audit, in characters.
 _LONGEST: Final = 200
-_SCHEME: Final = "bearer "
-_NONE_CAME: Final = "This route asks for a bearer token."
-_ONE: Final = "This route asks for one bearer token."
 _NOT_ITS: Final = "the issuer is not one of this route"
 
 
@@ -88,12 +86,10 @@ class RouteAdmission:
             return self._admit(Identity(token=token, certificate=shown))
         if self.jwt is None or self.tokens is None:
             return self._admit(Identity(certificate=shown)) if isinstance(token, str) else token
-        sent = [value for name, value in headers if name == "authorization"]
-        if not sent:
-            return self._ask(_NONE_CAME)
-        if len(sent) > 1 or not sent[0].lower().startswith(_SCHEME):
-            return self._ask(_ONE, "invalid_request")
-        judged = self.tokens.judge(sent[0][len(_SCHEME) :].strip(" "))
+        signed = read_bearer(headers)
+        if isinstance(signed, NoBearer):
+            return self._ask(signed.value, "" if signed is NoBearer.ABSENT else "invalid_request")
+        judged = self.tokens.judge(signed)
         return self._conclude_later(judged, shown) if isinstance(judged, Awaitable) else self._conclude(judged, shown)
 
     @property

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol
 from proxy.config.files.secrets import reveal
 from proxy.config.model import AdminConfig
 from proxy.core.json.jsontext import dumps
+from proxy.core.model.fields import NoBearer, read_bearer
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Fields, JsonValue
 from proxy.interfaces import CallRecord, Observer
@@ -142,7 +143,6 @@ WITHIN: Final = 60.0
 _MOST_ADDRESSES: Final = 1000
 _HOST: Final = re.compile(r"(?P<name>\[[^\]]*\]|[^:]*)(?::[0-9]*)?")
 _LOOPBACK_NAMES: Final = frozenset({"localhost", "ip6-localhost"})
-_BEARER: Final = "bearer "
 # The values of `Sec-Fetch-Site` (W3C Fetch Metadata) for requests of the page itself, and of the browser's user.
 _OWN_SITE: Final = frozenset({"same-origin", "none"})
 
@@ -177,13 +177,14 @@ class OperatorAccess:
         compared in constant time."""
         if not self._needs_token:
             return "operator"
-        given = fields.get("authorization") or ""
-        scheme, bearer = given[: len(_BEARER)].lower(), given[len(_BEARER) :].strip()
+        bearer = read_bearer(fields)
+        if isinstance(bearer, NoBearer):
+            return None
         token = bearer.encode("utf-8", "surrogatepass")
         found: Role | None = None
         for written, role in self._roles:
             known = self._reveal_now(written).encode("utf-8", "surrogatepass")
-            if hmac.compare_digest(token, known) and scheme == _BEARER:
+            if hmac.compare_digest(token, known):
                 found = role
         return found
 
