@@ -1,13 +1,9 @@
-"""The plugin interface: what a plugin can add to the proxy, and when it is asked.
+"""The plugin interface: what a plugin can add to the proxy.
 
 A plugin is a class that inherits the seams that it uses. Every seam is a class of this file with typed attributes and
 methods. The proxy makes one object of each plugin and calls its methods when something first needs them. A plugin
-imports its own modules inside of its methods, so that a proxy loads only what it uses.
-
-The plugins that ship with the proxy stand in `proxy/extensions`, each in a folder with a `plugin.py`. One of another
-package is declared in the entry point group `toolcall_proxy.plugins`, and loaded for a config that names it under
-`plugins` (docs/plugins.md). A plugin whose config keys have a schema keeps it beside its `plugin.py` as
-`config.schema.json`.
+imports its own modules inside of its methods, so that a proxy loads only what it uses. The schema of its config keys is
+in `config.schema.json` in the same folder. docs/plugins.md says how a plugin of another package is loaded.
 """
 
 from __future__ import annotations
@@ -117,9 +113,8 @@ class Flag:
 @value_class
 class NoConfig:
     """A flag of `serve` in place of a config. `make_file` writes a config that exists until the stack closes, or prints
-    why it cannot and returns None. `flags` count beside it alone, `shares` names the flags that others take too.
-    With `takes_command` the words behind `--` stand in place of its value. `has_one_path`: all clients use one path.
-    `find_trouble` returns the reasons, in lines, why the tools at a URL cannot be reached."""
+    why it cannot and returns None. Only `flags` and those in `shares` apply. With `takes_command` the words behind `--`
+    replace its value. `has_one_path`: all clients use one path. `find_trouble` lists why tools cannot be reached."""
 
     flag: Flag
     make_file: Callable[[argparse.Namespace, ExitStack], Path | None]
@@ -136,6 +131,9 @@ CheckFlag = Callable[["CheckReport", "Loaded", "argparse.Namespace"], int]
 
 class ExtendsVerbs(Plugin):
     """Adds flags to verbs of the main job."""
+
+    def add_check_flags(self, parser: CommandParser) -> None:
+        """Adds its flags to `check`, and their paragraphs to the `epilog` of the parser."""
 
     def list_check_flags(self) -> Mapping[str, CheckFlag]:
         """Flag of `check` -> what puts its findings into the report and returns the exit code."""
@@ -186,9 +184,8 @@ class RunsWorkers(Plugin):
 # --- config -----------------------------------------------------------------------------------------------------------
 class AddsKeys(Plugin):
     """Adds keys to the config. `sections` are top-level keys, `policy_keys` those of `defaults`, tools and routes,
-    `limit_keys` those of a policy's `limits`. `other_keys` stand at other places, and other readers read them. Of the
-    policy keys, `tool_keys` apply to one tool (the others are decided before the tool is known), and the value of one
-    of `whole_keys` replaces the value of an outer layer instead of being merged with it."""
+    `limit_keys` those of a policy's `limits`. Other readers read `other_keys`. Of the policy keys, `tool_keys` apply to
+    one tool (the others are decided before the tool is known). A value of one of `whole_keys` is not merged."""
 
     sections: ClassVar[tuple[str, ...]] = ()
     policy_keys: ClassVar[tuple[str, ...]] = ()
@@ -224,11 +221,15 @@ class AddsKeys(Plugin):
 # --- protocols and schemas --------------------------------------------------------------------------------------------
 class SpeaksProtocol(Plugin):
     """Adds a value of a route's `protocol`; `methods` are those of its requests. An upstream of such a route may have
-    one of `upstream_keys` in place of a URL."""
+    one of `upstream_keys` in place of a URL. Web pages may send `page_headers` (`*` ends a prefix) and read
+    `answer_headers`. Hooks do not change headers that begin with `header_prefix`: they repeat parts of the body."""
 
     protocol: ClassVar[str]
     methods: ClassVar[tuple[str, ...]]
     upstream_keys: ClassVar[tuple[str, ...]] = ()
+    page_headers: ClassVar[tuple[str, ...]] = ()
+    answer_headers: ClassVar[tuple[str, ...]] = ()
+    header_prefix: ClassVar[str] = ""
 
     def make_reader(self, context: Context, catalogue: ToolReader) -> RouteKindReader:
         """What reads the keys of its routes."""

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from proxy.cli.check_formats import WRITERS, CheckReport
-from proxy.cli.options import add_header_option
 from proxy.plugin import ExtendsVerbs
 from proxy.plugins import find_plugins, list_used
 
@@ -23,27 +22,21 @@ EXIT_MISTAKES = 2
 _EPILOG = """\
 examples:
   toolcall-proxy check config.yaml
-  toolcall-proxy check guarded/config.yaml --live
   toolcall-proxy check config.yaml --format sarif > check.sarif
 
 Each mistake is printed as  file:line:col  section  message  (what to write instead)  so that editors and CI systems can
 jump to it. Nothing is served and nothing is contacted; ${NAME} is looked up in the environment,
 and the modules of hooks are imported.
 
-With --live the sources of an import (docs/http-apis.md) are asked, and their changes since are listed, tool by tool.
-
 With --config-only nothing has to be there but the config and the files beside it: what ${NAME} and ${file:...} stand
 for, certificates elsewhere and the modules of hooks may be missing. A pipeline checks so, and a chart before a release.
 With --digest the hash over those files is printed; a running proxy shows it as files_hash of toolproxy_config_info.
 
-With --second-opinion the examples and defaults of each tool's schema, and values made from it, are judged by jsonschema
-or fastjsonschema as well (docs/engine.md); a value on which they differ is printed with the keyword's place.
-
 --format json prints one object (schemas/verbs/check.schema.json), sarif a SARIF 2.1.0 log for code scanning, github the
 workflow commands that mark lines of a pull request; all of them to standard output, with the same exit codes.
-
-exit codes: 0 the config can be served, 1 a source has changed (--live) or the judges differ (--second-opinion), 2 it
-cannot be served, or a source not asked
+"""
+_EXIT_CODES = """
+exit codes: 0 the config can be served, 1 a flag found a difference, 2 it cannot be served, or a source cannot be read
 """
 
 
@@ -67,15 +60,9 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--format", choices=("text", *WRITERS), default="text", help="its format (default: text)")
     parser.add_argument("--digest", action="store_true", help="print the config's hash alone, over its files")
     parser.add_argument("-q", "--quiet", action="store_true", help="print mistakes only")
-    parser.add_argument(
-        "--second-opinion",
-        action="store_true",
-        help="judge examples of every tool by jsonschema or fastjsonschema too, and list the differences",
-    )
-    parser.add_argument(
-        "--live", action="store_true", help="compare what was imported with its sources as they are now"
-    )
-    add_header_option(parser, "for --live: send this header")
+    for plugin in find_plugins(ExtendsVerbs):
+        plugin.add_check_flags(parser)
+    parser.epilog += _EXIT_CODES
 
 
 def run(args: argparse.Namespace) -> int:

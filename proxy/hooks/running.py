@@ -43,6 +43,8 @@ from proxy.core.model.values import (
 from proxy.core.rules.rules import HOOK
 from proxy.hooks.api import POINTS, Answer, Broken, Call, Change, Ending, Hook, Outgoing, Refuse, Result, Verdict
 from proxy.interfaces import CallRecord, CallRoute, HookFailure, UpstreamRequest
+from proxy.plugin import SpeaksProtocol
+from proxy.plugins import find_plugins
 
 # --- finds the hooks that a config names ------------------------------------------------------------------------------
 # Finds the hooks that a config names: `module:attribute`, or the name of an entry point of `GROUP`.
@@ -349,8 +351,8 @@ def _change_headers(headers: Headers, answer: object) -> Headers | str:
     for name, value in answer.items():
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             return "wrong_header"
-        # MCP's headers repeat parts of the checked body.
-        if name.lower() in _NOT_TO_TOUCH or name.lower().startswith("mcp-"):
+        repeating = [each.header_prefix for each in find_plugins(SpeaksProtocol) if each.header_prefix]
+        if name.lower() in _NOT_TO_TOUCH or name.lower().startswith(tuple(repeating)):
             return "wrong_header"
         if value is not None and not (isinstance(value, str) and _VALUE.fullmatch(value)):
             return "wrong_header"

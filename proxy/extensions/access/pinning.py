@@ -24,7 +24,8 @@ from proxy.extensions.access.lock_file import (
     find_hidden,
 )
 from proxy.extensions.access.pins_section import find_operations
-from proxy.extensions.operations.importing.harvest import ImportProblem, Recorded, read_source_again
+from proxy.extensions.operations.importing import read_source_again
+from proxy.extensions.operations.importing.harvest import ImportProblem, Recorded
 from proxy.interfaces import JoinsServers
 from proxy.server import start_serving
 

@@ -48,6 +48,9 @@ class McpPlugin(AddsVerbs, ExtendsVerbs, AddsKeys, SpeaksProtocol, AddsAdapters)
     protocol = "mcp"
     # POST carries messages; GET opens the stream of old revisions, DELETE ends their sessions.
     methods = ("POST", "GET", "DELETE")
+    page_headers = ("Mcp-Session-Id", "Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name", "Mcp-Param-*")
+    answer_headers = ("Mcp-Session-Id",)
+    header_prefix = "mcp-"
     adapters = ("mcp",)
     upstream_keys = ("command",)
     other_keys = (

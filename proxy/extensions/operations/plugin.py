@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from proxy.plugin import AddsAdapters, AddsKeys, AddsRequests, AddsVerbs, CheckFlag, ExtendsVerbs, Flag, NoConfig, Verb
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from proxy.adapters.base import Adapter
     from proxy.cli.check_formats import CheckReport
+    from proxy.cli.options import CommandParser
     from proxy.config.combinations import WrittenRoute
     from proxy.config.context import Context
     from proxy.config.load import Loaded
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
     from proxy.core.contract.request_rules import ChannelJudge, OperationRule, QueryPolicy, RequestForm
     from proxy.core.model.values import Headers, JsonValue, Pointer
     from proxy.extensions.operations.importing.harvest import Harvest, Recorded
+
+_LIVE: Final = """
+--live asks the sources of an import (docs/http-apis.md) and lists their changes since then, tool by tool:
+  toolcall-proxy check guarded/config.yaml --live
+"""
 
 
 class OperationsPlugin(AddsKeys, AddsRequests, AddsAdapters, AddsVerbs, ExtendsVerbs):
@@ -38,6 +44,14 @@ class OperationsPlugin(AddsKeys, AddsRequests, AddsAdapters, AddsVerbs, ExtendsV
         from proxy.extensions.operations.cli import import_
 
         return import_
+
+    def add_check_flags(self, parser: CommandParser) -> None:
+        from proxy.cli.options import add_header_option
+
+        what = "compare what was imported with its sources as they are now"
+        parser.add_argument("--live", action="store_true", help=what)
+        add_header_option(parser, "for --live: send this header")
+        parser.epilog = f"{parser.epilog}{_LIVE}"
 
     def list_check_flags(self) -> Mapping[str, CheckFlag]:
         return {"live": _check_live}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from proxy.plugin import CheckFlag, ExtendsVerbs, SamplesCalls
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import argparse
 
     from proxy.cli.check_formats import CheckReport
+    from proxy.cli.options import CommandParser
     from proxy.config.context import Context
     from proxy.config.files.source import Files
     from proxy.config.load import Loaded
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
     from proxy.telemetry.logs import Log
     from proxy.telemetry.metric_table import MetricRow
     from proxy.telemetry.metrics import Metrics
+
+_SECOND_OPINION: Final = """
+--second-opinion validates the examples and defaults of each tool's schema, and values made from it, by jsonschema or
+fastjsonschema as well (docs/engine.md). It prints each value on which they differ, with the place of the keyword.
+"""
 
 
 class SecondJudgePlugin(SamplesCalls, ExtendsVerbs):
@@ -33,6 +39,11 @@ class SecondJudgePlugin(SamplesCalls, ExtendsVerbs):
         from proxy.extensions.second_judge.second_judges import METRICS
 
         return METRICS
+
+    def add_check_flags(self, parser: CommandParser) -> None:
+        what = "validate examples of every tool by jsonschema or fastjsonschema too, and list the differences"
+        parser.add_argument("--second-opinion", action="store_true", help=what)
+        parser.epilog = f"{parser.epilog}{_SECOND_OPINION}"
 
     def list_check_flags(self) -> Mapping[str, CheckFlag]:
         return {"second-opinion": _compare_judges}

@@ -19,30 +19,28 @@ from typing import Any, Final
 
 from proxy.config.model import Auth, Cors
 from proxy.core.model import codes
+from proxy.core.model.fields import NoBearer, read_bearer
 from proxy.core.model.values import Fields, Headers
 from proxy.interfaces import AccessDenied, Admission, Admitted, Certificate, RouteAccess
+from proxy.plugin import SpeaksProtocol
+from proxy.plugins import find_plugins
 from proxy.routing import Route
 from proxy.server.http.request_head import RequestHead
 
 # RFC 6750 section 3: what is asked for, and what was wrong with what came. No `error` where no token came at all.
 _ASK: Final = 'Bearer realm="toolcall-proxy"'
-_BEARER: Final = "bearer "
 _LOOPBACK: Final = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?")
 
-# What pages may send beyond what browsers always allow: a call's own headers, and those of MCP's HTTP transport.
-_ALLOWED: Final = (
-    "Content-Type", "Authorization", "Accept", "X-Conversation-Id", "X-Tool-Call-Id", "X-Request-ID",
-    "Mcp-Session-Id", "Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name", "Last-Event-ID",
+# What pages may send beyond what browsers always allow: a call's own headers, and between them those of protocols.
+_ALLOWED: Final = ("Content-Type", "Authorization", "Accept", "X-Conversation-Id", "X-Tool-Call-Id", "X-Request-ID")
+_RESUMING: Final = ("Last-Event-ID",)
+_NAME_END: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+# What pages may read of an answer: otherwise they could not see what was repaired, or which attempt this was.
+_EXPOSED: Final = (
+    "X-Request-ID", "Tool-Request-ID", "Tool-Error", "Tool-Attempt", "Tool-Format", "Tool-Repairs", "Tool-Corrections",
+    "Tool-Warnings", "Retry-After", "RateLimit", "RateLimit-Policy",
 )  # fmt: skip
-_MIRROR: Final = re.compile(r"mcp-param-[A-Za-z0-9_.-]{1,100}", re.IGNORECASE)
-# What pages may read of an answer: else they could not tell what was repaired, or which attempt this was.
-_EXPOSED: Final = ", ".join(
-    (
-        "X-Request-ID", "Tool-Request-ID", "Tool-Error", "Tool-Attempt", "Tool-Format", "Tool-Repairs",
-        "Tool-Corrections", "Tool-Warnings", "Retry-After", "RateLimit", "RateLimit-Policy", "Mcp-Session-Id",
-        "WWW-Authenticate",
-    )
-)  # fmt: skip
+_CHALLENGE: Final = ("WWW-Authenticate",)
 
 
 def is_served_host(host: str, names: frozenset[str]) -> bool:
@@ -79,7 +77,8 @@ def admit(route: Route, headers: Fields, access: RouteAccess | None, certificate
     fields: Headers = ()
     if origins and cors is not None and not cors.upstream:
         # The page may read the answer. Cookies are never allowed: clients show a token.
-        exposed = ("Access-Control-Expose-Headers", _EXPOSED)
+        shown = (name for plugin in find_plugins(SpeaksProtocol) for name in plugin.answer_headers)
+        exposed = ("Access-Control-Expose-Headers", ", ".join((*_EXPOSED, *shown, *_CHALLENGE)))
         fields = (("Access-Control-Allow-Origin", origins[0]), exposed, ("Vary", "Origin"))
     name = "" if route.auth is None else _holder(route.auth, headers)
     if access is not None:
@@ -116,13 +115,10 @@ def _is_own(origin: str, headers: Fields) -> bool:
 
 
 def _holder(auth: Auth, headers: Headers) -> str | AccessDenied:
-    """The name of the token that came (RFC 6750 section 2.1: in the header, never in the query or the body)."""
-    sent = [value for name, value in headers if name == "authorization"]
-    if not sent:
-        return _unknown("This route asks for a bearer token.", _ASK)
-    if len(sent) > 1 or not sent[0].lower().startswith(_BEARER):
-        return _unknown("This route asks for one bearer token.", f'{_ASK}, error="invalid_request"')
-    token = sent[0][len(_BEARER) :].strip(" ")
+    """The name of the token of a request."""
+    token = read_bearer(headers)
+    if isinstance(token, NoBearer):
+        return _unknown(token.value, _ASK if token is NoBearer.ABSENT else f'{_ASK}, error="invalid_request"')
     digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
     names = [name for name, known in auth.tokens if hmac.compare_digest(known, digest)]
     return names[0] if names else _unknown("The bearer token is not known here.", f'{_ASK}, error="invalid_token"')
@@ -147,12 +143,19 @@ def answer_preflight(route: Route, origin: str, names: str = "") -> Headers | Ac
         return None
     if cors is None or not _welcome(origin, cors):
         return AccessDenied(codes.ORIGIN_NOT_ALLOWED, "Pages of this origin may not call this route.")
-    # MCP's headers that repeat arguments are named by tools; no list has them all.
-    mirrors = [name for name in map(str.strip, names.split(",")) if route.learn is not None and _MIRROR.fullmatch(name)]
+    protocols = [name for plugin in find_plugins(SpeaksProtocol) for name in plugin.page_headers]
+    # The headers of a protocol that repeat arguments are named by tools; no list has them all.
+    prefixes = [name[:-1].lower() for name in protocols if name.endswith("*") and route.learn is not None]
+    mirrors = [name for name in map(str.strip, names.split(",")) if _is_mirror(name.lower(), prefixes)]
+    allowed = (*_ALLOWED, *(name for name in protocols if not name.endswith("*")), *_RESUMING, *cors.headers, *mirrors)
     return (
         ("Access-Control-Allow-Origin", origin),
         ("Access-Control-Allow-Methods", ", ".join(sorted(route.methods))),
-        ("Access-Control-Allow-Headers", ", ".join((*_ALLOWED, *cors.headers, *mirrors))),
+        ("Access-Control-Allow-Headers", ", ".join(allowed)),
         ("Access-Control-Max-Age", str(int(cors.max_age))),
         ("Vary", "Origin, Access-Control-Request-Method, Access-Control-Request-Headers"),
     )
+
+
+def _is_mirror(name: str, prefixes: list[str]) -> bool:
+    return any(name.startswith(each) and _NAME_END.fullmatch(name, len(each)) is not None for each in prefixes)

@@ -16,14 +16,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.cli.check_formats import CheckReport
 from proxy.cli.options import HelpText, add_header_option
-from proxy.config.load import Loaded
-from proxy.extensions.operations.importing.harvest import ImportProblem, list_import_kinds
-from proxy.extensions.operations.importing.live import describe_drift, describe_refused_nulls, look_live
-from proxy.routing import build_routes
+from proxy.extensions.operations.importing import list_import_kinds
 
 if TYPE_CHECKING:
+    from proxy.cli.check_formats import CheckReport
+    from proxy.config.load import Loaded
     from proxy.extensions.operations.importing.harvest import Harvest, LeftOut
 
 # --- `check --live` ---------------------------------------------------------------------------------------------------
@@ -32,6 +30,10 @@ EXIT_DRIFT: Final = 1
 
 def check_live(report: CheckReport, loaded: Loaded, args: argparse.Namespace) -> int:
     """Adds the changes and such tools to the report; gives the exit code for them."""
+    from proxy.extensions.operations.importing.harvest import ImportProblem
+    from proxy.extensions.operations.importing.live import describe_drift, describe_refused_nulls, look_live
+    from proxy.routing import build_routes
+
     try:
         drifts = asyncio.run(look_live(Path(report.path).parent, tuple(args.header)))
     except ImportProblem as problem:

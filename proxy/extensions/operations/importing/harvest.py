@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, Protocol, runtime_checkable
+from typing import Final, Literal
 
 from proxy.core.check.validation import SchemaError, compile_check
 from proxy.core.contract.request_rules import RequestForm
@@ -19,11 +18,6 @@ from proxy.core.lint.contradictions import describe_gaps
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonProblem, JsonValue
 from proxy.core.schema.dialects import normalise
-from proxy.plugin import Verb
-from proxy.plugins import list_plugins
-
-if TYPE_CHECKING:
-    from proxy.core.model.values import Headers
 
 
 class ImportProblem(Exception):  # noqa: N818 - a problem of the user's input, not an error of the proxy
@@ -163,30 +157,3 @@ def _read_source(source: dict[str, JsonValue]) -> Recorded:
     tools = {name: (tool["origin"], tool["schema"]) for name, tool in source["tools"].items()}
     kind: Kind = "mcp" if source["kind"] == "mcp" else "openapi"
     return Recorded(kind, source["from"], source["upstream"], frozenset(source["seen"]), tools)
-
-
-# --- the kinds of sources that other plugins add to `import` and `check --live` ---------------------------------------
-@runtime_checkable
-class ImportsTools(Protocol):
-    """A plugin that reads sources of tools."""
-
-    def load_import_kinds(self) -> Mapping[str, Verb]:
-        """Kind of `import` -> its module."""
-
-    async def read_source(self, recorded: Recorded, headers: Headers, folder: Path) -> Harvest | None:
-        """A recorded source as it is now; None for the kinds of others. Raises ImportProblem."""
-
-
-def list_import_kinds() -> dict[str, Verb]:
-    """All kinds of `import`, each with its module."""
-    plugins = [plugin for plugin in list_plugins() if isinstance(plugin, ImportsTools)]
-    return {kind: module for plugin in plugins for kind, module in plugin.load_import_kinds().items()}
-
-
-async def read_source_again(recorded: Recorded, headers: Headers, folder: Path) -> Harvest:
-    """A recorded source as it is now. Raises ImportProblem."""
-    for plugin in list_plugins():
-        found = await plugin.read_source(recorded, headers, folder) if isinstance(plugin, ImportsTools) else None
-        if found is not None:
-            return found
-    raise ImportProblem(f"{recorded.source}: no plugin that reads sources of the kind {recorded.kind!r} is installed")

@@ -13,6 +13,7 @@ from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Headers, JsonValue, Pointer
 from proxy.core.rules.facts import list_required, read_facts
 from proxy.core.rules.rules import LEAVING_OUT
+from proxy.extensions.operations.importing import read_source_again
 from proxy.extensions.operations.importing.harvest import (
     FILE,
     Harvest,
@@ -21,7 +22,6 @@ from proxy.extensions.operations.importing.harvest import (
     describe_unguarded,
     flatten_text,
     read_record,
-    read_source_again,
 )
 
 _SHOWN: Final = 60  # characters of a value in a line of text
