@@ -354,13 +354,9 @@ print(load(Path("config.yaml"), {}).config.admin.greeting)
 
 def add_a_policy_key(copy: Copy) -> None:
     copy.insert("proxy/core/contract/policy.py", "    wrap_success: bool = False", "    most_keys: int | None = None\n")
-    copy.insert("proxy/config/model.py", "    response_mode: Mode", "    most_keys: int | None = None\n")
     copy.insert("proxy/config/policies.py", '"leaked_markup", "attempts"', '"most_keys", ')
     copy.insert("proxy/config/policies.py", '    "response_mode": Mode', '    "most_keys": int,\n')
     copy.insert("proxy/config/combinations.py", '"unknown_keys", "leaked_markup"', '"most_keys", ')
-    copy.insert("proxy/routing/build.py", "        leaked_markup=policy", "        most_keys=policy.most_keys,\n")
-    copy.insert("proxy/call/jobs.py", '        "leaked_markup": policy', '        "most_keys": policy.most_keys,\n')
-    copy.insert("proxy/call/jobs.py", "        leaked_markup=", '        most_keys=policy_values["most_keys"],\n')
     copy.insert_each(
         "proxy/config/files/config.schema.json",
         '        "leaked_markup": {',
@@ -608,7 +604,7 @@ def list_naming(*words: str) -> set[str]:
 
 def test_the_row_of_a_policy_key_names_each_file_that_names_such_keys() -> None:
     found = list_naming("unknown_keys", "leaked_markup") - {"helm/values.schema.json"}  # `make docs` writes it
-    assert "proxy/call/jobs.py" in found
+    assert "proxy/core/contract/policy.py" in found
     assert set() == found - set(re.findall(r"`([^`]+)`", table()["a policy key"]))
 
 

@@ -15,7 +15,8 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import fields, is_dataclass, replace
+from enum import StrEnum
 from functools import lru_cache
 from mmap import PAGESIZE
 from pathlib import Path
@@ -23,7 +24,7 @@ from typing import Any, Final
 
 from proxy.core.check.validation import compile_check
 from proxy.core.contract.listed_tool import BadSchemaError, compile_listed
-from proxy.core.contract.policy import LeakedMarkup, NullOptional, RepairPolicy, ToolPolicy, UnknownKeys
+from proxy.core.contract.policy import ToolPolicy
 from proxy.core.decide import decide, restore_decision
 from proxy.core.explain.advice import add_advice
 from proxy.core.explain.places import find_value
@@ -45,7 +46,6 @@ from proxy.core.model.values import (
     Conversation,
     Decision,
     Document,
-    FeedbackLimits,
     Forward,
     JsonProblem,
     JsonValue,
@@ -119,27 +119,19 @@ def _read_found(found: Any) -> PlainReader | JsonProblem:
 
 
 # --- a tool as it crosses ---------------------------------------------------------------------------------------------
+# The fields of a policy that decide nothing about arguments, and the schema, which crosses in a form of its own.
+STAYING: Final = frozenset(
+    ["check", "listed", "fingerprint", "schema_id", "description", "mode", "text", "attempts", "cap", "limits",
+     "container", "member_of", "resend", "upstream_errors", "wrap_success", "added", "answer", "channels", "operation",
+     "answers_here"]
+)  # fmt: skip
+_CROSSING: Final = tuple(each.name for each in fields(ToolPolicy) if each.init and each.name not in STAYING)
+_USUAL: Final = ToolPolicy("", None, "")
+
+
 def describe_policy(policy: ToolPolicy) -> bytes:
     """All of a policy that decides what becomes of arguments, as JSON."""
-    policy_values: dict[str, JsonValue] = {
-        "tool": policy.tool,
-        "unknown_keys": policy.unknown_keys.value,
-        "changes": policy.changes,
-        "adds": policy.adds,
-        "reads": policy.reads,
-        "finalising": policy.finalising,
-        "max_body": policy.max_body,
-        "leaked_markup": policy.leaked_markup.value,
-        "rules": sorted(policy.repair.rules),
-        "drop_keys": sorted(policy.repair.drop_keys),
-        "by_hand": sorted(policy.repair.by_hand),
-        "null_optional": policy.repair.null_optional.value,
-        "aliases": dict(policy.repair.aliases),
-        "feedback": {
-            key: sorted(value) if isinstance(value, frozenset) else list(value) if isinstance(value, tuple) else value
-            for key, value in asdict(policy.feedback).items()
-        },
-    }
+    policy_values: dict[str, JsonValue] = {name: _describe(getattr(policy, name)) for name in _CROSSING}
     if policy.listed is not None:
         policy_values["listed"] = [policy.listed.schema, policy.listed.formats.as_json()]
     elif policy.check is not None:
@@ -147,6 +139,21 @@ def describe_policy(policy: ToolPolicy) -> bytes:
         others = {uri: value for uri, value in schemas.documents.items() if uri != schemas.base}
         policy_values["own"] = [schemas.documents[schemas.base], others, schemas.base, policy.check.formats.as_json()]
     return dumps(policy_values)
+
+
+def _describe(value: Any) -> JsonValue:
+    if is_dataclass(value):
+        return {each.name: _describe(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, StrEnum):
+        return value.value
+    return sorted(value) if isinstance(value, frozenset) else list(value) if isinstance(value, tuple) else value
+
+
+def _restore(usual: Any, described: Any) -> Any:
+    """The value of which `_describe` wrote the description; `usual` is another value of its type."""
+    if is_dataclass(usual) and not isinstance(usual, type):
+        return replace(usual, **{name: _restore(getattr(usual, name), item) for name, item in described.items()})
+    return type(usual)(described) if isinstance(usual, StrEnum | frozenset | tuple) else described
 
 
 @lru_cache(MOST_SHARED)
@@ -159,30 +166,8 @@ def read_shared_policy(text: bytes) -> ToolPolicy:
     else:
         schema, documents, base, formats = policy_values["own"]
         check = compile_check(schema, documents=documents, base=base, formats=Formats.from_json(formats))
-    shown = policy_values["feedback"]
-    feedback = FeedbackLimits(
-        **{**shown, "path_roots": tuple(shown["path_roots"]), "secret_names": frozenset(shown["secret_names"])}
-    )
-    return ToolPolicy(
-        policy_values["tool"],
-        check,
-        "",
-        unknown_keys=UnknownKeys(policy_values["unknown_keys"]),
-        repair=RepairPolicy(
-            frozenset(policy_values["rules"]),
-            frozenset(policy_values["drop_keys"]),
-            frozenset(policy_values["by_hand"]),
-            NullOptional(policy_values["null_optional"]),
-            policy_values["aliases"],
-        ),
-        feedback=feedback,
-        changes=policy_values["changes"],
-        adds=policy_values["adds"],
-        reads=policy_values["reads"],
-        finalising=policy_values["finalising"],
-        max_body=policy_values["max_body"],
-        leaked_markup=LeakedMarkup(policy_values["leaked_markup"]),
-    )
+    values = {name: _restore(getattr(_USUAL, name), policy_values[name]) for name in _CROSSING}
+    return replace(_USUAL, check=check, **values)
 
 
 # --- one call ---------------------------------------------------------------------------------------------------------

@@ -16,23 +16,17 @@ from typing import Any, Literal, Protocol
 from proxy.adapters.base import DEFAULT_LADDER, CallShape, ConversationSource
 from proxy.core.check.validation import Check
 from proxy.core.contract.policy import (
-    AttemptsPolicy,
     CallCap,
-    CallLimits,
-    LeakedMarkup,
     ListRules,
     Mode,
     NullOptional,
+    PolicyValues,
     RepairPolicy,
-    ResendPolicy,
     ToolPolicy,
-    UnknownKeys,
-    UpstreamErrors,
 )
 from proxy.core.contract.request_rules import ChannelJudge, QueryPolicy, RequestForm
-from proxy.core.json.jsontext import TextLimits
 from proxy.core.model.value_class import value_class
-from proxy.core.model.values import Container, FeedbackLimits, Headers, JsonValue
+from proxy.core.model.values import Container, Headers, JsonValue
 from proxy.core.schema.formats import USUAL, Formats
 from proxy.core.tool_errors.circuit_breaker import GuardPolicy
 
@@ -239,29 +233,18 @@ class Cors:
 
 
 @value_class
-class Policy:
+class Policy(PolicyValues):
     """A complete policy, from `defaults`, the tool's keys and the route's. `timeout` None means the upstream's;
-    `finalize_output_retries` None means the number of `attempts`. `added`: what plugins' keys say, by key."""
+    `finalize_output_retries` None means the number of `attempts`."""
 
-    mode: Mode = field(default=find_default(ToolPolicy, "mode"))
     repair: RepairSettings = field(default_factory=RepairSettings)
     null_optional: NullOptional = field(default=find_default(RepairPolicy, "null_optional"))
     aliases: Mapping[str, str] = field(default_factory=dict)
-    unknown_keys: UnknownKeys = field(default=find_default(ToolPolicy, "unknown_keys"))
-    leaked_markup: LeakedMarkup = field(default=find_default(ToolPolicy, "leaked_markup"))
     envelope: str = "auto"
     error_status: Literal["category", "ok"] = "category"
     detail: Literal["compact", "full"] = "compact"
-    attempts: AttemptsPolicy = field(default_factory=AttemptsPolicy)
     caps: Caps = field(default_factory=Caps)
-    feedback: FeedbackLimits = field(default_factory=FeedbackLimits)
-    max_body: int = field(default=find_default(ToolPolicy, "max_body"))
-    limits: CallLimits | None = None
-    text: TextLimits = field(default_factory=TextLimits)
     timeout: float | None = None
-    resend: ResendPolicy = field(default_factory=ResendPolicy)
-    upstream_errors: UpstreamErrors = field(default=find_default(ToolPolicy, "upstream_errors"))
-    wrap_success: bool = field(default=find_default(ToolPolicy, "wrap_success"))
     response_mode: Mode = Mode.REPORT
     finalize_output_retries: int | None = None
     formats: Formats = USUAL
@@ -269,7 +252,6 @@ class Policy:
     headers: HeaderChanges = field(default_factory=HeaderChanges)
     auth: Auth | None = None
     cors: Cors | None = None
-    added: Mapping[str, Any] = field(default_factory=dict)
 
 
 @value_class

@@ -28,6 +28,7 @@ from proxy.core.contract.policy import (
     Mode,
     ToolPolicy,
     UnknownTool,
+    list_policy_values,
 )
 from proxy.core.contract.request_rules import ChannelJudge, OperationRule
 from proxy.core.display.secrets import find_sensitive_names
@@ -172,34 +173,28 @@ def _build_policy(
     feedback = policy.feedback
     if schema:
         feedback = replace(feedback, secret_names=find_sensitive_names(schema.check.schemas))
+    values = list_policy_values(policy) | {
+        "feedback": feedback,
+        "attempts": _choose_attempts(policy, kind),
+        "wrap_success": policy.wrap_success and entry is not None,  # an answer of MCP has a form of its own
+    }
     return ToolPolicy(
         tool=tool.name,
         check=schema.check if schema else None,
         fingerprint=_hash_tool(tool, channels),
         schema_id=schema.schema_id if schema else "",
         description=tool.description,
-        mode=policy.mode,
-        unknown_keys=policy.unknown_keys,
         repair=make_repair_policy(policy, listed=entry is None),
-        text=policy.text,
-        feedback=feedback,
-        attempts=_choose_attempts(policy, kind),
         cap=policy.caps.of(tool.name),
-        limits=policy.limits,
         container=tool.container,
         member_of=member,
-        resend=policy.resend,
-        upstream_errors=policy.upstream_errors,
-        wrap_success=policy.wrap_success and entry is not None,  # an answer of MCP has a form of its own
-        added=policy.added,
         answer=AnswerPolicy(tool.answer.check, policy.response_mode is Mode.ENFORCE) if tool.answer else None,
         finalising=kind == "validate",
         channels=channels,
         operation=operation,
         changes=any(each & _CHANGING for each in methods),
         reads=any(each and each <= _READING for each in methods),
-        max_body=policy.max_body,
-        leaked_markup=policy.leaked_markup,
+        **values,
     )
 
 

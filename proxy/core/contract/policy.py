@@ -7,7 +7,7 @@ once; `config/model.py` takes its defaults from these classes and the docs page 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
+from dataclasses import KW_ONLY, field, fields, replace
 from enum import StrEnum
 from typing import Any, ClassVar, Protocol
 
@@ -246,19 +246,45 @@ class ListedSchema:
 
 
 @value_class
-class ToolPolicy:
+class PolicyValues:
+    """The values of a policy that reach the core as the config says them: the field of a further such key stands here.
+
+    `wrap_success`: a JSON answer goes to the client as `{success: true, data: ...}` (GoMind's `ToolResponse`). `added`:
+    the values of plugins' keys, by key. `limits`: how often the tool may be called by whom, None for any number.
+    """
+
+    _: KW_ONLY
+    mode: Mode = Mode.ENFORCE
+    unknown_keys: UnknownKeys = UnknownKeys.SCHEMA
+    leaked_markup: LeakedMarkup = LeakedMarkup.REFUSE
+    text: TextLimits = field(default_factory=TextLimits)
+    max_body: int = 1024 * 1024
+    feedback: FeedbackLimits = field(default_factory=FeedbackLimits)
+    attempts: AttemptsPolicy = field(default_factory=AttemptsPolicy)
+    limits: CallLimits | None = None
+    resend: ResendPolicy = field(default_factory=ResendPolicy)
+    upstream_errors: UpstreamErrors = UpstreamErrors.EXPLAIN
+    wrap_success: bool = False
+    added: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+
+def list_policy_values(policy: PolicyValues) -> dict[str, Any]:
+    """The fields of `PolicyValues`, by name."""
+    return {each.name: getattr(policy, each.name) for each in fields(PolicyValues)}
+
+
+@value_class
+class ToolPolicy(PolicyValues):
     """Everything that decides one tool's calls. `check` is None where the operator wrote `validation: off`.
 
-    `fingerprint` is a hash of the whole policy: what was refused under one policy is judged anew under another.
-    `schema_id` is a hash of the schema alone, for logs. `container` is set for a tool that is a container,
-    `member_of` for a function of one that wants to be expanded first (`require_expansion`). `wrap_success`: a JSON
-    answer goes to the client as `{success: true, data: ...}` (GoMind's `ToolResponse`). `added`: what plugins'
-    keys say, by key. `channels`: what is judged beside the body. `operation`: how its calls stand in HTTP requests.
-    `answer`: what the tool may answer, None for anything. `reads`, `adds` and `changes`: it is stated only to read,
-    only to add, or to change or remove something, by its annotations or its HTTP method. `finalising`: nothing is
-    called, a model's final output is checked (Compozy gap 5). `listed`: the schema is not compiled here, `check` is
-    None, and a child process judges. `answers_here`: the proxy answers such calls itself, from their checked
-    arguments. `limits`: how often it may be called by whom, None for any number of times.
+    `fingerprint` is a hash of the whole policy: a call that failed under one policy is validated again under another.
+    `schema_id` is a hash of the schema only, for logs. `container` is set for a tool that is a container, `member_of`
+    for a function of one that must be expanded first (`require_expansion`). `channels` validates what is not in the
+    body. `operation`: how its calls stand in HTTP requests. `answer`: what the tool may answer, None for anything.
+    `reads`, `adds` and `changes`: its annotations or its HTTP method state that it only reads, that it only adds, or
+    that it changes or removes something. `finalising`: nothing is called, a model's final output is checked (Compozy
+    gap 5). `listed`: the schema is not compiled here, `check` is None, and a child process validates. `answers_here`:
+    the proxy answers such calls itself, from their checked arguments.
     """
 
     tool: str
@@ -266,20 +292,10 @@ class ToolPolicy:
     fingerprint: str
     schema_id: str = ""
     description: str = ""
-    mode: Mode = Mode.ENFORCE
-    unknown_keys: UnknownKeys = UnknownKeys.SCHEMA
     repair: RepairPolicy = field(default_factory=RepairPolicy)
-    text: TextLimits = field(default_factory=TextLimits)
-    feedback: FeedbackLimits = field(default_factory=FeedbackLimits)
-    attempts: AttemptsPolicy = field(default_factory=AttemptsPolicy)
     cap: CallCap = field(default_factory=CallCap)
-    limits: CallLimits | None = None
     container: Container | None = None
     member_of: Container | None = None
-    resend: ResendPolicy = field(default_factory=ResendPolicy)
-    upstream_errors: UpstreamErrors = UpstreamErrors.EXPLAIN
-    wrap_success: bool = False
-    added: Mapping[str, Any] = field(default_factory=dict, hash=False)
     answer: AnswerPolicy | None = None
     finalising: bool = False
     channels: ChannelJudge | None = None
@@ -288,8 +304,6 @@ class ToolPolicy:
     changes: bool = False
     adds: bool = False
     reads: bool = False
-    max_body: int = 1024 * 1024
-    leaked_markup: LeakedMarkup = LeakedMarkup.REFUSE
     answers_here: Callable[[JsonValue], JsonValue] | None = field(default=None, compare=False, repr=False)
     # The repair policy by what is stated of the tool.
     repair_in_force: RepairPolicy = field(init=False, compare=False, repr=False)
