@@ -42,13 +42,6 @@ class Copy:
         (self.folder / path).write_text(old.replace(before, text + before), encoding="utf-8")
         self.touched.add(path)
 
-    def insert_each(self, path: str, before: str, text: str, times: int) -> None:
-        """Puts text in front of each of so many places that read like `before`."""
-        old = (self.folder / path).read_text(encoding="utf-8")
-        assert old.count(before) == times, f"{path} holds {before!r} {old.count(before)} times"
-        (self.folder / path).write_text(old.replace(before, text + before), encoding="utf-8")
-        self.touched.add(path)
-
     def config(self, route: str) -> None:
         """Writes a config whose one route has these keys more; what a row touches does not count it."""
         (self.folder / "config.yaml").write_text(
@@ -175,11 +168,6 @@ def add_a_repair_rule(copy: Copy) -> None:
         '    Rule("yes_no"',
         '    Rule("word_number", "lenient", "value", "`two` -> `2`", "a spelt number", proposals.word_number),\n',
     )
-    copy.insert(
-        "proxy/config/files/config.schema.json",
-        '                "yes_no": {',
-        '                "word_number": {"description": "`two` -> `2`", "$ref": "#/$defs/switch"},\n',
-    )
     copy.config("repair: {rules: {word_number: on}}, ")
     program = """
 from pathlib import Path
@@ -206,12 +194,6 @@ def add_an_answer_format(copy: Copy) -> None:
     )
     copy.insert("proxy/core/envelope/formats.py", '    "anthropic": Format', '    "short": Format(write_short),\n')
     copy.write("schemas/envelopes/short.schema.json", json.dumps({"type": "object", "required": ["said"]}))
-    copy.insert_each(
-        "proxy/config/files/config.schema.json",
-        '            "anthropic",\n            "mcp"',
-        '            "short",\n',
-        2,
-    )
     copy.config("envelope: short, ")
     program = """
 from pathlib import Path
@@ -354,14 +336,10 @@ print(load(Path("config.yaml"), {}).config.admin.greeting)
 
 def add_a_policy_key(copy: Copy) -> None:
     copy.insert("proxy/core/contract/policy.py", "    wrap_success: bool = False", "    most_keys: int | None = None\n")
-    copy.insert("proxy/config/policies.py", '"leaked_markup", "attempts"', '"most_keys", ')
-    copy.insert("proxy/config/policies.py", '    "response_mode": Mode', '    "most_keys": int,\n')
-    copy.insert("proxy/config/combinations.py", '"unknown_keys", "leaked_markup"', '"most_keys", ')
-    copy.insert_each(
-        "proxy/config/files/config.schema.json",
-        '        "leaked_markup": {',
-        '        "most_keys": {"description": "The most keys of a call.", "type": "integer", "minimum": 0},\n',
-        3,
+    copy.insert(
+        "proxy/config/keys/policy_keys.py",
+        '    PolicyKey(\n        "leaked_markup"',
+        '    PolicyKey("most_keys", number(minimum=0), "The most keys of a call."),\n',
     )
     copy.insert(
         "proxy/core/decide.py",
@@ -389,6 +367,7 @@ except ConfigError as error:
     print(error.mistakes[0].message)
 """
     assert "1\n`most_keys` has no effect on a passthrough route\n" == copy.run("-c", program)
+    assert 3 == len(copy.touched)
 
 
 def add_a_metric(copy: Copy) -> None:

@@ -12,6 +12,7 @@ from typing import Final
 
 from proxy.config.context import Context
 from proxy.config.files.secrets import reveal
+from proxy.config.keys.policy_keys import POLICY_KEYS
 from proxy.config.mistakes import join_words, suggest_word
 from proxy.config.policies import Written
 from proxy.config.sections.top_level import NO_UPSTREAM
@@ -34,10 +35,8 @@ DROP_ONE: Final = "drop one of them"
 
 # Keys without a meaning on a route that checks no calls.
 _JUDGING: Final = (
-    "tool", "tools", "dispatch", "schema", "container", "description", "mode", "repair", "null_optional", "aliases",
-    "unknown_keys", "leaked_markup", "attempts", "caps", "feedback", "formats", "validation", "resend", "idempotent",
-    "idempotency", "upstream_errors", "wrap_success", "response_schema", "response_mode",
-    "finalize_output_retries", "correct", "protocol", "mcp", "servers", "operations", "query", "parameters",
+    "tool", "tools", "dispatch", "schema", "container", "description", "response_schema", "correct", "protocol", "mcp",
+    "servers", "operations", "query", "parameters", *(key.name for key in POLICY_KEYS if not key.on_relay),
 )  # fmt: skip
 
 

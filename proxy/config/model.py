@@ -218,7 +218,7 @@ class Caps:
 class Auth:
     """Who may call. `tokens`: (name, SHA-256 of the token). With `forward` the token goes on to the upstream."""
 
-    tokens: tuple[tuple[str, bytes], ...] = field(repr=False)
+    tokens: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
     forward: bool = False
 
 

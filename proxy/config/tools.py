@@ -7,9 +7,10 @@ from typing import Final
 
 from proxy.config.context import Context, list_mappings
 from proxy.config.files.secrets import reveal
+from proxy.config.keys.repair_keys import read_formats
 from proxy.config.mistakes import suggest_word
 from proxy.config.model import ToolConfig, ToolSchema
-from proxy.config.policies import Written, list_tool_keys, merge_layers, name_scope, read_formats, read_policy
+from proxy.config.policies import Written, list_tool_keys, merge_layers, name_scope, read_policy
 from proxy.config.schemas import SchemaLoader, SchemaPlace
 from proxy.config.sections.units import read_fields, read_switch
 from proxy.core.contract.request_rules import RequestForm

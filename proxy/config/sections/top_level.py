@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from proxy.config.context import Context
 from proxy.config.files.secrets import reveal, reveal_all
 from proxy.config.files.source import Files
+from proxy.config.keys.policy_keys import HEADERS
 from proxy.config.model import (
     Address,
     AdminConfig,
@@ -20,7 +21,6 @@ from proxy.config.model import (
     Telemetry,
     UpstreamConfig,
 )
-from proxy.config.policies import read_header_changes
 from proxy.config.sections.network import read_address, read_upstream_tls
 from proxy.config.sections.units import read_fields, read_seconds, read_size, read_switch
 from proxy.core.json.jsontext import make_decimal
@@ -205,7 +205,8 @@ def read_headers(context: Context, path: Pointer, value: Mapping[str, JsonValue]
             context.mistake((*path, "set", name), message, "leave it out", key=True)
         if _BAD_HEADER_VALUE.search(reveal(text)):
             context.mistake((*path, "set", name), f"the value of {name!r} holds a line break or a NUL")
-    return read_header_changes(value)
+    changes: HeaderChanges = HEADERS.read(value)
+    return changes
 
 
 def read_state(context: Context, files: Files) -> StateConfig:

@@ -8,6 +8,7 @@ from typing import Final
 
 from proxy.config.combinations import DROP_ONE, Finding, WrittenRoute
 from proxy.config.context import Context
+from proxy.config.keys.policy_keys import POLICY_KEYS
 from proxy.config.files.secrets import reveal
 from proxy.config.model import RouteEntry, ToolConfig, UpstreamConfig
 from proxy.config.sections.top_level import NO_UPSTREAM
@@ -31,8 +32,8 @@ from proxy.extensions.mcp.config.model import McpConfig
 # --- checks of a route's keys about MCP that contradict each other ----------------------------------------------------
 # Keys without a meaning on an MCP route, where the message names the tool and MCP defines the answers.
 _NOT_MCP: Final = (
-    "tool", "tools", "dispatch", "schema", "container", "description", "methods", "envelope", "error_status",
-    "wrap_success", "response_schema", "response_mode", "parameters",
+    "tool", "tools", "dispatch", "schema", "container", "description", "methods", "response_schema", "parameters",
+    *(key.name for key in POLICY_KEYS if key.of_answers),
 )  # fmt: skip
 # Keys about a server's own list of tools.
 _OF_LISTS: Final = (

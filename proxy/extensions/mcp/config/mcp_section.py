@@ -16,9 +16,11 @@ from typing import Any, Final
 from proxy.adapters.base import CallShape
 from proxy.config.context import Context
 from proxy.config.files.secrets import reveal
+from proxy.config.keys.access_keys import AUTH
+from proxy.config.keys.policy_keys import POLICY_KEYS
 from proxy.config.mistakes import split_url, suggest_word
 from proxy.config.model import RouteEntry, ToolConfig, UpstreamConfig
-from proxy.config.policies import Written, merge_layers, name_scope, read_auth, read_policy
+from proxy.config.policies import Written, merge_layers, name_scope, read_policy
 from proxy.config.schemas import BASE, ReadSchema, SchemaPlace, describe_finding
 from proxy.config.sections.top_level import widen_pools
 from proxy.config.sections.units import read_seconds, read_switch
@@ -165,7 +167,7 @@ class McpReader:
     def _check_tokens(self, tokens: Mapping[str, JsonValue], policy: Written, at: Pointer) -> None:
         """Reports tokens that `auth` does not name."""
         auth = policy.get("auth")
-        read = read_auth(auth) if isinstance(auth, dict) and "bearer" in auth else None
+        read = AUTH.read(auth) if isinstance(auth, dict) and "bearer" in auth else None
         known = [name for name, _ in read.tokens] if read is not None else []
         for name in tokens:
             if reveal(name) not in known:
@@ -175,7 +177,7 @@ class McpReader:
     def _check(self, own: Written, at: Pointer) -> None:
         self.catalogue.check_contradictions(own, at)
         check_policy(self.context, at, own, self.catalogue.known_to_caps)
-        for key in ("wrap_success", "response_schema", "response_mode"):
+        for key in ("response_schema", *(key.name for key in POLICY_KEYS if key.of_answers and key.of_tool)):
             if key in own:
                 hint = "MCP defines the answers: drop it"
                 self.context.mistake((*at, key), f"`{key}` has no effect on an MCP route", hint, key=True)
