@@ -36,10 +36,8 @@ UnknownKeywords = Literal["misspelt", "refuse", "note", "off"]
 
 def find_default(owner: Any, name: str) -> Any:
     """The default of a dataclass's field."""
-    for entry in dataclasses.fields(owner):
-        if entry.name == name:
-            return entry.default if entry.default_factory is dataclasses.MISSING else entry.default_factory()
-    raise AttributeError(name)
+    entry = owner.__dataclass_fields__[name]
+    return entry.default if entry.default_factory is dataclasses.MISSING else entry.default_factory()
 
 
 @value_class

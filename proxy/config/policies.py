@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Final
 
 from proxy.config.context import Context
@@ -17,11 +18,14 @@ from proxy.config.keys.policy_keys import IDEMPOTENCY, LIMITS, POLICY_KEYS, RESE
 from proxy.config.model import Policy
 from proxy.config.sections.units import read_size, read_switch
 from proxy.core.contract.policy import CallLimits, RepairPolicy, ResendPolicy
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.plugin import AddsKeys
-from proxy.plugins import find_plugins
+from proxy.plugins import find_plugins, list_plugins
 
-_KEYS: Final = {key.name: key for key in POLICY_KEYS}
+_KEYS: Final = frozenset(key.name for key in POLICY_KEYS)
+# Key -> its field of `Policy`, and its reader.
+_READERS: Final = {key.name: (key.field or key.name, key.kind.read) for key in POLICY_KEYS if key.is_read}
 _TOOL_KEYS: Final = frozenset(key.name for key in POLICY_KEYS if key.of_tool)
 _WHOLE: Final = frozenset(key.name for key in POLICY_KEYS if key.is_whole)
 _SPREADING: Final = {key.name: key.spread for key in POLICY_KEYS if key.spread is not None}
@@ -29,33 +33,56 @@ _SPREADING: Final = {key.name: key.spread for key in POLICY_KEYS if key.spread i
 Written = Mapping[str, JsonValue]
 
 
+@value_class
+class _AddedKeys:
+    """The keys that plugins add to a policy and to its `limits`, each with its plugin, and the keys of all policies."""
+
+    policy: Mapping[str, AddsKeys]
+    limits: Mapping[str, AddsKeys]
+    known: frozenset[str]
+    of_tools: frozenset[str]
+    whole: frozenset[str]
+
+
+@cache
+def _list_added(number: int) -> _AddedKeys:  # noqa: ARG001 - so many plugins are loaded
+    plugins = find_plugins(AddsKeys)
+    policy = {key: plugin for plugin in plugins for key in plugin.policy_keys}
+    return _AddedKeys(
+        policy,
+        {key: plugin for plugin in plugins for key in plugin.limit_keys},
+        frozenset([*_KEYS, *policy]),
+        _TOOL_KEYS.union(*(plugin.tool_keys for plugin in plugins)),
+        _WHOLE.union(*(plugin.whole_keys for plugin in plugins)),
+    )
+
+
+def _find_added() -> _AddedKeys:
+    return _list_added(len(list_plugins()))
+
+
 def list_tool_keys() -> frozenset[str]:
     """The policy keys that apply to one tool; the others are decided before the tool is known."""
-    return _TOOL_KEYS.union(*(plugin.tool_keys for plugin in find_plugins(AddsKeys)))
-
-
-def list_policy_keys() -> frozenset[str]:
-    """All keys of a policy."""
-    return frozenset(_KEYS).union(*(plugin.policy_keys for plugin in find_plugins(AddsKeys)))
+    return _find_added().of_tools
 
 
 def merge_layers(*layers: Written) -> dict[str, JsonValue]:
     """The policy keys of the layers, merged. Outer layers come first; later ones win."""
     merged: dict[str, JsonValue] = {}
-    known, whole = list_policy_keys(), _WHOLE.union(*(plugin.whole_keys for plugin in find_plugins(AddsKeys)))
+    added = _find_added()
     for layer in layers:
-        for key in filter(known.__contains__, layer):
+        for key in filter(added.known.__contains__, layer):
             value = layer[key]
             if key in _SPREADING:
                 value = _SPREADING[key](value)
-            merged[key] = _merge(None if key in whole else merged.get(key), value)
+            merged[key] = _merge(None if key in added.whole else merged.get(key), value)
     return merged
 
 
 def name_scope(layer: Written, scope: str) -> Written:
     """A layer whose limits on calls say where they are written: those of one place are counted together. A single limit
     becomes a list, so that an inner layer's replaces an outer one as a whole."""
-    limits, counting = layer.get("limits"), {key for plugin in find_plugins(AddsKeys) for key in plugin.limit_keys}
+    limits, counting = layer.get("limits"), _find_added().limits.keys()
     if not isinstance(limits, dict) or limits.keys().isdisjoint(counting):
         return layer
     scoped: dict[str, JsonValue] = {}
@@ -73,21 +100,25 @@ def _merge(below: JsonValue, above: JsonValue) -> JsonValue:
 
 def read_policy(written: Written) -> Policy:
     """The policy of a merged mapping; missing keys have their defaults."""
-    read_keys = ((_KEYS[key], item) for key, item in written.items() if key in _KEYS and _KEYS[key].is_read)
-    made: dict[str, Any] = {key.field or key.name: key.kind.read(item) for key, item in read_keys}
-    readers = {key: plugin for plugin in find_plugins(AddsKeys) for key in (*plugin.policy_keys, *plugin.limit_keys)}
-    policy_keys = [key for plugin in find_plugins(AddsKeys) for key in plugin.policy_keys if key in written]
-    added = {key: readers[key].read_policy_key(key, written[key]) for key in policy_keys}
-    made["added"] = {key: value for key, value in added.items() if value is not None}
+    made: dict[str, Any] = {}
+    values: dict[str, Any] = {}
+    added = _find_added()
+    for key, item in written.items():
+        if key in _READERS:
+            field, read = _READERS[key]
+            made[field] = read(item)
+        elif key in added.policy and (value := added.policy[key].read_policy_key(key, item)) is not None:
+            values[key] = value
+    made["added"] = values
     made["resend"] = _read_resend(written)
     if "limits" in written:
         limits = written["limits"]
         made["text"] = LIMITS.read(limits)
         if "body" in limits:
             made["max_body"] = read_size(limits["body"])
-        limit_keys = [key for plugin in find_plugins(AddsKeys) for key in plugin.limit_keys if limits.get(key)]
-        read: dict[str, Any] = {key: readers[key].read_policy_key(key, limits[key]) for key in limit_keys}
-        made["limits"] = CallLimits(read.get("rate", ()), read.get("concurrent", ())) if read else None
+        listed = ((key, plugin) for key, plugin in added.limits.items() if limits.get(key))
+        bounds: dict[str, Any] = {key: plugin.read_policy_key(key, limits[key]) for key, plugin in listed}
+        made["limits"] = CallLimits(bounds.get("rate", ()), bounds.get("concurrent", ())) if bounds else None
     return Policy(**made)
 
 

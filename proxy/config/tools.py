@@ -8,11 +8,12 @@ from typing import Final
 from proxy.config.context import Context, list_mappings
 from proxy.config.files.secrets import reveal
 from proxy.config.keys.repair_keys import read_formats
+from proxy.config.keys.route_keys import CONTAINER
 from proxy.config.mistakes import suggest_word
 from proxy.config.model import ToolConfig, ToolSchema
 from proxy.config.policies import Written, list_tool_keys, merge_layers, name_scope, read_policy
 from proxy.config.schemas import SchemaLoader, SchemaPlace
-from proxy.config.sections.units import read_fields, read_switch
+from proxy.config.sections.units import read_switch
 from proxy.core.contract.request_rules import RequestForm
 from proxy.core.contract.toolname import list_alias_mistakes, list_root_properties
 from proxy.core.model.values import Container, ContainerFunction, JsonValue, Pointer
@@ -153,8 +154,7 @@ class ToolReader:
         if not isinstance(value, dict):
             return None
         functions = tuple(self._read_functions((*holder, "container", "functions"), value.get("functions", ())))
-        readers = {**dict.fromkeys(value, reveal), "require_expansion": read_switch, "functions": lambda _: functions}
-        return Container(**{"name": name, **read_fields(value, readers)})
+        return Container(**{"name": name, "functions": functions, **CONTAINER.read(value)})
 
     def _read_functions(self, at: Pointer, values: JsonValue) -> Iterator[ContainerFunction]:
         for index, value in enumerate(values):

@@ -9,7 +9,7 @@ A key's default stands on the class that uses the value. The schema shows it as 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import MISSING, replace
 from enum import StrEnum
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from proxy.core.json.jsontext import make_decimal
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import ABSENT, JsonValue
 
+SAME_OWNER: Final = "*"
 Facts = Mapping[str, JsonValue]
 
 
@@ -83,7 +84,8 @@ class Kind:
 
 @value_class
 class ConfigKey:
-    """One key of a mapping. `field` is the field that it fills, if that has another name; `is_read` False: none.
+    """One key of a mapping. `field` is the field that it fills, if that has another name; with SAME_OWNER it is a
+    mapping whose keys fill fields of the same class. `is_read` False: another reader fills the field.
 
     `default` is what the schema shows, as written; without it the schema shows the default of the field. If that is
     None, or `default` is, it shows none.
@@ -99,11 +101,16 @@ class ConfigKey:
     def write_schema(self, owner: type | None) -> dict[str, JsonValue]:
         """Its JSON Schema, with the default of a field of the `owner`."""
         made: dict[str, JsonValue] = ({"description": self.text} if self.text else {}) | self.kind.refer()
-        default = self.default
-        if default is ABSENT and owner is not None and self.is_read:
-            usual = find_default(owner, self.field or self.name)
-            default = None if usual is None else self.kind.write(usual)
-        return made if default in (ABSENT, None) else made | {"default": default}
+        default = self.write_default(owner)
+        return made if default is None else made | {"default": default}
+
+    def write_default(self, owner: type | None) -> JsonValue:
+        """The default that the schema shows; None for none."""
+        if self.default is not ABSENT or owner is None or not self.is_read or self.field == SAME_OWNER:
+            return None if self.default is ABSENT else self.default
+        usual = find_default(owner, self.field or self.name)
+        written = None if usual in (None, MISSING) else self.kind.write(usual)
+        return None if written is ABSENT else written
 
 
 def mapping(owner: type | None, *keys: ConfigKey, make: Callable[..., Any] | None = None, **facts: JsonValue) -> Kind:
@@ -112,8 +119,15 @@ def mapping(owner: type | None, *keys: ConfigKey, make: Callable[..., Any] | Non
     made = make or owner or dict
 
     def read(value: Facts) -> Any:
-        found = ((fields[key], item) for key, item in value.items() if key in fields)
-        return made(**{name: read_field(item) for (name, read_field), item in found})
+        found: dict[str, Any] = {}
+        for key, item in value.items():
+            if key in fields:
+                name, read_field = fields[key]
+                if name == SAME_OWNER:
+                    found |= read_field(item)
+                else:
+                    found[name] = read_field(item)
+        return made(**found)
 
     return Kind(spell(facts), read, hide, keys=keys, owner=owner)
 
@@ -165,19 +179,18 @@ def table_of(pattern: str, names: str, values: Kind, **facts: JsonValue) -> Kind
     return Kind(made, lambda found: {name: values.read(item) for name, item in found.items()}, values=(pattern, values))
 
 
-def either(*options: Kind, read: Callable[[Any], Any], **facts: JsonValue) -> Kind:
+def either(*options: Kind, read: Callable[[Any], Any] = reveal, **facts: JsonValue) -> Kind:
     """One of several kinds."""
     return Kind(spell(facts), read, hide, options=options)
 
 
-def off_or(kind: Kind, x_expects: str, *words: str) -> Kind:
-    """`off`, which is read as None, or a mapping."""
-    off = choice("off", False, *words, x_expects=" or ".join(["off", *words]))
+def off_or(kind: Kind, x_expects: str, off: Any = None) -> Kind:
+    """`off`, and what it is read as, or a mapping."""
 
     def read(value: JsonValue) -> Any:
-        return kind.read(value) if isinstance(value, dict) else None
+        return kind.read(value) if isinstance(value, dict) else off
 
-    return either(off, kind, read=read, x_expects=x_expects)
+    return either(choice("off", False, x_expects="off"), kind, read=read, x_expects=x_expects)
 
 
 def _write_measure(units: Mapping[str, float], value: float) -> JsonValue:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -75,16 +75,11 @@ class PolicyKey(ConfigKey):
     of_answers: bool = False
     tool_kind: Kind | None = None
 
-    def write_at(self, place: str) -> dict[str, JsonValue]:
-        """Its JSON Schema in one of `places`."""
+    def move_to(self, place: str) -> ConfigKey:
+        """The key in one of `places`."""
         if place == "tool" and self.tool_kind is not None:
-            return self.tool_kind.refer()
-        return self.write_schema(Policy)
-
-    def list_named(self) -> Iterator[Kind]:
-        """The kinds with a name that it takes."""
-        for kind in filter(None, (self.kind, self.tool_kind)):
-            yield from kind.list_named()
+            return ConfigKey(self.name, self.tool_kind)
+        return ConfigKey(self.name, self.kind, self.text, self.write_default(Policy))
 
 
 _OF_ROUTES: Final[dict[str, Any]] = {"places": ("defaults", "route"), "of_tool": False, "on_relay": True}

@@ -16,8 +16,9 @@ from typing import Any
 from proxy.config.context import Context
 from proxy.config.files.secrets import reveal
 from proxy.config.files.source import Files, describe_failure
+from proxy.config.keys.section_keys import LISTEN
 from proxy.config.model import Address, Listen, Network, ServerTls, Trusted, UpstreamTls
-from proxy.config.sections.units import read_seconds, read_switch
+from proxy.config.sections.units import read_switch
 from proxy.core.model.values import JsonValue, Pointer
 
 
@@ -28,14 +29,9 @@ def read_listen(context: Context, files: Files) -> Listen:
         return Listen()
     at = read_address(context, ("listen",), value, Listen().port)
     written = value if isinstance(value, dict) else {}
-    timeouts = written.get("timeouts", {})
-    made: dict[str, Any] = {f"{key}_timeout": read_seconds(text) for key, text in timeouts.items()}
-    if "mode" in written:
-        made["mode"] = int(reveal(written["mode"]), 8)
-        if not at.unix:
-            context.mistake(("listen", "mode"), "`mode` has no effect without a unix socket", "drop it", key=True)
-    if "hosts" in written:
-        made["hosts"] = frozenset(reveal(name).strip("[]").lower() for name in written["hosts"])
+    made: dict[str, Any] = LISTEN.read(written)
+    if "mode" in made and not at.unix:
+        context.mistake(("listen", "mode"), "`mode` has no effect without a unix socket", "drop it", key=True)
     if "tls" in written:
         paths = _find_paths(context, files, ("listen", "tls"), written["tls"], ("cert", "key", "client_ca"))
         if "cert" in paths and _fits(context, ("listen", "tls"), paths, "client_ca"):

@@ -9,9 +9,11 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from proxy.config.context import Context
-from proxy.config.files.secrets import reveal, reveal_all
+from proxy.config.files.secrets import reveal
 from proxy.config.files.source import Files
 from proxy.config.keys.policy_keys import HEADERS
+from proxy.config.keys.section_keys import ADMIN, HOOK, SINGLE_KEYS, STATE, TELEMETRY
+from proxy.config.keys.upstream_keys import GUARD, UPSTREAM
 from proxy.config.model import (
     Address,
     AdminConfig,
@@ -22,12 +24,8 @@ from proxy.config.model import (
     UpstreamConfig,
 )
 from proxy.config.sections.network import read_address, read_upstream_tls
-from proxy.config.sections.units import read_fields, read_seconds, read_size, read_switch
-from proxy.core.json.jsontext import make_decimal
 from proxy.core.model.fields import OF_THE_SENDER
 from proxy.core.model.values import JsonValue, Pointer
-from proxy.core.tool_errors.backoff import BudgetPolicy
-from proxy.core.tool_errors.circuit_breaker import BreakerPolicy, ConcurrencyPolicy, GuardPolicy
 from proxy.plugin import KeepsState, RunsWorkers, SpeaksProtocol, TracesCalls
 from proxy.plugins import find_plugin, find_plugins
 from proxy.state import STORES
@@ -35,8 +33,6 @@ from proxy.state import STORES
 # The value of a route's `upstream` that means none.
 NO_UPSTREAM: Final = "none"
 
-# Keys about the operator's pages and who may see them.
-_OF_PAGES: Final = ("token", "readers", "hosts", "console", "values")
 # Keys that only an upstream with a command can have.
 _OF_PROCESSES: Final = frozenset({"env", "pass_env", "cwd", "max_children", "idle_session", "shared"})
 # The shortest reload interval: each check reads and hashes every file.
@@ -51,13 +47,7 @@ def read_admin(context: Context) -> AdminConfig | None:
     if value in ("off", False) and value is not None:
         return None
     written = value if isinstance(value, dict) else {}
-    readers = {
-        "hosts": lambda hosts: frozenset(str(host).lower() for host in hosts),
-        "console": read_switch,
-        "values": lambda mode: "off" if mode is False else mode,
-    }
-    made = read_fields({key: written[key] for key in _OF_PAGES if key in written}, readers)
-    made |= read_fields(written.get("keep", {}), {"values": read_size}, calls="keep_calls", values="keep_values")
+    made = ADMIN.read(written)
     for key in ("listen", "probes"):
         if key in written:
             made[key] = read_address(context, ("admin", key), written[key], AdminConfig().listen.port)
@@ -125,17 +115,11 @@ def _read_upstream(context: Context, files: Files, name: str, entry: Mapping[str
         socket, _, prefix = url.removeprefix("unix:").partition(":")
         url = f"http://localhost{prefix}"  # its `Host`, because it has no name of its own
     _check_url(context, (*path, "url"), url)
-    made: dict[str, Any] = {f"{key}_timeout": read_seconds(time) for key, time in entry.get("timeouts", {}).items()}
-    pool = {f"pool_{key}": value for key, value in entry.get("pool", {}).items()}
-    made |= read_fields(pool, {"pool_idle": read_seconds})
-    if "buffer" in entry:
-        made["buffer"] = read_size(entry["buffer"])
+    made = UPSTREAM.read(entry)
     if "tls" in entry:
         made["tls"] = read_upstream_tls(context, files, (*path, "tls"), entry["tls"], url)
-    if "health" in entry:
-        made["health"] = reveal(entry["health"])
     headers = read_headers(context, (*path, "headers"), entry.get("headers", {}))
-    return UpstreamConfig(name, url, socket, headers=headers, guard=read_guard(entry), **made)
+    return UpstreamConfig(name, url, socket, headers=headers, guard=GUARD.read(entry), **made)
 
 
 # The pool of an upstream whose answers are streams that stay open: sessions of MCP's old revisions, models' answers.
@@ -157,30 +141,6 @@ def widen_pools(
 def _sets_connections(written: JsonValue) -> bool:
     pool = written.get("pool") if isinstance(written, dict) else None
     return isinstance(pool, dict) and "connections" in pool
-
-
-def _read_share(percent: JsonValue) -> float:
-    return float(make_decimal(percent)) / 100
-
-
-def read_guard(entry: Mapping[str, JsonValue]) -> GuardPolicy:
-    """Reads the breaker, concurrency limit and resend budget of an upstream from its entry."""
-    breaker, concurrency = entry.get("breaker", "off"), entry.get("concurrency")
-    guarded = bound = None
-    if isinstance(breaker, dict):
-        readers = {"failures": int, "percent": _read_share, "window": read_seconds, "calls": int}
-        readers |= {"open": read_seconds, "probes": int}
-        guarded = BreakerPolicy(**read_fields(breaker, readers, percent="ratio", open="open_for"))
-    elif read_switch(breaker):
-        guarded = BreakerPolicy()
-    if isinstance(concurrency, dict):
-        readers = {"limit": int, "wait": read_seconds, "queue": int}
-        bound = ConcurrencyPolicy(**read_fields(concurrency, readers)) if "limit" in concurrency else None
-    elif concurrency is not None:
-        bound = ConcurrencyPolicy(int(concurrency))
-    readers = {"percent": _read_share, "per_second": lambda number: float(make_decimal(number))}
-    budget = BudgetPolicy(**read_fields(entry.get("resend_budget", {}), readers, percent="ratio"))
-    return GuardPolicy(guarded, bound, budget)
 
 
 def _check_url(context: Context, path: Pointer, url: str) -> None:
@@ -212,8 +172,7 @@ def read_headers(context: Context, path: Pointer, value: Mapping[str, JsonValue]
 def read_state(context: Context, files: Files) -> StateConfig:
     """Reads where attempts and call counts are remembered."""
     written = context.mapping("state")
-    made = {key: written[key] for key in ("backend", "max_keys") if key in written}
-    state = StateConfig(**made)
+    state: StateConfig = STATE.read(written)
     plugin = next((each for each in find_plugins(KeepsState) if each.backend == state.backend), None)
     if plugin is None:
         keepers = find_plugins(KeepsState)
@@ -229,46 +188,26 @@ def read_state(context: Context, files: Files) -> StateConfig:
 
 def read_single_keys(context: Context) -> dict[str, Any]:
     """The fields of `Config` that the smaller keys say, without those whose default stands in `Config`."""
-    made: dict[str, Any] = {
-        "telemetry": _read_telemetry(context),
-        "hooks": _read_hooks(context),
-    }
-    entry, limits = context.structure.entry, context.mapping("limits")
-    if entry("reload") in ("off", False):
-        made["reload"] = None
-    elif "interval" in (looks := context.mapping("reload")):
-        made["reload"] = read_seconds(looks["interval"])
-        if made["reload"] < _SHORTEST_LOOK:
-            hint = "2s finds a change soon enough; `reload: off` does not look"
-            context.mistake(("reload", "interval"), "an interval this short leaves time for nothing else", hint)
-    if "memory" in limits:
-        made["memory"] = read_size(limits["memory"])
-    drain = entry("drain")
-    if isinstance(drain, dict):
-        readers = {"serve": read_seconds, "finish": read_seconds, "stay_ready": read_switch}
-        made |= read_fields(drain, readers, serve="drain")
-    elif drain is not None:
-        made["drain"] = read_seconds(drain)
-    if (number := entry("workers")) is not None:
-        made["workers"] = int(number)
-        if int(number) > 1 and find_plugin(RunsWorkers) is None:
-            context.mistake(("workers",), "no plugin that runs several workers is installed", "write `workers: 1`")
-    return made
+    written = ((key.name, context.structure.entry(key.name)) for key in SINGLE_KEYS.keys or ())
+    made: dict[str, Any] = SINGLE_KEYS.read({key: value for key, value in written if value is not None})
+    if "interval" in context.mapping("reload") and made["reload"] < _SHORTEST_LOOK:
+        hint = "2s finds a change soon enough; `reload: off` does not look"
+        context.mistake(("reload", "interval"), "an interval this short leaves time for nothing else", hint)
+    if made.get("workers", 1) > 1 and find_plugin(RunsWorkers) is None:
+        context.mistake(("workers",), "no plugin that runs several workers is installed", "write `workers: 1`")
+    return made | {"telemetry": _read_telemetry(context), "hooks": _read_hooks(context)}
 
 
 def _read_telemetry(context: Context) -> Telemetry:
     """Reads the settings of log and traces."""
-    made: dict[str, Any] = {f"log_{key}": reveal(value) for key, value in context.mapping("telemetry", "log").items()}
-    written = context.mapping("telemetry")
-    if "traces" in written:
-        made["traces"] = reveal(written["traces"])
-    if made.get("traces") == "otlp":
+    telemetry: Telemetry = TELEMETRY.read(context.mapping("telemetry"))
+    if telemetry.traces == "otlp":
         plugin, at = find_plugin(TracesCalls), ("telemetry", "traces")
         if plugin is None:
             context.mistake(at, "no plugin that traces is installed", "write `traces: off`")
         elif missing := plugin.find_missing():
             context.mistake(at, missing, "install it: pip install '.[otel]' in a clone")
-    return Telemetry(**made)
+    return telemetry
 
 
 def _read_hooks(context: Context) -> tuple[HookEntry, ...]:
@@ -278,7 +217,6 @@ def _read_hooks(context: Context) -> tuple[HookEntry, ...]:
     for index, entry in enumerate(entries if isinstance(entries, list) else ()):
         if not isinstance(entry, dict) or "use" not in entry:
             continue
-        readers = {"use": reveal, "timeout": read_seconds, "on_failure": reveal, "settings": reveal_all}
         at = context.source.places.at(("hooks", index))
-        found.append(HookEntry(**read_fields(entry, readers), at=at))
+        found.append(HookEntry(**HOOK.read(entry), at=at))
     return tuple(found)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from proxy.config.files.secrets import reveal
 from proxy.core.json.jsontext import make_decimal
@@ -40,8 +39,3 @@ def read_size(value: JsonValue) -> int:
 def read_switch(value: JsonValue) -> bool:
     """`on` and true, `off` and false."""
     return value is True or value == "on"
-
-
-def read_fields(value: Mapping[str, JsonValue], readers: Mapping[str, Any], **names: str) -> dict[str, Any]:
-    """Keyword arguments: what each key says, under the name of its field where that is another."""
-    return {names.get(key, key): readers[key](item) if key in readers else item for key, item in value.items()}

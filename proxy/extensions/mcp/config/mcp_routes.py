@@ -8,8 +8,8 @@ from typing import Final
 
 from proxy.config.combinations import DROP_ONE, Finding, WrittenRoute
 from proxy.config.context import Context
-from proxy.config.keys.policy_keys import POLICY_KEYS
 from proxy.config.files.secrets import reveal
+from proxy.config.keys.policy_keys import POLICY_KEYS
 from proxy.config.model import RouteEntry, ToolConfig, UpstreamConfig
 from proxy.config.sections.top_level import NO_UPSTREAM
 from proxy.config.tools import ToolReader

@@ -12,10 +12,10 @@ from typing import Any, Final
 from proxy.config.combinations import WrittenRoute
 from proxy.config.context import Context
 from proxy.config.files.secrets import reveal
+from proxy.config.keys.upstream_keys import GUARD
 from proxy.config.mistakes import join_words, suggest_word
 from proxy.config.model import RouteEntry, ToolConfig, UpstreamConfig, find_default
 from proxy.config.policies import Written
-from proxy.config.sections.top_level import read_guard
 from proxy.config.sections.units import read_seconds, read_switch
 from proxy.config.tools import show_schema
 from proxy.core.model.values import JsonValue, Pointer
@@ -56,7 +56,7 @@ def read_process(context: Context, name: str, entry: Mapping[str, JsonValue]) ->
         else find_default(UpstreamConfig, "response_timeout")
     )
     command = Command(words, environment, **made)
-    return UpstreamConfig(name, "", response_timeout=response, guard=read_guard(entry), added=command)
+    return UpstreamConfig(name, "", response_timeout=response, guard=GUARD.read(entry), added=command)
 
 
 # --- reads the upstreams of MCP routes that do not lead to one server -------------------------------------------------
