@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.config.files.masking import mask_url, redact_config
+from proxy.config.files.masking import mask_url, may_hold_secret, redact_config
+from proxy.config.keys.section_keys import CONFIG
 
 
 @pytest.mark.parametrize(
@@ -36,3 +37,25 @@ def test_a_dump_shows_what_is_a_reference_and_nothing_that_is_a_password(written
 )
 def test_a_dump_shows_the_names_in_the_query_of_an_upstream_and_no_value(written: str, shown: str) -> None:
     assert {"upstreams": {"a": {"url": shown}}} == redact_config({"upstreams": {"a": {"url": written}}})
+
+
+def test_masks_each_place_that_a_key_declares_as_a_secret() -> None:
+    places = set(CONFIG.list_secrets())
+    assert {
+        ("admin", "token"),
+        ("admin", "readers"),
+        ("upstreams", "*", "url"),
+        ("upstreams", "*", "headers", "set", "*"),
+        ("defaults", "headers", "set", "*"),
+        ("defaults", "auth", "bearer", "*"),
+        ("routes", "*", "headers", "set", "*"),
+        ("routes", "*", "auth", "bearer", "*"),
+        ("hooks", "*", "settings"),
+    } == places
+    assert [] == [place for place in places if not may_hold_secret(place)]
+    assert may_hold_secret(("hooks", 0, "settings", "nested", 1))
+
+
+@pytest.mark.parametrize("path", [(), ("admin",), ("admin", "listen"), ("routes", 0, "path"), ("hooks", 0, "use")])
+def test_shows_what_no_key_declares_as_a_secret(path: tuple[str | int, ...]) -> None:
+    assert not may_hold_secret(path)

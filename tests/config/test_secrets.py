@@ -121,3 +121,12 @@ def test_a_dump_shows_of_both_tokens_of_the_operators_port_their_references_alon
         dumped = load(path, {"ADMIN_TOKEN": "a-token-of-the-environment"}).config.written
         assert isinstance(dumped, dict)
         assert {"listen": "127.0.0.1:0", place: shown, other: "${OTHER:-***}"} == dumped["admin"]
+
+
+def test_resolves_a_reference_in_the_names_of_the_admin_port(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text(
+        "version: 1\nadmin: {hosts: ['${NAME}']}\nroutes: {/a: {upstream: none, tool: x, schema: {}}}"
+    )
+    admin = load(tmp_path / "c.yaml", {"NAME": "Proxy.example"}).config.admin
+    assert admin is not None
+    assert frozenset({"proxy.example"}) == admin.hosts

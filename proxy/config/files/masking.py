@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from proxy.config.files.secrets import Secret
+from proxy.config.keys.section_keys import CONFIG
 from proxy.core.display.secrets import is_secret_name
 from proxy.core.model.values import JsonValue, Pointer
 
@@ -31,18 +32,26 @@ def is_schema_place(path: Pointer) -> bool:
     return path[-1:] == ("schema",) and path[2:4] == ("container", "functions")
 
 
+# The first step of a place -> the secrets that the keys of the main job declare there.
+_DECLARED: Final[dict[Pointer, list[Pointer]]] = {}
+for _place in CONFIG.list_secrets():
+    _DECLARED.setdefault(_place[:1], []).append(_place)
+
+
 def may_hold_secret(path: Pointer) -> bool:
-    """Whether a value is never shown: header values, URLs of upstreams and of the store, tokens of the operator's port,
-    settings of hooks, and values under secret names in the model endpoint's request."""
-    in_headers = "headers" in path[:-2] and path[-2] == "set"
+    """Whether a value is never shown: a key declares it as a secret, or it is one of a plugin: the store's URL and
+    password, environments, and values under secret names in the model endpoint's request."""
     return (
-        in_headers
-        or path in (("admin", "token"), ("admin", "readers"), ("state", "url"), ("state", "sentinel", "password"))
-        or (len(path) >= 4 and path[-3:-1] == ("auth", "bearer"))
-        or (path[:1] == ("hooks",) and path[2:3] == ("settings",))
-        or (path[:1] == ("upstreams",) and (path[2:] == ("url",) or path[2:3] == ("env",)))
+        any(_is_below(path, place) for place in _DECLARED.get(path[:1], ()))
+        or path in (("state", "url"), ("state", "sentinel", "password"))
+        or (path[:1] == ("upstreams",) and path[2:3] == ("env",))
         or (path[:2] == ("correction", "body") and any(map(_names_secret, path[2:])))
     )
+
+
+def _is_below(path: Pointer, place: Pointer) -> bool:
+    fits = all(step in ("*", own) for step, own in zip(place, path, strict=False))
+    return len(path) >= len(place) and fits
 
 
 def redact_config(value: JsonValue, path: Pointer = ()) -> JsonValue:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from proxy.config.files.secrets import reveal
@@ -49,9 +50,11 @@ def hash_token(text: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()
 
 
+# One token.
+_BEARER: Final = replace(WORD, is_secret=True)
 _TOKENS: Final = either(
-    list_of(WORD, minItems=1, x_expects="a list of tokens"),
-    table_of("^[A-Za-z0-9_.-]{1,64}$", "a token's name: letters, digits, '.', '_' and '-'", WORD, minProperties=1),
+    list_of(_BEARER, minItems=1, x_expects="a list of tokens"),
+    table_of("^[A-Za-z0-9_.-]{1,64}$", "a token's name: letters, digits, '.', '_' and '-'", _BEARER, minProperties=1),
     read=lambda tokens: tuple((name, hash_token(value)) for _, name, value in list_tokens(tokens)),
     x_expects="a list of tokens, or a mapping from name to token",
 )

@@ -41,7 +41,7 @@ class Kind:
 
     `facts` are its keywords in JSON Schema, besides those of its parts: the `keys` of a mapping with the class that
     they fill, the `options` of a union, the `item` of a list, and the `values` of a table by a pattern of their names.
-    One with a `name` stands under `$defs`.
+    One with a `name` stands under `$defs`. If it `is_secret`, no dump shows its texts, which may come from a file.
     """
 
     facts: Facts
@@ -53,6 +53,7 @@ class Kind:
     options: tuple[Kind, ...] = ()
     item: Kind | None = None
     values: tuple[str, Kind] | None = None
+    is_secret: bool = False
 
     def write_schema(self) -> dict[str, JsonValue]:
         """Its JSON Schema."""
@@ -77,9 +78,22 @@ class Kind:
         """The kinds with a name in it, itself included."""
         if self.name:
             yield self
-        parts = (*self.options, *(key.kind for key in self.keys or ()))
-        for part in (*parts, *filter(None, (self.item, self.values and self.values[1]))):
+        for _, part in self.list_parts():
             yield from part.list_named()
+
+    def list_secrets(self) -> Iterator[tuple[str, ...]]:
+        """The places in it of which all that is below is secret; `*` stands for any name or number."""
+        if self.is_secret:
+            yield ()
+            return
+        for steps, part in self.list_parts():
+            yield from ((*steps, *place) for place in part.list_secrets())
+
+    def list_parts(self) -> Iterator[tuple[tuple[str, ...], Kind]]:
+        """(place, kind) of each of its parts."""
+        yield from (((), option) for option in self.options)
+        yield from (((key.name,), key.kind) for key in self.keys or ())
+        yield from ((("*",), part) for part in (self.item, self.values and self.values[1]) if part is not None)
 
 
 @value_class

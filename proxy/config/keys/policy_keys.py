@@ -257,7 +257,7 @@ def _spread_names(value: JsonValue) -> JsonValue:
 
 # Values stay secrets until a request is built.
 _SET: Final = replace(
-    table_of(HEADER_PATTERN, A_HEADER, text()),
+    table_of(HEADER_PATTERN, A_HEADER, replace(text(), is_secret=True)),
     read=lambda found: tuple((name.lower(), value) for name, value in found.items()),
     write=dict,
 )

@@ -111,7 +111,9 @@ _INBOUND: Final = name_kind(
 
 # --- the operator's port ----------------------------------------------------------------------------------------------
 # A secret stays one until a request is compared with it.
-_TOKEN: Final = replace(text(minLength=16, x_expects="a secret of at least 16 characters"), read=lambda value: value)
+_TOKEN: Final = replace(
+    text(minLength=16, x_expects="a secret of at least 16 characters"), read=lambda value: value, is_secret=True
+)
 _KEPT: Final = mapping(
     AdminConfig,
     ConfigKey(
@@ -214,7 +216,7 @@ HOOK: Final = mapping(
     ),
     ConfigKey(
         "settings",
-        Kind({"type": "object"}, reveal_all),
+        Kind({"type": "object"}, reveal_all, is_secret=True),
         "The class's keyword arguments. Texts may hold `${ENV}` and `${file:/path}`.",
     ),
     ConfigKey("timeout", DURATION, "How long it may take at each point."),

@@ -137,6 +137,13 @@ _TLS: Final = name_kind(
     ),
     "TLS to an https upstream. PEM files.",
 )
+_URL: Final = replace(
+    text(
+        pattern=r'^(https?://[^/?#\s]+(/[^?#\s]*)?(\?[!-"$-~]*)?|unix:/[^:?#\s]+(:/[^?#\s]*(\?[!-"$-~]*)?)?)$',
+        x_expects="http://host[:port][/path][?query], https://... or unix:/path",
+    ),
+    is_secret=True,
+)
 UPSTREAM: Final = name_kind(
     "upstream",
     "Upstream",
@@ -144,10 +151,7 @@ UPSTREAM: Final = name_kind(
         UpstreamConfig,
         ConfigKey(
             "url",
-            text(
-                pattern=r'^(https?://[^/?#\s]+(/[^?#\s]*)?(\?[!-"$-~]*)?|unix:/[^:?#\s]+(:/[^?#\s]*(\?[!-"$-~]*)?)?)$',
-                x_expects="http://host[:port][/path][?query], https://... or unix:/path",
-            ),
+            _URL,
             "http or https, with an optional path before every `upstream_path` and an optional query that goes with "
             "every request; or `unix:/path/of/socket`, followed by `:/prefix` for such a path.",
             is_read=False,
