@@ -40,7 +40,7 @@ def test_a_dump_shows_the_names_in_the_query_of_an_upstream_and_no_value(written
 
 
 def test_masks_each_place_that_a_key_declares_as_a_secret() -> None:
-    places = set(CONFIG.list_secrets())
+    places = set(CONFIG.list_secrets({}))
     assert {
         ("admin", "token"),
         ("admin", "readers"),

@@ -11,6 +11,8 @@ Worth: 20 ms of processor time where the whole schema takes 130 ms, 9 % of a sta
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from proxy.core.check.validation import compile_check
 from proxy.core.json.jsontext import walk
 from proxy.core.model.values import JsonValue
@@ -19,11 +21,12 @@ from proxy.core.schema.matching import trust_patterns
 ENABLED = True
 
 
-def accepts(schema: JsonValue, value: JsonValue) -> bool:
-    """Whether the published schema accepts a config. No property of a config is called `properties`."""
+def accepts(load_schema: Callable[[frozenset[str]], JsonValue], value: JsonValue) -> bool:
+    """Whether the published schema accepts a config. `load_schema` returns it with at least the properties of these
+    names. No property of a config is called `properties`."""
     used = frozenset(key for part in walk(value) if isinstance(part, dict) for key in part)
     with trust_patterns():
-        return compile_check(select_used(schema, used)).accepts(value)
+        return compile_check(select_used(load_schema(used), used)).accepts(value)
 
 
 def select_used(schema: JsonValue, used: frozenset[str]) -> JsonValue:

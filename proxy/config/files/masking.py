@@ -32,26 +32,25 @@ def is_schema_place(path: Pointer) -> bool:
     return path[-1:] == ("schema",) and path[2:4] == ("container", "functions")
 
 
-# The first step of a place -> the secrets that the keys of the main job declare there.
-_DECLARED: Final[dict[Pointer, list[Pointer]]] = {}
-for _place in CONFIG.list_secrets():
-    _DECLARED.setdefault(_place[:1], []).append(_place)
+# The first step of a place -> the secrets that the keys of the main job declare there: how long each place is, and its
+# further steps by their number.
+_DECLARED: Final[dict[Pointer, list[tuple[int, list[tuple[int, str]]]]]] = {}
+for _place in CONFIG.list_secrets({}):
+    _steps = [(number, step) for number, step in enumerate(_place) if number and step != "*"]
+    _DECLARED.setdefault(_place[:1], []).append((len(_place), _steps))
 
 
 def may_hold_secret(path: Pointer) -> bool:
     """Whether a value is never shown: a key declares it as a secret, or it is one of a plugin: the store's URL and
     password, environments, and values under secret names in the model endpoint's request."""
+    for length, steps in _DECLARED.get(path[:1], ()):
+        if len(path) >= length and all(path[number] == step for number, step in steps):
+            return True
     return (
-        any(_is_below(path, place) for place in _DECLARED.get(path[:1], ()))
-        or path in (("state", "url"), ("state", "sentinel", "password"))
+        path in (("state", "url"), ("state", "sentinel", "password"))
         or (path[:1] == ("upstreams",) and path[2:3] == ("env",))
         or (path[:2] == ("correction", "body") and any(map(_names_secret, path[2:])))
     )
-
-
-def _is_below(path: Pointer, place: Pointer) -> bool:
-    fits = all(step in ("*", own) for step, own in zip(place, path, strict=False))
-    return len(path) >= len(place) and fits
 
 
 def redact_config(value: JsonValue, path: Pointer = ()) -> JsonValue:

@@ -8,6 +8,7 @@ another one says. `schemas/config.schema.json`, which editors complete from, is 
 from __future__ import annotations
 
 import json
+from collections.abc import Container
 from functools import reduce
 from typing import Final
 
@@ -19,11 +20,11 @@ SCHEMA_FILE: Final = "config.schema.json"
 META: Final = "https://json-schema.org/draft/2020-12/schema"
 
 
-def load_published_schema() -> JsonValue:
-    """The JSON Schema of the config file. It is made again each time, so that a serving process does not keep its
-    700 KB."""
-    own = {"$schema": META, **CONFIG.write_schema()}
-    own["$defs"] = {kind.name: kind.write_schema() for kind in CONFIG.list_named()}
+def load_published_schema(used: Container[str] | None = None) -> JsonValue:
+    """The JSON Schema of the config file, without keys of the main job that are not `used`. It is made again each time,
+    so that a serving process does not keep its 700 KB."""
+    own = {"$schema": META, **CONFIG.write_schema(used)}
+    own["$defs"] = {name: kind.write_schema(used) for name, kind in CONFIG.find_named({}).items()}
     files = (find_folder(plugin) / SCHEMA_FILE for plugin in list_plugins())
     parts = (json.loads(file.read_text(encoding="utf-8")) for file in files if file.is_file())
     return reduce(merge_parts, parts, own)

@@ -8,7 +8,7 @@ A key's default stands on the class that uses the value. The schema shows it as 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import MISSING, replace
 from enum import StrEnum
 from typing import Any, Final
@@ -55,45 +55,53 @@ class Kind:
     values: tuple[str, Kind] | None = None
     is_secret: bool = False
 
-    def write_schema(self) -> dict[str, JsonValue]:
-        """Its JSON Schema."""
+    def write_schema(self, used: Container[str] | None = None) -> dict[str, JsonValue]:
+        """Its JSON Schema, of only the keys that are `used`."""
         made = dict(self.facts)
         if self.keys is not None:
-            keys = {key.name: key.write_schema(self.owner) for key in self.keys}
+            written = (key for key in self.keys if used is None or key.name in used)
+            keys = {key.name: key.write_schema(self.owner, used) for key in written}
             made |= {"type": "object", "additionalProperties": False, "properties": keys}
         if self.options:
-            made["anyOf"] = [option.refer() for option in self.options]
+            made["anyOf"] = [option.refer(used) for option in self.options]
         if self.item is not None:
-            made |= {"type": "array", "items": self.item.refer()}
+            made |= {"type": "array", "items": self.item.refer(used)}
         if self.values is not None:
             pattern, kind = self.values
-            made |= {"type": "object", "patternProperties": {pattern: kind.refer()}, "additionalProperties": False}
+            made |= {"type": "object", "patternProperties": {pattern: kind.refer(used)}, "additionalProperties": False}
         return made
 
-    def refer(self) -> dict[str, JsonValue]:
+    def refer(self, used: Container[str] | None = None) -> dict[str, JsonValue]:
         """Its JSON Schema, or the reference to it."""
-        return {"$ref": f"#/$defs/{self.name}"} if self.name else self.write_schema()
+        return {"$ref": f"#/$defs/{self.name}"} if self.name else self.write_schema(used)
 
-    def list_named(self) -> Iterator[Kind]:
-        """The kinds with a name in it, itself included."""
+    def find_named(self, found: dict[str, Kind]) -> dict[str, Kind]:
+        """The kinds with a name in it, itself included, added to those that are `found`."""
+        if self.name in found:
+            return found
         if self.name:
-            yield self
+            found[self.name] = self
         for _, part in self.list_parts():
-            yield from part.list_named()
+            part.find_named(found)
+        return found
 
-    def list_secrets(self) -> Iterator[tuple[str, ...]]:
-        """The places in it of which all that is below is secret; `*` stands for any name or number."""
+    def list_secrets(self, known: dict[str, list[tuple[str, ...]]]) -> list[tuple[str, ...]]:
+        """The places in it of which all that is below is secret; `*` stands for any name or number. It keeps those
+        of each kind with a name in `known`."""
         if self.is_secret:
-            yield ()
-            return
-        for steps, part in self.list_parts():
-            yield from ((*steps, *place) for place in part.list_secrets())
+            return [()]
+        if self.name in known:
+            return known[self.name]
+        found = [(*steps, *place) for steps, part in self.list_parts() for place in part.list_secrets(known)]
+        if self.name:
+            known[self.name] = found
+        return found
 
-    def list_parts(self) -> Iterator[tuple[tuple[str, ...], Kind]]:
+    def list_parts(self) -> list[tuple[tuple[str, ...], Kind]]:
         """(place, kind) of each of its parts."""
-        yield from (((), option) for option in self.options)
-        yield from (((key.name,), key.kind) for key in self.keys or ())
-        yield from ((("*",), part) for part in (self.item, self.values and self.values[1]) if part is not None)
+        inner = [part for part in (self.item, self.values and self.values[1]) if part is not None]
+        keys = [((key.name,), key.kind) for key in self.keys or ()]
+        return [*(((), option) for option in self.options), *keys, *((("*",), part) for part in inner)]
 
 
 @value_class
@@ -112,9 +120,9 @@ class ConfigKey:
     field: str = ""
     is_read: bool = True
 
-    def write_schema(self, owner: type | None) -> dict[str, JsonValue]:
+    def write_schema(self, owner: type | None, used: Container[str] | None) -> dict[str, JsonValue]:
         """Its JSON Schema, with the default of a field of the `owner`."""
-        made: dict[str, JsonValue] = ({"description": self.text} if self.text else {}) | self.kind.refer()
+        made: dict[str, JsonValue] = ({"description": self.text} if self.text else {}) | self.kind.refer(used)
         default = self.write_default(owner)
         return made if default is None else made | {"default": default}
 
