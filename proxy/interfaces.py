@@ -549,20 +549,30 @@ class CallRoute(Protocol):
         where the answer is still a stream."""
 
 
+@dataclass(slots=True)
+class HookNotes:
+    """Notes on the hooks of one call: the `seconds` that they have taken so far, the `failures` of those that did not
+    do their part, and the latest that replaced an answer."""
+
+    seconds: float = 0.0
+    failures: tuple[HookFailure, ...] = ()
+    answered_by: str = ""
+
+
 class Hooks(Protocol):
     """The operator's own code around one call (docs/hooks.md). No method raises, whatever a hook does; each is bounded
-    in time. A Failure ends the call. `seconds` is the time that hooks have taken so far, `failures` are those that did
-    not do their part, and `answered_by` is the latest that gave an answer in the place of another."""
+    in time. A Failure ends the call. What plugins add follows the hooks of the config, and shares their `notes`
+    (`FollowingHooks`)."""
 
-    seconds: float
-    failures: tuple[HookFailure, ...]
-    answered_by: str
+    @property
+    def notes(self) -> HookNotes:
+        """The notes on this call."""
 
     async def before_decision(self, call: ToolCall) -> ToolCall | UpstreamReply | Failure:
         """The call to judge, which may have other arguments than it came with; or the answer in its place."""
 
-    async def after_decision(self, call: ToolCall, decision: Decision) -> Failure | None:
-        """Gets the decision."""
+    async def after_decision(self, call: ToolCall, decision: Decision) -> Decision:
+        """The decision that counts: the given one, a refusal, or what `decide` says of other arguments."""
 
     async def before_forward(self, checked: CheckedCall, request: UpstreamRequest) -> UpstreamRequest | Failure:
         """The request to send: the same but for its headers."""
@@ -647,8 +657,8 @@ class JudgesElsewhere(Protocol):
 @value_class
 class Services:
     """The outside world, wired by the app: `upstreams` by name, `extra_lines` of tools' own formatters; `escalated` is
-    called for each escalation once, and waits for nothing; `hooks` begins those of a call; `access` by the keys of the
-    routes that ask who calls.
+    called for each escalation once, and waits for nothing; `hooks` begins those of a call, None if its route has none;
+    `access` by the keys of the routes that ask who calls.
 
     `sampled` is called for some of the forwarded calls, with the route's name, and waits for nothing; `confirm` for
     every call that has been accepted, and gives the reason why it is not sent after all, or None."""
@@ -659,7 +669,7 @@ class Services:
     pacing: Pacing
     extra_lines: Callable[[str, Failure], tuple[str, ...]] | None = None
     corrector: Corrector | None = None
-    hooks: Callable[[CallRoute, CallRecord], Hooks] | None = None
+    hooks: Callable[[CallRoute, CallRecord], Hooks | None] | None = None
     elsewhere: JudgesElsewhere | None = None
     sampled: Callable[[str, CheckedCall, ToolPolicy], None] | None = None
     confirm: Callable[[str, CheckedCall, ToolPolicy], Awaitable[Failure | None]] | None = None

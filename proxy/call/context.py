@@ -45,6 +45,7 @@ from proxy.interfaces import (
     CallRoute,
     Ending,
     Event,
+    HookNotes,
     Hooks,
     ModelQuestion,
     ReplacedAnswer,
@@ -68,8 +69,7 @@ _KEPT: Final = frozenset({"events", "questions", "stages", "trace", "sent"})
 class CallContext:
     """One call under way. `policy` is None for an unknown tool. `opening` are the repairs made before anything was
     judged. The retry contract knows the call by `key` and `digest`: those of the call as it `came`, whatever becomes
-    of `call`. `seen` is how many attempts this process knew of when the call arrived. A report-only call is neither
-    changed nor refused: what would have been done is counted."""
+    of `call`. `seen`: the attempts that this process knew of when it came. A report-only call is only counted."""
 
     call: ToolCall
     policy: ToolPolicy | None
@@ -265,13 +265,13 @@ def record_sends(record: CallRecord, upstream: str, sends: Sends) -> None:
     record.upstream_seconds = sends.seconds or record.upstream_seconds
 
 
-def record_hooks(record: CallRecord, hooks: Hooks) -> None:
+def record_hooks(record: CallRecord, notes: HookNotes) -> None:
     """Records what became of the hooks of a call."""
-    if hooks.seconds:
-        record.stages["hooks"] = hooks.seconds
-    record.hook_failures = hooks.failures
-    if hooks.answered_by:
-        add_notes(record, {"hook": hooks.answered_by})
+    if notes.seconds:
+        record.stages["hooks"] = notes.seconds
+    record.hook_failures = notes.failures
+    if notes.answered_by:
+        add_notes(record, {"hook": notes.answered_by})
 
 
 def record_answer(record: CallRecord, verdict: str, violations: tuple[Violation, ...] = ()) -> None:

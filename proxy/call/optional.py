@@ -7,10 +7,9 @@ the arguments stay the client's.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from copy import copy
 from dataclasses import replace
-from typing import Any
 
 from proxy.call.context import (
     ApprovedCall,
@@ -25,7 +24,7 @@ from proxy.core.contract import refusals
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.model.values import Delivered, Failure, Outcome, ToolCall, UpstreamReply
 from proxy.driver import IN_TASK
-from proxy.interfaces import FailedCall, Hooks
+from proxy.interfaces import FailedCall, HookNotes, Hooks
 from proxy.upstream.faults import EndingStream, close_body
 
 Send = Callable[[CallContext, ApprovedCall], Awaitable[Delivered | PendingFailure]]
@@ -67,12 +66,13 @@ async def deliver_by_hooks(
     return await deliver_answer(context, approved, shown, tool)
 
 
-async def tell_outcome(hooks: Hooks, context: CallContext, run: Coroutine[Any, Any, Outcome]) -> Outcome:
-    """Lets the call run, and tells hooks what became of it; None where its client has gone. One that goes meanwhile
-    leaves no answer open."""
+async def tell_outcome(hooks: Hooks, context: CallContext, run: Callable[[CallContext], Awaitable[Outcome]]) -> Outcome:
+    """Lets the call run, and tells hooks what became of it; None if its client has gone. One that goes meanwhile leaves
+    no answer open. Hooks are code of somebody else's, so they run in a task."""
+    await IN_TASK
     outcome: Outcome | None = None
     try:
-        outcome = await run
+        outcome = await run(context)
     finally:
         try:
             await hooks.after_outcome(context.call, outcome)
@@ -81,7 +81,7 @@ async def tell_outcome(hooks: Hooks, context: CallContext, run: Coroutine[Any, A
                 await close_body(outcome.reply)
             raise
         finally:
-            record_hooks(context.record, hooks)
+            record_hooks(context.record, hooks.notes)
     return outcome
 
 
@@ -154,8 +154,8 @@ async def correct_call(
         if episode is not None and episode.times(context.digest) > 0:
             return pending  # the same arguments failed before: a model has nothing new to work with
     before, started, latest = copy(record), context.services.clock.now(), pending
-    hooks = context.hooks
-    hooks_before, answered_by = (0.0, "") if hooks is None else (hooks.seconds, hooks.answered_by)
+    notes = HookNotes() if context.hooks is None else context.hooks.notes
+    hooks_before, answered_by = notes.seconds, notes.answered_by
 
     async def try_call(call: ToolCall) -> Delivered | Failure:
         nonlocal latest
@@ -169,11 +169,11 @@ async def correct_call(
 
     failed = FailedCall(context.call, pending.failure, policy, context.call_route, record)
     found = await corrector.correct(failed, try_call)
-    waited = context.services.clock.now() - started - (0.0 if hooks is None else hooks.seconds - hooks_before)
+    waited = context.services.clock.now() - started - (notes.seconds - hooks_before)
     if found is not None:  # the time that the tool took stands in the record by itself
         waited -= record.upstream_seconds - before.upstream_seconds
-    if found is None and hooks is not None:
-        hooks.answered_by = answered_by  # what a hook answered in the place of a corrected call has reached nobody
+    if found is None:
+        notes.answered_by = answered_by  # what a hook answered in the place of a corrected call has reached nobody
     record_correction(record, before, waited, found=found is not None)
     if isinstance(found, Delivered):
         return found

@@ -57,7 +57,7 @@ def run_call(
     (`proxy/driver.py`): the stages that do say so."""
     context = open_context(call, call_route, services, record)
     record_call(record, context.call, context.policy, context.opening)
-    return _run(context) if context.hooks is None else tell_outcome(context.hooks, context, _run(context))
+    return _run(context) if context.hooks is None else tell_outcome(context.hooks, context, _run)
 
 
 async def _run(context: CallContext) -> Outcome:
@@ -94,9 +94,7 @@ async def _judge_and_send(context: CallContext) -> Delivered | PendingFailure:
         judged = await judged()
     seconds, decision = services.clock.now() - started, judged.decision
     if context.hooks is not None:
-        failure = await context.hooks.after_decision(context.call, decision)
-        if failure is not None and not isinstance(decision, Reject):  # a required hook failed
-            decision = Reject(failure)
+        decision = await context.hooks.after_decision(context.call, decision)
     if isinstance(decision, Reject):
         record_refusal(context, judged.container_event, seconds)
         return PendingFailure(decision.failure, "refused", context.opening)

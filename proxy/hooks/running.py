@@ -35,6 +35,7 @@ from proxy.core.model.values import (
     JsonProblem,
     JsonValue,
     Outcome,
+    Reject,
     Repair,
     ToolCall,
     ToolResult,
@@ -42,7 +43,7 @@ from proxy.core.model.values import (
 )
 from proxy.core.rules.rules import HOOK
 from proxy.hooks.api import POINTS, Answer, Broken, Call, Change, Ending, Hook, Outgoing, Refuse, Result, Verdict
-from proxy.interfaces import CallRecord, CallRoute, HookFailure, UpstreamRequest
+from proxy.interfaces import CallRecord, CallRoute, HookFailure, HookNotes, UpstreamRequest
 from proxy.plugin import SpeaksProtocol
 from proxy.plugins import find_plugins
 
@@ -178,9 +179,7 @@ class CallHooks:
     """Implements `Hooks`."""
 
     def __init__(self, chain: HookChain, call_route: CallRoute, record: CallRecord) -> None:
-        self.seconds = 0.0
-        self.failures: tuple[HookFailure, ...] = ()
-        self.answered_by = ""
+        self.notes = HookNotes()
         self._chain = chain
         self._call_route = call_route
         self._record = record
@@ -192,21 +191,22 @@ class CallHooks:
             if made is FAILED and hook.strict:
                 return _make_failure()
             if isinstance(made, UpstreamReply | Failure):
-                self.answered_by = hook.name
+                self.notes.answered_by = hook.name
                 return made
             call = made if isinstance(made, ToolCall) else call
         return call
 
-    async def after_decision(self, call: ToolCall, decision: Decision) -> Failure | None:
+    async def after_decision(self, call: ToolCall, decision: Decision) -> Decision:
         if isinstance(decision, Forward):
             repairs = tuple((repair.rule, format_pointer(repair.path)) for repair in decision.checked.repairs)
             verdict = Verdict(True, *_show_failure(decision.checked.would), repairs)
         else:
             verdict = Verdict(False, *_show_failure(decision.failure))
         for hook in self._chain.at["after_decision"]:
-            if await self._ask(hook, "after_decision", self._show_call(call), verdict) is FAILED and hook.strict:
-                return _make_failure()
-        return None
+            failed = await self._ask(hook, "after_decision", self._show_call(call), verdict) is FAILED
+            if failed and hook.strict:
+                return Reject(_make_failure()) if isinstance(decision, Forward) else decision
+        return decision
 
     async def before_forward(self, checked: CheckedCall, request: UpstreamRequest) -> UpstreamRequest | Failure:
         for hook in self._chain.at["before_forward"]:
@@ -225,7 +225,7 @@ class CallHooks:
             if made is FAILED and hook.strict:  # a filter that fails lets nothing through
                 return replace(_make_failure(), retryable=False, details={"executed": "yes"})
             if isinstance(made, UpstreamReply):  # the next hook sees what this one left
-                self.answered_by = hook.name
+                self.notes.answered_by = hook.name
                 reply = made
         return reply
 
@@ -252,7 +252,7 @@ class CallHooks:
             await asyncio.wait({task}, timeout=hook.timeout)
         finally:
             task.cancel()  # has no effect on a finished task
-            self.seconds += now() - started
+            self.notes.seconds += now() - started
         if not task.done():
             self._chain.left.add(task)
             task.add_done_callback(self._chain.left.discard)
@@ -267,7 +267,7 @@ class CallHooks:
 
     def _fail(self, hook: LoadedHook, point: str, reason: str, error: BaseException | None = None) -> object:
         failure = HookFailure(hook.name, point, reason)
-        self.failures = (*self.failures, failure)
+        self.notes.failures = (*self.notes.failures, failure)
         self._chain.report(failure, error)
         return FAILED
 

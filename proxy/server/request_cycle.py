@@ -430,8 +430,6 @@ class RequestCycle(Driver[StreamResponse]):
             return self._refuse(call)
         if isinstance(call, Passthrough):
             return await self._relay()
-        if services.hooks is not None:  # code of the operator's
-            await IN_TASK
         outcome = await run_call(call, call_route, services, record)
         started = now()
         if isinstance(outcome, ToolResult):
