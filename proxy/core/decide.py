@@ -39,6 +39,7 @@ from proxy.core.model.values import (
 )
 from proxy.core.repair.engine import Repaired, repair
 from proxy.core.repair.respell import INTEGRAL_FRACTION, RESPELT, respell_integers, respell_keys, respell_text
+from proxy.core.rules.rules import HOOK
 from proxy.core.schema.matching import share_search_budget
 
 # The hint of an answer where the repair engine gave up (`work.REPAIRING`).
@@ -52,6 +53,7 @@ _TOO_LONG: Final = Violation(codes.CONSTRAINT, (), "The arguments are too large 
 # The rule that finds a final output in prose.
 _EMBEDDED: Final = "embedded_json"
 _RESPELT: Final = {RESPELT}
+_REPLACED: Final = Repair(HOOK, ())
 _TEXT: Final = TextLimits()
 
 # Constants, because each call reads them and a look-up of an enum's member is slow.
@@ -161,8 +163,12 @@ def complete_decision(call: ToolCall, policy: ToolPolicy, decision: Decision) ->
     if policy.operation is not None:
         by_name, found = policy.operation.by_name, call.violations
         sent = call.arguments.value if isinstance(call.arguments, Document) else ABSENT
+        # What a hook put in the place of the client's arguments stands in no request yet.
+        is_own = isinstance(call.arguments, Document) and _REPLACED not in call.arguments.repairs
         if isinstance(decision, Forward) and decision.checked.value is not ABSENT:
-            found += policy.operation.find_unwritable(decision.checked.value, ABSENT if by_name else sent)
+            found += policy.operation.find_unwritable(
+                decision.checked.value, sent if is_own and not by_name else ABSENT
+            )
         decision = _add_violations(call, found, decision)
         if by_name and isinstance(decision, Reject) and policy.operation.find_unwritable(sent):
             return decision  # no request at all can be made of the call as it came

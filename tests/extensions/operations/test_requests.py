@@ -224,3 +224,20 @@ async def test_a_member_named_like_a_parameter_is_refused_where_the_schema_judge
 
     assert (400, 200) == (seen.status, fine.status)
     assert [b'{"a": 1}'] == [each.body for each in server.seen]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "arrives"),
+    [({"trip-id": 8, "title": "Rome", "notify": True}, 200, ["PATCH /trips/8?notify=true HTTP/1.1"]),
+     ({"title": "Rome", "notify": True}, 400, []), ({"trip-id": "..", "title": "Rome", "notify": True}, 400, [])],
+)  # fmt: skip
+async def test_rejects_arguments_of_a_hook_that_make_no_request(
+    arguments: dict[str, JsonValue], status: int, arrives: list[str]
+) -> None:
+    """Arguments of a hook are in no request yet, unlike those that a client sent."""
+    hook = json.dumps([{"use": "tests.hooks.samples:Says", "settings": {"change": arguments}}])
+    description = json.loads(json.dumps(TRIPS))
+    description["paths"]["/trips/{trip-id}"]["parameters"][0]["schema"] = {}
+    async with tool(replies(OK)) as server, served(description, server.url, f"\nhooks: {hook}\n") as port:
+        seen = await ask(port, "PATCH", "/trips/7?notify=false", b'{"title": "Rome"}')
+    assert (status, arrives) == (seen.status, [each.start for each in server.seen]), seen.body
