@@ -55,8 +55,8 @@ async def deliver_by_hooks(
 ) -> Delivered | PendingFailure:
     """The tool's answer by way of the hooks, which may replace it: what goes on keeps what the tool promises."""
     shown = await hooks.after_answer(approved.checked, answer)
-    if shown is not answer:
-        await close_body(answer)  # a stream that nobody reads any more
+    if shown is not answer and (isinstance(shown, Failure) or isinstance(shown.body, bytes)):
+        await close_body(answer)  # a stream that nobody reads any more: another stream repeats it
     if isinstance(shown, Failure):
         return PendingFailure(shown, "tool_error", approved.repairs)
     promised = None if tool is None else tool.answer

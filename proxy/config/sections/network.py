@@ -17,7 +17,8 @@ from proxy.config.context import Context
 from proxy.config.files.secrets import reveal
 from proxy.config.files.source import Files, describe_failure
 from proxy.config.keys.section_keys import LISTEN
-from proxy.config.model import Address, Listen, Network, ServerTls, Trusted, UpstreamTls
+from proxy.config.mistakes import split_url
+from proxy.config.model import Address, Listen, Network, ServerTls, Trusted, UpstreamConfig, UpstreamTls
 from proxy.config.sections.units import read_switch
 from proxy.core.model.values import JsonValue, Pointer
 
@@ -133,3 +134,9 @@ def _fits(context: Context, at: Pointer, paths: Mapping[str, Path], authorities:
             reason = getattr(error, "reason", None) or "not PEM"
             context.mistake((*at, name), f"{subject} cannot be used: {reason}", hint)
     return len(context.mistakes) == found
+
+
+def is_unencrypted(upstream: UpstreamConfig) -> bool:
+    """Whether requests to an upstream leave this machine without encryption."""
+    host = split_url(upstream.url).hostname or ""
+    return upstream.url.startswith("http:") and not upstream.socket and not Address(host).is_loopback

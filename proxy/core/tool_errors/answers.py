@@ -27,7 +27,7 @@ _LONGEST: Final = 16 * 1024 * 1024
 _NAMED: Final = 5
 _BEFORE, _WARNINGS, _AFTER = b'{"success": true, "data": ', b', "warnings": ', b"}"
 # Headers about the tool's bytes that no longer hold for ours (RFC 9110 section 8, RFC 9530).
-_OF_ITS_BYTES: Final = frozenset(
+OF_ITS_BYTES: Final = frozenset(
     ["content-length", "content-encoding", "etag", "accept-ranges", "content-md5", "digest", "content-digest",
      "repr-digest"]
 )  # fmt: skip
@@ -73,7 +73,7 @@ def wrap_answer(
     found = read_json_answer(reply)
     if found is None or (isinstance(found[1], dict) and isinstance(found[1].get("success"), bool)):
         return reply
-    headers = tuple((name, value) for name, value in reply.headers if name.lower() not in _OF_ITS_BYTES)
+    headers = tuple((name, value) for name, value in reply.headers if name.lower() not in OF_ITS_BYTES)
     text = _BEFORE + found[0]
     if warnings:
         text += _WARNINGS + parts.write_body(parts.list_warnings(warnings, limits or FeedbackLimits()))

@@ -12,8 +12,9 @@ from typing import Any, Final
 from proxy.config.context import Context, read_named_text
 from proxy.config.files.secrets import reveal, reveal_all
 from proxy.config.files.source import Files
-from proxy.config.mistakes import join_words, split_url, suggest_word
-from proxy.config.model import Address, Config, RouteEntry, UpstreamConfig
+from proxy.config.mistakes import join_words, suggest_word
+from proxy.config.model import Config, RouteEntry, UpstreamConfig
+from proxy.config.sections.network import is_unencrypted
 from proxy.config.sections.units import read_seconds, read_size, read_switch
 from proxy.core.display.graphemes import find_placeholders
 from proxy.core.json.jsontext import make_decimal
@@ -125,17 +126,11 @@ def read_correction(
             "debug": lambda value: _read_debug(context, value),
         },
     )
-    if _is_open(upstreams[name]):
+    if is_unencrypted(upstreams[name]):
         context.notes.append(f"correction: arguments go to upstream {name!r} without encryption")
     headers = tuple((key, reveal(value)) for key, value in upstreams[name].headers.set)
     context.used_upstreams.add(name)
     return CorrectionSettings(name, reveal(written["model"]), headers=headers, prompts=prompts, **made)
-
-
-def _is_open(upstream: UpstreamConfig) -> bool:
-    """Whether requests to an upstream leave this machine unencrypted."""
-    host = split_url(upstream.url).hostname or ""
-    return upstream.url.startswith("http:") and not upstream.socket and not Address(host).is_loopback
 
 
 def _read_number(value: JsonValue) -> float:

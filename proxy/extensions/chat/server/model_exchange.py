@@ -45,7 +45,6 @@ from proxy.extensions.chat.server.asking_again import (
 from proxy.extensions.chat.server.call_judge import CallJudge, JudgedCall
 from proxy.extensions.chat.server.judged_stream import JudgedStream, StreamSteps
 from proxy.extensions.chat.server.large_bodies import LargeBodies
-from proxy.extensions.mcp.server.guided_answers import ReplayedBody, gather_body
 from proxy.interfaces import CallRecord, UpstreamRequest
 from proxy.server.bound_route import RouteRequest
 from proxy.server.http.body import is_json
@@ -54,6 +53,7 @@ from proxy.server.http.responses import answer_failure, make_refusal
 from proxy.server.listed_routes import ListedRequest
 from proxy.upstream import ReplyBroken
 from proxy.upstream.faults import close_body
+from proxy.upstream.replayed_body import ReplayedBody, gather_body
 
 # --- the bytes of a model server's answers ----------------------------------------------------------------------------
 # Fields that are wrong for an answer that may change, and one that is wrong for a changed one.
