@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from proxy.core.check.validation import Check
     from proxy.core.contract.listed_tool import PinnedTools
     from proxy.core.contract.request_rules import ChannelJudge, OperationRule, QueryPolicy, RequestForm
-    from proxy.core.model.values import JsonValue, Pointer
+    from proxy.core.model.values import CheckedCall, Headers, JsonValue, Pointer
     from proxy.interfaces import CallLimiter, Clock, LearnedLists, Pacing, Services, StateStore, ToolTexts
     from proxy.server.admin.page import Counts, EventPage, Page, PageCounts, PageRequest
     from proxy.server.admin.port import SharedPages
@@ -329,6 +329,10 @@ class ExtendsCalls(AddsKeys):
     def find_pinned(self, config: Config, route: str) -> PinnedTools | None:
         """Which definitions of a route's listed tools are approved; None if the config pins nothing there."""
         return None
+
+    def preview_call(self, config: Config, route: str, headers: Headers, checked: CheckedCall) -> dict[str, JsonValue]:
+        """What `validate` adds, by name, about a call that would be forwarded."""
+        return {}
 
 
 class SamplesCalls(ExtendsCalls):

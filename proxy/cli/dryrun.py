@@ -17,6 +17,7 @@ from proxy.core.contract.policy import ToolPolicy
 from proxy.core.json.jsontext import format_pointer, parse
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import (
+    CheckedCall,
     Conversation,
     Delivered,
     Document,
@@ -55,10 +56,12 @@ class _NoTime:
 
 @value_class
 class ForwardedCall:
-    """An accepted call: its arguments as they would be sent, and the repairs made."""
+    """An accepted call: its arguments as they would be sent, the repairs made, and what was decided (None for a request
+    that is no call)."""
 
     arguments: bytes
     repairs: tuple[Repair, ...]
+    checked: CheckedCall | None = None
 
 
 Verdict = ForwardedCall | ToolResult
@@ -86,10 +89,11 @@ class DryRun(ExitStack):
 async def _judge_call(call: ToolCall, tools: Mapping[str, ToolPolicy]) -> Verdict:
     clock = _NoTime()
     services = Services(make_store("memory", clock), clock, {}, clock)
-    outcome = await run_call(call, DryRoute(tools), services, CallRecord("dry-run", "dry-run"))
+    record = CallRecord("dry-run", "dry-run")
+    outcome = await run_call(call, DryRoute(tools), services, record)
     if isinstance(outcome, Delivered):
         body = outcome.reply.body
-        return ForwardedCall(body if isinstance(body, bytes) else b"", outcome.repairs)
+        return ForwardedCall(body if isinstance(body, bytes) else b"", outcome.repairs, record.checked)
     return outcome
 
 

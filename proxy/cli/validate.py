@@ -14,7 +14,8 @@ from proxy.cli.options import add_header_option
 
 if TYPE_CHECKING:
     from proxy.cli.dryrun import Verdict
-    from proxy.core.model.values import JsonValue
+    from proxy.config.model import Config
+    from proxy.core.model.values import CheckedCall, Headers, JsonValue
     from proxy.routing import DryTarget, Route, RouteTable
 
 EPILOG: Final = """\
@@ -57,13 +58,14 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(args: argparse.Namespace) -> int:
     """Decides `args.body` on `args.route` of `args.config`, and gives the exit code."""
-    from proxy.cli.dryrun import DryRun
+    from proxy.cli.dryrun import DryRun, ForwardedCall
     from proxy.config.load import load
     from proxy.config.mistakes import ConfigError
     from proxy.routing import build_routes
 
     try:
-        table = build_routes(load(args.config, os.environ).config)
+        config = load(args.config, os.environ).config
+        table = build_routes(config)
     except ConfigError as error:
         return print_unusable(args.format, str(error), error.mistakes)
     found = _find_target(table, args.route, args.tool, args.method.upper())
@@ -73,7 +75,17 @@ def run(args: argparse.Namespace) -> int:
     with DryRun() as dry:
         request = found.request(body, {"tool": args.tool} if args.tool else {}, tuple(args.header))
         verdict = dry.judge(request, found.route.adapter, found.route.shape, found.route.tools)
-    return (_show_json if args.format == "json" else _show_text)(found.route, verdict)
+    checked = verdict.checked if isinstance(verdict, ForwardedCall) else None
+    added = {} if checked is None else _preview_call(config, found.route.name, request.headers, checked)
+    return (_show_json if args.format == "json" else _show_text)(found.route, verdict, added)
+
+
+def _preview_call(config: Config, route: str, headers: Headers, checked: CheckedCall) -> dict[str, JsonValue]:
+    """What plugins of the config add about a call that would be forwarded, by name."""
+    from proxy.plugins import list_used
+
+    previews = [plugin.preview_call(config, route, headers, checked) for plugin in list_used(config)]
+    return {name: value for preview in previews for name, value in preview.items()}
 
 
 def _find_target(table: RouteTable, wanted: str, tool: str | None, method: str) -> DryTarget | str:
@@ -110,17 +122,21 @@ def find_checking_target(table: RouteTable, wanted: str, method: str = "") -> Dr
     return found
 
 
-def _show_text(route: Route, verdict: Verdict) -> int:
+def _show_text(route: Route, verdict: Verdict, added: dict[str, JsonValue]) -> int:
     """Prints the result of the call for people and gives the exit code."""
     from proxy.adapters import find_adapter
     from proxy.cli.dryrun import ForwardedCall, list_repairs
     from proxy.core.envelope.feedback import write_feedback
+    from proxy.core.json.jsontext import dumps
 
     if isinstance(verdict, ForwardedCall):
         print(f"decision: forward to {route.upstream or 'nobody: the arguments are the answer'}")
         repairs = [f"{rule} at {path or 'the root'}" for rule, path in list_repairs(verdict.repairs)]
         print("repairs:", ", ".join(repairs) or "none")
         print("arguments:", verdict.arguments.decode("utf-8", "replace"))
+        for name, value in added.items():
+            for each in value if isinstance(value, list) else [value]:
+                print(f"{name}: {dumps(each).decode()}")
         return 0
     reply = find_adapter(route.adapter).encode(verdict, route.envelope, route.error_status, detail=route.detail)
     print(f"decision: reject, {verdict.failure.code}")
@@ -130,7 +146,7 @@ def _show_text(route: Route, verdict: Verdict) -> int:
     return 1
 
 
-def _show_json(route: Route, verdict: Verdict) -> int:
+def _show_json(route: Route, verdict: Verdict, added: dict[str, JsonValue]) -> int:
     """Prints the result as one JSON object (`schemas/verbs/validate.schema.json`) and gives the exit code."""
     from proxy.adapters import find_adapter
     from proxy.cli.dryrun import ForwardedCall, list_repairs, read_answer
@@ -147,6 +163,7 @@ def _show_json(route: Route, verdict: Verdict) -> int:
             "upstream": route.upstream or None,
             "arguments": verdict.arguments.decode("utf-8", "replace") if isinstance(value, JsonProblem) else value,
             "repairs": [{"rule": rule, "path": path} for rule, path in list_repairs(verdict.repairs)],
+            **({"added": added} if added else {}),
         }
     else:
         reply = find_adapter(route.adapter).encode(verdict, route.envelope, route.error_status, detail=route.detail)
