@@ -1,0 +1,59 @@
+"""The plugin `callout`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from proxy.plugin import ExtendsCalls
+
+if TYPE_CHECKING:
+    from proxy.config.context import Context
+    from proxy.config.files.source import Files
+    from proxy.config.model import Config, RouteEntry
+    from proxy.core.model.values import CheckedCall, Headers, JsonValue
+    from proxy.extensions.callout.callout_section import CalloutSettings
+    from proxy.extensions.callout.callouts import Callouts
+    from proxy.interfaces import Services
+    from proxy.plugin import Upstreams
+    from proxy.telemetry.logs import Log
+    from proxy.telemetry.metric_table import MetricRow
+    from proxy.telemetry.metrics import Metrics
+
+
+class CalloutPlugin(ExtendsCalls):
+    """Asks HTTP services about calls and answers."""
+
+    name = "callout"
+    adds = "HTTP services in any language that allow, refuse or replace calls, and mask or refuse answers"
+    sections = ("callout",)
+
+    def list_metrics(self) -> Sequence[MetricRow]:
+        from proxy.extensions.callout.callout_client import METRICS
+
+        return METRICS
+
+    def read_section(self, key: str, context: Context, files: Files, upstreams: Upstreams) -> Sequence[CalloutSettings]:
+        from proxy.extensions.callout.callout_section import read_callouts
+
+        return read_callouts(context, upstreams)
+
+    def check_keys(self, context: Context, routes: tuple[RouteEntry, ...]) -> None:
+        from proxy.extensions.callout.callout_section import check_callouts
+
+        check_callouts(context, routes)
+
+    def summarize(self, config: Config) -> list[str]:
+        from proxy.extensions.callout.callout_section import write_summary
+
+        return write_summary(config)
+
+    def make_services(self, services: Services, log: Log, metrics: Metrics) -> Callouts:
+        from proxy.extensions.callout.callouts import Callouts
+
+        return Callouts(services, log, metrics)
+
+    def preview_call(self, config: Config, route: str, headers: Headers, checked: CheckedCall) -> dict[str, JsonValue]:
+        from proxy.extensions.callout.callouts import preview_questions
+
+        return preview_questions(config, route, headers, checked)

@@ -1,0 +1,1 @@
+"""Tests of call-outs, against services on real sockets."""
