@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 
 import pytest
 
 from tests.extensions.callout.service import OK, PLAIN, asked, says
 from tests.serving.proxied import code, told
-from tests.serving.wire import JSON_TYPE, answer, replies, tool
+from tests.serving.wire import JSON_TYPE, answer, exchange, replies, tool
 
 ALLOW, PASS = {"action": "allow"}, {"action": "pass"}
 AFTER = ", at: [after_answer]"
+TOKEN = "clerk-token-0123456789"
 
 
 # --- before a call ----------------------------------------------------------------------------------------------------
@@ -278,3 +280,50 @@ async def test_a_tool_is_not_called_while_its_service_is_away() -> None:
         seen = await there.pay()
         assert ([], (503, "HOOK_FAILED")) == (there.sent, code(seen))
         assert 'outcome="unreachable"' in await there.metrics()
+
+
+# --- with other parts of the proxy ------------------------------------------------------------------------------------
+async def test_replaced_arguments_have_to_keep_the_rules_of_access() -> None:
+    rules = "allow: [{when: {token: clerk}, tools: [pay], arguments: {properties: {amount: {maximum: 10}}}}]"
+    bearer = f"auth: {{bearer: {{clerk: 'sha256:{hashlib.sha256(TOKEN.encode()).hexdigest()}'}}}}"
+    script = says({"action": "replace", "arguments": {"amount": 50}}, ALLOW)
+    async with asked(script, route=f"{rules}\n    {bearer}") as there:
+        seen = [await there.pay(b'{"amount": 5}', f"Authorization: Bearer {TOKEN}") for _ in range(2)]
+        callers = [question["call"]["caller"]["token"] for question in there.questions]
+    assert [(403, "CALL_NOT_ALLOWED"), (200, [b'{"amount": 5}'])] == [code(seen[0]), (seen[1].status, there.sent)]
+    assert ["clerk", "clerk"] == callers
+
+
+async def test_a_hook_of_the_config_still_sets_headers_and_replaces_answers() -> None:
+    hooks = (
+        '[{use: "tests.hooks.samples:Headers", settings: {x_seen: "yes"}},'
+        ' {use: "tests.hooks.samples:Replaces", settings: {value: {card: "1"}}}]'
+    )
+    script = says({"action": "mask", "paths": ["/card"]})
+    async with asked(script, more=AFTER, hooks=hooks) as there:
+        seen = await there.pay()
+        question = there.questions[0]
+    assert ("yes", b'{"card":"***"}') == (there.tool.seen[0].header("x-seen"), seen.body)
+    assert {"card": "1"} == question["answer"]["value"]
+
+
+async def test_headers_and_queries_of_any_bytes_make_a_question() -> None:
+    body = b'{"amount": 1}'
+    head = b"POST /pay?a=%FF&b=\xc3\xa9 HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    head += b"X-Role: a\xff\xc3\xa9\r\nX-Role: b\r\nContent-Length: %d\r\n\r\n" % len(body)
+    async with asked(says(ALLOW), more=", headers: [X-Role, X-None]") as there:
+        seen = await exchange(there.proxy.port, head.replace(b"&b=\xc3\xa9", b""), body)
+        call = there.questions[0]["call"]
+    assert 200 == seen.status
+    assert ("a=%FF", ["x-role"]) == (call["query"], [*call["headers"]])
+    assert call["headers"]["x-role"].endswith(", b")
+
+
+async def test_two_call_outs_may_both_see_an_answer() -> None:
+    both = "[{name: a, upstream: policy, at: [after_answer]}, {name: b, upstream: policy, at: [after_answer]}]"
+    script = says({"action": "mask", "paths": ["/card"]}, {"action": "mask", "paths": ["/log"]})
+    async with asked(script, callout=both) as there:
+        seen = await there.pay()
+        questions = there.questions
+    assert b'{"paid": true, "card": "***", "log": "***"}' == seen.body
+    assert ["4111", "***"] == [question["answer"]["value"]["card"] for question in questions]
