@@ -99,6 +99,10 @@ CASES: Final[dict[str, tuple[list[dict[str, str]], list[dict[str, str]]]]] = {
         [counted("hook_failures_total", 'hook="h",point="before_decision",reason="timeout"', 1)],
         [counted("hook_failures_total", 'hook="h",point="before_decision",reason="timeout"', "3x180")],
     ),
+    "ToolproxyCalloutFailures": (
+        [counted("callouts_total", 'callout="c",point="before_call",outcome="timeout"', 1)],
+        [counted("callouts_total", 'callout="c",point="before_call",outcome="refuse"', 1)],
+    ),
     "ToolproxyUpstreamFaults": (
         [
             counted("upstream_requests_total", f'{UP},status="2xx"', 9),
