@@ -561,7 +561,7 @@ class HookNotes:
 
 class Hooks(Protocol):
     """The operator's own code around one call (docs/hooks.md). No method raises, whatever a hook does; each is bounded
-    in time. A Failure ends the call. What plugins add follows the hooks of the config, and shares their `notes`
+    in time. A Failure ends the call. Hooks of plugins follow those of the config and share their `notes`
     (`FollowingHooks`)."""
 
     @property

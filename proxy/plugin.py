@@ -331,7 +331,7 @@ class ExtendsCalls(AddsKeys):
         return None
 
     def preview_call(self, config: Config, route: str, headers: Headers, checked: CheckedCall) -> dict[str, JsonValue]:
-        """What `validate` adds, by name, about a call that would be forwarded."""
+        """Additions of `validate`, by name, about a call that would be forwarded."""
         return {}
 
 

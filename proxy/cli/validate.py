@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _preview_call(config: Config, route: str, headers: Headers, checked: CheckedCall) -> dict[str, JsonValue]:
-    """What plugins of the config add about a call that would be forwarded, by name."""
+    """Returns the additions of plugins about a call that would be forwarded, by name."""
     from proxy.plugins import list_used
 
     previews = [plugin.preview_call(config, route, headers, checked) for plugin in list_used(config)]

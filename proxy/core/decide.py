@@ -163,7 +163,7 @@ def complete_decision(call: ToolCall, policy: ToolPolicy, decision: Decision) ->
     if policy.operation is not None:
         by_name, found = policy.operation.by_name, call.violations
         sent = call.arguments.value if isinstance(call.arguments, Document) else ABSENT
-        # What a hook put in the place of the client's arguments stands in no request yet.
+        # Arguments of a hook are in no request yet.
         is_own = isinstance(call.arguments, Document) and _REPLACED not in call.arguments.repairs
         if isinstance(decision, Forward) and decision.checked.value is not ABSENT:
             found += policy.operation.find_unwritable(

@@ -137,6 +137,6 @@ def _fits(context: Context, at: Pointer, paths: Mapping[str, Path], authorities:
 
 
 def is_unencrypted(upstream: UpstreamConfig) -> bool:
-    """Whether requests to an upstream leave this machine without encryption."""
+    """Returns True if requests to an upstream leave this machine without encryption."""
     host = split_url(upstream.url).hostname or ""
     return upstream.url.startswith("http:") and not upstream.socket and not Address(host).is_loopback

@@ -30,7 +30,7 @@ _HEADERS: Final = (
 
 
 class CalloutFault(StrEnum):
-    """Why the answer of a service does not count."""
+    """The reasons why the answer of a service does not count."""
 
     TIMEOUT = "timeout"
     BUSY = "busy"

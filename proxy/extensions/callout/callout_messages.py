@@ -1,7 +1,7 @@
 """Questions to call-out services, and their answers. Both have a published schema (`schemas/callout/`), and an answer
 counts only if it fits: strict JSON without duplicate keys, of bounded depth, with no member too many.
 
-Arguments and answers stand in a question as the very text that is sent or came, so that no number changes its digits.
+A question holds the text of arguments and answers unchanged, so that no number changes its digits.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from proxy.extensions.callout.callout_section import CalloutPoint, CalloutSettin
 from proxy.interfaces import CallRecord
 
 _VERSION: Final = 1
-# A line of server-sent events with data; a message of MCP stands in one.
+# A line of server-sent events with data; a message of MCP takes one.
 _DATA: Final = re.compile(rb"^data:[ ]?([^\r\n]*)", re.MULTILINE)
 
 
 # --- questions --------------------------------------------------------------------------------------------------------
 @value_class
 class ShownCall:
-    """What a service is shown of a call beside its arguments. `headers` are all of the client's."""
+    """The parts of a call that a service sees beside its arguments. `headers` are all of the client's."""
 
     route: str
     request_id: str
@@ -43,7 +43,7 @@ class ShownCall:
 
 
 def show_call(record: CallRecord, headers: Headers) -> ShownCall:
-    """What a service is shown of a call; of its caller the same as the audit."""
+    """Returns what a service sees of a call; of its caller the same as the audit."""
     token = record.notes.get("client.token", "")
     caller = {"token": token} if record.access is None else record.access.caller
     return ShownCall(record.route, record.request_id, caller, headers)
@@ -134,7 +134,7 @@ def _clean(text: str) -> str:
 # --- answers ----------------------------------------------------------------------------------------------------------
 @value_class
 class CalloutAnswer:
-    """What a service decided: its `action`, and the members that belong to it."""
+    """The decision of a service: its `action`, and the members that belong to it."""
 
     action: str
     message: str = ""

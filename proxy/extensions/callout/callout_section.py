@@ -24,7 +24,7 @@ MOST_ANSWER: Final = 1024 * 1024
 
 
 class CalloutPoint(StrEnum):
-    """When a service is asked."""
+    """The points at which a service gets questions."""
 
     BEFORE = "before_call"
     AFTER = "after_answer"
@@ -32,9 +32,9 @@ class CalloutPoint(StrEnum):
 
 @value_class
 class CalloutSettings:
-    """One service and what it is asked about. `routes` and `tools` are empty for all of them; `tools` are patterns of
-    names. `sent` are the headers of each question, `headers` the names of the client's headers that it shows. Of the
-    sizes, in bytes, `max_answer` bounds the service's answer, `max_shown` the tool's."""
+    """One service and the calls that it decides about. `routes` and `tools` are empty for all of them; `tools` are
+    patterns of names. `sent` are the headers of each question, `headers` the names of the client's headers in it.
+    `max_answer` bounds the service's answer, `max_shown` the tool's, both in bytes."""
 
     name: str
     upstream: str
@@ -52,16 +52,16 @@ class CalloutSettings:
 
     @property
     def fails_open(self) -> bool:
-        """Whether calls go on as if the service had said nothing when it fails."""
+        """Returns True if calls are forwarded when the service fails."""
         return self.on_failure == "open"
 
     def covers(self, point: CalloutPoint, tool: str) -> bool:
-        """Whether the service is asked at a point about calls of a tool."""
+        """Returns True if the service gets questions at a point about calls of a tool."""
         return point in self.at and (not self.tools or any(fnmatchcase(tool, pattern) for pattern in self.tools))
 
 
 def read_callouts(context: Context, upstreams: Mapping[str, UpstreamConfig]) -> tuple[CalloutSettings, ...]:
-    """Reads the services in the order in which they are asked."""
+    """Reads the services, in order."""
     entries, known = context.structure.entry(SECTION), context.names("upstreams")
     found: dict[str, CalloutSettings] = {}
     for index, entry in enumerate(entries if isinstance(entries, list) else ()):
@@ -69,7 +69,7 @@ def read_callouts(context: Context, upstreams: Mapping[str, UpstreamConfig]) -> 
             continue
         made, at = _read_callout(entry), (SECTION, index)
         if made.name in found:
-            context.mistake((*at, "name"), f"two call-outs have the name {made.name!r}", "give each a name of its own")
+            context.mistake((*at, "name"), f"two call-outs have the name {made.name!r}", "give each another name")
         if made.max_answer > MOST_ANSWER:
             context.mistake((*at, "max_answer"), "more than 1MiB", "write 1MiB or less: a decision is short")
         if made.upstream not in known:
@@ -134,7 +134,7 @@ def find_callouts(config: Config) -> Sequence[CalloutSettings]:
 
 
 def group_by_route(config: Config) -> dict[str, tuple[CalloutSettings, ...]]:
-    """Route -> the services that are asked about its calls, for routes with such services."""
+    """Returns the services for the calls of each route, by route, for routes with such services."""
     settings = find_callouts(config)
     names = dict.fromkeys(route.name for route in config.routes if route.kind != "passthrough")
     found = {name: tuple(each for each in settings if not each.routes or name in each.routes) for name in names}
@@ -142,7 +142,7 @@ def group_by_route(config: Config) -> dict[str, tuple[CalloutSettings, ...]]:
 
 
 def write_summary(config: Config) -> list[str]:
-    """One line for each service: when it is asked, about what, and what holds if it fails."""
+    """Returns one line for each service: when it decides, about what, and what holds if it fails."""
     return [
         f"call-out {each.name}: upstream {each.upstream}, {' and '.join(each.at)}, "
         f"{', '.join(each.tools) or 'all tools'} on {', '.join(each.routes) or 'all routes'}; "

@@ -1,7 +1,7 @@
 """Asks the services of the config around each call: `Callouts` makes the hooks that do so, `CalloutHooks` runs them.
 
-A service is asked after the decision, so that it sees the arguments as they are sent, repairs included, and is not
-asked about calls that are refused anyway. Other arguments than those go back to `decide`; what it refuses is not sent.
+The question follows the decision. So a service sees the arguments that the tool gets, repairs included, and gets no
+question about rejected calls. Replaced arguments go back to `decide`, and a call that it rejects is not sent.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from proxy.telemetry.logs import Log
 from proxy.telemetry.metrics import Metrics
 from proxy.upstream.replayed_body import ReplayedBody, gather_body
 
-# Answers of more bytes are read in a thread: other calls go on meanwhile.
+# Answers of more bytes are read in a thread, so that other calls do not wait.
 _LONG: Final = 32 * 1024
 _FAILED: Final = "A call-out of the operator failed, and without it no call is let through."
 _FAILED_AFTER: Final = "A call-out of the operator failed, and without it no answer is handed on."
@@ -70,7 +70,7 @@ _NO_PLACE: Final = CalloutFailure(CalloutFault.WRONG_ANSWER, "masks a place that
 
 
 class Callouts:
-    """Implements `ServiceExtender`. Each config has clients of its own."""
+    """Implements `ServiceExtender`. Each config has its own clients."""
 
     def __init__(self, services: Services, log: Log, metrics: Metrics) -> None:
         self._services = services
@@ -191,7 +191,7 @@ class CalloutHooks(FollowingHooks):
             whole = made
         if isinstance(found.body, bytes) or not isinstance(whole.body, bytes) or whole.headers is not found.headers:
             return whole
-        return replace(whole, body=ReplayedBody([whole.body], whole, None))  # a stream goes on as one
+        return replace(whole, body=ReplayedBody([whole.body], whole, None))  # a stream stays one
 
     async def _examine(
         self, client: CalloutClient, checked: CheckedCall, reply: UpstreamReply
@@ -245,7 +245,7 @@ def _refuse(answer: CalloutAnswer) -> Failure:
 
 # --- the verb `validate` ----------------------------------------------------------------------------------------------
 def preview_questions(config: Config, route: str, headers: Headers, checked: CheckedCall) -> dict[str, JsonValue]:
-    """What each service would be asked about a call before it is sent, and who would be asked about its answer."""
+    """Returns the question to each service about a call, and the services that would get one about its answer."""
     shown = ShownCall(route, "dry-run", {"token": ""}, headers)
     found: list[JsonValue] = []
     for settings in group_by_route(config).get(route, ()):

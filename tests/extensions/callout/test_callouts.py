@@ -1,4 +1,4 @@
-"""Call-outs in the real app: what a service is asked, what it may decide, and that nothing gets past the decision."""
+"""Call-outs in the real app: their questions, their decisions, and that no call gets past the decision of the proxy."""
 
 from __future__ import annotations
 

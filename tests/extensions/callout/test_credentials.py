@@ -1,4 +1,4 @@
-"""How a service knows the proxy: a token or a client certificate from a file, which no log, metric or dump shows."""
+"""Credentials of the proxy: a token or a client certificate from a file, which no log, metric or dump shows."""
 
 from __future__ import annotations
 

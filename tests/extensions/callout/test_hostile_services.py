@@ -228,7 +228,7 @@ def read_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def is_valid(text: bytes) -> bool:
-    """Whether the tool takes these arguments, judged without the code of the proxy."""
+    """Returns True if the tool takes these arguments, decided without the code of the proxy."""
     value = json.loads(text.decode("utf-8"), object_pairs_hook=read_once)
     amount = value.get("amount") if isinstance(value, dict) else None
     if not isinstance(amount, int | float) or isinstance(amount, bool):
