@@ -14,7 +14,7 @@ from proxy.config.files.secrets import reveal
 from proxy.config.mistakes import join_words, suggest_word
 from proxy.config.model import Config, RouteEntry, UpstreamConfig
 from proxy.config.sections.network import is_unencrypted
-from proxy.config.sections.units import read_fields, read_seconds, read_size
+from proxy.config.sections.units import read_seconds, read_size
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Headers, JsonValue
 
@@ -99,7 +99,8 @@ def _read_callout(written: Mapping[str, JsonValue]) -> CalloutSettings:
         "max_answer": read_size,
         "max_shown": read_size,
     }
-    return CalloutSettings(**read_fields(written, readers))
+    made = {key: readers[key](value) if key in readers else value for key, value in written.items()}
+    return CalloutSettings(**made)
 
 
 def check_callouts(context: Context, routes: tuple[RouteEntry, ...]) -> None:
