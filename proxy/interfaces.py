@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from proxy.core.check.validation import Check
 from proxy.core.contract.listed_tool import Hints
 from proxy.core.contract.policy import CallLimits, ListedSchema, ListRules, ToolPolicy, ToolServer, UnknownTool
 from proxy.core.json.jsontext import TextLimits
@@ -548,6 +549,12 @@ class CallRoute(Protocol):
         """What a tool that answered with success says against the arguments (MCP `isError`); None where it does not, or
         where the answer is still a stream."""
 
+    def find_answer_check(self, tool: str) -> Check | None:
+        """The schema that a tool's answers have to match, as the config or its server states it; None without one."""
+
+    def make_message(self, result: dict[str, JsonValue]) -> dict[str, JsonValue] | None:
+        """The message that answers the call with a result; None if the protocol has no messages around its answers."""
+
 
 @dataclass(slots=True)
 class HookNotes:
@@ -582,6 +589,21 @@ class Hooks(Protocol):
 
     async def after_outcome(self, call: ToolCall, outcome: Outcome | None) -> None:
         """Gets what became of the call; None where its client has gone."""
+
+
+class AnswerFilter(Protocol):
+    """Changes or withholds the answers of tools, after hooks and the tool's `response_schema`. A plugin makes it."""
+
+    def is_on(self, tool: ToolPolicy) -> bool:
+        """Whether it filters the answers of a tool. Calls of all other tools do nothing more than to ask this."""
+
+    def prepare(self, request: UpstreamRequest, call_route: CallRoute) -> UpstreamRequest:
+        """The request to send, such as without the content codings that the filter cannot read."""
+
+    async def filter(
+        self, checked: CheckedCall, reply: UpstreamReply, tool: ToolPolicy, call_route: CallRoute, record: CallRecord
+    ) -> UpstreamReply | Failure:
+        """The answer to hand on, or why it is withheld. It closes a body that it does not hand on."""
 
 
 @value_class
@@ -661,7 +683,8 @@ class Services:
     `access` by the keys of the routes that ask who calls.
 
     `sampled` is called for some of the forwarded calls, with the route's name, and waits for nothing; `confirm` for
-    every call that has been accepted, and gives the reason why it is not sent after all, or None."""
+    every call that has been accepted, and gives the reason why it is not sent after all, or None. `answers` filter what
+    tools answer, one after the other."""
 
     store: StateStore
     clock: Clock
@@ -676,3 +699,4 @@ class Services:
     limiter: CallLimiter | None = None
     escalated: Callable[[ToolResult, CallRecord], None] = lambda result, record: None  # noqa: ARG005
     access: Mapping[str, RouteAccess] = field(default_factory=dict)
+    answers: tuple[AnswerFilter, ...] = ()

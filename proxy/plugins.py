@@ -80,7 +80,8 @@ def find_plugin(seam: type[_Seam]) -> _Seam | None:
 
 def list_used(config: Config) -> list[ExtendsCalls]:
     """The plugins that add to calls and have a section or a policy key in a config."""
-    keys = {key for route in config.routes for key in route.policy.added} | config.sections.keys()
+    policies = (policy for route in config.routes for policy in route.list_policies())
+    keys = {key for policy in policies for key in policy.added} | config.sections.keys()
     return [each for each in find_plugins(ExtendsCalls) if not keys.isdisjoint((*each.sections, *each.policy_keys))]
 
 

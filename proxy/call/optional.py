@@ -1,5 +1,5 @@
-"""The stages of a call that run only where the config asks for them: the operator's hooks, the limits of its tool, and
-the correction of a failed call by a model.
+"""The stages of a call that run only if the config asks for them: the operator's hooks, the filters of answers, the
+limits of its tool, and the correction of a failed call by a model.
 
 On a report-only route a hook may still refuse or answer a call (it is the operator's own rule, not the schema's), but
 the arguments stay the client's.
@@ -7,7 +7,7 @@ the arguments stay the client's.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from copy import copy
 from dataclasses import replace
 
@@ -19,12 +19,12 @@ from proxy.call.context import (
     record_delivery,
     record_hooks,
 )
-from proxy.call.outcome import check_answer, deliver_answer
+from proxy.call.outcome import check_answer, deliver_answer, hand_on_error
 from proxy.core.contract import refusals
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.model.values import Delivered, Failure, Outcome, ToolCall, UpstreamReply
 from proxy.driver import IN_TASK
-from proxy.interfaces import FailedCall, HookNotes, Hooks
+from proxy.interfaces import AnswerFilter, FailedCall, HookNotes, Hooks
 from proxy.upstream.faults import EndingStream, close_body
 
 Send = Callable[[CallContext, ApprovedCall], Awaitable[Delivered | PendingFailure]]
@@ -63,7 +63,7 @@ async def deliver_by_hooks(
     unfit = None if promised is None else check_answer(context, promised, shown, own=shown is answer)
     if unfit is not None:
         return PendingFailure(unfit, "tool_error", approved.repairs)
-    return await deliver_answer(context, approved, shown, tool)
+    return await deliver_filtered(context, approved, shown, tool)
 
 
 async def tell_outcome(hooks: Hooks, context: CallContext, run: Callable[[CallContext], Awaitable[Outcome]]) -> Outcome:
@@ -83,6 +83,48 @@ async def tell_outcome(hooks: Hooks, context: CallContext, run: Callable[[CallCo
         finally:
             record_hooks(context.record, hooks.notes)
     return outcome
+
+
+# --- filters of answers -----------------------------------------------------------------------------------------------
+def list_filters(context: CallContext, tool: ToolPolicy | None) -> Sequence[AnswerFilter]:
+    """The filters of the answers of a tool."""
+    answers = context.services.answers
+    return [each for each in answers if each.is_on(tool)] if answers and tool is not None else ()
+
+
+async def filter_answer(
+    context: CallContext, approved: ApprovedCall, reply: UpstreamReply, tool: ToolPolicy | None
+) -> UpstreamReply | Failure:
+    """The tool's answer as its filters leave it, or why it is withheld."""
+    if tool is None:
+        return reply
+    for each in list_filters(context, tool):
+        await IN_TASK
+        made = await each.filter(approved.checked, reply, tool, context.call_route, context.record)
+        if isinstance(made, Failure):
+            return made
+        reply = made
+    return reply
+
+
+async def deliver_filtered(
+    context: CallContext, approved: ApprovedCall, reply: UpstreamReply, tool: ToolPolicy | None
+) -> Delivered | PendingFailure:
+    """The tool's answer by way of its filters."""
+    shown = await filter_answer(context, approved, reply, tool) if context.services.answers else reply
+    if isinstance(shown, Failure):
+        return PendingFailure(shown, "tool_error", approved.repairs)
+    return await deliver_answer(context, approved, shown, tool)
+
+
+async def hand_on_filtered(
+    context: CallContext, approved: ApprovedCall, reply: UpstreamReply, failure: Failure, tool: ToolPolicy
+) -> Delivered | PendingFailure:
+    """The tool's own error by way of its filters."""
+    shown = await filter_answer(context, approved, reply, tool) if context.services.answers else reply
+    if isinstance(shown, Failure):
+        return PendingFailure(shown, "tool_error", approved.repairs)
+    return hand_on_error(context, approved, shown, failure)
 
 
 # --- limits -----------------------------------------------------------------------------------------------------------

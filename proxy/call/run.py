@@ -27,6 +27,9 @@ from proxy.call.optional import (
     admit_call,
     correct_call,
     deliver_by_hooks,
+    deliver_filtered,
+    hand_on_filtered,
+    list_filters,
     may_correct,
     send_within_cap,
     send_within_limits,
@@ -36,7 +39,6 @@ from proxy.call.outcome import (
     check_answer,
     count_tool_error,
     deliver_answer,
-    hand_on_error,
     recall_failures,
     refuse_call,
 )
@@ -126,6 +128,9 @@ async def send_call(context: CallContext, approved: ApprovedCall) -> Delivered |
         if isinstance(adjusted, Failure):
             return PendingFailure(adjusted, "refused", approved.repairs)
         request = adjusted
+    if context.services.answers:
+        for each in list_filters(context, tool):
+            request = each.prepare(request, context.call_route)
     record = context.record
     # A corrected call goes on where the first one ended.
     sends = Sends(tuple(record.resends), record.resend_denied, earlier=record.sent)
@@ -153,11 +158,11 @@ async def _end_failed_send(
     """What becomes of a call that its tool did not serve."""
     if failed.reply is None:
         return PendingFailure(failed.failure, "upstream_error", approved.repairs)
-    if context.report_only:  # answers stay unchanged as well
-        return await deliver_answer(context, approved, failed.reply, tool)
+    if context.report_only:  # the tool's own error arrives
+        return await deliver_filtered(context, approved, failed.reply, tool)
     if tool is not None and tool.upstream_errors.is_handed_on(failed.reply.status):
         await count_tool_error(context, failed.failure)
-        return hand_on_error(context, approved, failed.reply, failed.failure)
+        return await hand_on_filtered(context, approved, failed.reply, failed.failure, tool)
     await close_body(failed.reply)
     return PendingFailure(failed.failure, "tool_error", approved.repairs)
 
@@ -171,4 +176,5 @@ async def _check_and_deliver(
         return await deliver_by_hooks(context.hooks, context, approved, answer, tool)
     if tool is not None and tool.answer is not None and (unfit := check_answer(context, tool.answer, answer)):
         return PendingFailure(unfit, "tool_error", approved.repairs)
-    return await deliver_answer(context, approved, answer, tool)
+    deliver = deliver_filtered if context.services.answers else deliver_answer
+    return await deliver(context, approved, answer, tool)

@@ -363,6 +363,13 @@ class RouteEntry:
     is_from_root: bool = False
     relayed_by: RelayedBy | None = None
 
+    def list_policies(self) -> Iterator[Policy]:
+        """Its own policy and those of its tools."""
+        yield self.policy
+        yield from (
+            tool.policy for tool in (*self.tools.values(), *(self.listed.tools if self.listed else {}).values())
+        )
+
 
 @value_class
 class LeftOutEntry:

@@ -23,11 +23,12 @@ from urllib.parse import quote, unquote_to_bytes
 
 from proxy.adapters.base import CallShape
 from proxy.config.model import Auth, Cors, Policy, RelayedBy, UpstreamConfig, find_default
+from proxy.core.check.validation import Check
 from proxy.core.contract.policy import BroughtTools, ListRules, Mode, ToolPolicy, UnknownTool
 from proxy.core.contract.request_rules import OperationRule, QueryPolicy
 from proxy.core.contract.spellings import JudgedPaths, Unclear, find_leaving, leaves_segment
 from proxy.core.model.value_class import value_class
-from proxy.core.model.values import CheckedCall, Failure, Fields, Headers, RawRequest, UpstreamReply
+from proxy.core.model.values import CheckedCall, Failure, Fields, Headers, JsonValue, RawRequest, UpstreamReply
 from proxy.interfaces import CallAccess, QuerySources, UpstreamRequest
 
 # RFC 3986 section 3.3: what a path segment may hold unescaped besides letters, digits and "-._~". Servlet containers
@@ -348,4 +349,10 @@ class DryRoute:
         return None
 
     def find_complaint(self, checked: CheckedCall, reply: UpstreamReply) -> Failure | None:  # noqa: ARG002 - as above
+        return None
+
+    def find_answer_check(self, tool: str) -> Check | None:  # noqa: ARG002 - nothing is answered
+        return None
+
+    def make_message(self, result: dict[str, JsonValue]) -> dict[str, JsonValue] | None:  # noqa: ARG002 - as above
         return None

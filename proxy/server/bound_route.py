@@ -16,10 +16,20 @@ from proxy.adapters.base import Adapter
 from proxy.adapters.dispatch import PlainAdapter
 from proxy.adapters.ladder import find_text
 from proxy.config.combinations import find_protocol
+from proxy.core.check.validation import Check
 from proxy.core.contract.policy import ListRules, Mode, ToolPolicy, UnknownTool
 from proxy.core.contract.request_rules import OperationRule
 from proxy.core.model.fields import NO_NAMES, fold_header
-from proxy.core.model.values import CheckedCall, Failure, Fields, Headers, RawRequest, UpstreamReply, value_class
+from proxy.core.model.values import (
+    CheckedCall,
+    Failure,
+    Fields,
+    Headers,
+    JsonValue,
+    RawRequest,
+    UpstreamReply,
+    value_class,
+)
 from proxy.interfaces import CallAccess, LearnedLists, QuerySources, UpstreamRequest
 from proxy.routing import Route
 from proxy.server.http.body import BodyMemory, is_json
@@ -206,6 +216,13 @@ class RouteRequest:
         return binding.make_outgoing(self.raw, self.hop_fields, checked.call.tool, body)
 
     def find_complaint(self, checked: CheckedCall, reply: UpstreamReply) -> Failure | None:  # noqa: ARG002
+        return None
+
+    def find_answer_check(self, tool: str) -> Check | None:
+        policy = self.tools.get(tool)
+        return policy.answer.check if policy is not None and policy.answer is not None else None
+
+    def make_message(self, result: dict[str, JsonValue]) -> dict[str, JsonValue] | None:  # noqa: ARG002
         return None
 
     def operation_request(self, operation: OperationRule, checked: CheckedCall) -> UpstreamRequest:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import Final
+from typing import Any, Final
 
 from proxy.config.context import Context
 from proxy.config.files.secrets import reveal
@@ -99,7 +99,7 @@ def _read_callout(written: Mapping[str, JsonValue]) -> CalloutSettings:
         "max_answer": read_size,
         "max_shown": read_size,
     }
-    made = {key: readers[key](value) if key in readers else value for key, value in written.items()}
+    made: dict[str, Any] = {key: readers[key](value) if key in readers else value for key, value in written.items()}
     return CalloutSettings(**made)
 
 

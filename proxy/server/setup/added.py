@@ -77,11 +77,7 @@ class ExtensionServices:
                 self._made[plugin.name] = made
         for each in self._list_made():
             services = each.extend(config, services)
-        policies = [route.policy for route in config.routes]
-        for route in config.routes:
-            listed = route.listed.tools if route.listed is not None else {}
-            policies += [tool.policy for tool in (*route.tools.values(), *listed.values())]
-        if any(policy.limits is not None for policy in policies):
+        if any(policy.limits is not None for route in config.routes for policy in route.list_policies()):
             if self._limiter is None:
                 limiters = (each.make_limiter(self._world[0]) for each in find_plugins(ExtendsCalls) if each.limit_keys)
                 self._limiter = next(filter(None, limiters), None)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from proxy.core.check.validation import Check
 from proxy.core.contract.policy import ToolPolicy, UnknownTool
 from proxy.core.decide import decide
 from proxy.core.model import codes
@@ -17,6 +18,7 @@ from proxy.core.model.values import (
     Failure,
     Forward,
     Headers,
+    JsonValue,
     Rung,
     ToolCall,
     UpstreamReply,
@@ -56,6 +58,12 @@ class BrokenLane:
         return None
 
     def find_complaint(self, checked: CheckedCall, reply: UpstreamReply) -> Failure | None:  # noqa: ARG002 - as above
+        return None
+
+    def find_answer_check(self, tool: str) -> Check | None:  # noqa: ARG002 - as above
+        return None
+
+    def make_message(self, result: dict[str, JsonValue]) -> dict[str, JsonValue] | None:  # noqa: ARG002 - as above
         return None
 
 

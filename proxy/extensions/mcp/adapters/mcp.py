@@ -213,10 +213,15 @@ def _replace_arguments(text: bytes, arguments: bytes) -> bytes:
 
 # --- answers ----------------------------------------------------------------------------------------------------------
 def make_result_message(message: Message, result: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """The JSON-RPC answer to a message, with a result."""
+    return make_answer_message(message.id, result, modern=message.modern)
+
+
+def make_answer_message(request_id: JsonValue, result: dict[str, JsonValue], *, modern: bool) -> dict[str, JsonValue]:
     """The JSON-RPC answer with a result; since 2026-07-28 a result says that it is complete. A message without a usable
     id is answered under null (JSON-RPC 2.0 section 5)."""
-    whole = {"resultType": "complete", **result} if message.modern else result
-    return {"jsonrpc": "2.0", "id": None if message.id is ABSENT else message.id, "result": whole}
+    whole = {"resultType": "complete", **result} if modern else result
+    return {"jsonrpc": "2.0", "id": None if request_id is ABSENT else request_id, "result": whole}
 
 
 def write_answer(

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field, replace
 from typing import Final
 
+from proxy.core.check.validation import Check
 from proxy.core.contract.listed_tool import Hints
 from proxy.core.contract.policy import ToolPolicy, ToolServer, UnknownTool
 from proxy.core.contract.request_rules import OperationRule
@@ -35,7 +36,7 @@ from proxy.core.model.values import (
     UpstreamFault,
     UpstreamReply,
 )
-from proxy.extensions.mcp.adapters.mcp import replace_tool_name
+from proxy.extensions.mcp.adapters.mcp import make_answer_message, replace_tool_name
 from proxy.extensions.mcp.adapters.mcpmessage import (
     CAPABILITIES_META,
     METHOD_HEADER,
@@ -233,6 +234,14 @@ class McpRouteRequest:
         check = policy.check if policy is not None else None
         failure = read_result_failure(body, self.request_id, check, checked.value)
         return failure if failure is not None and failure.code is UPSTREAM_REJECTED_ARGUMENTS else None
+
+    def find_answer_check(self, tool: str) -> Check | None:
+        """Returns the check of a tool's `outputSchema`, where its server lists one."""
+        return None if self.catalogue is None else self.catalogue.tools.output_check(tool)
+
+    def make_message(self, result: dict[str, JsonValue]) -> dict[str, JsonValue] | None:
+        """Returns the JSON-RPC answer with a result. None where the tools are operations: a service answers in HTTP."""
+        return None if self._operations else make_answer_message(self.request_id, result, modern=self.modern)
 
 
 # --- operations of an HTTP service ------------------------------------------------------------------------------------
