@@ -110,7 +110,7 @@ def test_the_defaults_of_a_policy_are_those_of_the_model() -> None:
     written: dict[str, JsonValue] = {}
     for key, schema in list_keys(SCHEMA["properties"]["defaults"], ""):
         first, _, rest = key.partition(".")
-        if "default" in schema and first not in ("headers", "repair", "auth", "cors", "jwt"):
+        if "default" in schema and first not in ("headers", "repair", "auth", "cors", "jwt", "answer"):
             if rest:
                 written.setdefault(first, {})[rest] = schema["default"]
             else:

@@ -30,6 +30,7 @@ ROUTES = f"""
     tool: weather
     schema: {SCHEMA}
     response_schema: {{type: object, required: [sky]}}
+    answer: {{mask: [/sky]}}
   - {{path: /capped, upstream: tools, tool: capped, schema: {SCHEMA}, caps: {{default: 1}}}}
   - {{path: /math, upstream: tools, tool: math, container: {{functions: [add], expand: proxy}}}}
   - {{path: /final, upstream: none, tool: final, schema: {SCHEMA}}}

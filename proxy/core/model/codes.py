@@ -179,6 +179,10 @@ SCHEMA_UNKNOWN = _service(
 UPSTREAM_UNFIT_ANSWER = ErrorCode("UPSTREAM_UNFIT_ANSWER", _SERVICE, 502, False, ErrorType.TOOL,
     "The tool ran, but its answer breaks its response schema.",
     "Do not repeat the call: tell the user that the tool's answer cannot be used.")  # fmt: skip
+ANSWER_TOO_LARGE = ErrorCode("ANSWER_TOO_LARGE", _SERVICE, 502, True, ErrorType.TOOL,
+    "The tool ran, but its answer is larger than the operator allows.",
+    "If the call only reads, call the tool again with arguments that select less. Do not repeat a call that changes "
+    "something.")  # fmt: skip
 NOT_CONFIRMED = ErrorCode("NOT_CONFIRMED", _SERVICE, 503, False, ErrorType.TOOL,
     "The tool's schema accepts the arguments, but the second judge did not confirm it, so the call was not sent.",
     "Do not repeat the call: tell the user, who can report the request id to the operator.")  # fmt: skip

@@ -1,0 +1,1 @@
+"""The pure part of the plugin: what is masked, cut and said of an answer."""

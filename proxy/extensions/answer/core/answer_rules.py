@@ -1,0 +1,33 @@
+"""What a tool's `answer:` says, as frozen values."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from proxy.core.json.jsontext import TextLimits
+from proxy.core.model.value_class import value_class
+
+# The longest answer of a tool that sets no other, in bytes.
+MAX_BYTES: Final = 1024 * 1024
+# The depth and size within which an answer is read as JSON. Writing it again takes a stack frame for each level.
+LIMITS: Final = TextLimits(depth=128, nodes=4_000_000)
+# A step of a pointer that stands for every member.
+ANY: Final = "*"
+
+
+@value_class
+class AnswerRules:
+    """How the answers of a tool are handed on. `max_bytes`: the longest answer, which is refused or, if `cuts`, cut.
+    `pointers` name the places to mask, and with `secrets` the built-in patterns do too. `schema`: what happens to an
+    answer that breaks its schema; '' if it is not validated here."""
+
+    max_bytes: int = MAX_BYTES
+    cuts: bool = False
+    pointers: tuple[tuple[str, ...], ...] = ()
+    secrets: bool = False
+    schema: Literal["", "report", "enforce"] = ""
+
+    @property
+    def masks(self) -> bool:
+        """Whether anything is masked."""
+        return self.secrets or bool(self.pointers)

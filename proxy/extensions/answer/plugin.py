@@ -1,0 +1,48 @@
+"""The plugin `answer`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from proxy.plugin import ExtendsCalls
+
+if TYPE_CHECKING:
+    from proxy.config.combinations import Finding, WrittenRoute
+    from proxy.config.context import Context
+    from proxy.core.model.values import JsonValue
+    from proxy.extensions.answer.answer_filters import AnswerFilters
+    from proxy.extensions.answer.core.answer_rules import AnswerRules
+    from proxy.interfaces import Services
+    from proxy.telemetry.logs import Log
+    from proxy.telemetry.metric_table import MetricRow
+    from proxy.telemetry.metrics import Metrics
+
+
+class AnswerPlugin(ExtendsCalls):
+    """Bounds, masks and validates what tools answer."""
+
+    name = "answer"
+    adds = "bounds, masks and schemas for what tools answer"
+    policy_keys = ("answer",)
+    tool_keys = ("answer",)
+
+    def list_metrics(self) -> Sequence[MetricRow]:
+        from proxy.extensions.answer.answer_metrics import METRICS
+
+        return METRICS
+
+    def read_policy_key(self, key: str, written: JsonValue) -> AnswerRules | None:
+        from proxy.extensions.answer.answer_section import read_answer_rules
+
+        return read_answer_rules(written)
+
+    def check_route(self, context: Context, route: WrittenRoute) -> Iterator[Finding]:
+        from proxy.extensions.answer.answer_section import check_answer_route
+
+        return check_answer_route(route)
+
+    def make_services(self, services: Services, log: Log, metrics: Metrics) -> AnswerFilters:
+        from proxy.extensions.answer.answer_filters import AnswerFilters
+
+        return AnswerFilters(metrics)
