@@ -12,6 +12,7 @@ from tests.attacks import (
     Found,
     ambiguity,
     fast_calls,
+    filtered_answers,
     http_streams,
     json_texts,
     judgements,
@@ -26,6 +27,7 @@ ATTACKS: Final[dict[str, tuple[Callable[[int, int], Found], int]]] = {
     "mcp": (mcp_bodies.attack, 5_000),
     "ambiguity": (ambiguity.attack, 20_000),
     "upstream": (upstream_answers.attack, 1_000),
+    "answers": (filtered_answers.attack, 20_000),
     "fast": (fast_calls.attack, 100),
     "http": (http_streams.attack, 100),
 }

@@ -194,7 +194,7 @@ def shorten_json(value: JsonValue, room: int, notes: NoteWriter, open_at: Pointe
     note = notes.write(shortener.missing)
     if isinstance(kept, dict):
         key = NOTE_KEY
-        while key in kept:
+        while key in kept or (isinstance(value, dict) and key in value):
             key = f"_{key}"
         kept = {**kept, key: note}
     elif isinstance(kept, list):

@@ -50,7 +50,8 @@ def read_text(text: str, rules: AnswerRules, *, is_open: bool = False) -> ReadTe
 def shorten_text(read: ReadText, room: int, notes: NoteWriter) -> str:
     """The text in at most `room` bytes as a JSON string, with a note about what is missing."""
     inner = room
-    for _ in range(_TRIES if isinstance(read.value, dict | list) else 0):
+    is_json = isinstance(read.value, dict | list)
+    for _ in range(_TRIES if is_json else 0):
         found = shorten_json(read.value, inner, notes, read.open_at)
         if found is None:
             break
@@ -58,7 +59,7 @@ def shorten_text(read: ReadText, room: int, notes: NoteWriter) -> str:
         if size <= room:
             return found.decode()
         inner = min(inner - 1, inner * room // size)
-    kept = end_at_line(find_beginning(read.text, room - NOTE_ROOM) or "")
+    kept = "" if is_json else end_at_line(find_beginning(read.text, room - NOTE_ROOM) or "")  # half a JSON text is none
     note = notes.write([Missing((), "characters", len(kept), None if read.is_open else len(read.text))])
     return f"{kept}\n{note}" if kept else note
 
