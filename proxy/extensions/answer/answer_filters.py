@@ -71,6 +71,10 @@ class AnswerFilters:
         self, checked: CheckedCall, reply: UpstreamReply, tool: ToolPolicy, call_route: CallRoute, record: CallRecord
     ) -> UpstreamReply | Failure:
         """The answer as the tool's rules want it, or why it is withheld."""
+        rules: AnswerRules = tool.added[KEY]
+        is_short = isinstance(reply.body, bytes) and len(reply.body) <= rules.max_bytes
+        if is_short and not rules.masks and not rules.schema and not find_header(reply, "content-encoding"):
+            return reply
         call = _FilteredCall(checked, tool, call_route, record, partial(self._count, record))
         return await call.filter(reply)
 

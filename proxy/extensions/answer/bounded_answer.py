@@ -15,6 +15,8 @@ _GZIP: Final = frozenset(["gzip", "x-gzip"])
 _GZIP_BITS: Final = 31
 _ZLIB_BITS: Final = 15
 _RAW_BITS: Final = -15
+# The most members of a gzip body. Each of them costs a copy of what follows it.
+_MOST_MEMBERS: Final = 256
 
 
 @value_class
@@ -64,7 +66,7 @@ def decode_beginning(raw: bytes, coding: str, most: int) -> tuple[bytes | None, 
 def _inflate(raw: bytes, bits: int, most: int) -> tuple[bytes | None, bool]:
     """The same for one format. A gzip body may have several members (RFC 1952 section 2.2)."""
     whole = bytearray()
-    while raw or not whole:
+    for _ in range(_MOST_MEMBERS):
         stream = zlib.decompressobj(bits)
         try:
             whole += stream.decompress(raw, most - len(whole) + 1)
@@ -74,12 +76,12 @@ def _inflate(raw: bytes, bits: int, most: int) -> tuple[bytes | None, bool]:
             return bytes(whole[:most]), False
         if not stream.eof:
             return bytes(whole), False
-        before, raw = raw, stream.unused_data
-        if (raw and bits != _GZIP_BITS) or len(raw) >= len(before):
+        raw = stream.unused_data
+        if raw and bits != _GZIP_BITS:
             return None, False
         if not raw:
-            break
-    return bytes(whole), True
+            return bytes(whole), True
+    return None, False
 
 
 def find_header(reply: UpstreamReply, name: str) -> str:

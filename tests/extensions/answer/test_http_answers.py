@@ -170,6 +170,12 @@ async def test_stops_to_decode_at_the_bound(coding: str, pack: Any) -> None:
     assert "aaaaaaaa" == json.loads(seen.body)[0]
 
 
+async def test_withholds_a_body_of_thousands_of_gzip_members() -> None:
+    body = gzip.compress(b"") * 20_000
+    seen, _, _ = await ask(CUT, answer("200 OK", body, JSON_TYPE, "Content-Encoding: gzip"))
+    assert (502, "UPSTREAM_UNFIT_ANSWER") == code(seen)
+
+
 async def test_asks_the_service_for_codings_that_it_can_read() -> None:
     async with tool(replies(answer("200 OK", b"{}", JSON_TYPE))) as server, proxied(CUT, server.url) as proxy:
         await proxy.post("/orders", b"{}", "Accept-Encoding: br, gzip;q=0.5")
