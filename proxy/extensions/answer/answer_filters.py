@@ -33,6 +33,9 @@ from proxy.upstream.faults import ReplyBroken
 KEY: Final = "answer"
 # What is read beyond the bound, so that a credential that lies across it is recognised, in bytes.
 _BEYOND: Final = 4096
+# What is read of an answer that may be cut, in bytes. Most MCP servers write `structuredContent` last, and clients
+# reject a result without it.
+_TO_CUT: Final = 2 * 1024 * 1024
 # Larger texts are filtered in a thread, so that other calls go on.
 _SMALL: Final = 32 * 1024
 _EVENTS: Final = "text/event-stream"
@@ -102,6 +105,8 @@ class _FilteredCall:
         self._notes = NoteWriter.of(tool.tool, self._rules.max_bytes, properties, changes=tool.changes)
         self._task = FilterTask(self._rules, self._notes, call_route.find_answer_check(tool.tool))
         self._has_messages = call_route.make_message({}) is not None
+        beyond = self._rules.max_bytes + _BEYOND
+        self._most = max(beyond, _TO_CUT) if self._rules.cuts else beyond
         self._size = 0
 
     async def filter(self, reply: UpstreamReply) -> UpstreamReply | Failure:
@@ -111,7 +116,7 @@ class _FilteredCall:
         if media_type == _EVENTS and not find_header(reply, "content-encoding"):
             return await self._filter_events(reply)
         try:
-            read = await read_answer(reply, self._rules.max_bytes + _BEYOND)
+            read = await read_answer(reply, self._most)
         except ReplyBroken as broken:
             return make_fault_failure(broken.fault)
         if read.text is None:
@@ -161,10 +166,9 @@ class _FilteredCall:
     # --- streams of events --------------------------------------------------------------------------------------------
     async def _filter_events(self, reply: UpstreamReply) -> UpstreamReply:
         change = self._change_message if self._has_messages else self._change_event
-        most = self._rules.max_bytes + _BEYOND
         if not isinstance(reply.body, bytes):
-            return replace(reply, body=FilteredEvents(reply.body, most, change))
-        shown = b"".join([event async for event in FilteredEvents(_give(reply.body), most, change)])
+            return replace(reply, body=FilteredEvents(reply.body, self._most, change))
+        shown = b"".join([event async for event in FilteredEvents(_give(reply.body), self._most, change)])
         if shown == reply.body:
             return reply
         headers = tuple(field for field in reply.headers if field[0].lower() not in OF_ITS_BYTES)

@@ -39,7 +39,7 @@ class FilteredEvents:
         self._body = body
         self._most = most
         self._change = change
-        self._waiting = b""
+        self._waiting = bytearray()
         self._skips = self._has_ended = self._is_over = False
 
     def __aiter__(self) -> FilteredEvents:
@@ -63,7 +63,8 @@ class FilteredEvents:
 
     async def aclose(self) -> None:
         """Closes the stream early."""
-        self._is_over, self._waiting = True, b""
+        self._is_over = True
+        self._waiting.clear()
         await close_stream(self._body)
 
     async def _read_event(self) -> tuple[bytes, bool]:
@@ -86,7 +87,8 @@ class FilteredEvents:
                 self._has_ended = True
 
     def _take(self, end: int) -> bytes:
-        event, self._waiting = self._waiting[:end], self._waiting[end:]
+        event = bytes(self._waiting[:end])
+        del self._waiting[:end]
         return event
 
     async def _filter(self, event: bytes, *, is_whole: bool) -> bytes:

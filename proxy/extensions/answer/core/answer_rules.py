@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final, Literal
 
 from proxy.core.json.jsontext import TextLimits
@@ -13,6 +14,8 @@ MAX_BYTES: Final = 1024 * 1024
 LIMITS: Final = TextLimits(depth=128, nodes=4_000_000)
 # A step of a pointer that stands for every member.
 ANY: Final = "*"
+# The only member of a structured result that an SDK made of something other than an object.
+_WRAPPED: Final = "result"
 
 
 @value_class
@@ -26,6 +29,13 @@ class AnswerRules:
     pointers: tuple[tuple[str, ...], ...] = ()
     secrets: bool = False
     schema: Literal["", "report", "enforce"] = ""
+
+    def for_texts(self) -> AnswerRules:
+        """The rules for the text blocks of an MCP result. SDKs wrap a list as `{"result": [...]}`, and repeat in texts
+        the list or each of its items: so pointers below `result` count from there too."""
+        inner = [pointer[1:] for pointer in self.pointers if pointer[0] == _WRAPPED and len(pointer) > 1]
+        items = [pointer[1:] for pointer in inner if len(pointer) > 1 and (pointer[0] == ANY or pointer[0].isdigit())]
+        return replace(self, pointers=(*self.pointers, *inner, *items))
 
     @property
     def masks(self) -> bool:

@@ -147,7 +147,7 @@ class _Masks:
         is_open = self.open_at == place
         if not is_open and not self.rules.masks:
             return True
-        found = read_text(text, self.rules, is_open=is_open)
+        found = read_text(text, self.rules.for_texts(), is_open=is_open)
         if isinstance(found, Unreadable):
             return False
         if is_open:
