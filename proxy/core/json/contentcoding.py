@@ -91,6 +91,8 @@ class Undecodable(Enum):
 _GZIP_BITS: Final = 31
 _ZLIB_BITS: Final = 15
 _RAW_BITS: Final = -15
+# The most members of a gzip body. Each costs a copy of what follows it, so thousands of empty ones would take seconds.
+MOST_MEMBERS: Final = 1000
 _IDENTITY: Final = ("", "identity")
 _KNOWN: Final = frozenset({*_IDENTITY, "gzip", "x-gzip", "deflate"})
 
@@ -117,9 +119,10 @@ def decode(body: bytes, coding: str, limit: int) -> bytes | Undecodable:
 
 
 def _inflate(body: bytes, bits: int, limit: int) -> bytes | Undecodable:
-    """One compressed stream; in gzip, one or more members, one after the other (RFC 1952 section 2.2)."""
+    """One compressed stream; in gzip, one or more members, one after the other (RFC 1952 section 2.2), but not more
+    than `MOST_MEMBERS`."""
     whole = b""
-    while body or not whole:
+    for _ in range(MOST_MEMBERS):
         stream, left = zlib.decompressobj(bits), limit - len(whole)
         try:
             plain = stream.decompress(body, left + 1)
@@ -130,6 +133,6 @@ def _inflate(body: bytes, bits: int, limit: int) -> bytes | Undecodable:
         whole, body = whole + plain, stream.unused_data
         if not stream.eof or (body and bits != _GZIP_BITS):
             return Undecodable.BROKEN
-        if not plain and not body:
-            break
-    return whole
+        if not body:
+            return whole
+    return Undecodable.BROKEN

@@ -6,6 +6,7 @@ import zlib
 from collections.abc import AsyncIterator
 from typing import Final
 
+from proxy.core.json.contentcoding import MOST_MEMBERS
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import UpstreamReply
 from proxy.upstream.faults import close_stream
@@ -15,8 +16,6 @@ _GZIP: Final = frozenset(["gzip", "x-gzip"])
 _GZIP_BITS: Final = 31
 _ZLIB_BITS: Final = 15
 _RAW_BITS: Final = -15
-# The most members of a gzip body. Each of them costs a copy of what follows it.
-_MOST_MEMBERS: Final = 256
 
 
 @value_class
@@ -66,7 +65,7 @@ def decode_beginning(raw: bytes, coding: str, most: int) -> tuple[bytes | None, 
 def _inflate(raw: bytes, bits: int, most: int) -> tuple[bytes | None, bool]:
     """The same for one format. A gzip body may have several members (RFC 1952 section 2.2)."""
     whole = bytearray()
-    for _ in range(_MOST_MEMBERS):
+    for _ in range(MOST_MEMBERS):
         stream = zlib.decompressobj(bits)
         try:
             whole += stream.decompress(raw, most - len(whole) + 1)
