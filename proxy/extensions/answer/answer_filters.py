@@ -10,8 +10,8 @@ from typing import Final
 
 from proxy.call.context import add_notes, record_answer, record_late_error
 from proxy.config.model import Config
-from proxy.core.contract.aliases import list_root_properties
-from proxy.core.contract.policy import ToolPolicy
+from proxy.core.contract.policy import Mode, ToolPolicy
+from proxy.core.contract.toolname import list_root_properties
 from proxy.core.envelope.feedback import write_feedback
 from proxy.core.json.jsontext import dumps
 from proxy.core.model import codes
@@ -99,7 +99,7 @@ class _FilteredCall:
     ) -> None:
         self._checked, self._call_route, self._record, self._count = checked, call_route, record, count
         self._rules: AnswerRules = tool.added[KEY]
-        if not checked.enforced and self._rules.schema == "enforce":
+        if tool.mode is Mode.REPORT and self._rules.schema == "enforce":
             self._rules = replace(self._rules, schema="report")  # a report-only route withholds nothing for its schema
         properties = () if tool.check is None else list_root_properties(tool.check)
         self._notes = NoteWriter.of(tool.tool, self._rules.max_bytes, properties, changes=tool.changes)

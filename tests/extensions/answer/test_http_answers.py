@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import io
 import json
 import zlib
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
-from tests.serving.proxied import code, proxied, told
+from proxy.server import start_serving
+from tests.serving.proxied import Proxied, code, proxied, told
 from tests.serving.wire import JSON_TYPE, Seen, answer, exchange, post, replies, tool
 
 ROUTE = """
@@ -344,6 +348,56 @@ async def test_a_tool_overrides_the_defaults_key_by_key() -> None:
     body = json.dumps({"email": "ann", "rows": ROWS}).encode()
     seen, counted, _ = await ask(route, answer("200 OK", body, JSON_TYPE), **keys)
     assert ("***", {"masked": 1.0, "cut": 1.0}) == (json.loads(seen.body)["email"], counted)
+
+
+async def test_one_tool_of_a_dispatch_route_may_have_rules() -> None:
+    keys = {
+        "tools": "{orders: {schema: {type: object}, answer: {mask: [/email]}}, free: {schema: {type: object}}}",
+    }
+    route = """
+  - path: /call
+    upstream: tools
+    tools: [orders, free]
+    dispatch: {tool: /tool, arguments: /arguments}
+"""
+    reply = answer("200 OK", b'{"email": "Zoe"}', JSON_TYPE)
+    async with tool(replies(reply)) as server, proxied(route, server.url, **keys) as proxy:
+        bodies = [b'{"tool": "%s", "arguments": {}}' % name for name in (b"orders", b"free")]
+        shown = [(await proxy.post("/call", body)).body for body in bodies]
+    assert [b'{"email": "***"}', b'{"email": "Zoe"}'] == shown
+
+
+async def test_a_report_only_route_masks_but_withholds_nothing_for_its_schema() -> None:
+    route = PROMISED % "enforce, mask: [/0]" + "    mode: report\n"
+    seen, counted, _ = await ask(route, answer("200 OK", b'["tulip", "rose"]', JSON_TYPE))
+    assert (200, b'["***", "rose"]', {"masked": 1.0}) == (seen.status, seen.body, counted)
+
+
+async def test_wraps_the_filtered_answer() -> None:
+    route = MASKED + "    wrap_success: on\n"
+    seen, _, _ = await ask(route, answer("200 OK", b'{"user": {"email": "Zoe"}}', JSON_TYPE))
+    assert {"success": True, "data": {"user": {"email": "***"}}} == json.loads(seen.body)
+
+
+async def test_a_reload_begins_and_ends_to_filter(tmp_path: Path) -> None:
+    path, shown = tmp_path / "config.yaml", list[bytes]()
+    async with tool(replies(answer("200 OK", b'{"email": "Zoe"}', JSON_TYPE))) as server:
+        text = f"""
+version: 1
+listen: 127.0.0.1:0
+admin: {{listen: 127.0.0.1:0}}
+upstreams: {{tools: {{url: "{server.url}"}}}}
+routes:
+"""
+        path.write_text(text + ROUTE % "off")
+        serving = await start_serving(load(path, {}), log_to=io.StringIO(), environ={})
+        proxy = Proxied(serving, io.StringIO())
+        for rules in ("off", "{mask: [/email]}", "off"):
+            path.write_text(text + ROUTE % rules)
+            await proxy.ask_admin("/-/reload", "Content-Length: 0", method="POST")
+            shown.append((await proxy.post("/orders", b"{}")).body)
+        await serving.stop(grace=0.5)
+    assert [b'{"email": "Zoe"}', b'{"email": "***"}', b'{"email": "Zoe"}'] == shown
 
 
 async def test_off_switches_the_defaults_off() -> None:
