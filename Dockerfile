@@ -41,6 +41,6 @@ EXPOSE 8080 9091
 # Kubernetes has probes of its own; this is for `docker run`. The operator's port, on the container's loopback. The OCI's
 # format has no such line: build with `--format docker`.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=15s \
-  CMD ["python", "-c", "import http.client as h; c = h.HTTPConnection('127.0.0.1', 9090, timeout=2); c.request('GET', '/livez'); raise SystemExit(c.getresponse().status != 200)"]
+  CMD ["python", "-c", "import http.client as h; c = h.HTTPConnection('127.0.0.1', 8081, timeout=2); c.request('GET', '/livez'); raise SystemExit(c.getresponse().status != 200)"]
 ENTRYPOINT ["python", "-m", "proxy"]
 CMD ["serve", "/etc/toolcall-proxy/config.yaml"]

@@ -23,7 +23,7 @@ settings.load_profile("repeatable")
 fast_structure.ENABLED = False
 
 # The proxy's default ports: two tests that run side by side cannot both have them.
-DEFAULT_PORTS: Final = frozenset({8080, 9090, 9091})
+DEFAULT_PORTS: Final = frozenset({8080, 8081, 9091})
 
 
 def _refuse_default_ports(event: str, arguments: tuple[Any, ...]) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 TOKEN_VARIABLE: Final = "TOOLCALL_PROXY_ADMIN_TOKEN"  # noqa: S105 - the name of a variable
-DEFAULT_ADDRESS: Final = "127.0.0.1:9090"
+DEFAULT_ADDRESS: Final = "127.0.0.1:8081"
 _ANSWER_WITHIN: Final = 5.0
 
 
@@ -20,13 +20,13 @@ def read_operator_address(text: str) -> str:
     """Reads `HOST:PORT` or `unix:/PATH`. Raises ArgumentTypeError for anything else."""
     host, colon, port = text.removeprefix("http://").rstrip("/").rpartition(":")
     if not text.startswith("unix:") and not (colon and port.isdecimal() and int(port) <= 65535 and "/" not in host):
-        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT, such as 127.0.0.1:9090, or unix:/PATH")
+        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT, such as 127.0.0.1:8081, or unix:/PATH")
     return text if text.startswith("unix:") else f"{host}:{port}"
 
 
 def add_operator_arguments(verb: argparse.ArgumentParser) -> None:
     """Describes where the operator's port is, and the token for it."""
-    where = "its operator's port (default 127.0.0.1:9090), or unix:/PATH"
+    where = "its operator's port (default 127.0.0.1:8081), or unix:/PATH"
     verb.add_argument("--admin", metavar="HOST:PORT", type=read_operator_address, default=DEFAULT_ADDRESS, help=where)
     verb.add_argument("--token-file", metavar="FILE", help="a file that holds the operator's token")
 

@@ -1,8 +1,9 @@
 """`toolcall-proxy serve` runs the proxy in front of the tools until it is told to stop.
 
-SIGTERM drains first (the config's `drain`, 25 s by default, because load balancers notice late). SIGINT (Ctrl-C) stops
-at once but lets calls under way finish. SIGHUP reloads the config; changed files are also found by `reload`. A config
-with mistakes serves nothing: all of them are printed, and the exit code is 2.
+SIGTERM drains first, because load balancers notice late: for as long as the config's `drain` says. Without `drain` it
+ends as soon as no calls arrive, or after 25 s; in a pod after 25 s. SIGINT (Ctrl-C) stops at once but lets calls under
+way finish. SIGHUP reloads the config; `reload` also finds changed files. If the config has errors, the proxy prints all
+of them and ends with exit code 2.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import signal
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 from proxy.cli.options import add_flag, add_header_option, add_null_option, add_timeout_option
 from proxy.plugin import ExtendsVerbs, NoConfig, PlacesProcess, RunsWorkers
@@ -55,7 +57,7 @@ examples:
   toolcall-proxy serve config.yaml
   {examples}
 
-SIGTERM drains and ends it, Ctrl-C ends it sooner, SIGHUP looks at the config at once (docs/operations.md).
+SIGTERM drains the calls and ends the proxy, Ctrl-C ends it sooner, SIGHUP reads the config again (docs/operations.md).
 
 exit codes: 0 ended by a signal, 2 the config has mistakes, or a port cannot be opened
 """
@@ -81,7 +83,7 @@ def register(subparsers: Any) -> None:
     add_null_option(parser, f"with {_name('null_optional')}: on whose word a null is left out (default: reading)")
     parser.add_argument(
         "--admin", metavar="HOST:PORT|off", type=lambda text: text if text == "off" else read_listen_address(text),
-        help=f"with {_name('admin')}: the operator's port (default 127.0.0.1:9090, or a free one)",
+        help=f"with {_name('admin')}: the operator's port (default: one above --listen, or a free one)",
     )  # fmt: skip
     parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), help="instead of the config's")
     for place in find_plugins(PlacesProcess):
@@ -155,8 +157,10 @@ def _serve_file(path: Path | str, args: argparse.Namespace) -> int:
         return EXIT_CONFIG
     if args.no_config:
         closed = replace(loaded, config=replace(loaded.config, admin=None))
-        loaded = closed if args.admin == "off" else open_console(loaded, args.admin)
+        loaded = closed if args.admin == "off" else open_console(loaded, args.admin, args.listen)
     place = next((each for each in find_plugins(PlacesProcess) if getattr(args, each.list_flags()[0].key)), None)
+    if place is None and not args.no_config and sys.stdout.isatty():
+        loaded = allow_free_port(loaded)
     if place is not None and (mistakes := place.list_mistakes(loaded.config, args)):
         print(*[f"{path}: {each}" for each in mistakes], sep="\n", file=sys.stderr)
         return EXIT_CONFIG
@@ -238,7 +242,10 @@ async def _serve(loaded: Loaded, args: argparse.Namespace, place: PlacesProcess 
     settling = asyncio.create_task(_settle_when_idle(serving))
     if await _await_ending(serving, signals) is signal.SIGTERM and takes_calls:
         # A second signal ends the drain.
-        waiting = asyncio.create_task(serving.drain()), asyncio.create_task(_await_ending(serving, signals))
+        waiting = (
+            asyncio.create_task(serving.drain(until_quiet=place is None)),
+            asyncio.create_task(_await_ending(serving, signals)),
+        )
         _, pending = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         for task in pending:
             task.cancel()
@@ -295,6 +302,9 @@ def announce(running: Any, loaded: Loaded, args: argparse.Namespace) -> None:
     """Prints where calls, the operator and probes come in: to a `Serving`, or to several workers. The token of a config
     of the user's is not printed: the console's page asks for it."""
     print(f"listening on {running.url}", flush=True)
+    if loaded.config.admin is not None:
+        for line in describe_moved(loaded.config.admin.listen, running.admin_url, "operator's port is"):
+            print(line, flush=True)
     if running.admin_url is not None:
         print(f"admin on {running.admin_url}", flush=True)
     if running.probes_url is not None:
@@ -318,15 +328,31 @@ async def _await_ending(serving: Serving, signals: asyncio.Queue[signal.Signals]
 _TOKEN_BYTES: Final = 24
 
 
-def open_console(loaded: Loaded, listen: Address | None = None) -> Loaded:
-    """The config with an operator's port at `listen` (default: the usual one, or a free one where it is taken) that
-    asks for a token: the config's own, or a fresh one."""
+def open_console(loaded: Loaded, at: Address | None = None, listen: Address | None = None) -> Loaded:
+    """The config with an operator's port that asks for a token: the config's own, or a fresh one. It is `at`. By
+    default it is the usual one (the one above `listen`, if that is given), or a free one if it is taken."""
     from proxy.config.model import AdminConfig
 
     admin = loaded.config.admin or AdminConfig()
-    address = listen or replace(admin.listen, or_free=True)
+    address = at or replace(admin.listen if listen is None else listen.above, or_free=True)
     token = admin.token or secrets.token_urlsafe(_TOKEN_BYTES)
     return replace(loaded, config=replace(loaded.config, admin=replace(admin, listen=address, token=token)))
+
+
+def allow_free_port(loaded: Loaded) -> Loaded:
+    """The config with a free port for the operator if the default one is taken. A port that the config names stays."""
+    admin, written = loaded.config.admin, loaded.config.written
+    entry = written.get("admin") if isinstance(written, dict) else None
+    if admin is None or (isinstance(entry, dict) and "listen" in entry):
+        return loaded
+    listen = replace(admin.listen, or_free=True)
+    return replace(loaded, config=replace(loaded.config, admin=replace(admin, listen=listen)))
+
+
+def describe_moved(address: Address, url: str | None, who: str) -> list[str]:
+    """A line that says which free port replaces a taken one; nothing if the port is that of the address."""
+    port = urlsplit(url or "").port
+    return [f"port {address.port} is taken: the {who} {port} instead"] if port and address.port not in (0, port) else []
 
 
 def make_link(admin_url: str | None, loaded: Loaded, *, with_token: bool = True) -> str | None:

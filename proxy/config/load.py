@@ -113,7 +113,8 @@ def _load_plugins(source: ConfigSource) -> Iterator[Mistake]:
 
 
 def _read_config(context: Context, files: Files) -> Config:
-    listen, admin = read_listen(context, files), read_admin(context)
+    listen = read_listen(context, files)
+    admin = read_admin(context, listen)
     check_addresses(context, listen.address, admin)
     upstreams = read_upstreams(context, files)
     defaults = context.mapping("defaults")

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from ipaddress import IPv4Network, IPv6Network
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from proxy.adapters.base import DEFAULT_LADDER, CallShape, ConversationSource
 from proxy.core.check.validation import Check
@@ -40,6 +40,9 @@ def find_default(owner: Any, name: str) -> Any:
     return entry.default if entry.default_factory is dataclasses.MISSING else entry.default_factory()
 
 
+_LAST_PORT: Final = 65535
+
+
 @value_class
 class Address:
     """A listening address: a host and a TCP port, or the path of a unix socket. `or_free`: if the port is taken, a free
@@ -54,6 +57,11 @@ class Address:
         if self.unix:
             return f"unix:{self.unix}"
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def above(self) -> Address:
+        """The loopback address one port above, where the operator's port is by default; any free one for port 0."""
+        return Address(port=self.port and self.port + (1 if self.port < _LAST_PORT else -1))
 
     @property
     def is_loopback(self) -> bool:
@@ -111,7 +119,7 @@ class AdminConfig:
     arguments are kept, in at most `keep_values` bytes; `keep_calls` is the number of kept requests.
     """
 
-    listen: Address = field(default_factory=lambda: Address(port=9090))
+    listen: Address = field(default_factory=lambda: Address().above)
     probes: Address | None = None
     token: str = field(default="", repr=False)
     readers: str = field(default="", repr=False)

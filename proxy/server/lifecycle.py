@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -126,6 +126,8 @@ _KEPT_WAIT: Final = 0.2
 _FRESH_WAIT: Final = 2.0
 # How long a connection may take to be closed.
 _CLOSING: Final = 1.0
+# Seconds without a call after which load balancers have learned of the end, or there are none.
+_QUIET: Final = 0.5
 # Writing one check takes 2 to 10 ms of the interpreter; so long it then leaves it to the calls.
 PAUSE: Final = 0.02
 
@@ -241,29 +243,39 @@ class Serving:
         """Where the probes' port listens, or None without one."""
         return self.operator_ports[1].url if len(self.operator_ports) > 1 else None
 
-    async def drain(self, seconds: float | None = None) -> None:
-        """Announces the end and goes on serving for `seconds` (default: the config's), then refuses what is new and
-        waits for what is under way. The process lives on. A second call waits for the first drain."""
-        await asyncio.shield(self.begin_drain(seconds))
+    async def drain(self, seconds: float | None = None, *, until_quiet: bool = False) -> None:
+        """Announces the end, serves for `seconds` (default: the config's), then refuses new calls and waits for calls
+        under way. The process lives on. A second call waits for the first drain. `until_quiet`: stops serving as soon
+        as no calls arrive, unless the config has `drain`."""
+        written = self.config.written
+        says = isinstance(written, dict) and "drain" in written
+        until = self._await_quiet if until_quiet and not says else None
+        await asyncio.shield(self.begin_drain(seconds, until=until))
 
-    def begin_drain(self, seconds: float | None = None, *, with_tools: bool = False) -> asyncio.Task[None]:
-        """Like `drain`, but does not wait for it. `with_tools`: it serves on no longer than upstreams of this machine
-        take connections."""
+    def begin_drain(
+        self,
+        seconds: float | None = None,
+        *,
+        with_tools: bool = False,
+        until: Callable[[], Awaitable[None]] | None = None,
+    ) -> asyncio.Task[None]:
+        """Like `drain`, but does not wait for it. `with_tools`: it stops serving as soon as no upstream of this machine
+        takes connections; `until`: as soon as that returns."""
         if self._draining is None:
             self.handler.draining = True
             seconds = self.config.drain if seconds is None else seconds
             self.log.event("draining", inflight=self.handler.inflight, seconds=seconds)
-            self._draining = asyncio.create_task(self._drain(seconds, with_tools))
+            if with_tools:
+                until = partial(await_gone, self.config.upstreams.values())
+            self._draining = asyncio.create_task(self._drain(seconds, until or partial(asyncio.sleep, seconds)))
             if self.console is not None:
                 self.console.changes.add("drain")
         return self._draining
 
-    async def _drain(self, seconds: float, with_tools: bool) -> None:
-        if with_tools:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(await_gone(self.config.upstreams.values()), seconds)
-        else:
-            await asyncio.sleep(seconds)
+    async def _drain(self, seconds: float, until: Callable[[], Awaitable[None]]) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await until()
         self.handler.closing = True
         with suppress(TimeoutError):
             async with asyncio.timeout(self.config.finish):
@@ -272,6 +284,15 @@ class Serving:
             await self._tracer.flush(FLUSH)
         self.drained = True
         self.log.event("drained", inflight=self.handler.inflight)
+
+    async def _await_quiet(self) -> None:
+        """Returns once no call was under way or arrived for a moment."""
+        before, seen = -1.0, 0.0
+        while self.handler.inflight or seen != before:
+            await self.handler.idle()
+            before = sum(self.metrics.requests.series.values(), 0.0)
+            await asyncio.sleep(_QUIET)
+            seen = sum(self.metrics.requests.series.values(), 0.0)
 
     async def stop(self, grace: float = GRACE) -> None:
         """Stops accepting, waits up to `grace` seconds for calls under way, and closes everything."""

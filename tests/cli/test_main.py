@@ -90,13 +90,13 @@ def test_check_takes_the_config_either_way(words: list[str]) -> None:
     assert done.stdout.startswith("config.example.yaml: ok, ")
 
 
-@pytest.mark.parametrize("address", ["foo", "127.0.0.1:99999", "http://127.0.0.1:9090/-/drain"])
+@pytest.mark.parametrize("address", ["foo", "127.0.0.1:99999", "http://127.0.0.1:8081/-/drain"])
 def test_an_address_that_cannot_be_asked_to_drain_is_a_usage_error(
     address: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["drain", "--admin", address])
-    assert f"{address!r} is not HOST:PORT, such as 127.0.0.1:9090, or unix:/PATH" in capsys.readouterr().err
+    assert f"{address!r} is not HOST:PORT, such as 127.0.0.1:8081, or unix:/PATH" in capsys.readouterr().err
 
 
 def test_a_drain_that_nobody_answers_says_where_to_look(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

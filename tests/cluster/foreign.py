@@ -37,7 +37,7 @@ def make_config() -> dict[str, Any]:
     return {
         "version": 1,
         "listen": "0.0.0.0:8080",
-        "admin": {"listen": "127.0.0.1:9090", "probes": "0.0.0.0:9091"},
+        "admin": {"listen": "127.0.0.1:8081", "probes": "0.0.0.0:9091"},
         "drain": {"serve": "15s", "finish": "30s", "stay_ready": True},
         "upstreams": {"tool": {"url": "http://127.0.0.1:9101"}},
         "routes": [{"path": "/tools/weather", "upstream": "tool", "tool": "weather", "schema": schema}],

@@ -55,7 +55,7 @@ def _route(**keys: Any) -> list[dict[str, Any]]:
 MISTAKES: Final[dict[str, tuple[Callable[[Manifests], Any], str]]] = {
     "a port that the proxy needs": (
         lambda made: _container(made)["ports"].append({"containerPort": 9091}),
-        "refused: toolcall-proxy: a container has port 8080, 9091 or 9090",
+        "refused: toolcall-proxy: a container has port 8080, 9091 or 8081",
     ),
     "hostNetwork": (
         lambda made: _template(made)["spec"].update(hostNetwork=True),

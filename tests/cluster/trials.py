@@ -236,7 +236,7 @@ class Trials:
     def _ask_operator(self, token: str) -> str:
         """What the operator's port of the pod answers to a token."""
         asked = (
-            "import http.client as h; c = h.HTTPConnection('127.0.0.1', 9090); "
+            "import http.client as h; c = h.HTTPConnection('127.0.0.1', 8081); "
             f"c.request('GET', '/-/config', headers={{'Authorization': 'Bearer {token}'}}); "
             "print(c.getresponse().status)"
         )

@@ -123,7 +123,7 @@ def test_a_wrong_key_does_not_make_its_absence_a_second_mistake(tmp_path: Path) 
 
 def test_the_least_config_has_the_documented_defaults(tmp_path: Path) -> None:
     config = loaded(tmp_path, "version: 1\nroutes: {/a: {upstream: none, tool: x, schema: {}}}").config
-    assert (Address("127.0.0.1", 8080), AdminConfig(Address("127.0.0.1", 9090)), 25.0) == (
+    assert (Address("127.0.0.1", 8080), AdminConfig(Address("127.0.0.1", 8081)), 25.0) == (
         config.listen.address, config.admin, config.drain,
     )  # fmt: skip
 
@@ -149,12 +149,12 @@ def test_an_address_has_three_spellings(tmp_path: Path, written: str, address: A
 def test_the_admin_port_can_be_off_and_says_when_it_is_exposed(tmp_path: Path) -> None:
     tail = "\nroutes: {/a: {upstream: none, tool: x, schema: {type: object}}}"
     assert loaded(tmp_path, "version: 1\nadmin: off" + tail).config.admin is None
-    exposed = loaded(tmp_path, "version: 1\nadmin: {listen: '0.0.0.0:9090', console: off}" + tail).config
+    exposed = loaded(tmp_path, "version: 1\nadmin: {listen: '0.0.0.0:8081', console: off}" + tail).config
     assert (
-        "admin: 0.0.0.0:9090 is not a loopback address; whoever reaches it can see and reset state",
+        "admin: 0.0.0.0:8081 is not a loopback address; whoever reaches it can see and reset state",
     ) == exposed.notes
-    assert mistakes(tmp_path, "version: 1\nadmin: {listen: '0.0.0.0:9090'}" + tail) == [
-        "c.yaml:2:8  admin  the console at 0.0.0.0:9090 would be open to whoever reaches it  "
+    assert mistakes(tmp_path, "version: 1\nadmin: {listen: '0.0.0.0:8081'}" + tail) == [
+        "c.yaml:2:8  admin  the console at 0.0.0.0:8081 would be open to whoever reaches it  "
         "(add `token`, listen on 127.0.0.1, or say `console: off`)"
     ]
 

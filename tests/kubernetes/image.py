@@ -172,7 +172,7 @@ def health(build: Build, ports: tuple[int, int], confined: list[str]) -> list[in
     config = build.folder / "config.yaml"
     config.write_text(CONFIG.format(calls=calls, admin=admin))
     (check,) = [step for step in steps() if step.name == "HEALTHCHECK"]
-    words = build.told(*(word.replace("9090", str(admin)) for word in check.words))
+    words = build.told(*(word.replace("8081", str(admin)) for word in check.words))
 
     def code() -> int:
         return subprocess.run(words, env=build.environ, cwd="/", stderr=subprocess.DEVNULL, check=False).returncode

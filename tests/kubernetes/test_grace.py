@@ -113,7 +113,7 @@ def test_a_native_sidecar_starts_first_drains_by_its_hook_and_is_never_restarted
     spec = pod_of(render("tool"))["spec"]
     (proxy,) = spec["initContainers"]
     assert ("toolcall-proxy", "Always") == (proxy["name"], proxy["restartPolicy"])
-    command = ["python", "-m", "proxy", "drain", "--with-tools", "--admin", "127.0.0.1:9090"]
+    command = ["python", "-m", "proxy", "drain", "--with-tools", "--admin", "127.0.0.1:8081"]
     assert {"preStop": {"exec": {"command": command}}} == proxy["lifecycle"]
     assert ["tool"] == [each["name"] for each in spec["containers"]]
 
@@ -137,8 +137,8 @@ def test_the_hook_has_the_operators_token_and_the_seconds_of_a_config_the_chart_
 
     by_file = command("tool", config__admin={"token": "${file:/run/secrets/toolcall-proxy/token}"})
     by_name = command("tool", config__admin={"token": "${TOOLCALL_PROXY_ADMIN_TOKEN}"})
-    assert ["--admin", "127.0.0.1:9090", "--token-file", "/run/secrets/toolcall-proxy/token"] == by_file
-    assert ["--admin", "127.0.0.1:9090"] == by_name
+    assert ["--admin", "127.0.0.1:8081", "--token-file", "/run/secrets/toolcall-proxy/token"] == by_file
+    assert ["--admin", "127.0.0.1:8081"] == by_name
     assert ["--admin", "127.0.0.1:9001", "--seconds", "30"] == command("tool-own-config")
 
 

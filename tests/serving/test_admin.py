@@ -84,13 +84,13 @@ async def test_pages_are_read_with_get_alone() -> None:
     assert 405 == seen.status
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:9090", "localhost:1", "[::1]:9090", "[::1]", "10.2.3.4"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:8081", "localhost:1", "[::1]:8081", "[::1]", "10.2.3.4"])
 async def test_a_host_that_is_an_address_or_loopback_is_served(host: str) -> None:
     async with proxied(WEATHER) as proxy:
         assert 200 == (await proxy.ask_admin("/livez", host=host)).status
 
 
-@pytest.mark.parametrize("host", ["evil.test", "localhost.evil.test:9090", "127.0.0.1.evil.test"])
+@pytest.mark.parametrize("host", ["evil.test", "localhost.evil.test:8081", "127.0.0.1.evil.test"])
 async def test_any_other_host_is_a_page_in_a_browser_and_refused(host: str) -> None:
     async with proxied(WEATHER) as proxy:
         assert 403 == (await proxy.ask_admin("/livez", host=host)).status
@@ -98,7 +98,7 @@ async def test_any_other_host_is_a_page_in_a_browser_and_refused(host: str) -> N
 
 async def test_a_request_with_an_origin_is_refused() -> None:
     async with proxied(WEATHER) as proxy:
-        assert 403 == (await proxy.ask_admin("/-/config", "Origin: http://127.0.0.1:9090")).status
+        assert 403 == (await proxy.ask_admin("/-/config", "Origin: http://127.0.0.1:8081")).status
 
 
 async def test_the_operators_pages_are_not_on_the_clients_port() -> None:

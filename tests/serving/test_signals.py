@@ -103,6 +103,41 @@ async def test_sigterm_under_load_loses_no_call(tmp_path: Path) -> None:
     assert {"served"} <= set(+seen) <= {"served", (503, "RESTARTING")}
 
 
+@pytest.mark.parametrize("calls", [0, 1])
+async def test_sigterm_ends_an_idle_proxy_long_before_the_default_drain(tmp_path: Path, calls: int) -> None:
+    path = tmp_path / "config.yaml"
+    async with tool(slowly) as server:
+        path.write_text(config(server.url, ""))
+        async with process(path) as running:
+            for number in range(calls):
+                assert 200 == (await exchange(running.port, post("/weather", b'{"lat": %d}' % number))).status
+            running.signal(signal.SIGTERM)
+            status = await running.ended(within=20)  # the default drain takes 25 s
+    messages = [json.loads(line)["message"] for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert (0, True) == (status, "drained" in messages)
+
+
+@pytest.mark.large
+async def test_sigterm_without_drain_serves_while_calls_arrive(tmp_path: Path) -> None:
+    path, seen = tmp_path / "config.yaml", Counter[object]()
+    async with tool(slowly) as server:
+        path.write_text(config(server.url, ""))
+        async with process(path) as running:
+            clients = [asyncio.create_task(load(running.port, seen, number)) for number in range(4)]
+            async with asyncio.timeout(300):
+                while seen["served"] < 20:
+                    await asyncio.sleep(0)
+            running.signal(signal.SIGTERM)
+            at_signal = seen["served"]
+            async with asyncio.timeout(300):
+                while seen["served"] < at_signal + 20:
+                    await asyncio.sleep(0)
+            for client in clients:
+                client.cancel()
+            status = await running.ended(within=20)
+    assert (0, {"served"}) == (status, set(+seen))
+
+
 async def test_drain_waits_until_it_is_done_and_leaves_the_process_alive_for_its_sigterm(tmp_path: Path) -> None:
     path, seen = tmp_path / "config.yaml", Counter[object]()
     token = tmp_path / "token"

@@ -280,8 +280,8 @@ SINGLE_KEYS: Final = mapping(
             read=_read_drain,
             x_expects="a time such as 25s, or a mapping with serve, finish and stay_ready",
         ),
-        "How long the proxy still serves after being told to stop, not ready and ending each connection: load "
-        "balancers learn late.",
+        "How long the proxy still serves after SIGTERM, not ready and ending each connection, because load balancers "
+        "learn late. Without this key it ends sooner if no calls arrive, except in a pod (`--pod-ports`).",
         default=DURATION.write(Config(()).drain),
         field=SAME_OWNER,
     ),
@@ -349,7 +349,8 @@ CONFIG: Final = mapping(
     ConfigKey(
         "admin",
         off_or(ADMIN, "off, or a mapping of listen, probes, token, readers, hosts, console, values and keep"),
-        "The operator's port: probes, metrics, routes. `off` for none.",
+        "The operator's port: probes, metrics, routes. By default it is the loopback port one above `listen`'s. `off` "
+        "for none.",
         default={"listen": str(AdminConfig().listen)},
     ),
     ConfigKey("forwarded", _FORWARDED, "Other proxies in front of this one."),

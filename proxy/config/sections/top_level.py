@@ -41,16 +41,16 @@ _SHORTEST_LOOK: Final = 0.05
 _BAD_HEADER_VALUE: Final = re.compile(r"[\r\n\0]")
 
 
-def read_admin(context: Context) -> AdminConfig | None:
-    """The operator's port, or None where it is off."""
+def read_admin(context: Context, listen: Address) -> AdminConfig | None:
+    """The operator's port, by default the one above `listen`; None if it is off."""
     value = context.structure.entry("admin")
     if value in ("off", False) and value is not None:
         return None
     written = value if isinstance(value, dict) else {}
-    made = ADMIN.read(written)
+    made = {"listen": listen.above, **ADMIN.read(written)}
     for key in ("listen", "probes"):
         if key in written:
-            made[key] = read_address(context, ("admin", key), written[key], AdminConfig().listen.port)
+            made[key] = read_address(context, ("admin", key), written[key], listen.above.port)
     admin = AdminConfig(**made)
     if admin.values != "off" and not admin.token:
         context.mistake(("admin", "values"), "values are shown only to who has the token", "add `token`")

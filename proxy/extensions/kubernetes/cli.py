@@ -31,7 +31,7 @@ examples:
 
 The config is the one that the proxy serves in the pod:
   listen: 0.0.0.0:8080
-  admin: {listen: "127.0.0.1:9090", probes: "0.0.0.0:9091"}
+  admin: {listen: "127.0.0.1:8081", probes: "0.0.0.0:9091"}
   drain: {serve: 15s, finish: 30s, stay_ready: on}
 with an upstream at http://127.0.0.1:PORT, where PORT is the tool's. It goes, with the files it names, into a ConfigMap
 for each workload. Pods get the native sidecar (Kubernetes 1.29), its volumes, a readiness probe and a preStop for the

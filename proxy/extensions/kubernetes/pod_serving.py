@@ -48,7 +48,7 @@ class Pod:
 def find_pod_mistakes(config: Config, pod: Pod | None = None) -> Iterator[str]:
     """Every reason why a pod cannot serve the config, each with a remedy. Without `pod`, those that hold for every
     pod."""
-    ports = pod or Pod(config.listen.port, 9091, 9090)
+    ports = pod or Pod(config.listen.port, 9091, 8081)
     if config.listen.unix or config.listen.address.is_loopback:
         yield f"`listen` is reached from inside of the pod alone  (write `listen: 0.0.0.0:{ports.calls}`)"
     elif config.listen.port != ports.calls:
@@ -210,7 +210,7 @@ def read_pod_ports(text: str) -> Pod:
     """The value of `--pod-ports`. Raises ArgumentTypeError."""
     found = re.fullmatch(r"(\d{1,5}),(\d{1,5}),(\d{1,5})", text)
     if found is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not three ports, such as 8080,9091,9090")
+        raise argparse.ArgumentTypeError(f"{text!r} is not three ports, such as 8080,9091,8081")
     calls, probes, admin = map(int, found.groups())
     return Pod(calls, probes, admin)
 

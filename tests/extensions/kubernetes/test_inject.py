@@ -55,7 +55,7 @@ spec:
     - {name: c, port: 8000}
     - {name: d, port: 9, targetPort: 9091}
 """
-ARGS = ["serve", "/etc/toolcall-proxy/config.yaml", "--pod-ports", "8080,9091,9090", "--pod-upstream", "weather"]
+ARGS = ["serve", "/etc/toolcall-proxy/config.yaml", "--pod-ports", "8080,9091,8081", "--pod-upstream", "weather"]
 
 
 @pytest.fixture
@@ -188,7 +188,7 @@ def test_every_kind_of_workload_is_injected(kind: str, path: tuple[str, ...], fo
         made = made[key]
     (proxy,) = made["spec"]["initContainers"]
     ending = ["--seconds", "0"] if kind in ("Job", "CronJob") else ["--with-tools"]
-    assert ["drain", *ending, "--admin", "127.0.0.1:9090"] == proxy["lifecycle"]["preStop"]["exec"]["command"][3:]
+    assert ["drain", *ending, "--admin", "127.0.0.1:8081"] == proxy["lifecycle"]["preStop"]["exec"]["command"][3:]
     assert "tools" == config_map["metadata"]["namespace"]
 
 
@@ -217,7 +217,7 @@ def test_a_config_that_no_pod_could_serve_is_refused_with_all_that_is_wrong(fold
     lines = inject(folder, DEPLOYMENT, code=2).stderr.splitlines()
     assert [
         "`listen` is reached from inside of the pod alone  (write `listen: 0.0.0.0:8080`)",
-        'kubelet reaches no probes  (write `admin: {listen: "127.0.0.1:9090", probes: "0.0.0.0:9091"}`)',
+        'kubelet reaches no probes  (write `admin: {listen: "127.0.0.1:8081", probes: "0.0.0.0:9091"}`)',
         "an ending pod gives up its last calls  (write `drain: {serve: 15s, finish: 30s, stay_ready: on}`)",
         "no upstreams are at http://127.0.0.1:PORT, where a pod has its tool  (write `url: http://127.0.0.1:PORT`)",
     ] == [line.strip() for line in lines[1:]]

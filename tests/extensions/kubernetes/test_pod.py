@@ -29,13 +29,13 @@ from tests.serving.keys import authority, certificate
 from tests.serving.proxied import WEATHER
 
 ROUTES = "routes: [{path: /a, upstream: tool, tool: a, schema: {type: object, required: [x]}}]"
-GOOD = 'listen: 0.0.0.0:8080\nadmin: {listen: "127.0.0.1:9090", probes: "0.0.0.0:9091"}'
+GOOD = 'listen: 0.0.0.0:8080\nadmin: {listen: "127.0.0.1:8081", probes: "0.0.0.0:9091"}'
 WRONG: list[tuple[str, str, str]] = [
     ("0.0.0.0:8080", "127.0.0.1:8080", "`listen` is reached from inside of the pod alone  (write `listen: 0.0.0.0:"),
     ("0.0.0.0:8080", "0.0.0.0:8181", "`listen` has port 8181, and calls come to port 8080 of the pod"),
     (', probes: "0.0.0.0:9091"', "", "kubelet reaches no probes  (write `admin: "),
     ("0.0.0.0:9091", "0.0.0.0:9191", "`admin.probes` has port 9191, and kubelet asks port 9091 of the pod"),
-    ("127.0.0.1:9090", "127.0.0.1:9190", "`admin.listen` has port 9190, and the preStop hook asks port 9090"),
+    ("127.0.0.1:8081", "127.0.0.1:9190", "`admin.listen` has port 9190, and the preStop hook asks port 8081"),
     ("tool: {", "tools: {", "no upstream is called 'tool', by which the pod asks whether its tool is"),
 ]  # fmt: skip
 
@@ -48,7 +48,7 @@ def test_a_config_that_the_pod_cannot_serve_ends_the_process_with_the_remedy(
     text = f"version: 1\n{GOOD}\nupstreams: {{tool: {{url: http://127.0.0.1:9}}}}\n{ROUTES}\n"
     text = text.replace(before, after)
     path.write_text(text.replace("upstream: tool,", "upstream: tools,") if "tools: {" in text else text)
-    words = ["serve", str(path), "--pod-ports", "8080,9091,9090", "--pod-upstream", "tool"]
+    words = ["serve", str(path), "--pod-ports", "8080,9091,8081", "--pod-upstream", "tool"]
     assert 2 == main(words)
     assert f"{path}: {said}" in capsys.readouterr().err
 
@@ -58,10 +58,10 @@ async def start_in_a_network_of_its_own(path: Path, *words: str) -> asyncio.subp
     if os.geteuid() != 0 or shutil.which("unshare") is None or shutil.which("ip") is None:
         pytest.skip("no network namespace can be made here: run as root, with unshare and ip (util-linux, iproute2)")
     path.write_text(
-        'version: 1\nlisten: 0.0.0.0:8080\nadmin: {listen: "127.0.0.1:9090", probes: "0.0.0.0:9091"}\n'
+        'version: 1\nlisten: 0.0.0.0:8080\nadmin: {listen: "127.0.0.1:8081", probes: "0.0.0.0:9091"}\n'
         f"upstreams: {{tool: {{url: http://127.0.0.1:9}}}}\n{ROUTES}\n"
     )
-    serve = f"{sys.executable} -X importtime -m proxy serve {path} --pod-ports 8080,9091,9090 {' '.join(words)}"
+    serve = f"{sys.executable} -X importtime -m proxy serve {path} --pod-ports 8080,9091,8081 {' '.join(words)}"
     command = ["unshare", "--net", "--kill-child", "--fork", "sh", "-c", f"ip link set lo up && exec {serve}"]
     return await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
@@ -88,7 +88,7 @@ async def test_a_config_that_fits_the_pod_is_served_and_its_probes_port_takes_qu
         serving.kill()
         await serving.wait()
     assert f"00000000:{9091:04X} 00000000:0000 0A" in listening, "it listens, and nothing else of ours is imported"
-    ports = ["listening on http://0.0.0.0:8080", "admin on http://127.0.0.1:9090", "probes on http://0.0.0.0:9091"]
+    ports = ["listening on http://0.0.0.0:8080", "admin on http://127.0.0.1:8081", "probes on http://0.0.0.0:9091"]
     assert ports == [line.strip() for line in printed]
 
 

@@ -12,15 +12,14 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
 
 from proxy.cli.options import CommandParser, HelpText
-from proxy.cli.serve import make_link, open_console
+from proxy.cli.serve import describe_moved, make_link, open_console
 from proxy.core.model.value_class import value_class
 
 if TYPE_CHECKING:
     from proxy.config.load import Loaded
-    from proxy.config.model import Address, Config
+    from proxy.config.model import Config
     from proxy.extensions.correction.samples.model import ScriptedModel
     from proxy.extensions.correction.samples.server import SampleServer
     from proxy.server import Serving
@@ -29,7 +28,7 @@ EXAMPLE: Final = "config.example.yaml"
 
 EPILOG: Final = """\
 The tools listen on 127.0.0.1:9101, a script in place of a model on 9102, the proxy and its admin port where the example
-config says (8080 and 9090). A port that is taken is replaced by a free one; the calls that are printed always have the
+config says (8080 and 8081). A port that is taken is replaced by a free one; the calls that are printed always have the
 right one.
 
 examples:
@@ -192,13 +191,11 @@ def _show_values(loaded: Loaded) -> Loaded:
 
 def _say_where_else(config: Config, serving: Serving) -> None:
     """Prints which ports were taken, and which are used instead."""
-    addresses: dict[str, tuple[Address, str]] = {serving.url: (config.listen, "proxy listens")}
-    if config.admin is not None and serving.admin_url is not None:
-        addresses[serving.admin_url] = (config.admin.listen, "admin port is")
-    for url, (address, who) in addresses.items():
-        port = urlsplit(url).port
-        if port is not None and address.port not in (0, port):
-            _say_taken(address.port, who, port)
+    moved = describe_moved(config.listen, serving.url, "proxy listens on")
+    if config.admin is not None:
+        moved += describe_moved(config.admin.listen, serving.admin_url, "operator's port is")
+    for line in moved:
+        print(line, flush=True)
 
 
 def _say_taken(port: int, who: str, instead: int) -> None:
