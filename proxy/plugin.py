@@ -114,7 +114,8 @@ class Flag:
 class NoConfig:
     """A flag of `serve` in place of a config. `make_file` writes a config that exists until the stack closes, or prints
     why it cannot and returns None. Only `flags` and those in `shares` apply. With `takes_command` the words behind `--`
-    replace its value. `has_one_path`: all clients use one path. `find_trouble` lists why tools cannot be reached."""
+    replace its value. `has_one_path`: all clients use one path. `find_trouble` says why nothing can be
+    served, in lines, and whether that is final."""
 
     flag: Flag
     make_file: Callable[[argparse.Namespace, ExitStack], Path | None]
@@ -123,7 +124,7 @@ class NoConfig:
     shares: frozenset[str] = frozenset()
     takes_command: bool = False
     has_one_path: Callable[[argparse.Namespace], bool] = lambda _: True
-    find_trouble: Callable[[str, Sequence[tuple[str, str]]], Awaitable[list[str]]] | None = None
+    find_trouble: Callable[[argparse.Namespace], Awaitable[tuple[list[str], bool]]] | None = None
 
 
 CheckFlag = Callable[["CheckReport", "Loaded", "argparse.Namespace"], int]

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from proxy.config.model import Address
     from proxy.server import Serving
 
+EXIT_NOTHING_THERE: Final = 1
 EXIT_CONFIG: Final = 2
 # The allocation thresholds of the garbage collector. Objects made at the start stay, so each is looked at once: that
 # takes 20 ms, and gives 1.5 MB back while the start can still use it (mostly classes that became classes with slots).
@@ -59,7 +60,8 @@ examples:
 
 SIGTERM drains the calls and ends the proxy, Ctrl-C ends it sooner, SIGHUP reads the config again (docs/operations.md).
 
-exit codes: 0 ended by a signal, 2 the config has mistakes, or a port cannot be opened
+exit codes: 0 ended by a signal, 1 nothing answers at the URL (see --wait), 2 an error in the config, or a port that
+cannot be opened
 """
 
 
@@ -85,18 +87,20 @@ def register(subparsers: Any) -> None:
         "--admin", metavar="HOST:PORT|off", type=lambda text: text if text == "off" else read_listen_address(text),
         help=f"with {_name('admin')}: the operator's port (default: one above --listen, or a free one)",
     )  # fmt: skip
+    waits = f"with {_name('wait')}: serve even if nothing answers yet, in place of exit code 1"
+    parser.add_argument("--wait", action="store_true", help=waits)
     parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), help="instead of the config's")
     for place in find_plugins(PlacesProcess):
         group = parser.add_argument_group(place.title, place.text)
         for flag in place.list_flags():
             add_flag(group, flag)
-    parser.set_defaults(no_config=False, guarded=None)
+    parser.set_defaults(no_config=False, source=None)
     # One of several processes behind a port (`workers`); started by `proxy/extensions/workers/supervisor.py` alone.
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
 
 
 # The flags that several of the flags in place of a config share, by their keys.
-_SHARED: Final = ("header", "timeout", "null_optional", "admin")
+_SHARED: Final = ("header", "timeout", "null_optional", "admin", "wait")
 
 
 def _name(shared: str) -> str:
@@ -203,7 +207,7 @@ def _find_contradiction(args: argparse.Namespace) -> str:
     for key in _SHARED:
         shares = kind is not None and key in kind.shares and not (key == "header" and args.command)
         if getattr(args, key) and not shares:
-            says = "" if key == "header" else f"; a config says `{key}`"
+            says = "" if key in ("header", "wait") else f"; a config says `{key}`"
             return f"--{key.replace('_', '-')} goes with {_name(key)} alone{says}"
     for each in kinds:
         for flag in each.flags:
@@ -216,9 +220,7 @@ def _run_without_config(source: NoConfig, args: argparse.Namespace) -> int:
     """Serves what stands in place of a config from a temporary one."""
     with contextlib.ExitStack() as kept:
         path = source.make_file(args, kept)
-        args.no_config = True
-        if source.has_one_path(args):
-            args.guarded = source
+        args.no_config, args.source = True, source
         return EXIT_CONFIG if path is None else _serve_file(path, args)
 
 
@@ -236,9 +238,10 @@ async def _serve(loaded: Loaded, args: argparse.Namespace, place: PlacesProcess 
     takes_calls = not is_ended(signals)
     announce(serving, loaded, args)
     looking = None
-    if args.guarded is not None:
-        print(f"clients use {serving.url}{loaded.config.routes[0].path}", flush=True)
-        looking = asyncio.create_task(_look_at(args.guarded, args))
+    if args.source is not None:
+        if args.source.has_one_path(args):
+            print(f"clients use {serving.url}{loaded.config.routes[0].path}", flush=True)
+        looking = asyncio.create_task(_look_at(args.source, args, signals))
     settling = asyncio.create_task(_settle_when_idle(serving))
     if await _await_ending(serving, signals) is signal.SIGTERM and takes_calls:
         # A second signal ends the drain.
@@ -250,17 +253,23 @@ async def _serve(loaded: Loaded, args: argparse.Namespace, place: PlacesProcess 
         for task in pending:
             task.cancel()
     settling.cancel()
+    code = EXIT_NOTHING_THERE if looking is not None and looking.done() and looking.result() else 0
     if looking is not None:
         looking.cancel()
     await serving.stop()
-    return 0
+    return code
 
 
-async def _look_at(source: NoConfig, args: argparse.Namespace) -> None:
-    """Warns on stderr if no tools answer at a URL. Serving goes on, because they may start later."""
-    if source.find_trouble is not None and (url := getattr(args, source.flag.key)):
-        for line in await source.find_trouble(url, tuple(args.header)):
-            print(f"serve {source.flag.name}: {line}", file=sys.stderr, flush=True)
+async def _look_at(source: NoConfig, args: argparse.Namespace, signals: asyncio.Queue[signal.Signals]) -> bool:
+    """Reports on stderr that nothing can be served, and returns whether it ends the process: yes without `--wait`."""
+    lines, is_final = ([], False) if source.find_trouble is None else await source.find_trouble(args)
+    for line in lines:
+        print(f"serve {source.flag.name}: {line}", file=sys.stderr, flush=True)
+    ends = bool(lines) and is_final and not args.wait
+    if ends:
+        print("serve: nothing to serve  (use --wait to serve until there is)", file=sys.stderr, flush=True)
+        signals.put_nowait(signal.SIGINT)
+    return ends
 
 
 async def _settle_when_idle(serving: Serving) -> None:

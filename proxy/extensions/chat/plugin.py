@@ -43,7 +43,15 @@ class ChatPlugin(ExtendsVerbs, RelaysRequests, AddsAdapters):
         texts = Flag("--text-calls", reads, choices=("off", "leaked", "json"), default="off")
         most = "with --model: the most streams at a time (default: 2048)"
         streams = Flag("--connections", most, metavar="N", type=int)
-        return (NoConfig(model, _make_config_file, flags=(texts, streams), shares=frozenset(["admin"])),)
+        return (
+            NoConfig(
+                model,
+                _make_config_file,
+                flags=(texts, streams),
+                shares=frozenset(["admin", "wait"]),
+                find_trouble=_find_trouble,
+            ),
+        )
 
     def list_evaluations(self) -> Mapping[str, Callable[[argparse.Namespace], int]]:
         """Side of `evaluate` -> what measures it."""
@@ -72,6 +80,12 @@ def _make_config_file(args: argparse.Namespace, kept: ExitStack) -> Path | None:
     from proxy.extensions.chat.cli.model_config import make_config_file
 
     return make_config_file(args, kept)
+
+
+async def _find_trouble(args: argparse.Namespace) -> tuple[list[str], bool]:
+    from proxy.extensions.chat.cli.model_config import find_trouble
+
+    return await find_trouble(args.model), True
 
 
 def _evaluate(args: argparse.Namespace) -> int:

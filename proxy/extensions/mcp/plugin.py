@@ -80,7 +80,7 @@ class McpPlugin(AddsVerbs, ExtendsVerbs, AddsKeys, SpeaksProtocol, AddsAdapters)
             Flag("--mcp", stands, metavar="URL", nargs="?", const=""),
             _make_config_file,
             examples,
-            shares=frozenset(["header", "timeout", "null_optional", "admin"]),
+            shares=frozenset(["header", "timeout", "null_optional", "admin", "wait"]),
             takes_command=True,
             find_trouble=_find_trouble,
         )
@@ -147,7 +147,9 @@ def _make_config_file(args: argparse.Namespace, kept: ExitStack) -> Path | None:
     return make_config_file(args, kept)
 
 
-async def _find_trouble(url: str, headers: Sequence[tuple[str, str]]) -> list[str]:
-    from proxy.extensions.mcp.cli.no_config import find_trouble
+async def _find_trouble(args: argparse.Namespace) -> tuple[list[str], bool]:
+    from proxy.extensions.mcp.cli.no_config import find_missing_command, find_trouble
 
-    return await find_trouble(url, headers)
+    if args.command:
+        return find_missing_command(args.command), True
+    return await find_trouble(args.mcp, args.header)

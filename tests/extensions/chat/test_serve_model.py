@@ -106,6 +106,13 @@ def test_what_is_no_base_url_is_told_with_the_remedy(url: str, mistake: str) -> 
     assert (2, f"serve --model: {mistake}\n") == (done.returncode, done.stderr)
 
 
+def test_ends_if_nothing_answers_at_the_url() -> None:
+    words = [sys.executable, "-m", "proxy", "serve", "--model", "http://127.0.0.1:9/v1", "--listen", "127.0.0.1:0"]
+    done = subprocess.run([*words, "--admin", "off"], capture_output=True, text=True, check=False, timeout=100)
+    assert 1 == done.returncode
+    assert "127.0.0.1:9: Connection refused  (is the model server running, and is this its address?)\n" in done.stderr
+
+
 def test_a_second_source_beside_it_is_a_mistake() -> None:
     words = [sys.executable, "-m", "proxy", "serve", "--model", "http://127.0.0.1:1/v1", "--mcp", "http://127.0.0.1:1/"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)

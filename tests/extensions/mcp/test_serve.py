@@ -19,7 +19,7 @@ from proxy.core.contract.policy import NullOptional
 from proxy.extensions.mcp.cli.no_config import write_mcp_config
 from tests.extensions.mcp.conversation import BOTH
 from tests.extensions.mcp.server import McpServer, call
-from tests.serving.wire import exchange, post, tool
+from tests.serving.wire import JSON_TYPE, answer, exchange, post, replies, tool
 
 
 @pytest.mark.parametrize(
@@ -101,19 +101,50 @@ def test_a_url_that_cannot_be_used_is_told(tmp_path: Path, url: str) -> None:
     assert done.stderr.startswith("serve: upstream 'mcp'  `url` expects http://host[:port][/path]")
 
 
+def serve(*words: str) -> tuple[int, str]:
+    """The exit code of `serve` and what it says on stderr."""
+    command = [sys.executable, "-m", "proxy", "serve", "--listen", "127.0.0.1:0", "--admin", "off", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    return done.returncode, done.stderr
+
+
 @pytest.mark.parametrize(("path", "bridge"), [("/mcp", False), ("/sse", True)])
-async def test_a_url_where_no_server_answers_is_told_at_the_start(path: str, bridge: bool) -> None:
-    words = ["serve", "--mcp", f"http://127.0.0.1:9{path}", "--listen", "127.0.0.1:0"]
+def test_ends_if_no_server_answers_at_the_url(path: str, bridge: bool) -> None:
+    code, said = serve("--mcp", f"http://127.0.0.1:9{path}")
+    assert (1, bridge) == (code, "fastmcp run" in said)
+    assert "the connection was refused" in said
+    assert said.endswith("serve: nothing to serve  (use --wait to serve until there is)\n")
+
+
+def test_ends_if_the_command_does_not_exist() -> None:
+    code, said = serve("--mcp", "--", "no-such-command", "x")
+    assert 1 == code
+    assert "cannot start 'no-such-command': no such command  (install it, or write its path)\n" in said
+
+
+async def serve_until(said: str, *words: str) -> int:
+    """Runs `serve` until stderr holds a text; gives the status of a call that it answers then."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "proxy", *words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    )
+        sys.executable, "-m", "proxy", "serve", "--listen", "127.0.0.1:0", "--admin", "off", *words,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdout is not None
     assert process.stderr is not None
-    told = b""
     try:
-        while b"serve --mcp: " not in told or (bridge and b"a bridge" not in told):
-            told += await asyncio.wait_for(process.stderr.readline(), 300)
+        async with asyncio.timeout(100):
+            port = int((await process.stdout.readline()).rpartition(b":")[2])
+            while said not in (await process.stderr.readline()).decode():
+                pass
+            return (await exchange(port, b"GET /elsewhere HTTP/1.1\r\nHost: x\r\n\r\n")).status
     finally:
         process.kill()
         await process.wait()
 
-    assert bridge == (b"fastmcp run" in told)
+
+async def test_wait_serves_though_nothing_answers() -> None:
+    assert 404 == await serve_until("refused", "--mcp", "http://127.0.0.1:9/mcp", "--wait")
+
+
+async def test_serves_a_server_that_requires_a_login() -> None:
+    async with tool(replies(answer("401 Unauthorized", b"", JSON_TYPE))) as upstream:
+        assert 404 == await serve_until("answers 401", "--mcp", f"{upstream.url}/mcp")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import sys
 import tempfile
@@ -18,6 +19,9 @@ _ASKS_AGAIN: Final = (
     "serve --model: a model whose calls cannot be repaired is asked once more; "
     "a config with `model: {retries: 0}` does not"
 )
+
+# As long as the route's connections may take.
+_CONNECTS_WITHIN: Final = 10.0
 
 
 def write_model_config(url: str, text_calls: str = "off", connections: int | None = None) -> str:
@@ -49,6 +53,20 @@ def find_url_mistake(url: str) -> str:
         if base.endswith(end):
             return f"{url} is where requests go: say the base, {base.removesuffix(end)}"
     return ""
+
+
+async def find_trouble(url: str) -> list[str]:
+    """A line that explains why nothing answers at the URL of a model server; empty if something takes connections."""
+    parts = split_url(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        async with asyncio.timeout(_CONNECTS_WITHIN):
+            _, writer = await asyncio.open_connection(parts.hostname, port)
+    except OSError as error:  # TimeoutError is one
+        reason = "no connection in time" if isinstance(error, TimeoutError) else error.strerror or str(error)
+        return [f"{parts.hostname}:{port}: {reason}  (is the model server running, and is this its address?)"]
+    writer.close()
+    return []
 
 
 def make_config_file(args: argparse.Namespace, kept: ExitStack) -> Path | None:

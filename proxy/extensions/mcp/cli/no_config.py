@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -79,8 +80,15 @@ def make_config_file(args: argparse.Namespace, kept: ExitStack) -> Path:
     return make_mcp_config_file(config + write_defaults(args), kept)
 
 
-async def find_trouble(url: str, headers: Sequence[tuple[str, str]]) -> list[str]:
-    """Lines that explain why no MCP server answers at a URL; empty where one does."""
+def find_missing_command(words: Sequence[str]) -> list[str]:
+    """A line if the command of a server cannot be started; empty if it can."""
+    hint = "install it, or write its path"
+    return [] if shutil.which(words[0]) else [f"cannot start {words[0]!r}: no such command  ({hint})"]
+
+
+async def find_trouble(url: str, headers: Sequence[tuple[str, str]]) -> tuple[list[str], bool]:
+    """Lines that explain why no MCP server answers at a URL, none if one does, and whether they are final: a server
+    that requires a login may get it from its clients."""
     from proxy.extensions.mcp.importing.mcp import read_mcp
     from proxy.extensions.operations.importing.harvest import ImportProblem
 
@@ -93,5 +101,5 @@ async def find_trouble(url: str, headers: Sequence[tuple[str, str]]) -> list[str
                 "a path like this is that of the transport of 2024-11-05 (HTTP+SSE), which is not spoken: put a bridge "
                 f"in front of it (fastmcp run {url} --transport http) and name the bridge's URL"
             )
-        return lines
-    return []
+        return lines, not problem.asks_who
+    return [], False

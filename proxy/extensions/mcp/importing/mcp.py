@@ -139,7 +139,7 @@ class _Conversation:
         )
         if reply.status in (401, 403):
             hint = "it wants to know who asks: --header 'Authorization: Bearer ...'"
-            raise ImportProblem(f"{self.server.shown} answers {reply.status}", hint)
+            raise ImportProblem(f"{self.server.shown} answers {reply.status}", hint, asks_who=True)
         if method == "initialize" and (session := reply.headers.get(SESSION_HEADER)) is not None:
             self.session = ((SESSION_HEADER, session),)
         return find_answer(reply.headers.get("content-type", ""), reply.body, number) if reply.status == 200 else None

@@ -21,10 +21,11 @@ from proxy.core.schema.dialects import normalise
 
 
 class ImportProblem(Exception):  # noqa: N818 - a problem of the user's input, not an error of the proxy
-    """Nothing can be imported. `hint` says what to do instead."""
+    """Nothing can be imported. `hint` says what to do instead. `asks_who`: the server requires a login."""
 
-    def __init__(self, message: str, hint: str = "") -> None:
+    def __init__(self, message: str, hint: str = "", *, asks_who: bool = False) -> None:
         super().__init__(message)
+        self.asks_who = asks_who
         self.message = message
         self.hint = hint
 
