@@ -146,7 +146,7 @@ def summarize(loaded: Loaded, name: str) -> list[str]:
         listed = route.learn is not None and not route.operations
         judged = "what its server lists" if listed else ", ".join(route.tools or route.operations) or "anything"
         methods = ",".join(sorted(route.methods))
-        goal = f"{route.upstream}{route.upstream_path}" if route.upstream else "answered here"
+        goal = f"{_show_base(loaded, route.upstream)}{route.upstream_path}" if route.upstream else "answered here"
         lines.append(f"  {methods:<6} {route.path:<{width}}  {route.kind:<11}  {judged} -> {goal}")
     lines += [
         f"  {','.join(left.methods):<6} {left.path:<{width}}  {'refused':<11}  {left.why}"
@@ -154,6 +154,17 @@ def summarize(loaded: Loaded, name: str) -> list[str]:
     ]
     lines += [line for plugin in list_used(loaded.config) for line in plugin.summarize(loaded.config)]
     return lines + [f"note: {note}" for note in _list_notes(loaded, table)]
+
+
+def _show_base(loaded: Loaded, upstream: str) -> str:
+    """The URL of an upstream as the config writes it, without secrets and query; the name of one without a URL."""
+    written = loaded.config.written
+    entries = written.get("upstreams") if isinstance(written, dict) else None
+    entry = entries.get(upstream) if isinstance(entries, dict) else None
+    url = entry.get("url") if isinstance(entry, dict) else None
+    if not isinstance(url, str):
+        return upstream
+    return (url if "${" in url else url.partition("?")[0]).rstrip("/")
 
 
 def _list_notes(loaded: Loaded, table: RouteTable) -> list[str]:

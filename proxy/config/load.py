@@ -263,9 +263,7 @@ def _list_too_large(tool: str, schema: ToolSchema, body: int) -> Iterator[str]:
 def _describe_address_effects(route: str, tool: str, policy: Policy) -> Iterator[str]:
     """The settings that have no effect for clients without a conversation id, which are known by their address
     alone."""
-    named = [source.name or source.kind for source in policy.ladder if source.kind != "address"]
-    sought = f"looked for in {', '.join(named)}" if named else "none is looked for"
-    unnamed = f"route {route!r}: for clients that send no conversation id ({sought})"
+    unnamed = f"route {route!r}: without a conversation id"
     if policy.attempts.block is Block.HARD and policy.attempts.address is not ByAddress.COUNT:
         yield f"{unnamed}, `block: hard` of tool {tool!r} refuses nothing (attempts.address: count changes that)"
     if policy.caps.of(tool).limit is not None and not policy.caps.by_address:

@@ -403,7 +403,8 @@ class Serving:
                 self.log.event("config not taken over", "error", mistake=mistake, serving=reloaded.digest)
             self.notices.tell(NOT_TAKEN_OVER, "", "\n".join(("the config is not taken over:", *reloaded.mistakes)))
             return
-        self.notices.clear(NOT_TAKEN_OVER, "")
+        if self.notices.clear(NOT_TAKEN_OVER, "") and reloaded.result == "unchanged":
+            self.log.event("config valid again", digest=reloaded.digest)
         if reloaded.result == "success":
             self.log.event("config taken over", digest=reloaded.digest)
             for note in reloaded.notes:

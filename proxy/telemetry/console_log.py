@@ -24,12 +24,21 @@ _NAME: Final = 60
 Entry = Mapping[str, Any]
 
 
+def format_note(entry: Entry) -> str:
+    """The line of a note on the config; without its line end."""
+    return f"{_format_time(entry)} note: {escape(str(entry['note']))}".lstrip()
+
+
+def _format_time(entry: Entry) -> str:
+    try:
+        return datetime.fromisoformat(str(entry.get("timestamp", ""))).astimezone().strftime("%H:%M:%S")
+    except ValueError:
+        return ""
+
+
 def format_call(entry: Entry, *, colors: bool = False) -> str:
     """The line of an entry, as `/-/calls` lists them; without its line end."""
-    try:
-        time = datetime.fromisoformat(str(entry.get("timestamp", ""))).astimezone().strftime("%H:%M:%S")
-    except ValueError:
-        time = ""
+    time = _format_time(entry)
     # The tool, with the model that called it where its answer was judged; or method and route of any other request.
     tool, model = entry.get("gen_ai.tool.name"), entry.get("gen_ai.request.model")
     route = entry.get("http.route") or entry.get("url.path") or "(no route)"

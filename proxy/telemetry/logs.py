@@ -26,7 +26,7 @@ from proxy.core.envelope.view import list_places, plain_names, select_violations
 from proxy.core.model import codes
 from proxy.core.model.codes import Severity
 from proxy.interfaces import CallRecord, HookFailure
-from proxy.telemetry.console_log import format_call
+from proxy.telemetry.console_log import format_call, format_note
 from proxy.telemetry.failures import describe_errors
 from proxy.telemetry.writer import DROP_REASONS, open_writer
 
@@ -194,12 +194,15 @@ def render_json(_logger: object, _level: str, fields: MutableMapping[str, Any]) 
 
 
 def _make_console_renderer(colors: bool) -> Callable[[object, str, MutableMapping[str, Any]], bytes]:
-    """A structlog processor that renders a line for people: a finished request in one short line, what the proxy says
-    of itself in structlog's own format."""
+    """A structlog processor that renders a line for people: a finished request and a note on the config in one short
+    line, other events in structlog's own format."""
     renderer = structlog.dev.ConsoleRenderer(colors=colors, event_key="message")
 
     def render(logger: object, level: str, fields: MutableMapping[str, Any]) -> bytes:
-        line = format_call(fields, colors=colors) if "outcome" in fields else renderer(logger, level, fields)
+        if "outcome" in fields:
+            line = format_call(fields, colors=colors)
+        else:
+            line = format_note(fields) if "note" in fields else renderer(logger, level, fields)
         return f"{line}\n".encode(errors="backslashreplace")
 
     return render

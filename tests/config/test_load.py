@@ -251,10 +251,10 @@ routes:
         (
             "attempts: {block: hard}, caps: {default: 2}",
             {
-                "route '/b': for clients that send no conversation id (looked for in x-c), `block: hard` of tool 'b' "
-                "refuses nothing (attempts.address: count changes that)",
-                "route '/b': for clients that send no conversation id (looked for in x-c), the cap of tool 'b' does "
-                "nothing (caps.by_address: on changes that)",
+                "route '/b': without a conversation id, `block: hard` of tool 'b' refuses nothing "
+                "(attempts.address: count changes that)",
+                "route '/b': without a conversation id, the cap of tool 'b' does nothing "
+                "(caps.by_address: on changes that)",
             },
         ),
         ("attempts: {block: hard, address: count}, caps: {default: 2, by_address: on}", set()),
@@ -269,7 +269,7 @@ defaults: {{conversation: [{{header: X-C}}, address], {policy}}}
 routes:
   - {{path: /b, upstream: tools, tool: b, schema: {{}}}}
 """
-    assert notes == {note for note in loaded(tmp_path, text).config.notes if "no conversation id" in note}
+    assert notes == {note for note in loaded(tmp_path, text).config.notes if "without a conversation id" in note}
 
 
 def test_routes_can_be_a_mapping_from_path(tmp_path: Path) -> None:

@@ -202,6 +202,19 @@ async def test_a_schema_that_guards_nothing_any_more_is_not_taken_over_and_what_
     ] == [event["note"] for event in events(proxy, "config note")]
 
 
+async def test_logs_that_a_corrected_config_is_valid_again(tmp_path: Path) -> None:
+    mounted = Mounted(tmp_path, {"config.yaml": config(), "schemas/a.json": wants("string")})
+    async with served(tmp_path / "config.yaml") as proxy:
+        good = await digest(proxy)
+        mounted.update({"config.yaml": "version: 1\nroutes: [", "schemas/a.json": wants("string")})
+        await until(lambda: events(proxy, "config not taken over"))
+        mounted.update({"config.yaml": config(), "schemas/a.json": wants("string")})
+        await until(lambda: events(proxy, "config valid again"))
+
+    assert [good] == [event["digest"] for event in events(proxy, "config valid again")]
+    assert [] == events(proxy, "config taken over")
+
+
 async def test_a_removed_schema_is_a_mistake_until_it_is_back(tmp_path: Path) -> None:
     files = {"config.yaml": config(), "schemas/a.json": wants("string")}
     mounted = Mounted(tmp_path, files)

@@ -208,3 +208,12 @@ def test_a_disk_without_room_fails_neither_calls_nor_what_the_proxy_does_beside_
         log.close(within=10)
 
     assert {"queue_full": 0, "write_failed": 5} == log.dropped
+
+
+def test_writes_a_note_on_the_config_in_one_line_for_people() -> None:
+    stream = io.StringIO()
+    log = Log(stream, "console", "info", lambda: 0.0)
+    log.event("config note", note="upstream 'b' is used by no route")
+    log.close()
+    time, _, rest = stream.getvalue().partition(" ")
+    assert (8, "note: upstream 'b' is used by no route\n") == (len(time), rest)

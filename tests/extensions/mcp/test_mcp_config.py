@@ -150,7 +150,7 @@ def test_the_summary_says_who_lists_the_tools(tmp_path: Path, capsys: pytest.Cap
     path.write_text(HEAD + "routes: [{path: /mcp, upstream: tools, protocol: mcp}]")
 
     assert 0 == main(["check", str(path)])
-    assert "what its server lists -> tools/mcp" in capsys.readouterr().out
+    assert "what its server lists -> http://127.0.0.1:9/mcp" in capsys.readouterr().out
 
 
 def test_a_dry_run_sends_the_operator_to_the_running_proxy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
