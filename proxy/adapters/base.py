@@ -11,18 +11,35 @@ from typing import Literal, Protocol
 
 from proxy.core.contract.request_rules import OperationRule
 from proxy.core.envelope import Detail, render_failure
-from proxy.core.json.jsontext import TextLimits
+from proxy.core.json.jsontext import TextLimits, name_json_type
+from proxy.core.model import codes
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import (
+    ABSENT,
     CheckedCall,
     Failure,
     HttpReply,
+    JsonValue,
     Passthrough,
     Pointer,
     RawRequest,
     ToolCall,
     ToolResult,
+    Violation,
 )
+
+
+def find_nameless(pointer: Pointer, value: JsonValue) -> tuple[Violation, ...]:
+    """What is wrong with `value` at the place of a tool's name; nothing if it is a name."""
+    if isinstance(value, str) and value:
+        return ()
+    # Not a JSON Pointer, which would be shortened like a file path.
+    place = " in ".join(f"'{step}'" for step in reversed(pointer)) or "the body"
+    wants = "set it to the tool's exact name"
+    if value is ABSENT:
+        return (Violation(codes.REQUIRED_MISSING, pointer, f"{place} is missing, {wants}"),)
+    found = "is empty" if value == "" else f"is of type {name_json_type(value)}"
+    return (Violation(codes.TYPE_MISMATCH, pointer, f"{place} {found}, {wants}"),)
 
 
 @value_class

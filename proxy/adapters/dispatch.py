@@ -12,7 +12,7 @@ knowledge of the shape.
 
 from __future__ import annotations
 
-from proxy.adapters.base import Adapter, CallShape
+from proxy.adapters.base import Adapter, CallShape, find_nameless
 from proxy.adapters.ladder import find_call_id, find_conversation
 from proxy.core.json.jsonspan import find_span, replace_value
 from proxy.core.json.jsontext import NO_ARGUMENTS, dumps, find_at_pointer, find_case_duplicate, parse, read_document
@@ -29,6 +29,7 @@ from proxy.core.model.values import (
     Pointer,
     RawRequest,
     ToolCall,
+    Violation,
 )
 
 
@@ -84,6 +85,7 @@ class DispatchAdapter(Adapter):
             find_call_id(request, shape.call_id_pointer, body.value, fresh_id),
             find_conversation(request, shape.ladder, body.value),
             body.text if isinstance(arguments, JsonProblem) else b"",
+            violations=_find_nameless(body.value, shape),
         )
 
     def rewrite(self, request: RawRequest, shape: CallShape, checked: CheckedCall) -> bytes:
@@ -121,6 +123,11 @@ def _read_tool(request: RawRequest, body: JsonValue, shape: CallShape) -> str:
         return shape.tool if shape.tool is not None else request.params.get(shape.tool_param or "", "")
     found = _find_at(body, shape.tool_pointer)
     return found if isinstance(found, str) else ""
+
+
+def _find_nameless(body: JsonValue, shape: CallShape) -> tuple[Violation, ...]:
+    pointer = shape.tool_pointer
+    return () if pointer is None else find_nameless(pointer, _find_at(body, pointer))
 
 
 def _read_arguments(body: Document, shape: CallShape) -> Document | JsonProblem:

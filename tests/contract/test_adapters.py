@@ -250,6 +250,20 @@ def dispatched(body: bytes, shape: CallShape = DISPATCH) -> tuple[RawRequest, To
 
 
 @pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b'{"arguments": {}}', "is missing"),
+        (b'{"name": null}', "is of type null"),
+        (b'{"name": ""}', "is empty"),
+        (b"[]", "is missing"),
+    ],
+)
+def test_says_where_the_name_of_the_tool_belongs(body: bytes, why: str) -> None:
+    (found,) = dispatched(body)[1].violations
+    assert f"'name' {why}, set it to the tool's exact name" == found.message
+
+
+@pytest.mark.parametrize(
     "body", [b"{}", b'{"name": 5}', b'{"name": null}', b"[]", b"1", b'"weather"', b'{"name": ["weather"]}']
 )
 def test_a_body_without_a_tools_name_calls_the_tool_without_name(body: bytes) -> None:

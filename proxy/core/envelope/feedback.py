@@ -154,7 +154,7 @@ def _opening(view: FailureView) -> str:
     failure, tool = result.failure, quote_name(result.call.tool)
     whose = f" for tool {tool}" if result.call.tool else ""
     tries = f" (attempt {result.attempt})" if result.attempt else ""
-    if result.repeated:
+    if result.repeated and result.call.tool:
         reason = _REFUSED_BEFORE if result.call.conversation.rung is Rung.ADDRESS else _RESENT
         return f"Validation failed{whose}{tries}: {reason}."
     if failure.code is codes.INVALID_ARGUMENTS and failure.violations:  # the errors below say all that its message says

@@ -311,4 +311,7 @@ def explain_unknown_tool(
         own = [name for name in known if name.startswith(server.prefix)]
         known = own or [name for name in known if not name.startswith(prefixes)]
     failure = explain_dotted_name(call.tool, containers) or make_unknown_tool_failure(call.tool, known)
-    return failure if call.tool else replace(failure, message="The call names no tool.")
+    if call.tool:
+        return failure
+    why = "".join(f": {one.message}" for one in call.violations)
+    return replace(failure, message=f"The call names no tool{why}.")

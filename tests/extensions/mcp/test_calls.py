@@ -279,17 +279,29 @@ async def test_a_call_without_an_id_is_judged_and_refused_by_http() -> None:
     async with talk() as client:
         seen = await client.send(message)
 
-    assert (400, None) == (seen.status, json.loads(seen.body)["id"])
+    assert (400, b"", None) == (seen.status, seen.body, seen.header("content-type"))
+    assert "INVALID_ARGUMENTS" == seen.header("tool-error")
     assert [] == client.server.calls
 
 
-@pytest.mark.parametrize("params", [None, [], "x", {}, {"name": 7}, {"arguments": {}}])
-async def test_a_call_that_names_no_tool_is_explained(params: object) -> None:
+@pytest.mark.parametrize(
+    ("params", "why"),
+    [
+        (None, "is missing"),
+        ([], "is missing"),
+        ("x", "is missing"),
+        ({}, "is missing"),
+        ({"arguments": {}}, "is missing"),
+        ({"name": 7}, "is of type integer"),
+        ({"name": ""}, "is empty"),
+    ],
+)
+async def test_a_call_that_names_no_tool_is_explained(params: object, why: str) -> None:
     async with talk() as client:
         answer = await client.ask({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
 
     assert (True, "UNKNOWN_TOOL") == refusal(answer)
-    assert "The call names no tool" in text(answer)
+    assert f"The call names no tool: 'name' in 'params' {why}, set it to the tool's exact name" in text(answer)
 
 
 async def test_a_body_of_another_type_is_no_way_around_the_check() -> None:

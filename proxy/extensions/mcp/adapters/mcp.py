@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from proxy.adapters.base import CallShape
+from proxy.adapters.base import CallShape, find_nameless
 from proxy.adapters.ladder import CALL_ID_HEADER, find_call_id, find_conversation
 from proxy.core.envelope import FORMATS, Detail
 from proxy.core.envelope.parts import make_failure_headers, write_body, write_message
@@ -140,6 +140,7 @@ def decode_message(
         call_id,
         _find_conversation(found, request, shape),
         resend_id=_find_resend_id(found, request, call_id),
+        violations=find_nameless(_NAME, name),
     )
 
 
@@ -246,10 +247,14 @@ def _takes_json(accept: str) -> bool:
 def _encode_refusal(
     result: ToolResult, message: Message | None, request: RawRequest | None, headers: Headers
 ) -> HttpReply:
-    """An answer to something that is not a call: an HTTP status, and a JSON-RPC error with the id if there is one."""
+    """An answer to something that is not a call: an HTTP status, and a JSON-RPC error with the id if there is one. A
+    notification gets the status only, because nothing may be sent in response to it (JSON-RPC 2.0 section 4.1)."""
     failure = result.failure
+    written = None if request is None else parse(request.body)
+    if message is not None and message.method and isinstance(written, dict) and "id" not in written:
+        return HttpReply(failure.http_status, tuple(field for field in headers if field[0] != "Content-Type"), b"")
     code = _RPC_CODES.get(failure.code, INTERNAL_ERROR)
-    if failure.code is codes.BAD_REQUEST and request is not None and isinstance(parse(request.body), JsonProblem):
+    if failure.code is codes.BAD_REQUEST and isinstance(written, JsonProblem):
         code = _PARSE_ERROR
     error = {"code": code, "message": write_message(FailureView(result, "full"))}
     request_id = message.id if message is not None and message.id is not ABSENT else None
