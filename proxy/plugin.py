@@ -186,12 +186,14 @@ class RunsWorkers(Plugin):
 class AddsKeys(Plugin):
     """Adds keys to the config. `sections` are top-level keys, `policy_keys` those of `defaults`, tools and routes,
     `limit_keys` those of a policy's `limits`. Other readers read `other_keys`. Of the policy keys, `tool_keys` apply to
-    one tool (the others are decided before the tool is known). A value of one of `whole_keys` is not merged."""
+    one tool (others are decided before it is known). A value of one of `whole_keys` is not merged, and a list of one of
+    `joined_keys` is appended to the outer one."""
 
     sections: ClassVar[tuple[str, ...]] = ()
     policy_keys: ClassVar[tuple[str, ...]] = ()
     tool_keys: ClassVar[tuple[str, ...]] = ()
     whole_keys: ClassVar[tuple[str, ...]] = ()
+    joined_keys: ClassVar[tuple[str, ...]] = ()
     limit_keys: ClassVar[tuple[str, ...]] = ()
     other_keys: ClassVar[tuple[str, ...]] = ()
 

@@ -42,6 +42,7 @@ class _AddedKeys:
     known: frozenset[str]
     of_tools: frozenset[str]
     whole: frozenset[str]
+    joined: frozenset[str]
 
 
 @cache
@@ -54,6 +55,7 @@ def _list_added(number: int) -> _AddedKeys:  # noqa: ARG001 - so many plugins ar
         frozenset([*_KEYS, *policy]),
         _TOOL_KEYS.union(*(plugin.tool_keys for plugin in plugins)),
         _WHOLE.union(*(plugin.whole_keys for plugin in plugins)),
+        frozenset(key for plugin in plugins for key in plugin.joined_keys),
     )
 
 
@@ -75,7 +77,11 @@ def merge_layers(*layers: Written) -> dict[str, JsonValue]:
             value = layer[key]
             if key in _SPREADING:
                 value = _SPREADING[key](value)
-            merged[key] = _merge(None if key in added.whole else merged.get(key), value)
+            outer = merged.get(key)
+            if key in added.joined and isinstance(outer, list) and isinstance(value, list):
+                merged[key] = [*outer, *value]
+            else:
+                merged[key] = _merge(None if key in added.whole else outer, value)
     return merged
 
 

@@ -171,6 +171,10 @@ def _check_issuers(context: Context, settings: AccessSettings) -> None:
 
 def _check_schemas(context: Context, at: Pointer, key: str, rules: JsonValue) -> None:
     for index, rule in list_rules(rules):
+        if key == "deny" and rule.keys() <= {"name"}:
+            context.notes.append(
+                f"{context.where(at)}: rule {index + 1} of `deny` has no condition: it denies every call"
+            )
         for name in rule.get("equals", {}):
             if not _PLACE.fullmatch(name):
                 hint = "write the name of an argument, or a JSON Pointer such as /filter/tenant"
@@ -218,10 +222,19 @@ def _check_jwt(
         context.mistake(place, "clients of an MCP route cannot find the issuer of its tokens", hint, key=True)
 
 
+def _list_rules_in_force(
+    context: Context, at: Pointer, written: Mapping[str, JsonValue], key: str
+) -> Iterator[tuple[Pointer, Mapping[str, JsonValue]]]:
+    """The rules that apply to a route, each with its place. A route's `deny` is added to that of `defaults`."""
+    outer = context.mapping("defaults").get(key)
+    if key not in written or (key == "deny" and isinstance(written[key], list)):
+        yield from ((("defaults", key, index), rule) for index, rule in list_rules(outer))
+    yield from (((*at, key, index), rule) for index, rule in list_rules(written.get(key)))
+
+
 def _check_rules(context: Context, at: Pointer, written: Mapping[str, JsonValue], route: RouteEntry, key: str) -> None:
-    place = _place(at, written, key)
-    for index, rule in list_rules(written.get(key, context.mapping("defaults").get(key))):
-        when, spot = rule.get("when", {}), (*place, index)
+    for spot, rule in _list_rules_in_force(context, at, written, key):
+        when = rule.get("when", {})
         _check_signed(context, spot, rule, route, key)
         _check_tokens(context, (*spot, "when", "token"), when, route)
         if "certificate" in when and not context.mapping("listen", "tls").get("client_ca"):
@@ -230,7 +243,13 @@ def _check_rules(context: Context, at: Pointer, written: Mapping[str, JsonValue]
         for name in ("tools", "arguments", "annotations", "equals"):
             if name in rule and route.kind == "passthrough":
                 message = f"`{name}` means nothing on route {route.name!r}: no call is read there"
-                context.mistake((*spot, name), message, "give the route rules of its own, without it", key=True)
+                hint = (
+                    "give the route rules of its own, without it"
+                    if key == "allow"
+                    else "write `deny: off` on the route"
+                )
+                hint = hint if spot[0] == "defaults" else "drop it"
+                context.mistake((*spot, name), message, hint, key=True)
         if "annotations" in rule and route.kind != "passthrough":
             _check_annotations(context, (*spot, "annotations"), route, key)
         if route.kind != "passthrough" and route.listed is None:

@@ -33,6 +33,7 @@ class AccessPlugin(AddsVerbs, ExtendsCalls, ObservesCalls):
     sections = ("access", "pins")
     policy_keys = ("jwt", "allow", "deny")
     whole_keys = ("jwt",)
+    joined_keys = ("deny",)
     limit_keys = ("rate", "concurrent")
     asks_callers = ("jwt", "allow", "deny")
 

@@ -86,13 +86,36 @@ async def test_denies_a_caller_a_relayed_route() -> None:
         assert "A rule of this route denies this caller everything." in json.dumps(told(seen[0]))
 
 
-async def test_a_route_replaces_the_rules_of_the_defaults() -> None:
+async def test_a_route_adds_to_the_rules_of_the_defaults_unless_its_deny_is_off() -> None:
     routes = """
   - {path: /a, upstream: tools, tool: a, schema: {type: object}}
   - {path: /b, upstream: tools, tool: b, schema: {type: object}, deny: off}
+  - {path: /c, upstream: tools, tool: a, schema: {type: object}, deny: [{tools: [c]}]}
+  - {path: /d, upstream: tools, tool: d, schema: {type: object}, deny: [{tools: [d]}]}
+  - {path: /e, upstream: tools, tool: e, schema: {type: object}, deny: [{tools: [d]}]}
 """
-    async with tool(replies(OK)) as server, proxied(routes, server.url, defaults="{deny: [{tools: ['*']}]}") as proxy:
-        assert [403, 200] == [(await proxy.post(path, b"{}")).status for path in ("/a", "/b")]
+    deny = "{deny: [{tools: [a]}, {tools: [b]}]}"
+    async with tool(replies(OK, OK)) as server, proxied(routes, server.url, defaults=deny) as proxy:
+        assert [403, 200, 403, 403, 200] == [(await proxy.post(f"/{path}", b"{}")).status for path in "abcde"]
+
+
+def test_reports_a_rule_of_the_defaults_that_a_route_cannot_apply(tmp_path: Path) -> None:
+    config = "version: 1\nupstreams: {tools: {url: http://h}}\ndefaults: {deny: [{tools: [a]}]}\nroutes:\n"
+    for own, wrong in (("deny: [{}]", True), ("deny: off", False)):
+        path = tmp_path / "config.yaml"
+        path.write_text(f"{config}  - {{path: /r, upstream: tools, passthrough: true, {own}}}\n")
+        found: list[str] = []
+        try:
+            load(path, {})
+        except ConfigError as error:
+            found = [mistake.text for mistake in error.mistakes]
+        hint = "defaults  `tools` means nothing on route '/r': no call is read there  (write `deny: off` on the route)"
+        assert [hint] * wrong == found
+
+
+def test_notes_a_rule_without_a_condition(tmp_path: Path) -> None:
+    notes = load(write(tmp_path, MAIN, "jwt: {}, deny: [{tools: [b]}, {name: all}]"), {}).config.notes
+    assert "route '/a': rule 2 of `deny` has no condition: it denies every call" in notes
 
 
 # --- MCP --------------------------------------------------------------------------------------------------------------
