@@ -14,7 +14,11 @@ from proxy.plugin import ExtendsVerbs
 from proxy.plugins import find_plugins, list_used
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from proxy.config.load import Loaded
+    from proxy.config.mistakes import Mistake
+    from proxy.config.model import HookEntry
     from proxy.routing import RouteTable
 
 EXIT_MISTAKES = 2
@@ -89,12 +93,12 @@ def _read(report: CheckReport, args: argparse.Namespace) -> Loaded | None:
     from proxy.routing import build_routes
 
     try:
-        loaded = load(report.path, os.environ, config_only=args.config_only)
-        if loaded.config.hooks and not args.config_only:
-            from proxy.server import check_hooks  # the serving code is needed only for hooks
-
-            if mistakes := check_hooks(loaded):
-                raise ConfigError(mistakes)
+        try:
+            loaded = load(report.path, os.environ, config_only=args.config_only)
+        except ConfigError as error:
+            raise ConfigError([*error.mistakes, *_check_hooks(error.hooks, report.path, args)]) from None
+        if mistakes := _check_hooks(loaded.config.hooks, report.path, args):
+            raise ConfigError(mistakes)
     except ConfigError as error:
         # Mistakes name files other than the config relative to its folder; editors jump to a path from the shell's.
         report.mistakes = tuple(
@@ -109,6 +113,15 @@ def _read(report: CheckReport, args: argparse.Namespace) -> Loaded | None:
     report.notes = _list_notes(loaded, table)
     report.served = _show_served(loaded, table)
     return loaded
+
+
+def _check_hooks(hooks: Sequence[HookEntry], file: str, args: argparse.Namespace) -> list[Mistake]:
+    """The errors of a config's hooks."""
+    if not hooks or args.config_only:
+        return []
+    from proxy.server import check_hooks  # the serving code is needed only for hooks
+
+    return check_hooks(hooks, file)
 
 
 def _print_text(report: CheckReport, loaded: Loaded | None, args: argparse.Namespace) -> None:

@@ -75,7 +75,7 @@ def load(path: Path | str, environ: Mapping[str, str], *, config_only: bool = Fa
         context = _read_file(path, environ, files, config_only)
         config = _read_config(context, files)
         if context.mistakes:
-            raise ConfigError(context.mistakes)
+            raise ConfigError(context.mistakes, hooks=config.hooks)
     except ConfigError as error:
         error.seen = files.seen
         raise

@@ -10,10 +10,13 @@ from collections.abc import Iterable, Mapping
 from operator import attrgetter
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import SplitResult, urlsplit
 
 from proxy.core.model.value_class import value_class
+
+if TYPE_CHECKING:
+    from proxy.config.model import HookEntry
 
 LISTED_RULES: Final = "docs/reference/rules.md lists the rules"
 
@@ -42,10 +45,16 @@ class ConfigError(Exception):
     """An unusable config. `mistakes` holds all of them, in the order of the files.
 
     `seen` has the hash of each file that was read ('' where it could not be): a reload waits until one of them changes.
+    `hooks` are the config's hooks, which may have errors of their own.
     """
 
-    def __init__(self, mistakes: Iterable[Mistake], seen: Mapping[Path, str] = MappingProxyType({})) -> None:
-        self.seen = seen
+    def __init__(
+        self,
+        mistakes: Iterable[Mistake],
+        seen: Mapping[Path, str] = MappingProxyType({}),
+        hooks: tuple[HookEntry, ...] = (),
+    ) -> None:
+        self.seen, self.hooks = seen, hooks
         self.mistakes: tuple[Mistake, ...] = tuple(
             sorted(dict.fromkeys(mistakes), key=attrgetter("file", "line", "column", "message"))
         )

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 from proxy.adapters.base import CallShape
 from proxy.config.combinations import DROP_ONE, PARAMETER, WrittenRoute, check_route, find_protocol
 from proxy.config.context import Context
-from proxy.config.files.secrets import reveal
+from proxy.config.files.secrets import restore_written, reveal
 from proxy.config.mistakes import join_words, suggest_word
 from proxy.config.model import LeftOutEntry, ListedRoute, Policy, RelayedBy, RouteEntry, ToolConfig, UpstreamConfig
 from proxy.config.policies import check_auth, make_repair_policy, merge_layers, read_policy
@@ -60,7 +60,9 @@ class Routes:
     def read(self) -> tuple[RouteEntry, ...]:
         """The routes, in their order."""
         written = list(self._list_written())
-        self._check_duplicates(written)
+        self._check_duplicates(
+            [route for route in written if route.path_at != route.at or isinstance(route.at[-1], str)]
+        )
         entries: list[RouteEntry] = []
         for route in written:
             if "refuse" in route.entry:
@@ -86,6 +88,8 @@ class Routes:
                 self._context.mistake((*at, "path"), message, "drop it", key=True)
             if isinstance(step, str) or "path" in entry:
                 yield WrittenRoute(at, entry, step if isinstance(step, str) else reveal(entry["path"]))
+            elif not entry.keys().isdisjoint(("tool", "tools")):  # its path is reported already, and the rest checked
+                yield WrittenRoute(at, entry, "/")
 
     def _read_route(self, route: WrittenRoute) -> RouteEntry | None:
         before = len(self._context.mistakes)
@@ -198,7 +202,8 @@ class Routes:
                 self._context.mistake(route.at, "'upstream' is missing", hint, key=True)
         elif route.upstream not in (*self._upstreams, NO_UPSTREAM):
             hint = suggest_word(route.upstream, self._upstreams) or known
-            self._context.mistake(at, f"unknown upstream {route.upstream!r}", hint)
+            written = restore_written(route.entry["upstream"])
+            self._context.mistake(at, f"unknown upstream {written!r}", hint)
 
     # --- the tools of a route -----------------------------------------------------------------------------------------
     def _read_tools(self, route: WrittenRoute) -> dict[str, ToolConfig]:
@@ -219,7 +224,8 @@ class Routes:
                     continue  # what keeps the tool from being served is told elsewhere
                 nearest = suggest_word(name, self._catalogue.names)
                 hint = f"{nearest} Otherwise {NO_SCHEMA}" if nearest else NO_SCHEMA
-                self._context.mistake(at, f"the tool {name!r} has no schema", hint)
+                written = restore_written(route.entry["tool"])
+                self._context.mistake(at, f"the tool {written!r} has no schema", hint)
         self._check_dispatching(route, found, {name for name, _ in named})
         return found
 

@@ -55,6 +55,14 @@ def test_each_mistake_has_its_line_and_the_exit_code_is_2(tmp_path: Path, capsys
     ] == err.splitlines()
 
 
+def test_reports_hooks_beside_other_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, path = run(tmp_path, f"{GOOD}workers: 0\nhooks: [{{use: 'no_such_module:Hook'}}]\n")
+    assert 2 == code
+    found = capsys.readouterr().err.splitlines()
+    assert [f"{path}:4:10", f"{path}:5:9"] == [line.split("  ")[0] for line in found[:2]]
+    assert "'no_such_module:Hook' cannot be loaded" in found[1]
+
+
 # --- the config alone -------------------------------------------------------------------------------------------------
 ELSEWHERE = """\
 version: 1

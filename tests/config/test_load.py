@@ -111,6 +111,7 @@ routes:
         "14:40  route '/b'  the tool 'other' has no schema",
         "15:12  route '/a'  POST /a is served already",
         "16:5  route number 4  'path' is missing",
+        "16:5  route number 4  'upstream' is missing",
     ]
     assert len(expected) == len(found)
     assert expected == [line.removeprefix("c.yaml:")[: len(start)] for line, start in zip(found, expected, strict=True)]
@@ -202,7 +203,8 @@ routes: [{path: /a, upstream: tools, tool: x, schema: {}, headers: {set: {x-b: "
 def test_no_secret_is_shown_by_a_mistake(tmp_path: Path) -> None:
     text = (
         HEAD.replace("http://127.0.0.1:9101", "'${T}'")
-        + "routes: [{path: '${T}', upstream: '${T}', tool: '${T}', mode: '${T}'}]"
+        + "routes: [{path: '${T}', upstream: '${T}', tool: '${T}', mode: '${T}'}, "
+        + "{path: /a, upstream: '${T}', tool: '${T}'}]"
     )
     assert [] == [line for line in mistakes(tmp_path, text, {"T": SECRET}) if SECRET in line]
 
@@ -360,3 +362,21 @@ def test_the_example_runs_as_it_is() -> None:
     result = load(ROOT / "config.example.yaml", {})
     assert ((), 14) == (result.config.notes, len(build_routes(result.config).routes))
     assert "http://127.0.0.1:9101" == result.config.upstreams["samples"].url
+
+
+def test_reports_all_errors_of_a_route_without_a_path(tmp_path: Path) -> None:
+    text = """version: 1
+upstreams: {tools: {url: http://h}}
+routes:
+  - {upstream: tols, tool: a, schema: {type: objekt}, timeout: soon}
+  - {path: b, upstream: tools, tool: b}
+  - {upstream: tools, tool: c, validation: off}
+"""
+    found = mistakes(tmp_path, text)
+    assert 7 == len(found), found
+    for line, words in [
+        (4, "'path' is missing"), (4, "unknown upstream 'tols'"), (4, "the schema does not compile"),
+        (4, "`timeout` expects a time"), (5, "`path` expects a path"), (5, "the tool 'b' has no schema"),
+        (6, "'path' is missing"),
+    ]:  # fmt: skip
+        assert any(each.startswith(f"c.yaml:{line}:") and words in each for each in found), words

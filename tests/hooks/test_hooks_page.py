@@ -69,9 +69,9 @@ async def test_the_example_lets_each_token_use_the_tools_of_its_role() -> None:
 def test_the_example_passes_the_check_and_a_slip_is_told_with_its_line(tmp_path: Path) -> None:
     config = tmp_path / "c.yaml"
     config.write_text("version: 1\nroutes: {/a: {upstream: none, tool: x, schema: {}}}\n" + BLOCKS["yaml"])
-    assert [] == check_hooks(load(config, {}))
+    assert [] == check_hooks(load(config, {}).config.hooks, str(config))
     config.write_text(config.read_text().replace("rbac:Roles", "rbac:Rules"))
-    (mistake,) = check_hooks(load(config, {}))
+    (mistake,) = check_hooks(load(config, {}).config.hooks, str(config))
     assert str(mistake).startswith(f"{config}:4:5  hooks  'rbac:Rules' cannot be loaded")
 
 

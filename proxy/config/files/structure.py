@@ -153,7 +153,9 @@ def check_structure(
         for path, key, message, hint in _describe_broken(value, entry):
             if path in unresolved:
                 continue
-            bad.add(path)
+            # The rest of a route that lacks a key is still checked.
+            is_route = entry.keyword == "required" and path[:1] == ("routes",) and len(path) == 2
+            bad.add((*path, entry.detail) if is_route else path)
             if message:
                 text = message if entry.keyword in ("required", "additionalProperties") else "value"
                 found = source.mistake(path, describe_section(value, path), message, hint, key=key)

@@ -44,7 +44,7 @@ async def start_workers(
     Raises OSError where a port cannot be opened or a worker does not start, ConfigError where a hook cannot be found.
     """
     config, clock = loaded.config, SystemClock()
-    if mistakes := check_hooks(loaded):
+    if mistakes := check_hooks(config.hooks, str(loaded.files[0])):
         raise ConfigError(mistakes)
     log = Log(log_to or sys.stderr, config.telemetry.log_format, config.telemetry.log_level, clock.wall)
     reserved, address = _reserve_port(listen or config.listen)

@@ -10,6 +10,7 @@ import asyncio
 import random
 import time
 import uuid
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from proxy.call.judging import Elsewhere
@@ -90,7 +91,7 @@ def make_hook_chain(loaded: Loaded, log: Log, clock: Clock) -> HookChain | None:
     for entry in loaded.config.hooks:
         hook = load_hook(entry.use, entry.settings, entry.timeout, strict=entry.on_failure == "refuse")
         if isinstance(hook, HookLoadError):
-            mistakes.append(_mistake(loaded, entry, hook))
+            mistakes.append(_mistake(str(loaded.files[0]), entry, hook))
         else:
             made.append(hook)
     if mistakes:
@@ -98,18 +99,18 @@ def make_hook_chain(loaded: Loaded, log: Log, clock: Clock) -> HookChain | None:
     return HookChain(made, log.hook_failed, clock.now)
 
 
-def check_hooks(loaded: Loaded) -> list[Mistake]:
-    """What is wrong with a config's hooks, as far as that shows without making any."""
-    if not loaded.config.hooks:
+def check_hooks(hooks: Sequence[HookEntry], file: str) -> list[Mistake]:
+    """What is wrong with the hooks of a config file, as far as that shows without making any."""
+    if not hooks:
         return []
     from proxy.hooks.running import HookLoadError, find_hook
 
-    found = [(entry, find_hook(entry.use)) for entry in loaded.config.hooks]
-    return [_mistake(loaded, entry, hook) for entry, hook in found if isinstance(hook, HookLoadError)]
+    found = [(entry, find_hook(entry.use)) for entry in hooks]
+    return [_mistake(file, entry, hook) for entry, hook in found if isinstance(hook, HookLoadError)]
 
 
-def _mistake(loaded: Loaded, entry: HookEntry, found: HookLoadError) -> Mistake:
-    return Mistake(str(loaded.files[0]), *entry.at, "hooks", found.message, found.hint)
+def _mistake(file: str, entry: HookEntry, found: HookLoadError) -> Mistake:
+    return Mistake(file, *entry.at, "hooks", found.message, found.hint)
 
 
 # --- what the log says of a config once it is served ------------------------------------------------------------------
