@@ -37,6 +37,7 @@ from proxy.core.contract.policy import Block, ByAddress, Mode
 from proxy.core.contract.spellings import JudgedPaths
 from proxy.core.json.jsontext import format_pointer
 from proxy.core.model.value_class import value_class
+from proxy.core.rules.facts import read_facts
 from proxy.plugins import PluginError, list_askers, load_named
 
 # A variable as a shell writes it, which this config does not replace.
@@ -214,6 +215,15 @@ def _list_notes(context: Context, catalogue: ToolReader, routes: tuple[RouteEntr
         for tool in route.tools.values():
             if tool.schema is not None:
                 yield from _list_path_arguments(route, tool)
+                if (
+                    route.kind == "call"
+                    and (types := read_facts(tool.schema.check.root).site.types)
+                    and "object" not in types
+                ):
+                    yield (
+                        f"tool {tool.name!r}: its schema takes {' or '.join(sorted(types))}, and models send an object "
+                        "of arguments  (write `type: object` with `properties`)"
+                    )
                 yield from (f"tool {tool.name!r}: {note}" for note in tool.schema.notes)
                 yield from _list_too_large(tool.name, tool.schema, tool.policy.max_body)
             elif tool.container is None:

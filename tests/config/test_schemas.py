@@ -124,6 +124,45 @@ def test_reads_a_tuple_with_a_note(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("rest", [True, False])
+def test_a_reference_leads_into_a_tuple(tmp_path: Path, rest: bool) -> None:
+    pair = {"type": "array", "items": [{"type": "integer"}, {"type": "string"}]}
+    more = {"additionalItems": {"type": "boolean"}} if rest else {}
+    write(tmp_path, {"pair.yaml": {"properties": {"p": {**pair, **more}}}})
+    schema = {
+        "properties": {
+            "a": {**pair, **more},
+            "b": {"$ref": "#/properties/a/items/1"},
+            "c": {"$ref": "pair.yaml#/properties/p/items/0"},
+            **({"d": {"$ref": "#/properties/a/additionalItems"}} if rest else {}),
+        }
+    }
+    made = tool(tmp_path, schema)
+    assert [True, False, True, False] == accepts(made, {"b": "x"}, {"b": 1}, {"c": 1}, {"c": "x"})
+    assert [True, not rest] == accepts(made, {"d": True}, {"d": 1})
+    wrong = mistakes(tmp_path, {"properties": {**schema["properties"], "b": {"$ref": "#/properties/a/items/2"}}})
+    assert "$ref '#/properties/a/items/2' leads nowhere" in wrong[0]
+
+
+def test_reports_every_reference_to_a_missing_file(tmp_path: Path) -> None:
+    found = mistakes(tmp_path, {"properties": {name: {"$ref": f"{name}.yaml"} for name in "pqr"}})
+    assert [f"$ref '{name}.yaml' cannot be read" in each for name, each in zip("pqr", found, strict=True)] == [True] * 3
+
+
+@pytest.mark.parametrize("upstream", ["none", "tools"])
+def test_notes_a_schema_that_takes_no_object(tmp_path: Path, upstream: str) -> None:
+    write(tmp_path, {"c.yaml": {
+        "version": 1,
+        "upstreams": {"tools": {"url": "http://h"}},
+        "routes": [
+            {"path": "/s", "upstream": upstream, "tool": "s", "schema": {"type": "string"}},
+            {"path": "/r", "upstream": "tools", "tool": "r", "schema": OBJECT, "response_schema": {"type": "string"}},
+        ],
+    }})  # fmt: skip
+    notes = [note for note in load(tmp_path / "c.yaml", {}).config.notes if "models send an object" in note]
+    assert [note.split(",")[0] for note in notes] == ["tool 's': its schema takes string"] * (upstream != "none")
+
+
 def test_keeps_a_tuple_in_a_part_of_a_file_with_a_draft(tmp_path: Path) -> None:
     draft_7 = "http://json-schema.org/draft-07/schema#"
     point = {"type": "array", "items": [{"$ref": "#/n"}, {"type": "string"}]}

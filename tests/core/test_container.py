@@ -100,6 +100,7 @@ def test_the_guidance_names_the_first_five_functions(guidance: str, names: tuple
         ("Add", {"a": 5, "b": 10}, {"function": "Add", "a": 5, "b": 10}),
         ("Add", {"a": 5}, {"function_name": "add", "a": 5}),
         ("Add", {}, {"name": "Add"}),
+        ("Add", {"a": 5, "b": 10}, {"functon": "Add", "a": 5, "b": 10}),
         ("Multiply", {"a": 5}, {"tool": "Mutliply", "a": 5}),
         ("Add", {"a": 5}, {"function": "Math.Add", "a": 5}),
         ("Add", {"a": 5}, {"function": "Math__add", "a": 5}),

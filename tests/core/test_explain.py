@@ -79,6 +79,12 @@ def one(
          {"dependentRequired": {"a": ["b"]}}, '{"a":1}'),
         (one(codes.TYPE_MISMATCH, ("a",), "Type mismatch: expected integer, got string", "integer",
              "Send a whole number without quotes or units.", "ten"), needs(a=INT), '{"a":"ten"}'),
+        (one(codes.TYPE_MISMATCH, ("a",), "Type mismatch: expected number, got string", "number (at most 100)",
+             "Send the bare number, without quotes, units or separators. As a number it is out of range: it must be at "
+             "most 100.", "500"), needs(a={**NUM, "maximum": 100}), '{"a":"500"}'),
+        (one(codes.TYPE_MISMATCH, ("a",), "Type mismatch: expected integer, got string", "integer (greater than 0)",
+             "Send a whole number without quotes or units. As a number it is out of range: it must be greater than 0.",
+             "-1"), needs(a={**INT, "exclusiveMinimum": 0}), '{"a":"-1"}'),
         (one(codes.TYPE_MISMATCH, ("a",), "Type mismatch: expected string, got null", "string",
              "null is not allowed here: send a value, or leave it out.", None),
          obj(a=STR), '{"a":null}'),

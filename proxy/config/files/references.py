@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
 from proxy.config.files.source import ConfigSource, Files, describe_failure
-from proxy.config.mistakes import ConfigError
+from proxy.config.mistakes import ConfigError, Mistake
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.schema.dialects import normalise
@@ -67,8 +67,10 @@ class Collector:
         self._where = where
 
     def collect(self, start: SchemaDocument) -> dict[str, SchemaDocument]:
-        """URI -> document, for every document that `start` reaches, without itself. Raises ConfigError."""
+        """URI -> document, for every document that `start` reaches, without itself. Raises ConfigError with every
+        reference that leads nowhere."""
         found: dict[str, SchemaDocument] = {}
+        mistakes: list[Mistake] = []
         known = {start.uri, *(base for _, base, _ in _list_parts(start.value, start.uri))}
         waiting = [start]
         while waiting:
@@ -76,10 +78,17 @@ class Collector:
             for target, reference, path in find_references(document.value, document.uri):
                 if target in known or target in found:
                     continue
-                if (next_one := self._find(document, target, reference, path)) is not None:
+                try:
+                    next_one = self._find(document, target, reference, path)
+                except ConfigError as error:
+                    mistakes.extend(error.mistakes)
+                    continue
+                if next_one is not None:
                     found[target] = next_one
                     known.update(base for _, base, _ in _list_parts(next_one.value, target))
                     waiting.append(next_one)
+        if mistakes:
+            raise ConfigError(mistakes)
         return found
 
     def _find(self, document: SchemaDocument, target: str, reference: str, path: Pointer) -> SchemaDocument | None:

@@ -242,7 +242,29 @@ def _describe_broken(value: JsonValue, entry: BrokenKeyword) -> Iterator[tuple[P
 
 def _suggest_key(value: JsonValue, entry: BrokenKeyword, name: str) -> str:
     written = find_at_pointer(value, (*entry.path, name))
-    return suggest_key(entry.path, name, written) or _suggest_section(value, entry, name)
+    hint = suggest_key(entry.path, name, written) or _suggest_section(value, entry, name)
+    return hint or (_suggest_holder(entry.node, name, written) if entry.path else "")
+
+
+def _suggest_holder(node: Node, name: str, written: JsonValue) -> str:
+    """The mapping among a node's properties to which a key belongs, if exactly one has a key of this name."""
+    holders = [key for key, inner in node.properties.items() if any(name in part.properties for part in _unfold(inner))]
+    if len(holders) != 1 or suggest_word(name, node.properties):
+        return ""
+    return f"did you mean `{holders[0]}: {{{name}: {_show_briefly(written)}}}`?"
+
+
+def _unfold(node: Node) -> Iterator[Node]:
+    """A node and the branches that a value may take there."""
+    yield node
+    for inner in (*node.any_of, *([node.reference] if node.reference is not None else ())):
+        yield from _unfold(inner)
+
+
+def _show_briefly(written: JsonValue) -> str:
+    """A short plain value as it can be pasted; `...` for any other."""
+    is_shown = not isinstance(written, dict | list | None | Secret) and len(str(written)) <= _SHOWN
+    return write_yaml_scalar(written) if is_shown and " " not in str(written) else "..."
 
 
 def _suggest_section(value: JsonValue, entry: BrokenKeyword, name: str) -> str:
@@ -253,10 +275,7 @@ def _suggest_section(value: JsonValue, entry: BrokenKeyword, name: str) -> str:
         return ""
     if in_upstream:
         return f"{name!r} is a key of a route, of a tool, or of `defaults`"
-    written = find_at_pointer(value, (name,))
-    is_shown = not isinstance(written, dict | list | None | Secret) and len(str(written)) <= _SHOWN
-    shown = write_yaml_scalar(written) if is_shown and " " not in str(written) else "..."
-    return f"did you mean `defaults: {{{name}: {shown}}}`?"
+    return f"did you mean `defaults: {{{name}: {_show_briefly(find_at_pointer(value, (name,)))}}}`?"
 
 
 # Keys that every route may have: where one stands in place of a path, the dash of the list is missing.

@@ -159,7 +159,8 @@ def _write_call(found: ContainerMisuse, shown: str) -> str:
     name, function, sent = found.container.name, found.function, found.attempted
     members = sent if isinstance(sent, dict) else {}
     inside = next((key for key, item in members.items() if item is found.arguments), "")
-    beside = next((key for key, item in members.items() if item is not found.arguments), "")
+    kept = found.arguments if isinstance(found.arguments, dict) else {}
+    beside = next((key for key, item in members.items() if item is not found.arguments and key not in kept), "")
     same = f"what you sent in `{inside}`" if inside in (function, *ARGUMENT_KEYS) else "the same arguments"
     has_any = found.arguments not in ({}, None)
     if found.container.auto_expand == "dispatch":
@@ -170,7 +171,7 @@ def _write_call(found: ContainerMisuse, shown: str) -> str:
     wanted = f"You probably want '{function}': after expanding '{name}', call '{function}'"
     if shown or not has_any:
         return f"{wanted} with {shown}." if shown else f"{wanted}."
-    without = f", without `{beside}`" if same == "the same arguments" and beside in FUNCTION_KEYS else ""
+    without = f", without `{beside}`" if same == "the same arguments" and beside else ""
     return f"{wanted} with {same}{without}."
 
 
@@ -221,7 +222,8 @@ def _find_invocation(container: Container, sent: JsonValue) -> tuple[str, JsonVa
     if not isinstance(sent, dict):
         return "", {}
     known = [function.name for function in container.functions]
-    for key in FUNCTION_KEYS:
+    near = (key for key in sent if key not in FUNCTION_KEYS and find_nearest(key, FUNCTION_KEYS[:1], slip=True))
+    for key in (*FUNCTION_KEYS, *near):
         named = sent.get(key)
         if isinstance(named, str) and (function := _function(container.name, named, known)):
             rest = {other: item for other, item in sent.items() if other != key}

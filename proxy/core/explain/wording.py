@@ -6,10 +6,11 @@ or a secret one: what was sent is shown shortened and masked, or not at all.
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from proxy.core.check.validation import BrokenKeyword
 from proxy.core.display.graphemes import cut
@@ -35,6 +36,7 @@ from proxy.core.model import codes
 from proxy.core.model.codes import Severity, ViolationCode
 from proxy.core.model.values import JsonValue, Pointer, Violation
 from proxy.core.rules.facts import read_facts
+from proxy.core.rules.proposals import string_to_integer, string_to_number
 from proxy.core.schema.nodes import Node
 
 Word = Callable[[BrokenKeyword, JsonValue], Iterable[Violation]]
@@ -130,12 +132,30 @@ def make_type_violation(path: Pointer, value: JsonValue, node: Node) -> Violatio
     message, expected, hint = words
     if isinstance(value, str) and (pieces := _list_pieces(path, value, node)):
         hint = f"{hint.removesuffix('.')}: {dumps(pieces).decode()}, if the commas part its items."
+    elif isinstance(value, str) and (bound := _find_bound(value, node)):
+        hint = f"{hint} As a number it is out of range: it {bound}."
     if isinstance(value, list) and hint in _OF_SEVERAL:
         if not all(may_take(node, item) for item in value):
             hint = "Send one of what is expected, not a list."
         elif len(value) > 1 and len(path) < 2:
             hint = _OF_SEVERAL[hint]  # what stands deeper cannot go into a call of its own
     return Violation(codes.TYPE_MISMATCH, path, message, expected, _or_leave_out(hint, value), value=value)
+
+
+def _find_bound(value: str, node: Node) -> str:
+    """The bound that the number breaks which a text spells, in words; '' for none."""
+    read = string_to_number(value, read_facts(node).site) or string_to_integer(value, read_facts(node).site)
+    for part in node.always if read is not None else ():
+        for keyword, is_broken in _BROKEN_BY.items():
+            limit = part.get(keyword)
+            if read is not None and name_json_type(limit) in ("integer", "number") and is_broken(read[0], limit):
+                return _BOUNDS[keyword][1].format(limit=write_bound(limit)).partition(": ")[2]
+    return ""
+
+
+_BROKEN_BY: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
+    "minimum": operator.lt, "exclusiveMinimum": operator.le, "maximum": operator.gt, "exclusiveMaximum": operator.ge,
+}  # fmt: skip
 
 
 def _list_pieces(path: Pointer, value: str, node: Node) -> list[JsonValue]:

@@ -113,6 +113,17 @@ def list_subschemas(schema: Mapping[str, JsonValue]) -> Iterator[tuple[Pointer, 
             yield from (((keyword, key), item) for key, item in value.items() if isinstance(item, dict | bool))
 
 
+def find_moved(schema: JsonValue, step: str | int, following: str | int) -> str | int:
+    """The key at which a part of a schema stands that a reference seeks at `step`. A tuple that was written under
+    `items` is read as `prefixItems` (dialects.py), and what was `additionalItems` as `items`."""
+    if isinstance(schema, dict) and isinstance(schema.get("prefixItems"), list):
+        if step == "items" and str(following).isdecimal() and not isinstance(schema.get(step), list):
+            return "prefixItems"
+        if step == "additionalItems" and step not in schema:
+            return "items"
+    return step
+
+
 def is_conditional(path: Pointer) -> bool:
     """Whether a place in a schema counts only for some values of its object: a branch, a negation, a condition."""
     steps = iter(path)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
+from itertools import zip_longest
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
@@ -28,6 +29,7 @@ from proxy.core.schema.drafts import (
     Draft,
     SchemaError,
     find_draft,
+    find_moved,
     find_published_draft,
     join,
     knows,
@@ -222,9 +224,10 @@ class Schemas:
                 raise SchemaError(f"$ref {reference!r} names an anchor that is not there", (*place.path, "$ref"))
             return self._anchors[base, fragment]
         target, raw = resource, self._raw(resource)
-        for step in parse_pointer(fragment):
+        steps = parse_pointer(fragment)
+        for step, following in zip_longest(steps, steps[1:], fillvalue=""):
             try:
-                key = int(step) if isinstance(raw, list) else step
+                key = int(step) if isinstance(raw, list) else find_moved(raw, step, following)
                 raw = raw[key]
             except (LookupError, TypeError, ValueError):
                 raise SchemaError(f"$ref {reference!r} leads nowhere", (*place.path, "$ref")) from None

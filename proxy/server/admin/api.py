@@ -102,9 +102,21 @@ async def _config(serving: Serving, _: PageRequest) -> Page:
         "digest": served.loaded.digest,
         "restart_needed": list(served.restart_needed),
         "mistakes": list(serving.reloader.mistakes),
-        "config": restore_written(served.loaded.config.written),
+        "config": _show_addresses(serving, restore_written(served.loaded.config.written)),
     }
     return make_json_page(shown)
+
+
+def _show_addresses(serving: Serving, written: JsonValue) -> JsonValue:
+    """The config with the addresses that are open, which the command line may have chosen."""
+    if not isinstance(written, dict):
+        return written
+    shown = dict(written)
+    if not isinstance(shown.get("listen"), dict):
+        shown["listen"] = str(serving.ports[0].address)
+    if shown.get("admin") in ("off", False) and serving.operator_ports:
+        shown["admin"] = {"listen": str(serving.operator_ports[0].address)}
+    return shown
 
 
 async def _schema(serving: Serving, question: PageRequest) -> Page:

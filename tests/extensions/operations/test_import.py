@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -297,9 +298,17 @@ def test_serve_openapi_needs_no_config(tmp_path: Path) -> None:
         command = [sys.executable, "-m", "proxy", *words]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as served:
             assert served.stdout is not None
-            first = served.stdout.readline()
+            first, admin, console = (served.stdout.readline().strip() for _ in range(3))
+            ports = [line.rpartition(":")[2] for line in (first, admin)]
+            asked = urllib.request.Request(
+                f"http://127.0.0.1:{ports[1]}/-/config",
+                headers={"Authorization": f"Bearer {console.partition('#k=')[2]}"},
+            )
+            with urllib.request.urlopen(asked) as answer:  # noqa: S310 - our own proxy
+                shown = json.load(answer)["config"]
             served.kill()
     assert first.startswith("listening on http://127.0.0.1:")
+    assert [f"127.0.0.1:{port}" for port in ports] == [shown["listen"], shown["admin"]["listen"]]
 
 
 def test_serve_openapi_as_mcp_says_where_clients_find_its_tools(tmp_path: Path) -> None:
