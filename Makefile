@@ -18,6 +18,7 @@
 # make pictures     takes the README's pictures of the console
 # make vendor       fetches the libraries of the console's pages, with npm
 # make cluster      a real single-node Kubernetes here, and the chart tried on it (docs/evidence/kubernetes-tried.md)
+# make dist         the wheel and the source archive, checked as the package index would
 # make release      the signed image for several architectures and the signed chart, sent to a registry (docs/release.md)
 # make lock         pins what is installed
 # make clean        removes everything that was made here
@@ -35,7 +36,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all wheel locks fmt hooks checks lint types bench corpora differential evaluate conformance reliability soak attack docs cluster pictures vendor release lock clean
+.PHONY: help run test test-all wheel dist locks fmt hooks checks lint types bench corpora differential evaluate conformance reliability soak attack docs cluster pictures vendor release lock clean
 
 help:
 	@sed -n '/^#/!q;s/^# \{0,1\}//p' Makefile
@@ -57,12 +58,22 @@ $(VENV)/test.stamp: $(VENV)/run.stamp requirements-dev.lock
 	@$(PIP) install -r requirements-dev.lock
 	@touch $@
 
+$(VENV)/release.stamp: $(VENV)/test.stamp requirements-release.lock
+	@$(PIP) install -r requirements-release.lock
+	@touch $@
+
 run: $(VENV)/run.stamp
 	@$(BIN)/python -m proxy demo
 
 # One file that `pip install` and `pipx install` take on another machine, in dist/.
 wheel: $(VENV)/test.stamp
 	$(BIN)/python -m hatchling build -t wheel -d dist
+
+# The wheel and the source archive, checked as the package index would.
+dist: $(VENV)/release.stamp
+	rm -f dist/*.whl dist/*.tar.gz
+	$(BIN)/python -m hatchling build -d dist
+	$(BIN)/twine check --strict dist/*.whl dist/*.tar.gz
 
 # More workers than cores: most of a run is waiting for sockets and processes, and a file's tests stay together.
 test: checks
@@ -177,7 +188,7 @@ release:
 	@bash .ci/release
 
 # Pins what is installed now. Run it in a fresh .venv after changing the dependencies of pyproject.toml.
-lock: $(VENV)/test.stamp
+lock: $(VENV)/release.stamp
 	$(BIN)/python .ci/lock.py
 
 clean:

@@ -1,4 +1,4 @@
-"""Writes requirements.lock and requirements-dev.lock from the packages installed in the running environment.
+"""Writes requirements.lock, requirements-dev.lock and requirements-release.lock from the packages that are installed.
 
 The closure of pyproject.toml's dependencies (all extras included) is pinned as `name==version`; no download address
 is ever written, so every installation uses its own machine's package index.
@@ -44,14 +44,16 @@ def write(path: Path, packages: dict[str, str], note: str) -> None:
 
 
 def main() -> None:
-    """Writes both lock files."""
+    """Writes the lock files."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     runtime = list(project["project"]["dependencies"])
     for extra in project["project"]["optional-dependencies"].values():
         runtime += extra
     build = [*project["build-system"]["requires"], "editables"]  # hatchling asks for it to install in place
     write(ROOT / "requirements.lock", closure([*runtime, *build]), "To run and to build")
-    write(ROOT / "requirements-dev.lock", closure([*runtime, *build, *project["dependency-groups"]["dev"]]), "To test")
+    groups = project["dependency-groups"]
+    write(ROOT / "requirements-dev.lock", closure([*runtime, *build, *groups["dev"]]), "To test")
+    write(ROOT / "requirements-release.lock", closure(groups["release"]), "To check a release")
 
 
 if __name__ == "__main__":

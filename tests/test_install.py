@@ -49,11 +49,16 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def wheel(clone: Path) -> Path:
-    """What the recipe of `make wheel` writes."""
-    run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", "dist", folder=clone)
-    (found,) = (clone / "dist").glob("*.whl")
-    return found
+def built(clone: Path) -> tuple[Path, Path]:
+    """The wheel and the source archive that the recipe of `make dist` writes."""
+    run(sys.executable, "-m", "hatchling", "build", "-d", "dist", folder=clone)
+    (made,), (source,) = (clone / "dist").glob("*.whl"), (clone / "dist").glob("*.tar.gz")
+    return made, source
+
+
+@pytest.fixture(scope="module")
+def wheel(built: tuple[Path, Path]) -> Path:
+    return built[0]
 
 
 def make_environment(folder: Path) -> Path:
@@ -66,10 +71,10 @@ def install(programs: Path, *what: str, folder: Path) -> None:
     run(str(programs / "python"), "-m", "pip", "--disable-pip-version-check", "-q", "install", *what, folder=folder)
 
 
-def judge_example(program: Path, clone: Path, folder: Path) -> None:
+def judge_example(clone: Path, folder: Path, *program: str) -> None:
     """The installed command says its version and judges the example, away from the clone."""
-    assert f"toolcall-proxy {__version__}\n" == run(str(program), "--version", folder=folder)
-    shown = run(str(program), "check", str(clone / "config.example.yaml"), folder=folder)
+    assert f"toolcall-proxy {__version__}\n" == run(*program, "--version", folder=folder)
+    shown = run(*program, "check", str(clone / "config.example.yaml"), folder=folder)
     assert f"{clone / 'config.example.yaml'}: ok, " in shown
 
 
@@ -86,13 +91,38 @@ def test_the_readme_names_these_lines() -> None:
 def test_pip_installs_the_clone(clone: Path, tmp_path: Path) -> None:
     programs = make_environment(tmp_path)
     install(programs, str(clone), folder=tmp_path)
-    judge_example(programs / "toolcall-proxy", clone, tmp_path)
+    judge_example(clone, tmp_path, str(programs / "toolcall-proxy"))
 
 
 def test_pip_installs_the_wheel_elsewhere(wheel: Path, clone: Path, tmp_path: Path) -> None:
     programs = make_environment(tmp_path)
     install(programs, str(wheel), folder=tmp_path)
-    judge_example(programs / "toolcall-proxy", clone, tmp_path)
+    judge_example(clone, tmp_path, str(programs / "toolcall-proxy"))
+
+
+def test_pip_installs_the_source_archive(built: tuple[Path, Path], clone: Path, tmp_path: Path) -> None:
+    programs = make_environment(tmp_path)
+    install(programs, str(built[1]), folder=tmp_path)
+    judge_example(clone, tmp_path, str(programs / "toolcall-proxy"))
+
+
+def test_the_package_index_would_take_both(built: tuple[Path, Path], tmp_path: Path) -> None:
+    programs = make_environment(tmp_path)
+    install(programs, "-r", str(ROOT / "requirements-release.lock"), folder=tmp_path)
+    said = run(str(programs / "twine"), "--no-color", "check", "--strict", *map(str, built), folder=tmp_path)
+    assert 2 == said.count("PASSED")
+    assert [f"toolcall_proxy-{__version__}-py3-none-any.whl", f"toolcall_proxy-{__version__}.tar.gz"] == [
+        path.name for path in built
+    ]
+
+
+def test_uvx_runs_the_wheel(wheel: Path, clone: Path, tmp_path: Path) -> None:
+    uvx = shutil.which("uvx")
+    if uvx is None:
+        pytest.skip("no uvx here: install uv")
+    judge_example(
+        clone, tmp_path, uvx, "--no-config", "--python", sys.executable, "--from", str(wheel), "toolcall-proxy"
+    )
 
 
 def test_the_client_needs_the_wheel_and_nothing_else(wheel: Path, tmp_path: Path) -> None:
@@ -108,7 +138,18 @@ def test_pipx_installs_the_wheel(wheel: Path, clone: Path, tmp_path: Path, monke
     monkeypatch.setenv("PIPX_HOME", str(tmp_path / "pipx"))
     monkeypatch.setenv("PIPX_BIN_DIR", str(tmp_path / "bin"))
     run(str(programs / "pipx"), "install", "--python", sys.executable, str(wheel), folder=tmp_path)
-    judge_example(tmp_path / "bin" / "toolcall-proxy", clone, tmp_path)
+    judge_example(clone, tmp_path, str(tmp_path / "bin" / "toolcall-proxy"))
+    judge_example(
+        clone,
+        tmp_path,
+        str(programs / "pipx"),
+        "run",
+        "--python",
+        sys.executable,
+        "--spec",
+        str(wheel),
+        "toolcall-proxy",
+    )
 
 
 def test_docker_builds_the_image_and_runs_it(clone: Path, tmp_path: Path) -> None:

@@ -68,7 +68,8 @@ def test_every_manifest_is_what_kubernetes_takes(name: str, version: str) -> Non
 
 
 def test_the_version_is_that_of_the_proxy() -> None:
-    assert __version__ == yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert (__version__, __version__) == (chart["appVersion"], chart["version"])
 
 
 def test_what_an_operator_can_set_has_all_that_belongs_to_it() -> None:
