@@ -195,6 +195,33 @@ def look_through(root: Path) -> list[str]:
     return [str(path.relative_to(root)) for path in found]
 
 
+# Imports every extension module that it finds.
+_LOADING: Final = """
+import importlib, pathlib, sys
+for base in map(pathlib.Path, sys.path):
+    for path in base.rglob("*.so"):
+        steps = path.relative_to(base).parts
+        if not {"site-packages", "lib-dynload"} & set(steps):
+            importlib.import_module(".".join((*steps[:-1], steps[-1].partition(".")[0])))
+            print(path)
+"""
+
+
+def load_extensions(build: Build, root: Path) -> int:
+    """How many extension modules the file system of the image loads, which are without symbols there; 0 if this machine
+    lets nobody change the root."""
+    if os.geteuid():
+        return 0
+    words = ["chroot", str(root), *build.told("python", "-I", "-c", _LOADING)]
+    return len(subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines())
+
+
+def measure(root: Path) -> float:
+    """The size of the files below a folder, in MB. Two names of one file count once."""
+    files = {(each.stat().st_dev, each.stat().st_ino): each for each in root.rglob("*") if not each.is_symlink()}
+    return sum(each.stat().st_size for each in files.values() if each.is_file()) / 1e6
+
+
 def main() -> None:
     """Builds, looks, says what was seen."""
     with tempfile.TemporaryDirectory() as name:
@@ -208,12 +235,14 @@ def main() -> None:
         confined = confinement(build.folder)
         seen = health(build, (calls, admin), confined)
         found = look_through(build.folder / "rootfs")
+        loaded, size = load_extensions(build, build.folder / "rootfs"), measure(build.folder / "rootfs")
     assert not other, f"not the version of the lock: {other}"
     assert not {"pip", "hatchling", "setuptools"} & set(installed), "build tools came along"
     assert seen == [1, 0, 0, 1], f"health check before, while, end, after: {seen}"
     assert not found, f"not for an image: {found}"
     how = "as its user, on a read-only root" if confined else "(not confined: no root, or no mount namespaces here)"
     print(f"{len(build.done)} RUN lines done, {len(installed)} packages; the entry point serves {how}")
+    print(f"the image's files have {size:.0f} MB; {loaded} extension modules load there")
 
 
 if __name__ == "__main__":
