@@ -34,7 +34,8 @@ def _write_lines(rows: Sequence[Row], about: str) -> Iterator[str]:
     yield "| tried | seen | as it should be |\n|---|---|---|"
     for name, seen, right in rows:
         yield f"| {name} | {seen} | {'yes' if right else '**no**'} |"
-    yield "\nNot tried there: a NetworkPolicy (no plug-in here enforces one), several nodes, a cloud's load balancer."
+    yield "\nNot tried there: a NetworkPolicy (no plug-in here enforces one), several nodes, a cloud's load balancer.\n"
+    yield "## " + PAGE.read_text(encoding="utf-8").partition("\n## ")[2].rstrip("\n")  # what people found is kept
 
 
 def _try_all() -> bool:

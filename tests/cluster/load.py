@@ -1,9 +1,14 @@
-"""load.py HOST PORT SECONDS: good calls through a Service over kept connections; prints a count of the answers."""
+"""load.py HOST PORT SECONDS [reopen]: good calls through a Service over kept connections; prints a count of answers.
+
+With `reopen` a client notices that the server has closed its idle connection, as most libraries do. The proxy is tried
+without, because it announces each end by `Connection: close`; a tool by itself may not.
+"""
 
 from __future__ import annotations
 
 import http.client
 import json
+import select
 import sys
 import threading
 import time
@@ -12,12 +17,20 @@ from collections import Counter
 WORKERS, RATE = 8, 80.0
 
 
-def call(host: str, port: int, until: float, answers: Counter[str], lock: threading.Lock) -> None:
+def is_closed(connection: http.client.HTTPConnection) -> bool:
+    """Whether the server has closed an idle connection: only its end can be read there."""
+    return connection.sock is not None and bool(select.select([connection.sock], [], [], 0)[0])
+
+
+def call(host: str, port: int, until: float, reopens: bool, answers: Counter[str], lock: threading.Lock) -> None:
     """One client."""
     connection: http.client.HTTPConnection | None = None
     body = json.dumps({"lat": 48.85, "lon": 2.35})
     while time.monotonic() < until:
         begun = time.monotonic()
+        if reopens and connection is not None and is_closed(connection):
+            connection.close()
+            connection = None
         try:
             connection = connection or http.client.HTTPConnection(host, port, timeout=40)
             connection.request("POST", "/tools/weather", body, {"Content-Type": "application/json"})
@@ -34,10 +47,11 @@ def call(host: str, port: int, until: float, answers: Counter[str], lock: thread
         time.sleep(max(0.0, WORKERS / RATE - (time.monotonic() - begun)))
 
 
-def main(host: str, port: str, seconds: str) -> None:
+def main(host: str, port: str, seconds: str, reopen: str = "") -> None:
     """Runs the clients and prints what they were answered."""
     answers, lock, until = Counter[str](), threading.Lock(), time.monotonic() + float(seconds)
-    clients = [threading.Thread(target=call, args=(host, int(port), until, answers, lock)) for _ in range(WORKERS)]
+    given = host, int(port), until, bool(reopen), answers, lock
+    clients = [threading.Thread(target=call, args=given) for _ in range(WORKERS)]
     for client in clients:
         client.start()
     for client in clients:

@@ -26,6 +26,8 @@ TOKEN: Final = "a-token-of-this-cluster"
 LONGEST: Final = 1800
 # Megabytes that the image may take, unpacked.
 LARGEST_IMAGE: Final = 120
+# Seconds within which the pods of the release before are gone: the chart's period of grace, and some more.
+ENDED_WITHIN: Final = 330
 # Seconds within which a pod that is ended while it starts is gone.
 GONE_WITHIN: Final = 5.0
 

@@ -75,11 +75,11 @@ class Trials:
         return self._node.kubectl("-n", space, "get", "service", service, "-o", "jsonpath={.spec.clusterIP}")
 
     def _under_load(
-        self, seconds: int, change: Callable[[], Any], service: str = "weather-toolcall-proxy"
+        self, seconds: int, change: Callable[[], Any], service: str = "weather-toolcall-proxy", *more: str
     ) -> dict[str, int]:
-        """What good calls are answered while something changes."""
+        """What good calls are answered while something changes. `more`: words for load.py."""
         load_py = str(Path(__file__).with_name("load.py"))
-        words = [*INSIDE, sys.executable, load_py, self._address(service), "80", str(seconds)]
+        words = [*INSIDE, sys.executable, load_py, self._address(service), "80", str(seconds), *more]
         with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as load:
             time.sleep(2)
             change()
@@ -96,10 +96,15 @@ class Trials:
     def _pods(self, selector: str = "app.kubernetes.io/name=toolcall-proxy") -> list[str]:
         return self._node.kubectl("-n", SPACE, "get", "pods", "-l", selector, "-o", "name").split()
 
-    def _await_one_pod(self) -> str:
-        """The name of the only pod, once the older ones have ended."""
-        await_true("the end of older pods", lambda: len(self._pods()) == 1, 90)
-        return self._pods()[0]
+    def _await_one_pod(self, *selector: str) -> str:
+        """The name of the only pod, once the older ones have ended. Raises NoCluster with the state of all."""
+        try:
+            await_true("the end of older pods", lambda: len(self._pods(*selector)) == 1, at.ENDED_WITHIN)
+        except NoCluster as error:
+            state = "jsonpath={range .items[*]}{.metadata.name} {.status.phase} {.metadata.deletionTimestamp}; {end}"
+            found = [self._node.kubectl("-n", SPACE, "get", kind, "-o", state) for kind in ("pods", "hpa")]
+            raise NoCluster(f"{error}: {' '.join(found)}") from None
+        return self._pods(*selector)[0]
 
     # --- what is tried ------------------------------------------------------------------------------------------------
     def _start_image(self) -> tuple[str, bool]:
@@ -350,7 +355,8 @@ class Trials:
             self._node.kubectl("-n", SPACE, "apply", "-f", "-", text=made)
             self._node.kubectl("-n", SPACE, "rollout", "status", "deployment/plain", "--timeout=120s")
 
-        answers = self._under_load(45, take_back, "plain")
+        # Once the Service leads to the tool, connections to the old pods end without a word, as the tool ends.
+        answers = self._under_load(45, take_back, "plain", "reopen")
         names = "jsonpath={.spec.template.spec.initContainers[*].name}{.metadata.annotations.toolcall-proxy/before}"
         left = self._node.kubectl("-n", SPACE, "get", "deployment", "plain", "-o", names).strip()
         status = self._call(REPAIRABLE, "plain")
@@ -425,7 +431,7 @@ class Trials:
     def _await_answers(self, name: str) -> list[int]:
         """What a repairable and a bad call are answered, once a Deployment has new pods alone."""
         self._node.kubectl("-n", SPACE, "rollout", "status", f"deployment/{name}", "--timeout=120s")
-        await_true("the end of older pods", lambda: len(self._pods(f"app={name}")) == 1, 90)
+        self._await_one_pod(f"app={name}")
         await_true("an answer of the proxy", lambda: self._call(REPAIRABLE, name) == 200, 60)
         return [self._call(REPAIRABLE, name), self._call(BAD, name)]
 
