@@ -183,8 +183,8 @@ class McpUpstreams:
         if line:
             self._log.event("Tool server wrote to stderr", "info", upstream=upstream, pid=pid, line=line)
 
-    def _log_lost(self, upstream: str, pid: int) -> None:
-        self._log.event("Tool server sent an answer without an id", "warning", upstream=upstream, pid=pid)
+    def _log_lost(self, upstream: str, pid: int, why: str) -> None:
+        self._log.event("Tool server sent an unknown answer", "warning", upstream=upstream, pid=pid, reason=why)
 
     def _log_reach(self, upstream: str, server: str, reason: str) -> None:
         """Logs why a server is out of reach, or with '' that it answers again."""

@@ -5,11 +5,12 @@ environment; `progress` reports three steps, `seconds` apart; `ask` asks the cli
 said; `hang` never answers and notes cancellations in its answer to `cancelled`; `die` ends the process with a word on
 stderr; `noise` writes to stdout what is not a message, and to stderr; `log` writes `lines` log messages; `half` answers
 with half an emoji; `seen` gives back the lines that it has read, as they came; `routed` is `echo` with a parameter that
-a header repeats; `deep` answers with nested lists, and `nameless` under the id in its arguments. Arguments of the
-process: `book` (it has a prompt, resources and a template of them), `modern` (it knows revision 2026-07-28 and no
-sessions), `one-era` (it knows both, and its first request decides), `linger` (it ignores SIGTERM and a closed stdin,
-and so does a process that it starts), `roots` (it asks the client for its roots before it lists its tools), `late=FILE`
-and `late-list=FILE` (it answers `initialize`, or lists its tools, once there is that file).
+a header repeats; `deep` answers with nested lists, and `nameless` under the id in its arguments (with `right`, then
+also under the right one). Arguments of the process: `book` (it has a prompt, resources and a template of them),
+`modern` (it knows revision 2026-07-28 and no sessions), `one-era` (it knows both, and its first request decides),
+`linger` (it ignores SIGTERM and a closed stdin, and so does a process that it starts), `roots` (it asks the client for
+its roots before it lists its tools), `late=FILE` and `late-list=FILE` (it answers `initialize`, or lists its tools,
+once there is that file).
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def call(message: dict[str, Any]) -> dict[str, Any] | None:
             return None
         case "nameless":
             write({"id": params["arguments"]["id"], "result": {"content": []}})
-            return None
+            return text("right") if "right" in params["arguments"] else None
         case "log":
             for number in range(params["arguments"]["lines"]):
                 write({"method": "notifications/message", "params": {"level": "info", "data": number}})

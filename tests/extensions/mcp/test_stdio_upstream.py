@@ -384,12 +384,36 @@ async def test_passes_a_long_answer_whole_and_in_pieces(upstream: StdioUpstream)
     assert len(pieces) > 1
 
 
-async def test_an_answer_without_an_id_ends_the_oldest_request_and_is_reported() -> None:
-    lost: list[int] = []
-    upstream = StdioUpstream(settings(lost=lost.append))
-    (answer,) = await messages(await post(upstream, call("nameless", 7, arguments={"id": None}), await begin(upstream)))
+@pytest.mark.parametrize(
+    ("unknown", "why"), [(None, "it has no id"), ("other", "its id belongs to no request")], ids=["no id", "unknown id"]
+)
+async def test_reports_an_answer_of_no_request_and_ends_the_oldest(
+    unknown: object, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.extensions.mcp.upstream.stdio.channel._AFTER_STRAY", 0.0)
+    lost: list[str] = []
+    upstream = StdioUpstream(settings(lost=lambda _, reason: lost.append(reason)))
+    nameless = call("nameless", 7, arguments={"id": unknown})
+    (answer,) = await messages(await post(upstream, nameless, await begin(upstream)))
     assert (7, -32603) == (answer["id"], answer["error"]["code"])
-    assert 1 == len(lost)
+    assert [why] == lost
+    await upstream.close()
+
+
+async def test_passes_the_right_answer_after_one_with_an_unknown_id(upstream: StdioUpstream) -> None:
+    right = call("nameless", 7, arguments={"id": "other", "right": True})
+    assert "right" == await result(await post(upstream, right, await begin(upstream)))
+
+
+async def test_ignores_a_second_answer_to_a_request() -> None:
+    lost: list[str] = []
+    upstream = StdioUpstream(settings(lost=lambda _, reason: lost.append(reason)))
+    headers = await begin(upstream)
+    assert "null" == await result(await post(upstream, call("echo", "first"), headers))
+    hanging = asyncio.ensure_future(post(upstream, call("nameless", "second", arguments={"id": "first"}), headers))
+    assert "null" == await result(await post(upstream, call("echo", "third"), headers))
+    assert (False, []) == (hanging.done(), lost)
+    hanging.cancel()
     await upstream.close()
 
 

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections import deque
 from collections.abc import Callable, Container
 from typing import Final
 
@@ -49,6 +50,8 @@ _CANCELLED: Final[Pointer] = ("params", "requestId")
 _CANCELLATION: Final = "notifications/cancelled"
 # Seconds that a server has for the answer to a request that was cancelled; most send none.
 _AFTER_CANCELLING: Final = 5.0
+# Seconds that the oldest request has for its answer after one that belongs to no request.
+_AFTER_STRAY: Final = 5.0
 # Integers beyond it are other numbers to programs that read numbers as doubles (RFC 8259 section 6).
 _EXACT: Final = 2**53 - 1
 _METHOD_NOT_FOUND: Final = -32601
@@ -58,7 +61,7 @@ _INTERNAL_ERROR: Final = -32603
 class Channel:
     """Writes clients' messages to a child, and distributes what it writes. Calls `ended` once the child has ended.
     `shared`: several clients use it; `single`: the only client reads every message. `lost` gets the process id of a
-    child that sent an answer which belongs to no request."""
+    child that sent an answer which belongs to no request, and why."""
 
     def __init__(
         self,
@@ -67,7 +70,7 @@ class Channel:
         *,
         shared: bool,
         single: bool = False,
-        lost: Callable[[int], None] = lambda pid: None,  # noqa: ARG005
+        lost: Callable[[int, str], None] = lambda pid, why: None,  # noqa: ARG005
     ) -> None:
         self.shared = shared
         self._lost = lost
@@ -81,6 +84,8 @@ class Channel:
         self._only: ChildClient | None = None
         self._late: dict[str, None] = {}
         """Ids of requests that were given up, whose answers may still come: no other request takes one."""
+        self._past: deque[str] = deque(maxlen=MOST_WAITING)
+        """Ids of the newest requests that are over: a second answer to one belongs to no other request."""
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._reading = asyncio.ensure_future(self._read())
         self._is_retired = False
@@ -262,10 +267,10 @@ class Channel:
             number = _key(value.get("id"))
             self._late.pop(number, None)
             self.has_answered = True
-            if value.get("id") is None and ("result" in value or "error" in value):
-                self._end_oldest()
             request = self._finish(number)
-            if request is not None:
+            if request is None and number not in self._past and ("result" in value or "error" in value):
+                self._note_stray(has_id=value.get("id") is not None)
+            elif request is not None:
                 if id_span is not None and request.number.encode() != request.own_id:
                     line = request.own_id.join((line[: id_span[0]], line[id_span[1] :]))
                 self._answer(request, line)
@@ -285,12 +290,21 @@ class Channel:
             for client in self._clients:
                 client.tell(line, change=change and not self._single)
 
-    def _end_oldest(self) -> None:
-        """Ends the oldest request with an error: an answer without an id is most likely its own."""
-        self._lost(self._child.pid)
-        number = next(iter(self._requests), "")
+    def _note_stray(self, *, has_id: bool) -> None:
+        """Reports an answer that belongs to no request, and ends the oldest request with an error: at once if the
+        answer has no id, because it is most likely its own, otherwise unless its own answer follows soon."""
+        why = "its id belongs to no request" if has_id else "it has no id"
+        self._lost(self._child.pid, why)
+        oldest = next(iter(self._requests), "")
+        if not has_id:
+            self._end_unanswered(oldest, why)
+        elif oldest and oldest not in self._timers:
+            loop = asyncio.get_running_loop()
+            self._timers[oldest] = loop.call_later(_AFTER_STRAY, self._end_unanswered, oldest, why)
+
+    def _end_unanswered(self, number: str, why: str) -> None:
         if (request := self._finish(number)) is not None:
-            reason = "the server sent an answer without an id; it is not known whether this request ran"
+            reason = f"the server sent an answer, but {why}; it is not known whether this request ran"
             self._answer(request, dumps(_make_error(parse(request.own_id), reason, _INTERNAL_ERROR)))
 
     def _answer(self, request: ChildRequest, line: bytes) -> None:
@@ -336,6 +350,7 @@ class Channel:
     def _finish(self, number: str) -> ChildRequest | None:
         request = self._requests.pop(number, None)
         if request is not None:
+            self._past.append(number)
             request.client.open.pop(number, None)
             if self._tokens.get(request.sent_token) is request:
                 del self._tokens[request.sent_token]

@@ -106,7 +106,7 @@ class StdioSettings:
     most `max_children` run at a time; a child whose session was idle for `idle` seconds is ended. With `shared` all
     sessions use one child. With `single_client` the only client reads every message. The shared child starts at most
     `restarts` times within `restart_window` seconds. `line` is the longest message. `stderr` receives each line of the
-    child's stderr with the child's process id, `lost` that id for each answer without an id.
+    child's stderr with the child's process id, `lost` that id for each answer that belongs to no request, and why.
     """
 
     name: str
@@ -122,7 +122,7 @@ class StdioSettings:
     start_timeout: float = 30.0
     line: int = 64 * 1024 * 1024
     stderr: Callable[[int, str], None] = lambda pid, line: None  # noqa: ARG005
-    lost: Callable[[int], None] = lambda pid: None  # noqa: ARG005
+    lost: Callable[[int, str], None] = lambda pid, why: None  # noqa: ARG005
 
 
 # Seconds that a child has to end by itself after its stdin closes, and again after SIGTERM.
