@@ -37,20 +37,13 @@ WAYS: Final = {
         "servers: {s: s, other: other}, mcp: {prefix: clash}",
     ),
 }
-# (way, scenario, check) -> why it need not pass through the proxy. None of them is a MUST.
-_NO_IDS: Final = "streams of a command have no event ids, so they cannot be resumed (SHOULD)"
-EXCEPTIONS: Final = {
-    (way, "server-sse-polling", check): _NO_IDS
-    for way in ("command", "stdio")
-    for check in ("server-sse-priming-event", "server-sse-retry-field")
-}
 _RESOURCE: Final = "`resource: rewrite` puts the route's URL in place of the server's, by design"
 _ELSEWHERE: Final = "with `resource: rewrite`, metadata at a URL that only the challenge names is not relayed"
 _NO_METADATA: Final = (
     "a server of 2025-03-26 names its own address as issuer, or needs its endpoints at the proxy's address"
 )
-# Whole scenarios and checks of clients -> the same.
-CLIENT_EXCEPTIONS: Final = {
+# Whole scenarios and checks of clients -> why they need not pass through the proxy. None of them is a MUST.
+EXCEPTIONS: Final = {
     "resource-parameter-matches-prm": _RESOURCE,
     "auth/resource-mismatch": _RESOURCE,
     "auth/metadata-var3": _ELSEWHERE,
@@ -156,7 +149,7 @@ def compare(found: Mapping[str, Mapping[str, Checks]]) -> list[str]:
         for revision, checks in revisions.items():
             for key, status in direct[revision].items():
                 now = checks.get(key, "absent")
-                excused = (way, *key) in EXCEPTIONS or (way == BETWEEN and not CLIENT_EXCEPTIONS.keys().isdisjoint(key))
+                excused = way == BETWEEN and not EXCEPTIONS.keys().isdisjoint(key)
                 if status == "SUCCESS" and _RANK.get(now, 3) > 0 and not excused:
                     worse.append(f"{way} {revision} {key[0]} {key[1]}: {now}, {base} {status}")
     return worse

@@ -4,6 +4,7 @@
     session.py   the child of a request: one per session of the old revisions, one shared child for the new ones
     channel.py   one child's pipes: which request each line of its output belongs to
     mailbox.py   the messages on their way to one HTTP answer
+    event_stream.py  these messages as events with ids, and the newest ones of a session for a client that returns
     child.py     one process and its settings: started without a shell, ended with its whole process group
     reaper.py    ends the process groups of children whose proxy was killed
 

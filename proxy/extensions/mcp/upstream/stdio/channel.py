@@ -389,8 +389,3 @@ def _key(value: JsonValue) -> str:
 def _replace_own(line: bytes, at: Pointer, sent: str, own: bytes) -> bytes:
     """A message with the client's own id or token in place of the one that the child got."""
     return line if sent.encode() == own else replace_value(line, at, own)
-
-
-def format_event(message: bytes) -> bytes:
-    """One message as a server-sent event."""
-    return b"event: message\ndata: " + message + b"\n\n"

@@ -40,6 +40,11 @@ class Mailbox:
         return self._closed or not (self._messages or self._is_writing)
 
     @property
+    def is_closed(self) -> bool:
+        """Whether it takes no further message."""
+        return self._closed
+
+    @property
     def is_full(self) -> bool:
         """Whether it holds as many messages as it keeps."""
         return len(self._messages) >= MOST_WAITING and not self._closed
@@ -70,6 +75,21 @@ class Mailbox:
         self._closed = True
         self._arrived.set()
         self._tell_read()
+
+    def hand_over(self) -> Mailbox:
+        """Gives the messages that have not been read, and those to come, to another mailbox. Closes this one."""
+        other = Mailbox()
+        other._messages, self._messages = self._messages, other._messages
+        other._ended, other._closed = self._ended, self._closed
+        self.close()
+        return other
+
+    def drain(self) -> list[bytes]:
+        """Closes the mailbox. Returns the messages that have not been read."""
+        unread = [message for message, _ in self._messages]
+        self._messages.clear()
+        self.close()
+        return unread
 
     async def next(self) -> tuple[bytes, bool] | None:
         """The next message, and whether it is the last; None at the end.
@@ -118,10 +138,17 @@ class ChildClient:
     def listen(self) -> Mailbox:
         """Opens the GET stream. A stream that is still open ends, because the client may have lost it."""
         if self.stream is not None:
-            self.stream.close()
+            self.leave(self.stream)
         self.stream = Mailbox()
         self._tell_waiting(self.stream)
         return self.stream
+
+    def leave(self, stream: Mailbox) -> None:
+        """Closes a GET stream. Its unread messages wait for the next one."""
+        unread = stream.drain()
+        if self.stream is stream:
+            self.stream = None
+            self._waiting.extend(unread)
 
     def begin(self, request: ChildRequest) -> None:
         """Notes an open request. Messages that wait for a stream go to its stream."""

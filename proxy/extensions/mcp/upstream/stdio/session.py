@@ -11,7 +11,7 @@ import asyncio
 import secrets
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from proxy.core.model.codes import OVERLOADED, RESTARTING, UPSTREAM_TIMEOUT, UPSTREAM_UNAVAILABLE, ErrorCode
@@ -19,6 +19,7 @@ from proxy.core.model.values import Executed, UpstreamFault
 from proxy.extensions.mcp.upstream.stdio.channel import Channel
 from proxy.extensions.mcp.upstream.stdio.child import Child, Reaper, StdioSettings
 from proxy.extensions.mcp.upstream.stdio.child_client import ChildClient
+from proxy.extensions.mcp.upstream.stdio.event_stream import EventLog
 
 # Retry hint in seconds: when a child is likely to be free again.
 _SOON: Final = 5
@@ -40,6 +41,7 @@ class Session:
     channel: Channel
     client: ChildClient
     used: float
+    events: EventLog = field(default_factory=EventLog)
 
 
 class Sessions:

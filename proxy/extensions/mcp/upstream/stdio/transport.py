@@ -2,7 +2,7 @@
 
     POST    a request is answered by JSON, or by server-sent events where other messages come before its answer;
             notifications and answers by 202
-    GET     the session's stream: messages that the server sends on its own
+    GET     the session's stream: messages that the server sends on its own; with `Last-Event-ID`, the rest of a stream
     DELETE  ends the session and its child
 
 Refusals use the words of a Streamable HTTP server: an unknown session gets 404, so that clients begin a new one; a
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Final
 
@@ -35,17 +35,19 @@ from proxy.core.model.values import (
 from proxy.extensions.mcp.adapters.mcpmessage import (
     CAPABILITIES_META,
     SESSION_HEADER,
+    VERSION_HEADER,
     Message,
     MessageBatch,
     read_message,
 )
 from proxy.extensions.mcp.upstream import OwnServer, header_of
-from proxy.extensions.mcp.upstream.stdio.channel import Channel, format_event
+from proxy.extensions.mcp.upstream.stdio.channel import Channel
 from proxy.extensions.mcp.upstream.stdio.child import StdioSettings
 from proxy.extensions.mcp.upstream.stdio.child_client import ChildClient, ChildEnded, ChildRequest, Mailbox
+from proxy.extensions.mcp.upstream.stdio.event_stream import EventLog, EventStream, Feed, format_event
 from proxy.extensions.mcp.upstream.stdio.session import NoChild, Session, Sessions
 from proxy.interfaces import UpstreamRequest
-from proxy.upstream.faults import RESPONSE_TIMEOUT, ReplyBroken
+from proxy.upstream.faults import RESPONSE_TIMEOUT
 
 INITIALIZE: Final = "initialize"
 DISCOVER: Final = "server/discover"
@@ -58,6 +60,7 @@ _INVALID_REQUEST: Final = -32600
 _REFUSED: Final = (-32020, -32021, -32022)
 # The codes with which a process that serves one era refuses requests of the other.
 _OTHER_ERA: Final = (_INVALID_REQUEST, -32022)
+_LAST_EVENT: Final = "last-event-id"
 _NO_SESSION: Final = -32001
 _NOT_INITIALIZED: Final = -32000
 # The longest answer in bytes that is passed on as one piece.
@@ -137,7 +140,7 @@ class StdioUpstream(OwnServer):
         if is_notification:
             await session.channel.tell(session.client, _value(body), body)
             return UpstreamReply(202, (), b"")
-        return await self._ask(session.channel, session.client, request, body)
+        return await self._ask(session.channel, session.client, request, body, log=session.events)
 
     async def _initialize(self, request: UpstreamRequest, message: Message, body: bytes) -> Answer:
         if message.id is ABSENT:
@@ -207,30 +210,21 @@ class StdioUpstream(OwnServer):
         return reply
 
     async def _ask(
-        self, channel: Channel, client: ChildClient, request: UpstreamRequest, body: bytes, *, forget: bool = False
+        self,
+        channel: Channel,
+        client: ChildClient,
+        request: UpstreamRequest,
+        body: bytes,
+        *,
+        forget: bool = False,
+        log: EventLog | None = None,
     ) -> Answer:
-        """Sends one request; gives its answer, or the head of a stream where other messages come first."""
-        streams = not request.answer_only and "text/event-stream" in header_of(request, "accept")
-        limit = request.timeout if math.isfinite(request.timeout) else None
-        child_request: ChildRequest | None = None
+        """Sends one request; gives its answer, or the head of a stream if other messages come first. `log`: that of
+        the session, for a client that resumes the stream."""
         try:
-            async with asyncio.timeout(limit) as time_left:
-                child_request = await channel.ask(client, _value(body), body, streams=streams)
-                if request.passed_on is not None:
-                    request.passed_on()
-                if limit is not None:  # a server that reports progress is at work
-                    now = asyncio.get_running_loop().time
-                    child_request.progressed = lambda: time_left.reschedule(now() + limit)
-                found = await child_request.mailbox.next()
-                child_request.progressed = _ignore
+            child_request, found = await _await_first(channel, client, request, body)
         except TimeoutError:
-            if child_request is not None:
-                channel.abandon(child_request.number)
             return RESPONSE_TIMEOUT.of(self._settings.name)
-        except BaseException:
-            if child_request is not None:
-                channel.abandon(child_request.number)
-            raise
         if found is None:
             if child_request.is_cancelled:
                 return UpstreamReply(200, _EVENTS, b"")  # the server need not answer
@@ -239,13 +233,27 @@ class StdioUpstream(OwnServer):
         if last:
             is_long = len(first) > _PIECE and not request.answer_only
             return UpstreamReply(200, _JSON, _cut(first) if is_long else first)
+        if log is not None and self.is_http_server:
+            feed = log.begin(child_request)
+            events = [*feed.prime(header_of(request, VERSION_HEADER)), feed.write(first)]
+            return self._stream_feed(channel, feed, events, child_request.mailbox)
 
-        async def leave(number: str = child_request.number) -> None:
+        async def leave(_: bool, mailbox: Mailbox = child_request.mailbox, number: str = child_request.number) -> None:
+            mailbox.close()
             channel.abandon(number)
             if forget:
                 channel.forget(client)
 
-        return UpstreamReply(200, _EVENTS, EventStream([first], child_request.mailbox, leave, self._fault))
+        events = [format_event(first)]
+        return UpstreamReply(200, _EVENTS, EventStream(events, child_request.mailbox, leave, self._fault))
+
+    def _stream_feed(self, channel: Channel, feed: Feed, events: list[bytes], mailbox: Mailbox) -> UpstreamReply:
+        """The answer to a request of a session, after `events`: it runs on without its client, which may return."""
+
+        async def leave(is_answered: bool) -> None:
+            feed.leave(mailbox, self._settings.idle, channel.abandon, is_answered=is_answered)
+
+        return UpstreamReply(200, _EVENTS, EventStream(events, mailbox, leave, self._fault, feed.write))
 
     def _listen(self, request: UpstreamRequest) -> Answer:
         session = self._session(request)
@@ -253,14 +261,21 @@ class StdioUpstream(OwnServer):
             return session
         if "text/event-stream" not in header_of(request, "accept"):
             return _refusal(406, _NOT_INITIALIZED, "Not Acceptable: a GET is answered by text/event-stream")
+        feed, events = session.events.alone, list[bytes]()
+        if (last_id := header_of(request, _LAST_EVENT)) and self.is_http_server:
+            if (found := session.events.find(last_id)) is None:
+                return _refusal(400, _INVALID_REQUEST, "Bad Request: the events after `Last-Event-ID` are not known")
+            feed, seen = found
+            events = feed.list_after(seen)
+        if (mailbox := feed.take_over()) is not None:
+            return self._stream_feed(session.channel, feed, events, mailbox)
         stream = session.client.listen()
 
-        async def leave() -> None:
-            stream.close()
-            if session.client.stream is stream:
-                session.client.stream = None
+        async def leave(_: bool) -> None:
+            session.client.leave(stream)
 
-        return UpstreamReply(200, _EVENTS, EventStream([], stream, leave, self._fault))
+        write = feed.write if self.is_http_server else format_event
+        return UpstreamReply(200, _EVENTS, EventStream(events, stream, leave, self._fault, write))
 
     async def _delete(self, request: UpstreamRequest) -> Answer:
         session = self._session(request)
@@ -283,48 +298,29 @@ class StdioUpstream(OwnServer):
         return UpstreamFault(UPSTREAM_BAD_ANSWER, "connection_terminated", Executed.UNKNOWN, message)
 
 
-class EventStream:
-    """The messages of a mailbox as server-sent events, after those in `first`. It ends with the answer.
-
-    `leave` is called once, when the stream ends or is given up.
-    """
-
-    def __init__(
-        self,
-        first: list[bytes],
-        mailbox: Mailbox,
-        leave: Callable[[], Awaitable[None]],
-        fault: Callable[[ChildEnded], UpstreamFault],
-    ) -> None:
-        self._first = first
-        self._mailbox = mailbox
-        self._leave: Callable[[], Awaitable[None]] | None = leave
-        self._fault = fault
-        self._answered = False
-
-    def __aiter__(self) -> EventStream:
-        return self
-
-    async def __anext__(self) -> bytes:
-        if self._first:
-            return format_event(self._first.pop(0))
-        try:
-            found = None if self._answered else await self._mailbox.next()
-        except ChildEnded as ended:
-            await self.aclose()
-            raise ReplyBroken(self._fault(ended)) from None
-        if found is None:
-            await self.aclose()
-            raise StopAsyncIteration
-        message, self._answered = found
-        return format_event(message)
-
-    async def aclose(self) -> None:
-        """Gives up the stream, and cancels the request at the server unless its answer has been read."""
-        self._mailbox.close()
-        leave, self._leave = self._leave, None
-        if leave is not None:
-            await leave()
+async def _await_first(
+    channel: Channel, client: ChildClient, request: UpstreamRequest, body: bytes
+) -> tuple[ChildRequest, tuple[bytes, bool] | None]:
+    """Sends a request. Gives it with its first message, and whether that is its answer; None if it has ended without.
+    Raises TimeoutError. A request that fails is given up."""
+    streams = not request.answer_only and "text/event-stream" in header_of(request, "accept")
+    limit = request.timeout if math.isfinite(request.timeout) else None
+    child_request: ChildRequest | None = None
+    try:
+        async with asyncio.timeout(limit) as time_left:
+            child_request = await channel.ask(client, _value(body), body, streams=streams)
+            if request.passed_on is not None:
+                request.passed_on()
+            if limit is not None:  # a server that reports progress is at work
+                now = asyncio.get_running_loop().time
+                child_request.progressed = lambda: time_left.reschedule(now() + limit)
+            found = await child_request.mailbox.next()
+            child_request.progressed = _ignore
+            return child_request, found
+    except BaseException:
+        if child_request is not None:
+            channel.abandon(child_request.number)
+        raise
 
 
 def _ignore() -> None:
