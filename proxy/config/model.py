@@ -350,6 +350,7 @@ class RouteEntry:
     """One path. `policy` holds what is decided before the tool is known: limits, envelope, conversation, headers.
     `channels`: what is judged besides the body; `lookalikes`: what happens to other spellings of a judged path.
     `rewrites_resource`: the path of the MCP route whose URL replaces its server's in OAuth metadata; '' for none.
+    `describes_server`: the scheme and host of the server whose authorization server the route describes; '' for none.
     `is_from_root`: `upstream_path` is the whole path, without the path of the upstream's URL before it."""
 
     name: str
@@ -368,6 +369,7 @@ class RouteEntry:
     channels: ChannelJudge | None = None
     lookalikes: Literal["refuse", "pass"] = "refuse"
     rewrites_resource: str = ""
+    describes_server: str = ""
     is_from_root: bool = False
     relayed_by: RelayedBy | None = None
 

@@ -66,8 +66,7 @@ def name_routes(config: Config) -> Iterator[tuple[str, RouteEntry]]:
 
 def _build_route(entry: RouteEntry, config: Config, containers: Mapping[str, Container]) -> Route:
     upstream, policy, operations = config.upstreams.get(entry.upstream), entry.policy, _bind_operations(entry)
-    inherited, own = upstream.headers if upstream else HeaderChanges(), policy.headers
-    timeout, tool_timeouts = _find_timeouts(entry, upstream)
+    headers, (timeout, tool_timeouts) = _join_headers(upstream, policy), _find_timeouts(entry, upstream)
     return Route(
         name=entry.name,
         path=entry.path,
@@ -87,8 +86,8 @@ def _build_route(entry: RouteEntry, config: Config, containers: Mapping[str, Con
         max_body=policy.max_body,
         timeout=timeout,
         tool_timeouts=tool_timeouts,
-        headers_set=tuple((name, reveal(value)) for name, value in (dict(inherited.set) | dict(own.set)).items()),
-        headers_remove=inherited.remove | own.remove,
+        headers_set=tuple((name, reveal(value)) for name, value in headers.set),
+        headers_remove=headers.remove,
         auth=policy.auth,
         cors=policy.cors,
         asks_caller=_asks_caller(policy) or _withholds(entry, config),
@@ -99,11 +98,18 @@ def _build_route(entry: RouteEntry, config: Config, containers: Mapping[str, Con
         query_policy=entry.query,
         lookalikes=entry.lookalikes,
         rewrites_resource=entry.rewrites_resource,
+        describes_server=entry.describes_server,
         is_from_root=entry.is_from_root,
         relayed_by=entry.relayed_by,
         brought=_build_brought(policy) if entry.relayed_by is not None else None,
         matrix=entry.channels.matrix if entry.channels else frozenset().union(*(o.matrix for o in operations.values())),
     )
+
+
+def _join_headers(upstream: UpstreamConfig | None, policy: Policy) -> HeaderChanges:
+    """The changes of an upstream's requests, with those of the route over them."""
+    inherited, own = upstream.headers if upstream else HeaderChanges(), policy.headers
+    return HeaderChanges(tuple((dict(inherited.set) | dict(own.set)).items()), inherited.remove | own.remove)
 
 
 def _build_shape(entry: RouteEntry, operations: Mapping[str, OperationRule]) -> CallShape:

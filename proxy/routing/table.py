@@ -53,8 +53,8 @@ class Route:
     `asks_caller`: the services' `access` admits its requests; `keeps_token`: a token that came does not go on.
     `relayed_by`: the extension that answers a route of kind `passthrough`, which then takes every path below its own;
     `brought` holds for the tools that its requests bring along.
-    `rewrites_resource`: the path whose URL stands for the server's own in OAuth, '' for none. `is_from_root`: the path
-    of the upstream's URL does not go before `upstream_path`.
+    `rewrites_resource`: the path whose URL stands for the server's own in OAuth, '' for none. `describes_server`: as in
+    `RouteEntry`. `is_from_root`: the path of the upstream's URL does not go before `upstream_path`.
     """
 
     name: str
@@ -86,6 +86,7 @@ class Route:
     query_policy: QueryPolicy = QueryPolicy.FORWARD
     lookalikes: Literal["refuse", "pass"] = "refuse"
     rewrites_resource: str = ""
+    describes_server: str = ""
     is_from_root: bool = False
     matrix: frozenset[str] = frozenset()
     operations: Mapping[str, OperationRule] = field(default_factory=dict, repr=False)

@@ -38,17 +38,11 @@ WAYS: Final = {
     ),
 }
 _RESOURCE: Final = "`resource: rewrite` puts the route's URL in place of the server's, by design"
-_ELSEWHERE: Final = "with `resource: rewrite`, metadata at a URL that only the challenge names is not relayed"
-_NO_METADATA: Final = (
-    "a server of 2025-03-26 names its own address as issuer, or needs its endpoints at the proxy's address"
-)
 # Whole scenarios and checks of clients -> why they need not pass through the proxy. None of them is a MUST.
 EXCEPTIONS: Final = {
     "resource-parameter-matches-prm": _RESOURCE,
     "auth/resource-mismatch": _RESOURCE,
-    "auth/metadata-var3": _ELSEWHERE,
-    "auth/2025-03-26-oauth-metadata-backcompat": _NO_METADATA,
-    "auth/2025-03-26-oauth-endpoint-fallback": _NO_METADATA,
+    "auth/2025-03-26-oauth-metadata-backcompat": "the server repeats its own issuer to the client (RFC 9207)",
     "sep-2243-client-omit-null": "a null at an optional key of a tool that may write is refused (docs/repair.md)",
 }
 # How bad a status is; the worst one of a check counts.

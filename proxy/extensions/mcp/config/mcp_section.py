@@ -260,7 +260,10 @@ def _list_metadata_routes(
     if len(remote) == 1:
         if remote[0].path != "/":
             yield _make_metadata_route(remote[0], WELL_KNOWN, WELL_KNOWN)
-        yield _make_metadata_route(remote[0], _AUTHORIZATION_SERVER, _AUTHORIZATION_SERVER)
+        made = _make_metadata_route(remote[0], _AUTHORIZATION_SERVER, _AUTHORIZATION_SERVER)
+        url = split_url(upstreams[remote[0].upstream].url)
+        host = url.netloc.rpartition("@")[2]
+        yield replace(made, describes_server=f"{url.scheme}://{host}" if host else "")
 
 
 def _make_metadata_route(route: RouteEntry, path: str, target: str) -> RouteEntry:

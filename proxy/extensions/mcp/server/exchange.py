@@ -52,8 +52,6 @@ from proxy.extensions.mcp.server.bound_mcp_route import (
     make_result,
     read_whole,
     refuse_unfit,
-    rewrite_challenge,
-    rewrite_metadata,
 )
 from proxy.extensions.mcp.server.detached_calls import DetachedCalls
 from proxy.extensions.mcp.server.guided_answers import GuidedAnswers
@@ -67,6 +65,7 @@ from proxy.extensions.mcp.server.lists.shown_lists import (
     filter_list,
     make_collapsed_list,
 )
+from proxy.extensions.mcp.server.protected_resource import Ask, MetadataRewriter
 from proxy.extensions.mcp.server.watching import (
     LIST_CHANGED,
     UNKNOWN_TOOL,
@@ -107,15 +106,18 @@ class Exchange:
         self._detached = DetachedCalls()
         self._visible = VisibleTools()
         self._guided = GuidedAnswers()
+        self._metadata = MetadataRewriter()
 
     async def close(self) -> None:
         """Cancels the calls in the background and closes the learner of lists."""
         await self._detached.close()
         await self._learner.close()
 
-    async def rewrite_metadata(self, reply: UpstreamReply, call_route: RouteRequest) -> UpstreamReply | UpstreamFault:
+    async def rewrite_metadata(
+        self, reply: UpstreamReply, call_route: RouteRequest, ask: Ask
+    ) -> UpstreamReply | UpstreamFault:
         """OAuth metadata with the route's URL here."""
-        return await rewrite_metadata(reply, call_route)
+        return await self._metadata.rewrite_metadata(reply, call_route, ask)
 
     async def handle(self, mcp_request: ListedRequest) -> web.StreamResponse:
         """Answers one request whose body has been read."""
@@ -196,7 +198,7 @@ class Exchange:
     async def _hand_on(self, mcp_request: ListedRequest, reply: UpstreamReply) -> web.StreamResponse:
         """Passes the upstream's own answer on to the client: it asks for credentials or for a new session."""
         record_passthrough(mcp_request.record, mcp_request.call_route.binding.route.upstream, reply)
-        reply = rewrite_challenge(reply, mcp_request.call_route)
+        reply = self._metadata.rewrite_challenge(reply, mcp_request.call_route)
         return await deliver(
             Delivered(reply), mcp_request.request, mcp_request.call_route.cors, mcp_request.record, mcp_request.closing
         )
@@ -225,7 +227,7 @@ class Exchange:
         if not streams:  # the verdict is known already; a stream's is known only at its end
             await verdict.settle()
         try:
-            reply = rewrite_challenge(self._watch_reply(reply, asking), mcp_request.call_route)
+            reply = self._metadata.rewrite_challenge(self._watch_reply(reply, asking), mcp_request.call_route)
             delivered = outcome if reply is outcome.reply else replace(outcome, reply=reply)
             return await self._answer(mcp_request, delivered)
         finally:
@@ -288,7 +290,7 @@ class Exchange:
         record_passthrough(record, upstream, reply, self._clock.now() - started)
         if isinstance(reply, UpstreamFault):
             return answer_fault(mcp_request.call_route.binding, mcp_request.call_route.raw, reply, record)
-        seen = self._watch_reply(rewrite_challenge(reply, mcp_request.call_route), asking)
+        seen = self._watch_reply(self._metadata.rewrite_challenge(reply, mcp_request.call_route), asking)
         if asking.message.method == LIST and not asking.rules.shows_all and reply.status < 300:
             seen = filter_list(seen, asking.rules, asking.message.id, asking.report_hidden)
         elif reads_on and reply.status < 300:
