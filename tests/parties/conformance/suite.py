@@ -45,6 +45,11 @@ EXCEPTIONS: Final = {
     "auth/2025-03-26-oauth-metadata-backcompat": "the server repeats its own issuer to the client (RFC 9207)",
     "sep-2243-client-omit-null": "a null at an optional key of a tool that may write is refused (docs/repair.md)",
 }
+# Revision -> scenarios of servers that the suite of every change runs: a few for the transport, a few for calls.
+SAMPLE: Final = {
+    "2025-11-25": ["server-session-lifecycle", "server-sse-polling", "tools-call-sampling", "resources-subscribe"],
+    "2026-07-28": ["server-stateless", "http-header-validation", "tools-call-with-progress", "prompts-get-with-args"],
+}
 # How bad a status is; the worst one of a check counts.
 _RANK: Final = {"INFO": 0, "SUCCESS": 0, "SKIPPED": 1, "WARNING": 2, "FAILURE": 3}
 
@@ -52,12 +57,14 @@ _RANK: Final = {"INFO": 0, "SUCCESS": 0, "SKIPPED": 1, "WARNING": 2, "FAILURE": 
 Checks = dict[tuple[str, str], str]
 
 
-def run_suite(kind: str, folder: Path, revision: str, *words: str) -> Checks:
-    """Runs all scenarios of servers or clients at a revision, and gives what they found."""
+def run_suite(kind: str, folder: Path, revision: str, *words: str, scenarios: Sequence[str] = ()) -> Checks:
+    """Runs scenarios of servers or clients at a revision, all unless they are named, and gives what they found."""
     node = next((str(path) for path in SUITE.glob("node-linux-*/bin/node")), "node")
     index = SUITE / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
-    command = [node, str(index), kind, "--suite", "all", "--spec-version", revision, "-o", str(folder), *words]
-    subprocess.run(command, cwd=ROOT, check=False, capture_output=True, timeout=1800, stdin=subprocess.DEVNULL)
+    command = [node, str(index), kind, "--spec-version", revision, "-o", str(folder), *words]
+    for which in [["--scenario", name] for name in scenarios] or [["--suite", "all"]]:
+        words_of_run = [*command, *which]
+        subprocess.run(words_of_run, cwd=ROOT, check=False, capture_output=True, timeout=1800, stdin=subprocess.DEVNULL)
     found: Checks = {}
     for path in folder.rglob("checks.json"):
         name = re.sub(r"-20\d\d-\d\d-\d\dT.*$", "", path.parent.relative_to(folder).as_posix()).removeprefix("server-")
@@ -100,8 +107,10 @@ def write_config(way: str, url: str, folder: Path) -> Path:
     return config
 
 
-def run_servers(folder: Path, revisions: Sequence[str], ways: Sequence[str]) -> dict[str, dict[str, Checks]]:
-    """The scenarios of servers: way (also `direct`) -> revision -> checks."""
+def run_servers(
+    folder: Path, revisions: Sequence[str], ways: Sequence[str], sample: Mapping[str, Sequence[str]] = {}
+) -> dict[str, dict[str, Checks]]:
+    """The scenarios of servers, all or those in `sample`: way (also `direct`) -> revision -> checks."""
     found: dict[str, dict[str, Checks]] = {}
     with serving_directly() as direct:
         url = f"http://localhost:{direct}"
@@ -109,8 +118,9 @@ def run_servers(folder: Path, revisions: Sequence[str], ways: Sequence[str]) -> 
             with contextlib.ExitStack() as kept:
                 at = folder / way
                 port = direct if way == "direct" else kept.enter_context(proxy(write_config(way, url, at)))
+                words = ("--url", f"http://localhost:{port}/mcp")
                 found[way] = {
-                    revision: run_suite("server", at / revision, revision, "--url", f"http://localhost:{port}/mcp")
+                    revision: run_suite("server", at / revision, revision, *words, scenarios=sample.get(revision, ()))
                     for revision in revisions
                 }
     return found
