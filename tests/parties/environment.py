@@ -24,7 +24,8 @@ EVERYTHING: Final = NODE / "node_modules/@modelcontextprotocol/server-everything
 # Environment -> the list it is made from. `.ci/parties` leaves a copy of the list where it has made one.
 LISTS: Final = {"py1": HERE / "py1.txt", "py2": HERE / "py2.txt", "node": HERE / "package.json",
                 "tools": HERE / "tools.txt", "library": HERE / "library.txt", "servers": HERE / "servers.json",
-                "conformance": HERE / "conformance.json",
+                "conformance": HERE / "conformance.json", "bridges": HERE / "bridges.json",
+                "gosdk": HERE / "servers/gosdk/main.go",
                 "services": HERE / "services.json", "models": HERE / "models.json", "llama": HERE / "llama.txt",
                 "strict": HERE / "servers/strict/main.go",
                 "web": HERE / "web.txt", "webnode": HERE / "webnode.json",
@@ -56,7 +57,10 @@ def python(name: str) -> str:
     return str(PARTIES / name / "bin" / "python")
 
 
+GO_SDK: Final = [str(PARTIES / "gosdk" / "gosdk")]
+SCHEMA: Final = HERE / "servers" / "book.json"
 SERVERS: Final = {
+    "go": [*GO_SDK, "serve", str(SCHEMA)],
     "py2": [python("py2"), str(HERE / "servers" / "python.py")],
     "node": ["node", str(HERE / "servers" / "typescript.mjs"), str(NODE)],
     "trips": [python("py1"), str(HERE / "servers" / "trips.py")],
