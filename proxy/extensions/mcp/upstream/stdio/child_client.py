@@ -41,7 +41,7 @@ class Mailbox:
 
     @property
     def is_closed(self) -> bool:
-        """Whether it takes no further message."""
+        """Returns whether it takes no further message."""
         return self._closed
 
     @property
