@@ -138,6 +138,21 @@ async def test_a_stream_that_nobody_reads_is_given_up(upstream: StdioUpstream) -
     await until(lambda: not session.client.open)
 
 
+async def test_keeps_only_the_newest_streams_for_clients_that_left(
+    upstream: StdioUpstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.extensions.mcp.upstream.stdio.event_stream._MOST_LEFT", 1)
+    headers = await begin(upstream)
+    left: list[str] = []
+    for _ in range(2):
+        broken = await post(upstream, call("log", arguments={"lines": 1}), headers)
+        _, seen = await take(broken, 2)
+        await leave(broken)
+        left.append(seen["id"])
+    assert 400 == (await get(upstream, headers, left[0])).status
+    assert ["logged"] == [answer_in(event) for event in await events(await get(upstream, headers, left[1]))]
+
+
 @pytest.mark.parametrize("last_id", ["9-0", "1-9", "1", "a/1-0", "0-0"])
 async def test_rejects_the_id_of_an_event_that_is_not_known(upstream: StdioUpstream, last_id: str) -> None:
     headers = await begin(upstream)

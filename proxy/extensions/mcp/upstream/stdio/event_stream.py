@@ -12,6 +12,7 @@ import itertools
 import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import Final
 
 from proxy.core.model.values import UpstreamFault
@@ -21,6 +22,8 @@ from proxy.upstream.faults import ReplyBroken
 # The most events of a session that are kept, and the most bytes of them.
 _MOST_KEPT: Final = 1024
 _MOST_BYTES: Final = 1 << 20
+# The most streams of a session that wait for their client to return.
+_MOST_LEFT: Final = 16
 _EVENT_ID: Final = re.compile(r"(\d{1,9})-(\d{1,9})")
 # What a client reads before the first message: an id to return with, and after how many milliseconds.
 _PRIMING: Final = b"retry: 1000\ndata: \n\n"
@@ -43,6 +46,8 @@ class Feed:
         self._next = 0
         self._request = request
         self._limit: asyncio.TimerHandle | None = None
+        self._give_up: Callable[[], None] = lambda: None
+        self._is_whole = False
 
     def prime(self, revision: str) -> list[bytes]:
         """The event before the first message. Clients of older revisions cannot read an event without data."""
@@ -64,10 +69,15 @@ class Feed:
         """Returns whether no further message can come."""
         return self._request is not None and self._request.mailbox.is_closed
 
+    @property
+    def is_left(self) -> bool:
+        """Returns whether it waits for its client to return."""
+        return self._limit is not None and not self.is_over
+
     def can_follow(self, seen: int) -> bool:
         """Returns whether the end of the stream is known to a client that has seen an event last."""
         first = self.kept[0][0] if self.kept else self._next
-        return seen < self._next and (first <= seen + 1 or not self.is_over)
+        return seen < self._next and (not self.is_over or (self._is_whole and first <= seen + 1))
 
     def list_after(self, seen: int) -> list[bytes]:
         """The kept events behind the one that a client has seen last."""
@@ -79,16 +89,26 @@ class Feed:
             return None
         if self._limit is not None:
             self._limit.cancel()
+            self._limit = None
         self._request.mailbox = self._request.mailbox.hand_over()
         return self._request.mailbox
 
     def leave(self, mailbox: Mailbox, seconds: float, give_up: Callable[[str], None], *, is_answered: bool) -> None:
         """Lets the connection of a mailbox go. The request runs on for a client that returns within some seconds."""
         if is_answered:
+            self._is_whole = True
             mailbox.close()
         elif self._request is not None and self._request.mailbox is mailbox:
-            loop = asyncio.get_running_loop()
-            self._limit = loop.call_later(seconds, give_up, self._request.number)
+            self._give_up = partial(give_up, self._request.number)
+            self._limit = asyncio.get_running_loop().call_later(seconds, self.expire)
+            self._log.note_left(self)
+
+    def expire(self) -> None:
+        """Ends a stream whose client has not returned."""
+        if self._request is not None and self._limit is not None:
+            self._limit.cancel()
+            self._give_up()
+            self._request.mailbox.drain()
 
 
 class EventLog:
@@ -99,6 +119,7 @@ class EventLog:
         self._feeds = {0: Feed(0, self)}
         self._kept: deque[tuple[Feed, int]] = deque()
         self._bytes = 0
+        self._left: deque[Feed] = deque()
 
     @property
     def alone(self) -> Feed:
@@ -120,6 +141,13 @@ class EventLog:
         feed = self._feeds.get(int(matched[1])) if matched else None
         seen = int(matched[2]) if matched else 0
         return (feed, seen) if feed is not None and feed.can_follow(seen) else None
+
+    def note_left(self, feed: Feed) -> None:
+        """Notes a stream that waits for its client. Ends the oldest ones beyond the limit."""
+        self._left = deque(one for one in self._left if one.is_left and one is not feed)
+        self._left.append(feed)
+        while len(self._left) > _MOST_LEFT:
+            self._left.popleft().expire()
 
     def keep(self, feed: Feed, size: int) -> None:
         """Counts a new event of a stream. Drops the oldest events beyond the limits."""
