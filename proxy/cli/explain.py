@@ -81,21 +81,16 @@ def _explain_tool(policy: ToolPolicy) -> Iterator[str]:
     if policy.check is None:
         yield "# validation: off: every call goes on as it came"
         return
-    check, rules = policy.check, policy.repair_in_force.rules
-    yield f"# repair rules that are on: {', '.join(sorted(rules)) or 'none'}"
-    yield from _list_rules(rules)
-    if policy.repair.drop_keys:
-        yield f"# keys that drop_unknown may remove: {', '.join(sorted(policy.repair.drop_keys))}"
-    yield f"\n# --- judge and report\n{_add_keywords(check, check.source())}"
-
-
-def _list_rules(rules: frozenset[str]) -> Iterator[str]:
-    """One comment for each rule: the value, the result, and the rule."""
     from proxy.core.rules.rules import RULES
 
+    check, rules = policy.check, policy.repair_in_force.rules
+    yield f"# repair rules that are on: {', '.join(sorted(rules)) or 'none'}"
     changes = [(rule.change.replace("`", ""), name) for name, rule in RULES.items() if name in rules]
     width = min(max((len(change) for change, _ in changes), default=0), _WIDEST_CHANGE)
     yield from (f"#   {change:{width}}  {name}" for change, name in changes)
+    if policy.repair.drop_keys:
+        yield f"# keys that drop_unknown may remove: {', '.join(sorted(policy.repair.drop_keys))}"
+    yield f"\n# --- judge and report\n{_add_keywords(check, check.source())}"
 
 
 def _add_keywords(check: Check, code: str) -> str:

@@ -134,11 +134,6 @@ def _need_accepts(found: Sequence[Violation]) -> bool:
     )
 
 
-def _line(text: str, size: int) -> str:
-    """A text on one line, without credentials, of at most `size` code points."""
-    return cut(escape(mask_credentials(text, size)), size)
-
-
 @lru_cache(maxsize=256)
 def _signature(text: str, size: int) -> str:
     """A signature on one line. It is made of the words of a schema, which are the same few in every refusal, and of
@@ -174,7 +169,7 @@ def _opening(view: FailureView) -> str:
 def _escalation(view: FailureView) -> str:
     """The seed's escalation message, line for line (Acode, "Escalation Message"), then the original call (FR-043)."""
     result = view.result
-    lines = [_line(line, _LINE) for line in result.history]
+    lines = [cut(escape(mask_credentials(line, _LINE)), _LINE) for line in result.history]
     if len(lines) > _HISTORY:
         lines = [lines[0], f"... (+{len(lines) - _HISTORY} more)", *lines[1 - _HISTORY :]]
     bound = max(result.limits.max_chars // 2, 0)

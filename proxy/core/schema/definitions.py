@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from proxy.core.json.jsontext import JSON_TYPES, format_pointer, parse
@@ -133,11 +133,7 @@ def _holds_schema(key: str, value: JsonValue) -> bool:
     folded = _fold(key)
     if isinstance(value, dict):
         return folded in _SCHEMA_KEYS or (folded == _SUMMARY_KEY and bool(list_entries(value)))
-    return folded in _LIST_KEYS and _names_entries(entry for _, entry in list_entries(value))
-
-
-def _names_entries(entries: Iterable[JsonValue]) -> bool:
-    return any(isinstance(entry, dict) and "name" in entry for entry in entries)
+    return folded in _LIST_KEYS and any(isinstance(entry, dict) and "name" in entry for _, entry in list_entries(value))
 
 
 def find_definitions(written: JsonValue) -> tuple[Pointer, ...]:

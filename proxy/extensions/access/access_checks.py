@@ -11,7 +11,7 @@ from typing import Final
 from proxy.config.context import Context
 from proxy.config.files.secrets import reveal, reveal_all
 from proxy.config.mistakes import join_words, split_url, suggest_word
-from proxy.config.model import Auth, Config, RouteEntry
+from proxy.config.model import Config, RouteEntry
 from proxy.core.check.validation import SchemaError
 from proxy.core.json.jsontext import dumps, format_pointer
 from proxy.core.model.values import JsonValue, Pointer
@@ -110,7 +110,7 @@ def check_access(context: Context, routes: tuple[RouteEntry, ...]) -> None:
     _check_audit(context, settings.audit)
     _check_issuers(context, settings)
     by_name = {route.name: route for route in routes}
-    for at, written in _list_layers(context):
+    for at, written in ((("defaults",), context.mapping("defaults")), *_list_routes(context)):
         for key in _RULES:
             _check_schemas(context, at, key, written.get(key))
     for at, written in _list_routes(context):
@@ -119,11 +119,6 @@ def check_access(context: Context, routes: tuple[RouteEntry, ...]) -> None:
             _check_jwt(context, settings, at, written, route)
             for key in _RULES:
                 _check_rules(context, at, written, route, key)
-
-
-def _list_layers(context: Context) -> Iterator[tuple[Pointer, Mapping[str, JsonValue]]]:
-    yield ("defaults",), context.mapping("defaults")
-    yield from _list_routes(context)
 
 
 def _list_routes(context: Context) -> Iterator[tuple[Pointer, Mapping[str, JsonValue]]]:
@@ -289,15 +284,12 @@ def _check_annotations(context: Context, at: Pointer, route: RouteEntry, key: st
 
 
 def _check_tokens(context: Context, at: Pointer, when: Mapping[str, JsonValue], route: RouteEntry) -> None:
-    known = _list_tokens(route.policy.auth)
+    auth = route.policy.auth
+    known = () if auth is None else tuple(name for name, _ in auth.tokens)
     for name in read_texts(when.get("token", [])):
         if name not in known:
             hint = suggest_word(name, known) or (f"known: {join_words(known)}" if known else "add it to `auth.bearer`")
             context.mistake(at, f"route {route.name!r} knows no token {name!r}", hint, key=True)
-
-
-def _list_tokens(auth: Auth | None) -> tuple[str, ...]:
-    return () if auth is None else tuple(name for name, _ in auth.tokens)
 
 
 def _note_unnamed(context: Context, rule: Mapping[str, JsonValue], route: RouteEntry, key: str) -> None:

@@ -22,7 +22,6 @@ from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import JsonValue
 from proxy.extensions.console.kept_calls import CallFilter, select_calls, write_entry
 from proxy.server.admin.page import ConsoleData, Readers
-from proxy.telemetry.ring import KeptCall
 
 # The seconds between two readings of the ring.
 _EVERY: Final = 0.1
@@ -79,25 +78,17 @@ def _read_new(data: ConsoleData, call_filter: CallFilter, place: _Place) -> tupl
     recent, changes = data.recent, data.changes
     if place == (recent.last, changes.last):
         return b"", place
-    pieces = list(_changes(data, place.change))
+    changed = data.changes.after(place.change)
+    pieces = [format_event(change.event, {"at": change.at, **change.data}) for change in changed]
     missed = recent.oldest - place.call - 1 if recent.oldest else 0
     seen = place.call
     if missed > 0:
         pieces.append(format_event("lost", {"missed": missed}))
         seen = recent.oldest - 1
     new = list(select_calls(recent, replace(call_filter, after=seen)))[::-1]
-    pieces += [_call(data, kept) for kept in new[:_MOST]]
+    pieces += [_frame_event("call", write_entry(recent, kept), f"{recent.boot}.{kept.seq}") for kept in new[:_MOST]]
     last = new[_MOST - 1].seq if len(new) > _MOST else recent.last
     return b"".join(pieces), _Place(last, changes.last)
-
-
-def _call(data: ConsoleData, kept: KeptCall) -> bytes:
-    return _frame_event("call", write_entry(data.recent, kept), f"{data.recent.boot}.{kept.seq}")
-
-
-def _changes(data: ConsoleData, seen: int) -> Iterator[bytes]:
-    for change in data.changes.after(seen):
-        yield format_event(change.event, {"at": change.at, **change.data})
 
 
 # --- several workers --------------------------------------------------------------------------------------------------

@@ -181,15 +181,14 @@ def _merge_counts(rows: Sequence[Answer]) -> Answer:
 def _merge_bars(answers: Sequence[Answer]) -> list[Answer]:
     """Merges the workers' bars. The workers' intervals end at different seconds, so bars are merged that end within the
     same 15 s of the clock."""
-    bars = group_rows((bar for answer in answers for bar in answer["bars"]), lambda bar: _quarter(bar["at"]))
+    bars = group_rows(
+        (bar for answer in answers for bar in answer["bars"]),
+        lambda bar: int(datetime.fromisoformat(bar["at"]).timestamp()) // _BAR,
+    )
     merged = [
         {"at": max(bar["at"] for bar in same), "outcomes": _sum(bar["outcomes"] for bar in same)} for same in bars
     ]
     return sorted(merged, key=lambda bar: str(bar["at"]))
-
-
-def _quarter(stamp: str) -> int:
-    return int(datetime.fromisoformat(stamp).timestamp()) // _BAR
 
 
 def _merge_breakers(answers: Sequence[Answer]) -> dict[str, str]:

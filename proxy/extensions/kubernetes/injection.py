@@ -115,7 +115,7 @@ def _find_chosen(manifests: Sequence[Manifest], only: tuple[str, ...], findings:
             continue
         seen |= names
         if is_workload(manifest):
-            if _is_off(manifest):
+            if any(get_annotations(each).get(INJECT) == OFF for each in (manifest, find_pod(manifest))):
                 findings.notes.append(f"{describe(manifest)} is left as it is: {INJECT}: {OFF}")
             else:
                 found.add(index)
@@ -142,10 +142,6 @@ def _write_unknown(manifest: Manifest) -> str:
         f"{name} ({version}) is left as it is: inject knows {', '.join(POD_TEMPLATES)}. The chart's injector "
         f"guards its pods by the annotation {INJECT} in its pod template"
     )
-
-
-def _is_off(manifest: Manifest) -> bool:
-    return any(get_annotations(each).get(INJECT) == OFF for each in (manifest, find_pod(manifest)))
 
 
 def _name_config_map(manifest: Manifest) -> str:

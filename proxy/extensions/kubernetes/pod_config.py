@@ -61,7 +61,12 @@ def read_sidecar(loaded: Loaded, given: Given) -> Sidecar:
     """The sidecar that serves a config. Raises InjectionError with every reason why a pod cannot serve it."""
     config, source = loaded.config, Files().source(loaded.files[0], str(loaded.files[0]))
     tools, places = _find_tools(config), list[str]()
-    wrong = [*find_pod_mistakes(config), *_find_hasty_end(config), *_find_exposed(loaded), *_find_plain(source)]
+    wrong = [*find_pod_mistakes(config)]
+    if not config.stay_ready:
+        wrong.append(
+            "an ending pod gives up its last calls  (write `drain: {serve: 15s, finish: 30s, stay_ready: on}`)"
+        )
+    wrong += [*_find_exposed(loaded), *_find_plain(source)]
     wrong += [*_find_missing(source, given, places), *_find_hidden_token(source)]
     if given.upstream is not None and given.upstream not in tools:
         there = ", ".join(tools) or "none"
@@ -83,11 +88,6 @@ def read_sidecar(loaded: Loaded, given: Given) -> Sidecar:
         env=tuple(given.env.items()), token_file=token[1] if token else "", cpu=given.cpu, memory=given.memory,
         log_level=given.log_level, events=given.events, calls_port=given.calls_port, secret_places=tuple(places),
     )  # fmt: skip
-
-
-def _find_hasty_end(config: Config) -> Iterator[str]:
-    if not config.stay_ready:
-        yield "an ending pod gives up its last calls  (write `drain: {serve: 15s, finish: 30s, stay_ready: on}`)"
 
 
 # --- secrets ----------------------------------------------------------------------------------------------------------

@@ -63,7 +63,8 @@ class Traces:
         number)` counts spans by `tracing.RESULTS`; `tell(message, level)` writes to the log. Raises what the SDK
         raises for a variable that it cannot read.
         """
-        queue = _read_whole(os.environ.get("OTEL_BSP_MAX_QUEUE_SIZE", ""), _QUEUE)
+        written = os.environ.get("OTEL_BSP_MAX_QUEUE_SIZE", "")
+        queue = int(written) if written.isdecimal() and int(written) else _QUEUE
         self._clock = clock
         self._bits = bits
         self._count = count
@@ -188,10 +189,6 @@ def make_traces(clock: Clock, bits: Bits, knows: Knows, count: Count, tell: Tell
     finally:
         logger.removeHandler(saying)
         logger.addHandler(logging.NullHandler())  # without any handler Python would write these messages itself
-
-
-def _read_whole(text: str, otherwise: int) -> int:
-    return int(text) if text.isdecimal() and int(text) else otherwise
 
 
 def _make_context(trace_id: str, span_id: str, flags: int, state: str, remote: bool = False) -> SpanContext:

@@ -103,14 +103,12 @@ def _list_path_readings(text: str, budget: _Budget) -> list[str]:
         new = [form for form in rewritten if form not in forms]
         budget.spend(sum(map(len, new)))
         if not new:
-            found = [_list_dot_readings(form, budget) if _is_path(form) else [text] for form in forms]
+            found = [
+                _list_dot_readings(form, budget) if "/" in form or _DOTS.fullmatch(form) else [text] for form in forms
+            ]
             return list(dict.fromkeys(chain.from_iterable(found)))
         forms += new
     raise UnclearPathError("it is escaped too often")
-
-
-def _is_path(text: str) -> bool:
-    return "/" in text or _DOTS.fullmatch(text) is not None
 
 
 def _list_dot_readings(text: str, budget: _Budget) -> list[str]:

@@ -142,17 +142,14 @@ def rebuild_answer(api: Api, calls: Iterable[FoundCall], events: Iterable[bytes]
         last = next((found for value in reversed(values) if (found := _look_up(value, ("response", "output")))), None)
         items = [value["item"] for value in values if value.get("type") == "response.output_item.done"]
         output = last or [each for each in items if each.get("type") == "reasoning"] + answer["output"]
-        return {"output": output, "status": "incomplete" if _ends_incomplete(values) else "completed"}
+        is_cut = any(value.get("type") == "response.incomplete" for value in values)
+        return {"output": output, "status": "incomplete" if is_cut else "completed"}
     deltas = [_look_up(value, ("choices", 0, "delta")) or {} for value in values]
     reasoning = "".join(text for delta in deltas if isinstance(text := delta.get("reasoning_content"), str))
     ends = [end for value in values if (end := _look_up(value, ("choices", 0, "finish_reason")))]
     choice = answer["choices"][0]
     message = choice["message"] | ({"reasoning_content": reasoning} if reasoning else {})
     return {"choices": [{"message": message, "finish_reason": ends[-1] if ends else None}]}
-
-
-def _ends_incomplete(values: Iterable[Mapping[str, Any]]) -> bool:
-    return any(value.get("type") == "response.incomplete" for value in values)
 
 
 def _read_thinking(values: Iterable[Mapping[str, Any]]) -> list[JsonValue]:

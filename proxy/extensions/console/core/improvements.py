@@ -27,7 +27,6 @@ from proxy.core.schema.nodes import Node
 from proxy.extensions.console.core.repair_advice import (
     INVENTED,
     CountedMistake,
-    InventedKey,
     Renames,
     ToolMistakes,
     advise,
@@ -192,7 +191,7 @@ def _rename_properties(check: Check, parent: Pointer, renames: Renames) -> JsonV
 
 def _key_refused(check: Check, seen: ToolMistakes, least: int) -> Iterator[Improvement]:
     for key in seen.invented:
-        if key.refused < least or _is_renamed(key, least):
+        if key.refused < least or any(times >= least for times in key.beside.values()):
             continue
         text = (
             f"{_quote(key.name)} came {key.calls} times and is not a parameter. If your service takes it, declare it; "
@@ -205,10 +204,6 @@ def _key_refused(check: Check, seen: ToolMistakes, least: int) -> Iterator[Impro
             "key_refused", _show_place(key.parent), text, key.calls, key.refused, changed,
             summary=summary, counted=((*key.parent, key.name), INVENTED),
         )  # fmt: skip
-
-
-def _is_renamed(key: InventedKey, least: int) -> bool:
-    return any(times >= least for times in key.beside.values())
 
 
 def _value_tried(check: Check, seen: ToolMistakes, least: int) -> Iterator[Improvement]:

@@ -279,8 +279,9 @@ def _list_slips(check: Check, right: JsonValue) -> Iterator[tuple[str, JsonValue
     if not isinstance(right, dict):
         return
     for path, value in _places(right):
-        for kind, wrong, what in _list_type_slips(value):
-            yield kind, _with(right, path, wrong), f"{_name(path)}: {what}"
+        if (slip := _OF_TYPE.get(name_json_type(value))) is not None:
+            kind, make, what = slip
+            yield kind, _with(right, path, make(value)), f"{'.'.join(map(str, path))}: {what}"
     parts = [*check.root.always]
     for key in right:
         node = next((part.properties[key] for part in parts if key in part.properties), None)
@@ -306,10 +307,6 @@ def _with(right: dict[str, JsonValue], path: Pointer, wrong: JsonValue) -> JsonV
     return {**right, path[0]: {**right[str(path[0])], path[1]: wrong}}
 
 
-def _name(path: Pointer) -> str:
-    return ".".join(map(str, path))
-
-
 def _in_quotes(value: JsonValue) -> str:
     return dumps(value).decode()
 
@@ -322,12 +319,6 @@ _OF_TYPE: Final[dict[str, tuple[str, Callable[[JsonValue], JsonValue], str]]] = 
     "array": ("array", _in_quotes, "a list is JSON, not a text that holds JSON"),
     "object": ("object", _in_quotes, "an object is JSON, not a text that holds JSON"),
 }
-
-
-def _list_type_slips(value: JsonValue) -> Iterator[tuple[str, JsonValue, str]]:
-    found = _OF_TYPE.get(name_json_type(value))
-    if found is not None:
-        yield found[0], found[1](value), found[2]
 
 
 def _list_limit_slips(node: Node, value: JsonValue) -> Iterator[tuple[str, JsonValue, str]]:

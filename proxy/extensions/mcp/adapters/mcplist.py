@@ -103,13 +103,11 @@ def find_answer(content_type: str, body: bytes, request_id: JsonValue) -> dict[s
         candidates = (body,)
     for text in candidates:
         value = parse(text, _LIMITS)
-        if isinstance(value, dict) and "method" not in value and _is_same(value.get("id", ABSENT), request_id):
-            return value
+        if isinstance(value, dict) and "method" not in value:
+            found = value.get("id", ABSENT)
+            if type(found) is type(request_id) and found == request_id:  # 1 is neither true nor 1.0
+                return value
     return None
-
-
-def _is_same(left: JsonValue, right: JsonValue) -> bool:
-    return type(left) is type(right) and bool(left == right)
 
 
 def read_page(answer: dict[str, JsonValue]) -> ToolsPage | None:

@@ -81,14 +81,12 @@ def write_config_text(harvest: Harvest, schemas: Mapping[str, str]) -> str:
         "listen": "127.0.0.1:8080",
         "schemas": {"unknown_keywords": "note"} if any(map(describe_unguarded, harvest.tools)) else {},
         "upstreams": {UPSTREAM: {"url": escape_variables(harvest.upstream)}},
-        "tools": {} if harvest.kind == "mcp" else _make_catalogue(harvest, schemas),
+        "tools": {}
+        if harvest.kind == "mcp"
+        else {each.name: _make_entry(each, schemas[each.name]) for each in harvest.tools},
         "routes": [_make_mcp_route(harvest, schemas)] if harvest.path else list(_make_routes(harvest)),
     }
     return head + "".join(f"\n{write_yaml({key: value})}" for key, value in sections.items() if value)
-
-
-def _make_catalogue(harvest: Harvest, schemas: Mapping[str, str]) -> JsonValue:
-    return {tool.name: _make_entry(tool, schemas[tool.name]) for tool in harvest.tools}
 
 
 def _make_entry(tool: FoundTool, schema: str) -> dict[str, JsonValue]:
@@ -193,11 +191,7 @@ def write_scalar(text: str) -> str:
     plain = _PLAIN.fullmatch(text) or _PATH.fullmatch(text)
     if plain and read_scalar(text) == text and not text.endswith(":"):
         return text
-    return _quote(text)
-
-
-def _quote(text: str) -> str:
-    """The text in JSON's quotes, with characters escaped that YAML does not accept as they are (section 5.1)."""
+    # JSON quotes, with characters escaped that YAML does not accept as they are (section 5.1).
     return _UNPRINTABLE.sub(lambda found: _escape(found[0]), dumps(text).decode())
 
 

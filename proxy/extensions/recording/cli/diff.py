@@ -8,7 +8,7 @@ import json
 import re
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -145,18 +145,14 @@ def _compare_in_processes(lines: RecordedLines[RecordedLine], old: str, new: str
 
     found, waiting = ComparisonCounts(), deque[Future[ComparisonCounts]]()
     with ProcessPoolExecutor(jobs, get_context("spawn"), _begin_judging, (old, new)) as pool:
-        for part in _split_parts(iter(lines)):
+        left = iter(lines)
+        while part := list(islice(left, _PART)):
             waiting.append(pool.submit(_judge_part, part))
             if len(waiting) == jobs * _WAITING:
                 found.merge(waiting.popleft().result())
         while waiting:
             found.merge(waiting.popleft().result())
     return found
-
-
-def _split_parts(lines: Iterator[tuple[int, RecordedLine]]) -> Iterator[list[tuple[int, RecordedLine]]]:
-    while part := list(islice(lines, _PART)):
-        yield part
 
 
 def _begin_judging(old: str, new: str) -> None:
