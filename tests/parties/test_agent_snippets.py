@@ -19,7 +19,7 @@ from tests.serving.wire import answer, replies, tool
 pytestmark = pytest.mark.large
 
 PAGE = (ROOT / "docs" / "agents.md").read_text(encoding="utf-8")
-SNIPPETS = dict(re.findall(r"```python ([a-z-]+)\n(.*?)```", PAGE, re.DOTALL))
+SNIPPETS = dict(re.findall(r'```python title="([a-z-]+)"\n(.*?)```', PAGE, re.DOTALL))
 ROUTE = """
   - path: /tools/weather
     upstream: tools

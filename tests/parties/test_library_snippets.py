@@ -17,7 +17,7 @@ from tests.parties.environment import ROOT, needs, python
 pytestmark = pytest.mark.large
 
 PAGE: Final = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
-SNIPPETS: Final = dict(re.findall(r"```python ([a-z-]+)\n(.*?)```", PAGE, re.DOTALL))
+SNIPPETS: Final = dict(re.findall(r'```python title="([a-z-]+)"\n(.*?)```', PAGE, re.DOTALL))
 # What the scripted model sends: a duplicate key, a wrong value, and at last a call that needs one repair.
 TURNS: Final = """
 import importlib.util, json
