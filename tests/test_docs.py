@@ -1,7 +1,8 @@
-"""Docs that can fail: links lead somewhere, README blocks run and say what they show (house.md, habit 11)."""
+"""Docs that can fail: links lead somewhere; the blocks of the README and the tour run and print what they show."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import shutil
@@ -17,9 +18,13 @@ import pytest
 from proxy.__main__ import VERBS
 from tests.cli import curl
 from tests.extensions.correction.running import ROOT, Demo, demo
+from tests.extensions.mcp.server import McpServer
+from tests.extensions.operations.shop import shop
+from tests.serving.wire import tool
 
 PAGES: Final = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 README: Final = (ROOT / "README.md").read_text(encoding="utf-8")
+TOUR: Final = (ROOT / "docs" / "tour.md").read_text(encoding="utf-8")
 
 _LINK: Final = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _BLOCK: Final = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -46,20 +51,20 @@ def test_every_link_leads_somewhere(page: Path) -> None:
     assert [] == lost
 
 
-# --- the README -------------------------------------------------------------------------------------------------------
-def blocks(language: str) -> list[str]:
-    return [text for kind, text in _BLOCK.findall(README) if kind == language]
+# --- the README and the tour ------------------------------------------------------------------------------------------
+def blocks(page: str, language: str) -> list[str]:
+    return [text for kind, text in _BLOCK.findall(page) if kind == language]
 
 
-def shown() -> Iterator[tuple[str, str]]:
-    """Each command of the README with the output it shows."""
-    for block in blocks("console"):
+def shown(page: str) -> Iterator[tuple[str, str]]:
+    """Each command of a page with the output it shows."""
+    for block in blocks(page, "console"):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             command, _, output = part.partition("\n")
             yield command, output
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def started() -> Iterator[Demo]:
     with demo() as running:
         yield running
@@ -67,22 +72,23 @@ def started() -> Iterator[Demo]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder as the README's reader has it: the example, and the config of the page."""
+    """A folder as the reader has it: the example, and the config of the tour."""
     shutil.copy(ROOT / "config.example.yaml", tmp_path)
     shutil.copytree(ROOT / "schemas", tmp_path / "schemas")
-    (tmp_path / "config.yaml").write_text(blocks("yaml")[0], encoding="utf-8")
+    (tmp_path / "config.yaml").write_text(blocks(TOUR, "yaml")[0], encoding="utf-8")
     return tmp_path
 
 
-def test_the_tour_says_what_it_shows(started: Demo, folder: Path) -> None:
-    told = [(command, output, run(command, started, folder)) for command, output in shown()]
-    assert len(told) >= 5
-    for command, output, said in told:
+@pytest.mark.parametrize(("page", "least"), [(README, 2), (TOUR, 5)], ids=["README", "tour"])
+def test_a_command_prints_what_the_page_shows(page: str, least: int, started: Demo, folder: Path) -> None:
+    printed = [(command, output, run(command, started, folder)) for command, output in shown(page)]
+    assert len(printed) >= least
+    for command, output, said in printed:
         assert re.fullmatch(pattern(output), said.strip(), re.DOTALL), f"$ {command}\nshown:\n{output}\nsaid:\n{said}"
 
 
 def run(command: str, started: Demo, folder: Path) -> str:
-    """What a command of the README prints."""
+    """Returns what a command of a page prints."""
     if command.startswith("curl "):
         return curl.run(command, started.port)[1]
     words = re.sub(r"^toolcall-proxy ", f"{sys.executable} -m proxy ", command)
@@ -104,9 +110,37 @@ def pattern(output: str) -> str:
 
 def test_the_make_targets_of_the_readme_exist() -> None:
     targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
-    named = re.findall(r"^make (\w+)", "\n".join(blocks("sh")), re.MULTILINE)
-    assert ["run", "test", "wheel"] == named
+    named = re.findall(r"^make (\w+)", "\n".join(blocks(README, "sh")), re.MULTILINE)
+    assert ["run", "test"] == named
     assert set(named) <= set(targets)
+
+
+def test_the_readme_fits_one_screen_and_a_half() -> None:
+    assert len(README.splitlines()) <= 90
+
+
+async def test_each_serve_command_of_the_readme_serves() -> None:
+    """`demo` runs above."""
+    lines = [line.partition("#")[0].split() for block in blocks(README, "sh") for line in block.splitlines()]
+    commands = [line[1:] for line in lines if line[0] == "toolcall-proxy"]
+    assert ["demo", "serve", "serve"] == [words[0] for words in commands]
+    with shop() as described:
+        async with tool(McpServer()) as server:
+            real = {
+                "http://127.0.0.1:8000/openapi.json": described.url,
+                "http://127.0.0.1:9000/mcp": f"{server.url}/mcp",
+            }
+            for words in commands[1:]:
+                assert set(real) & set(words)
+                served = [sys.executable, "-m", "proxy", *(real.get(word, word) for word in words)]
+                process = await asyncio.create_subprocess_exec(
+                    *served, "--listen", "127.0.0.1:0", stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=ROOT
+                )
+                assert process.stdout is not None
+                first = await process.stdout.readline()
+                process.kill()
+                await process.wait()
+                assert first.startswith(b"listening on http://127.0.0.1:")
 
 
 def test_no_text_names_this_package_on_an_index() -> None:

@@ -1,4 +1,4 @@
-"""Each line of README that brings the proxy to another machine, tried in a clean environment."""
+"""Each line of docs/install.md that installs the proxy, tried in a clean environment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from proxy import __version__
 
 ROOT: Final = Path(__file__).parents[1]
-LINES: Final = re.search(r"On another machine.*?```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+LINES: Final = re.search(r"```sh\n(.*?)```", (ROOT / "docs" / "install.md").read_text(), re.DOTALL)
 
 SERVED: Final = """\
 version: 1
@@ -78,7 +78,7 @@ def judge_example(clone: Path, folder: Path, *program: str) -> None:
     assert f"{clone / 'config.example.yaml'}: ok, " in shown
 
 
-def test_the_readme_names_these_lines() -> None:
+def test_the_page_names_these_lines() -> None:
     assert LINES is not None
     assert [
         "pip install .",

@@ -1,4 +1,4 @@
-"""The README's two pictures of the console, made from the demo under a fixed load.
+"""The two pictures of docs/console.md, made from the demo under a fixed load.
 
 python -m tests.extensions.console.pictures    writes docs/pictures (`make pictures`)
 """

@@ -1,4 +1,4 @@
-"""The README's pictures of the console can be made from the demo, and are small."""
+"""The pictures of docs/console.md can be made from the demo, and are small."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tests.extensions.console.pictures import FOLDER, LARGEST, load, take
 from tests.extensions.correction.running import ROOT, demo
 
 
-def test_the_pictures_of_the_readme_are_made_from_the_demo_and_small(tmp_path: Path) -> None:
+def test_makes_small_pictures_of_the_page_from_the_demo(tmp_path: Path) -> None:
     with browser() as running, demo() as started:
         load(started)
         made = take(started, running, tmp_path)
     assert [] == [path.name for path in made if not 10_000 < path.stat().st_size < LARGEST]
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert [] == [path.name for path in made if f"docs/pictures/{path.name}" not in readme]
+    page = (ROOT / "docs" / "console.md").read_text(encoding="utf-8")
+    assert [] == [path.name for path in made if f"(pictures/{path.name})" not in page]
     assert sorted(path.name for path in made) == sorted(path.name for path in FOLDER.iterdir())
