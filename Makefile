@@ -7,6 +7,7 @@
 # make hooks        checks each commit before git makes it: format, lint, types, message
 # make locks        takes each extension away from a copy of the code: the rest still works
 # make docs         writes the pages that are made from the code
+# make site         the documentation as a site with search, in build/site; a broken link ends it
 # make bench        this proxy beside its peers (docs/performance.md)
 # make conformance  the conformance suite of MCP, directly and through the proxy (docs/mcp.md)
 # make reliability  a soak with faults (docs/evidence/reliability.md)
@@ -36,7 +37,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all wheel dist locks fmt hooks checks lint types bench corpora differential evaluate conformance reliability soak attack docs cluster pictures vendor release lock clean
+.PHONY: help run test test-all wheel dist locks fmt hooks checks lint types bench corpora differential evaluate conformance reliability soak attack docs site cluster pictures vendor release lock clean
 
 help:
 	@sed -n '/^#/!q;s/^# \{0,1\}//p' Makefile
@@ -166,6 +167,15 @@ docs: $(VENV)/test.stamp
 	$(BIN)/python -m tests.docs.metrics
 	$(BIN)/python -m tests.docs.repair
 	$(BIN)/python -m tests.docs.chart_values
+
+$(VENV)/docs.stamp: $(VENV)/test.stamp requirements-docs.lock
+	@echo 'Installing what builds the site (once) ...' >&2
+	@$(PIP) install -r requirements-docs.lock
+	@touch $@
+
+site: $(VENV)/docs.stamp
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo build/site/index.html
 
 pictures: $(VENV)/test.stamp
 	$(BIN)/python -m tests.extensions.console.pictures

@@ -1,4 +1,4 @@
-"""Writes requirements.lock, requirements-dev.lock and requirements-release.lock from the packages that are installed.
+"""Writes requirements.lock and those of the tests, the release and the site from the installed packages.
 
 The closure of pyproject.toml's dependencies (all extras included) is pinned as `name==version`; no download address
 is ever written, so every installation uses its own machine's package index.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, distribution
+from importlib.util import find_spec
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -44,7 +45,7 @@ def write(path: Path, packages: dict[str, str], note: str) -> None:
 
 
 def main() -> None:
-    """Writes the lock files."""
+    """Writes the lock files; that of the site only if its packages are installed (`make site`)."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     runtime = list(project["project"]["dependencies"])
     for extra in project["project"]["optional-dependencies"].values():
@@ -54,6 +55,8 @@ def main() -> None:
     groups = project["dependency-groups"]
     write(ROOT / "requirements-dev.lock", closure([*runtime, *build, *groups["dev"]]), "To test")
     write(ROOT / "requirements-release.lock", closure(groups["release"]), "To check a release")
+    if find_spec("mkdocs") is not None:
+        write(ROOT / "requirements-docs.lock", closure(groups["docs"]), "To build the site")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ ROOT: Final = Path(__file__).parents[2]
 COPIED: Final = (
     "proxy", "schemas", "tests", "docs", "helm", "benchmarks", ".ci", "Makefile", "README.md", "CHANGELOG.md",
     "CONTRIBUTING.md", "Dockerfile", "LICENSE", "config.example.yaml", "pyproject.toml", "requirements.lock",
-    "requirements-dev.lock", ".gitignore", ".dockerignore",
+    "requirements-dev.lock", ".gitignore", ".dockerignore", "mkdocs.yml",
 )  # fmt: skip
 # The tests that are run on the rest: what decides, reads the config, lists the verbs, and serves calls end to end. The
 # rules of the architecture look at one file or at imports alone, so that no part of a tree that keeps them breaks one.
