@@ -280,6 +280,8 @@ def build_fields(record: CallRecord) -> Fields:
     if record.code or record.upstream_error:
         fields["error.type"] = record.upstream_error or record.code
         fields["error.code"] = record.code
+        if record.code in codes.ERROR_CODES:
+            fields["error.help"] = f"docs/reference/codes.md#{record.code}"
     if record.trace_id:
         fields["trace_id"] = record.trace_id
     if record.trace is not None:

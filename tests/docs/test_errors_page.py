@@ -9,6 +9,8 @@ import pytest
 
 from proxy.core.contract.attempts import RAISES_ATTEMPT
 from proxy.core.model.codes import ERROR_CODES, STATUS_OF_CATEGORY, VIOLATION_CODES, ErrorCode, Severity
+from proxy.interfaces import CallRecord
+from proxy.telemetry.logs import build_fields
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "codes.md").read_text()
 
@@ -17,7 +19,14 @@ def rows(title: str) -> list[tuple[str, ...]]:
     """The rows of the first table below a heading, without its head; code marks taken off."""
     table = PAGE.split(f"## {title}\n", 1)[1].split("\n|---", 1)[1].split("\n\n", 1)[0]
     lines = table.strip().split("\n")[1:]
+    lines = [re.sub(r'<a id="[\w-]+"></a>', "", line) for line in lines]
     return [tuple(cell.strip().strip("`") for cell in line.strip("|").split(" | ")) for line in lines]
+
+
+def test_every_code_has_an_anchor_that_the_log_line_links_to() -> None:
+    assert sorted([*ERROR_CODES, *VIOLATION_CODES]) == sorted(re.findall(r'<a id="([\w-]+)"></a>`', PAGE))
+    line = build_fields(CallRecord("r", "/weather", code="INVALID_ARGUMENTS"))
+    assert "docs/reference/codes.md#INVALID_ARGUMENTS" == line["error.help"]
 
 
 TITLES = {True: "Another call by the model can succeed (`retryable`)", False: "No other call can"}
