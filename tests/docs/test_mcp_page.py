@@ -1,4 +1,4 @@
-"""docs/mcp.md: its configs can be served, and its figures and names are those of the code."""
+"""docs/mcp.md and docs/reference/mcp.md: their configs can be served, their figures and names are those of the code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from proxy.extensions.mcp.server.lists.asking import CREDENTIALS
 from proxy.extensions.mcp.server.lists.learner import NEW
 from tests.telemetry.all_metrics import list_metrics
 
-PAGE = (Path(__file__).parents[2] / "docs" / "mcp.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = "".join((DOCS / name).read_text(encoding="utf-8") for name in ("mcp.md", "reference/mcp.md"))
 BLOCKS = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 HEAD = 'version: 1\nupstreams: {github: {url: "http://127.0.0.1:9"}}\n'
 ROUTE = HEAD + "routes:\n  - path: /mcp\n    upstream: github\n    protocol: mcp\n"

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs/access.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/reference/access.md").read_text(encoding="utf-8")
 EXPECTED = (ROOT / "docs/evidence/access.md").read_text(encoding="utf-8")
 
 
