@@ -1,4 +1,4 @@
-"""docs/correction.md names outcomes, placeholders and events; docs/evidence/corrections.md shows what is measured."""
+"""The pages on corrections name outcomes, placeholders and events; docs/evidence/corrections.md shows the measurements."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from proxy.extensions.correction.rules import ACTIVATION, Why
 from tests.telemetry.all_metrics import list_metrics
 
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs" / "correction.md").read_text()
+PAGE = "".join((ROOT / "docs" / name).read_text() for name in ("correction.md", "reference/correction.md"))
 WORTH = (ROOT / "docs" / "evidence" / "corrections.md").read_text()
 ROWS = [
     [cell.strip() for cell in line.strip("|").split("|")]
