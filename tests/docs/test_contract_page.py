@@ -34,7 +34,7 @@ from proxy.core.model.values import (
 )
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGE = (DOCS / "contract.md").read_text()
+PAGE = "".join((DOCS / name).read_text() for name in ("contract.md", "reference/contract.md"))
 FORMATS_PAGE = (DOCS / "reference" / "formats.md").read_text()
 
 MATH = Container(
