@@ -174,7 +174,7 @@ $(VENV)/docs.stamp: $(VENV)/test.stamp requirements-docs.lock
 	@touch $@
 
 site: $(VENV)/docs.stamp
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 	@echo build/site/index.html
 
 pictures: $(VENV)/test.stamp
