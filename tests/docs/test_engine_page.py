@@ -17,7 +17,7 @@ SUITE: Final = re.sub(r"\s+", " ", (ROOT / "docs" / "evidence" / "engine.md").re
 
 
 def test_every_keyword_that_is_written_is_named() -> None:
-    section = PAGE[PAGE.index("## What generated code expresses") : PAGE.index("(`then` and `else`")]
+    section = PAGE[PAGE.index("## Supported keywords") : PAGE.index("(`then` and `else`")]
     written = sorted({*CONDITIONS, *functions.KEYWORDS})
     assert written == re.findall(r"`([^`]+)`", section)
 
