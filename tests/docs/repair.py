@@ -22,7 +22,7 @@ RULES_PAGE: Final = PAGE.parent / "reference" / "rules.md"
 EVIDENCE: Final = PAGE.parent / "evidence" / "repairs.md"
 
 _HEAD: Final = """\
-# Repairs: what may happen to a call's arguments
+# Repairs
 
 **A valid call is never changed. An invalid call is repaired only if the schema leaves exactly one meaning.**
 The proxy rejects everything else with an answer that lets a model fix it in one try.
@@ -55,7 +55,7 @@ Numbers with an exponent are not changed.
 
 {levels}
 
-At `standard` nothing that was sent is lost. `lenient` reads what is likely, by the operator's choice.
+At `standard` nothing that was sent is lost. `lenient` also accepts the likely reading.
 `repair: {{level: standard, rules: {{yes_no: true}}}}` switches single rules. {listed} is on from `standard` for
 tools that an MCP server lists, because some servers require keys that have a default.
 
@@ -65,11 +65,11 @@ In a property's own schema `x-repair: off` switches all rules off there and belo
 ## Identifier style
 
 `key_case`, `enum_case`, `enum_fold` and `tool_name_fold` compare names by their parts. A part ends at a separator
-(`-`, `_`, `.`, space), before a capital behind a small letter, before the last capital of a run that a small letter
-follows, and between letters and digits. Two names match if their parts are equal without case and exactly one declared
-name matches. Parts are never joined: `re_sign` is not `resign`, and `m_1_12` is not `m_11_2`. A name of one part that
-differs only in case needs three letters or more and no digit. The members of an enum must also share one style of
-capitals.
+(`-`, `_`, `.`, space), before a capital that follows a small letter, and between letters and digits. It also ends
+before the last capital of a run, if a small letter follows. Two names match if their parts are equal without case and
+exactly one declared name matches. Parts are never joined: `re_sign` is not `resign`, and `m_1_12` is not `m_11_2`. A
+name of one part that differs only in case needs three letters or more and no digit. The members of an enum must also
+share one style of capitals.
 
 ## Null at an optional key
 
@@ -79,36 +79,18 @@ null that the schema rejects at an optional key only in these cases:
 - The tool is stated only to read: its server says `readOnlyHint: true`, or its HTTP method is GET or HEAD.
 - The tool is stated only to add (`destructiveHint: false` written out) and the key has no `default`.
 - The tool's name begins with one of ten verbs: get, list, search, find, read, fetch, query, describe, count, show.
-- The operator says so: `x-null: drop` in the property's schema, or the policy's `null_optional: drop`.
+- The config says so: `x-null: drop` in the property's schema, or the policy's `null_optional: drop`.
 
 `destructiveHint: true`, PATCH, PUT, DELETE and `x-null: refuse` overrule all but the last. An empty text or a word such
 as `"None"` is a value, never nothing. The log reports the first refused null of each tool
 (`null refused at an optional key`), with the config line that changes it.
-
-## What refusing costs
-
-These calls of the collected sets have one meaning for a person and are rejected, because no stated fact proves it. In
-return, of 297 shared calls with two meanings none passes at `standard` (42 before), debatable ones aside.
-
-| no longer read | rejected at `standard` | besides at `lenient` | wrong on two-meaning calls before |
-|---|---|---|---|
-| one free text as a list (`wrap_text` by name) | rf-030, rf-094, rf-126, w-025 | | 16 |
-| null on a tool that states nothing (`null_optional`) | rf-123, ff-45 | | 1 |
-| an empty text or a word for null | rf-143, ff-43 | | 0 |
-| a number as free text (at `lenient` still read) | rf-137 | | 7 |
-| `input` as a wrapper | ff-33 | | 0 |
-| other words as wrappers, a lone value in a wrapper | | rf-033, rf-084, ff-31 | 5 |
-| names that end alike (`aliases`) | | ff-39, w-058, w-059 | 1 |
-| keys of clients (`drop_keys` in the config) | | rf-082, rf-083 | 3 |
-| two words with a comma | | rf-127 | 0 |
-| the schema's shape around a value | | rf-102 | 1 |
 """
 
 # One row of a table, which may not be broken.
 _LEAKS: Final = (
-    "| `refuse` | refused (VAL-013) where it ends in a call's closing tag without the opening one, or where its "
-    "unmatched tags name a declared property that the call lacks; a warning for other loose tags and template tokens "
-    "(`<\\|channel\\|>`) |"
+    "| `refuse` | rejected (VAL-013) if it ends in a call's closing tag without the opening one, or if its unmatched "
+    "tags name a declared property that the call lacks. Other loose tags and template tokens (`<\\|channel\\|>`) give "
+    "a warning |"
 )
 
 _UNKNOWN: Final = """
@@ -116,17 +98,17 @@ _UNKNOWN: Final = """
 
 | `unknown_keys` | a key the schema does not declare is |
 |---|---|
-| `schema` | refused under `additionalProperties: false`, else forwarded |
-| `warn` | forwarded, with a warning (VAL-005) where the schema declares keys |
-| `refuse` | refused (VAL-005) even where the schema allows it; `key_case` may repair it first |
-| `forward` | forwarded even where the schema forbids it |
+| `schema` | rejected under `additionalProperties: false`, otherwise forwarded |
+| `warn` | forwarded, with a warning (VAL-005) if the schema declares keys |
+| `refuse` | rejected (VAL-005) even if the schema allows it; `key_case` may repair it first |
+| `forward` | forwarded even if the schema forbids it |
 
-Nothing is unknown where a schema declares no key, has `patternProperties`, or a schema for every other key.
+A key is never unknown if the schema declares no key, has `patternProperties`, or has a schema for every other key.
 
 ## Markup of the call inside a value
 
-Where a client's parser loses its place, the rest of a call lands in a string argument (`...</payload></invoke>`) and
-passes every schema.
+If a client's parser fails, the rest of a call can become part of a string argument (`...</payload></invoke>`) and pass
+every schema.
 
 | `leaked_markup` | a text that holds markup of the tool call itself is |
 |---|---|
@@ -134,12 +116,12 @@ passes every schema.
 | `warn` | a warning, whatever was found |
 | `off` | not looked for |
 
-Matching tags (HTML, XML) and Markdown code pass. Nothing is cut out: the answer names the value and asks to send the
-parameters apart.
+Matching tags (HTML, XML) and Markdown code pass. The proxy removes nothing: the answer names the value and tells the
+model to send the parameters separately.
 
 ## The rules
 
-What each changes, and when exactly: [reference/rules.md](reference/rules.md).
+The exact change and condition of each rule: [reference/rules.md](reference/rules.md).
 
 {names}
 """
@@ -147,17 +129,17 @@ What each changes, and when exactly: [reference/rules.md](reference/rules.md).
 _RULES_HEAD: Final = """\
 # Every repair rule
 
-Levels, switches, and what no rule does: [repair.md](../repair.md). A call that each rule leaves to the refusal:
-[evidence/repairs.md](../evidence/repairs.md#what-each-rule-leaves). `make docs` makes this page from the rule table
-(`proxy/core/rules/rules.py`).
+Levels and switches: [repair.md](../repair.md). A call that each rule does not repair:
+[evidence/repairs.md](../evidence/repairs.md#calls-that-each-rule-leaves). `make docs` makes this page from the rule
+table (`proxy/core/rules/rules.py`).
 """
 
 _USES: Final = """\
-# Repairs: what the rules did, and what none does
+# Repairs: effects of the rules, and calls that none repairs
 
 The rules: [repair.md](../repair.md).
 
-## What each rule did
+## Effects of each rule
 
 Uses of each rule at `lenient` over the sets of `tests/data` whose right arguments are known: reported failures,
 hand-made calls with one meaning and with two, real calls of models. "Other": repaired faithfully, but the model meant
@@ -181,29 +163,50 @@ def _uses() -> Iterator[str]:
 _UNIONS: Final = """
 ## Unions
 
-In `anyOf`, `oneOf` and lists of types a branch that takes the value as it is wins; where text is legal no text is
-changed. Otherwise exactly one branch may take the repaired value: a property that every branch pins by `const` or
-`enum` chooses first; two branches with different values are refused with both readings (VAL-012).
+In `anyOf`, `oneOf` and lists of types, a branch that accepts the unchanged value wins. If text is legal, no text is
+changed. Otherwise exactly one branch may accept the repaired value. A property that every branch pins by `const` or
+`enum` chooses first. Two branches with different values are rejected with both readings (VAL-012).
 
-No rule changes a value's type where that type is legal: it would only get around another limit, such as a bound.
+No rule changes a value's type if that type is legal: that would only evade another limit, such as a bound.
 
 ## Text that is not JSON
 
-The text rules run only after strict parsing failed, one class at a time, never where braces or quotes do not balance: a
-truncated call is refused as truncated. They take off what surrounds the value or respell one token; none is invented,
-dropped or moved. The result must parse strictly. They apply to JSON text inside a string too (`parse_json_string`).
+The text rules run only after strict parsing failed, one class at a time, and never if braces or quotes do not
+balance: a truncated call is rejected as truncated. They only strip surrounding text or rewrite a single token. No
+token is added, removed or reordered. The result must parse strictly. They apply to JSON text inside a string too
+(`parse_json_string`).
 
 ## Bounds
 
 A call whose repair needs more than {work:,} steps (about a second, hundreds of times the largest ordinary call) is
-refused as it was sent, and the answer says so.
+rejected as it was sent, and the answer says so.
 """
 
 
-_LEFT: Final = """
-## What each rule leaves
+_COST: Final = """
+## Cost of rejecting
 
-A call that the rule does not touch, so it is refused; more cases: `tests/core/test_rules.py`.
+These calls of the collected sets have one meaning for a person and are rejected, because no stated fact proves it. In
+return, of 297 shared calls with two meanings none passes at `standard` (42 before), debatable ones aside.
+
+| no longer read | rejected at `standard` | also at `lenient` | wrong on two-meaning calls before |
+|---|---|---|---|
+| one free text as a list (`wrap_text` by name) | rf-030, rf-094, rf-126, w-025 | | 16 |
+| null on a tool that states nothing (`null_optional`) | rf-123, ff-45 | | 1 |
+| an empty text or a word for null | rf-143, ff-43 | | 0 |
+| a number as free text (at `lenient` still read) | rf-137 | | 7 |
+| `input` as a wrapper | ff-33 | | 0 |
+| other words as wrappers, a lone value in a wrapper | | rf-033, rf-084, ff-31 | 5 |
+| names that end alike (`aliases`) | | ff-39, w-058, w-059 | 1 |
+| keys of clients (`drop_keys` in the config) | | rf-082, rf-083 | 3 |
+| two words with a comma | | rf-127 | 0 |
+| the schema's shape around a value | | rf-102 | 1 |
+"""
+
+_LEFT: Final = """
+## Calls that each rule leaves
+
+A call that the rule does not touch, so it is rejected; more cases: `tests/core/test_rules.py`.
 
 | rule | call |
 |---|---|
@@ -218,7 +221,7 @@ def _left() -> Iterator[str]:
 _NEVER: Final = """
 ## Never
 
-Cases of `tests/core/test_never.py`, refused at every level unless a rule above says else:
+Cases of `tests/core/test_never.py`, rejected at every level unless a rule above says otherwise:
 
 """
 
@@ -327,6 +330,7 @@ def evidence() -> str:
     parts = [
         _USES.rstrip("\n"),
         *_uses(),
+        _COST.rstrip("\n"),
         _LEFT.rstrip("\n"),
         *_left(),
         _NEVER.rstrip("\n") + "\n",
