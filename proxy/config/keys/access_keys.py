@@ -71,13 +71,14 @@ AUTH: Final = name_kind(
                 "`${file:...}` with the token itself.",
                 field="tokens",
             ),
-            ConfigKey("forward", SWITCH, "Whether the token goes on to the upstream."),
+            ConfigKey("forward", SWITCH, "Forwards the token to the upstream."),
             description="Bearer tokens.",
             required=["bearer"],
         ),
         "off, or a mapping of bearer and forward",
     ),
-    "Who may call: bearer tokens (RFC 6750). The nearest `auth` counts whole; `off` asks nobody.",
+    "Callers that are admitted: bearer tokens (RFC 6750). The nearest `auth` replaces the "
+    "others; `off` admits everyone.",
 )
 _ORIGIN: Final = text(
     pattern=r"^(\*|null|[a-z][a-z0-9+.-]*://[^/?#\s]+)$", x_expects="an origin such as https://app.example.com, or *"

@@ -97,8 +97,9 @@ _ATTEMPTS: Final = name_kind(
         ConfigKey(
             "address",
             member(ByAddress, "digest", "count", "off", False),
-            "What is counted there, as users may share an address: `digest`: only the very same arguments; `count`: as "
-            "with an id (for a sidecar with one agent); `off`: nothing.",
+            "Counting for clients without an id, because users may share an address. `digest`: only "
+            "identical arguments; `count`: as with an id (for a sidecar with one agent); `off`: "
+            "nothing.",
         ),
         ConfigKey(
             "tool_errors",
@@ -123,12 +124,12 @@ _CAPS: Final = name_kind(
     "Caps",
     mapping(
         Caps,
-        ConfigKey(
-            "by_address", SWITCH, "Whether caps also hold where only the client's address identifies a conversation."
-        ),
+        ConfigKey("by_address", SWITCH, "Applies caps also if only the client's address identifies a conversation."),
         ConfigKey("default", number(minimum=1), "The cap of tools without an override. Default: none."),
         ConfigKey("overrides", table_of(TOOL_PATTERN, A_TOOL, number(minimum=1)), "Tool -> cap."),
-        ConfigKey("per", choice("conversation"), "What calls are counted by.", default="conversation", is_read=False),
+        ConfigKey(
+            "per", choice("conversation"), "The key by which calls are counted.", default="conversation", is_read=False
+        ),
         ConfigKey("ttl", DURATION, "How long counts last after the last call."),
     ),
     "How often a conversation may call a tool successfully. Without default and overrides: any number.",
@@ -175,7 +176,7 @@ RESEND: Final = name_kind(
             "max", number(minimum=0, maximum=10), "The most resends of one call; 0 for none.", field="max_resends"
         ),
         ConfigKey("backoff", DURATION, "The first resend waits a random part of this, which doubles each time."),
-        ConfigKey("max_backoff", DURATION, "What it doubles up to."),
+        ConfigKey("max_backoff", DURATION, "The longest wait."),
         ConfigKey(
             "deadline",
             LENGTH,
@@ -280,13 +281,13 @@ POLICY_KEYS: Final = (
         "`enforce` refuses invalid calls; `report` forwards the client's bytes and only counts what would have "
         "happened.",
     ),
-    PolicyKey("repair", REPAIR, "What may be repaired.", default=RepairSettings().level, spread=spread_level),
+    PolicyKey("repair", REPAIR, "The repairs that are on.", default=RepairSettings().level, spread=spread_level),
     PolicyKey(
         "null_optional",
         member(NullOptional),
-        "On whose word a null is left out at an optional key that refuses it: the tool's annotations and HTTP method, "
-        "and ten verbs that begin a name (`reading`), these facts without the verbs (`stated`), always (`drop`), never "
-        "(`refuse`). `x-null` in a property's schema goes first.",
+        "When to leave out a null at an optional key that refuses it: always (`drop`), never "
+        "(`refuse`), or if the tool's annotations or HTTP method allow it (`stated`). `reading` "
+        "also accepts ten verbs that begin a name. `x-null` in a property's schema wins.",
     ),
     PolicyKey(
         "aliases",
@@ -347,7 +348,7 @@ POLICY_KEYS: Final = (
     PolicyKey(
         "validation",
         SWITCH,
-        "Must be `off` where a tool has no schema; its calls then go on unjudged.",
+        "Must be `off` if a tool has no schema. Its calls are then forwarded without validation.",
         default="on",
         is_read=False,
         places=("tool", "route"),
@@ -368,8 +369,8 @@ POLICY_KEYS: Final = (
     PolicyKey(
         "upstream_errors",
         member(UpstreamErrors),
-        "A tool's own error: told to the model like ours (`explain`), handed on untouched (`passthrough`), or told "
-        "only for 429 and 5xx (`outages`, the default on MCP routes).",
+        "A tool's error: explained to the model (`explain`), forwarded unchanged (`passthrough`), "
+        "or explained only for 429 and 5xx (`outages`, the default on MCP routes).",
     ),
     PolicyKey(
         "wrap_success",

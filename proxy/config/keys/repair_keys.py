@@ -41,7 +41,7 @@ _RULES: Final = mapping(
 )
 _SETTINGS: Final = mapping(
     RepairSettings,
-    ConfigKey("level", _LEVEL, "Where the switches start from."),
+    ConfigKey("level", _LEVEL, "The level that the switches start from."),
     ConfigKey("rules", _RULES, "Single rules on or off, whatever the level."),
     ConfigKey(
         "drop_keys",
@@ -60,7 +60,7 @@ REPAIR: Final = name_kind(
         read=_read_repair,
         x_expects="off, basic, standard or lenient, or a mapping of level, rules and drop_keys",
     ),
-    "What may be repaired in a call the schema refuses: a level, or a level with single switches.",
+    "The repairs that are on for a call that the schema rejects: a level, or a level with single switches.",
 )
 
 
@@ -86,8 +86,9 @@ FORMATS: Final = name_kind(
         read=read_formats,
         x_expects="on, off, or a mapping such as {date-time: rfc3339}",
     ),
-    "Whether `format` in a schema is checked, and how strictly dates and times are: `iso8601` as Pydantic and "
-    "JavaScript read them (zone optional, T or a space, seconds optional), `rfc3339` as the drafts say, `off` not at "
-    "all. All other formats are checked as the drafts say. In a schema, `x-format` says it for one property.",
+    "Checks of `format`. `iso8601` reads dates and times as Pydantic and JavaScript do (zone "
+    "optional, T or a space, seconds optional). `rfc3339` reads them as the drafts say. `off` "
+    "checks no format. All other formats follow the drafts. `x-format` sets it for one "
+    "property.",
     default="on",
 )

@@ -66,12 +66,12 @@ _FUNCTION: Final = either(
     mapping(
         None,
         ConfigKey("name", SOME_TEXT, "The function's name."),
-        ConfigKey("description", text(), "What it does, for the model.", default=""),
+        ConfigKey("description", text(), "Its description for the model.", default=""),
         ConfigKey(
             "schema",
             _SCHEMA,
-            "The function's arguments, for the model, where it is not in the catalogue. Its calls are judged where a "
-            "route serves them.",
+            "The function's arguments for the model, if it is not in the catalogue. Its calls are "
+            "validated if a route serves them.",
         ),
         description="One function.",
         required=["name"],
@@ -95,13 +95,13 @@ CONTAINER: Final = name_kind(
         ConfigKey(
             "expand",
             choice("upstream", "proxy"),
-            "Who answers a call without parameters: the upstream, or the proxy with the list of functions.",
+            "The answer to a call without parameters: from the upstream, or from the proxy with the list of functions.",
         ),
         ConfigKey(
             "auto_expand",
             choice("off", "expand", "dispatch"),
-            "What a call with parameters does: is refused (`off`), expands the container the first time (`expand`), or "
-            "goes to the function it names (`dispatch`).",
+            "A call with parameters: is rejected (`off`), expands the container the first time "
+            "(`expand`), or goes to the function that it names (`dispatch`).",
         ),
         ConfigKey(
             "require_expansion",
@@ -133,7 +133,7 @@ TOOL: Final = name_kind(
             "here and everywhere else in the config.",
         ),
         ConfigKey("response_schema", _RESPONSE_SCHEMA),
-        ConfigKey("description", text(), "What the tool does, for guidance and containers.", default=""),
+        ConfigKey("description", text(), "The description of the tool, for guidance and containers.", default=""),
         _CONTAINER_KEY,
         *list_policy_keys("tool"),
     ),
@@ -145,9 +145,9 @@ A_PATH: Final = "a path that starts with / and has no query"
 _METHOD: Final = choice("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _DISPATCH: Final = mapping(
     None,
-    ConfigKey("tool", POINTER, "Where the tool's name stands."),
-    ConfigKey("arguments", POINTER, "Where the arguments stand."),
-    ConfigKey("call_id", POINTER, "Where the call's id stands. Default: the header X-Tool-Call-Id, else one is made."),
+    ConfigKey("tool", POINTER, "The place of the tool's name."),
+    ConfigKey("arguments", POINTER, "The place of the arguments."),
+    ConfigKey("call_id", POINTER, "The place of the call's id. Default: the header X-Tool-Call-Id, or a new id."),
     ConfigKey(
         "arguments_encoding",
         choice("json", "json_string"),
@@ -190,9 +190,9 @@ ROUTE: Final = name_kind(
         ConfigKey(
             "dispatch",
             _DISPATCH,
-            "The body names the tool: where the name, the arguments and the call's id stand.",
+            "The body names the tool: the places of the name, the arguments and the call's id.",
         ),
-        ConfigKey("passthrough", _YES, "Whether everything is relayed and nothing judged.", default=False),
+        ConfigKey("passthrough", _YES, "Relays everything without validation.", default=False),
         ConfigKey("relay", _YES, "The same as `passthrough`.", default=False),
         ConfigKey(
             "refuse",
@@ -205,29 +205,32 @@ ROUTE: Final = name_kind(
             "Plain HTTP calls, or the Model Context Protocol (Streamable HTTP, every revision).",
             default="http",
         ),
-        ConfigKey("schema", _SCHEMA, "The tool's arguments, where it is not in the catalogue."),
-        ConfigKey("response_schema", _RESPONSE_SCHEMA, "What the tool answers here, in place of the tool's own."),
-        ConfigKey("description", text(), "What the tool does, where it is not in the catalogue.", default=""),
+        ConfigKey("schema", _SCHEMA, "The tool's arguments, if it is not in the catalogue."),
+        ConfigKey(
+            "response_schema", _RESPONSE_SCHEMA, "The schema of the tool's answers on this route. Replaces the tool's."
+        ),
+        ConfigKey("description", text(), "The description of the tool, if it is not in the catalogue.", default=""),
         _CONTAINER_KEY,
         *list_policy_keys("route"),
         ConfigKey(
             "query",
             choice(*(each.value for each in QueryPolicy)),
-            "Query strings: declared parameters are judged and others reported (`judge`) or refused (`strict`); all "
-            "goes on unjudged (`forward`), or none is taken (`refuse`). Default: `judge` where `request`, an OpenAPI "
-            "operation or `parameters` declares some, `refuse` where tools with a `request` are called by name, else "
+            "Query strings: declared parameters are validated and others reported (`judge`) or "
+            "rejected (`strict`); all is forwarded without validation (`forward`), or none is "
+            "accepted (`refuse`). Default: `judge` if `request`, an OpenAPI operation or `parameters` "
+            "declares some; `refuse` if tools with a `request` are called by name; otherwise "
             "`forward`.",
             default="forward",
         ),
         ConfigKey(
             "lookalikes",
             choice("refuse", "pass"),
-            "On a passthrough route, other spellings of a path whose calls are validated (case, `;`, `::`, `%3f`, a "
-            "format such as `.json`, a blank, dot or slash at the end): refused, or forwarded without validation "
-            "(`pass`).",
+            "On a passthrough route, other spellings of a path whose calls are validated: rejected, "
+            "or forwarded without validation (`pass`). Such spellings are case, `;`, `::`, `%3f`, a "
+            "format such as `.json`, and a blank, dot or slash at the end.",
             default="refuse",
         ),
-        ConfigKey("websocket", SWITCH, "Whether a passthrough route takes WebSockets.", default="on"),
+        ConfigKey("websocket", SWITCH, "Accepts WebSockets on a passthrough route.", default="on"),
     ),
     "One path and what happens there.",
 )

@@ -49,7 +49,7 @@ _ADDRESS: Final = name_kind(
         mapping(None, *_ADDRESS_KEYS, x_expects="host and port, or unix"),
         x_expects="`host:port`, `unix:/path`, or a mapping of host and port",
     ),
-    "Where to listen: `host:port`, `unix:/path`, or a mapping.",
+    "The address to listen at: `host:port`, `unix:/path`, or a mapping.",
 )
 _SERVER_TLS: Final = name_kind(
     "server_tls",
@@ -106,7 +106,7 @@ _INBOUND: Final = name_kind(
     "inbound",
     "Inbound",
     either(_PLACE, LISTEN, x_expects="`host:port`, `unix:/path`, or a mapping"),
-    "Where calls come in: `host:port`, `unix:/path`, or a mapping with TLS, limits of time, and names.",
+    "The address for calls: `host:port`, `unix:/path`, or a mapping with TLS, time limits, and names.",
 )
 
 # --- the operator's port ----------------------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ ADMIN: Final = mapping(
     ConfigKey(
         "listen",
         _ADDRESS,
-        "Where the operator's port listens. Keep it on loopback: whoever reaches it sees the configuration.",
+        "The address of the operator's port. Keep it on loopback: anyone who reaches it sees the configuration.",
         default=str(AdminConfig().listen),
         is_read=False,
     ),
@@ -145,7 +145,7 @@ ADMIN: Final = mapping(
     ConfigKey(
         "token",
         _TOKEN,
-        "The bearer token for every path below /-/. May be `${ENV}` or `${file:/path}`. Default: none is asked.",
+        "The bearer token for every path below /-/. May be `${ENV}` or `${file:/path}`. Default: no token is required.",
         default=None,
     ),
     ConfigKey(
@@ -172,7 +172,7 @@ ADMIN: Final = mapping(
         "Keeps and shows the arguments of the last calls and the texts that models read: `off`; `preview`, masked and "
         "cut as for a model; `full`. Needs `token`.",
     ),
-    ConfigKey("keep", _KEPT, "What is kept of the last calls, in memory.", field=SAME_OWNER),
+    ConfigKey("keep", _KEPT, "Limits for the last calls that are kept in memory.", field=SAME_OWNER),
     make=dict,
     description="The operator's port.",
 )
@@ -243,13 +243,13 @@ _DRAIN: Final = mapping(
     ConfigKey(
         "finish",
         DURATION,
-        "How long calls under way may then still take, while new ones are told of the restart. Ends with the last.",
+        "How long running calls may then still take, while new ones are rejected. Ends with the last.",
     ),
     ConfigKey(
         "stay_ready",
         SWITCH,
-        "`/readyz` stays 200 during the drain. For Kubernetes, where an ending pod gets no new calls anyway, unless it "
-        "is the last ready one.",
+        "`/readyz` stays 200 during the drain. For Kubernetes: an ending pod gets no new calls, "
+        "unless it is the last ready one.",
     ),
     make=dict,
 )
@@ -331,9 +331,10 @@ _SCHEMAS: Final = mapping(
     ConfigKey(
         "unknown_keywords",
         choice("refuse", "note", "off"),
-        "What becomes of keywords that JSON Schema does not know, `x-...` aside. Default: a clear misspelling "
-        "(`requird`) is a mistake, any other a note. `refuse`: each is a mistake; `note`: each is a note, and so is "
-        "all else that a schema says in vain (what `import` writes); `off`: nothing is said.",
+        "Keywords that JSON Schema does not know, except `x-...`. Default: a clear misspelling "
+        "(`requird`) is an error, any other a note. `refuse`: each is an error. `note`: each is a "
+        "note, and so is any other rule without effect (`import` writes this). `off`: none is "
+        "reported.",
     ),
 )
 _ROUTE_LIST: Final = list_of(replace(ROUTE, name="", facts={"$ref": "#/$defs/route", "required": ["path"]}, keys=None))
@@ -345,7 +346,7 @@ _ROUTES: Final = either(
 CONFIG: Final = mapping(
     None,
     ConfigKey("version", Kind({"const": 1, "x-expects": "1"}), "The format's version."),
-    ConfigKey("listen", _INBOUND, "Where calls come in.", default=str(Listen())),
+    ConfigKey("listen", _INBOUND, "The port for calls.", default=str(Listen())),
     ConfigKey(
         "admin",
         off_or(ADMIN, "off, or a mapping of listen, probes, token, readers, hosts, console, values and keep"),
@@ -373,7 +374,7 @@ CONFIG: Final = mapping(
     ),
     ConfigKey("tools", table_of(TOOL_PATTERN, A_TOOL, TOOL), "The catalogue: tools by name.", default={}),
     ConfigKey("routes", _ROUTES, "The routes: a list, or a mapping from path to route."),
-    ConfigKey("state", STATE, "Where attempts and call counts are kept."),
+    ConfigKey("state", STATE, "The store for attempts and call counts."),
     ConfigKey("telemetry", TELEMETRY, "Log and traces."),
     ConfigKey(
         "plugins",

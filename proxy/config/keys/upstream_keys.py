@@ -103,7 +103,7 @@ GUARD: Final = mapping(
             read=_read_breaker,
             x_expects="on, off, or a mapping of failures, percent, window, calls, open and probes",
         ),
-        "Leaves an upstream that keeps failing alone for a while. `on`: with the defaults.",
+        "Stops calls to a failing upstream for a while. `on`: with the defaults.",
         default="off",
     ),
     ConfigKey(
@@ -132,7 +132,7 @@ _TLS: Final = name_kind(
         ConfigKey(
             "verify",
             SWITCH,
-            "Whether the upstream's certificate is checked. `off` lets anybody on the way read and change calls.",
+            "Checks the upstream's certificate. `off` lets anyone on the network path read and change calls.",
         ),
     ),
     "TLS to an https upstream. PEM files.",
